@@ -17,7 +17,7 @@ Step = Callable[[Batch], object]
 
 
 def single(run: Run, program: Program) -> Step:
-    """One process, no strategy."""
+    """Returns one process, no strategy."""
     model, params, slots = _model(run)
     spec, update = run.optimizer, bind_update(run.optimizer)
     taken = 0
@@ -40,7 +40,7 @@ def single(run: Run, program: Program) -> Step:
 
 
 def mirrored(run: Run, program: Program) -> Step:
-    """A loop under the strategy's own `run`; one strategy a process, so that it is the program's."""
+    """Returns a loop under the strategy's own `run`; one strategy a process, so that it is the program's."""
     strategy = cast(TrainingProgram, program).parts.strategy
     count = strategy.num_replicas_in_sync
     spec, update = run.optimizer, bind_update(run.optimizer)
@@ -84,7 +84,7 @@ def _loss(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
 
 
 def _model(run: Run) -> tuple[Logits, list[tf.Variable], list[tuple[tf.Variable, ...]]]:
-    """The model, its variables, and for each its optimizer state."""
+    """Returns the model, its variables, and for each its optimizer state."""
     model, params = fresh_model(run)
     slots = [zeros_like(params).values() for _ in run.optimizer.slots]
     return model, list(params.values()), list(zip(*slots, strict=True))

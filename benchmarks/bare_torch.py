@@ -27,12 +27,12 @@ CPU = torch.device("cpu")
 
 
 def single(run: Run, program: Program) -> Step:
-    """One process."""
+    """Returns one process."""
     return _step(_model(run), run)
 
 
 def ddp(run: Run, program: Program) -> Step:
-    """The model under DDP; each rank takes its shard."""
+    """Returns the model under DDP; each rank takes its shard."""
     return _step(DistributedDataParallel(_model(run)), run)
 
 
@@ -68,7 +68,7 @@ def pp(run: Run[PipelineOptions], program: Program) -> Step:
 
 
 def _model(run: Run) -> nn.Module:
-    """The workload's model, or what the user's function returns, without anything of ours around it."""
+    """Returns the workload's model, or what the user's function returns, without anything of ours around it."""
     if not (source := run.workload.model.facts.source):
         return build_fresh_model(run, CPU, StepContext())
     built = load_model(source, "torch").torch()

@@ -76,7 +76,7 @@ class SleepingStage(nn.Module):
         self.weight = nn.Parameter(torch.zeros(1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The identity."""
+        """Returns the identity."""
         return _Sleep.apply(x, self.seconds, self.seconds) + _Sleep.apply(self.weight, 0.0, self.weight_seconds)
 
 
@@ -116,7 +116,7 @@ def rank_main(
 
 
 def _pairs(schedule: object, rank: int) -> dict[Key, Key]:
-    """What DualPipeV computes as one action (torch 2.13)."""
+    """Returns what DualPipeV computes as one action (torch 2.13)."""
     actions = getattr(schedule, "pipeline_order_with_comms", {}).get(rank, [])
     pairs = [action.sub_actions for action in actions if action.sub_actions]
     return {
@@ -126,7 +126,7 @@ def _pairs(schedule: object, rank: int) -> dict[Key, Key]:
 
 
 def measure(ranks: int, schedule: str, microbatches: int, seconds: float) -> list[Measured]:
-    """What every rank did, after one step that prepares the stages."""
+    """Returns what every rank did, after one step that prepares the stages."""
     context = multiprocessing.get_context("fork")
     results, (port,) = context.Queue(), free_ports(1)
     arguments = [(rank, ranks, port, schedule, microbatches, seconds, results) for rank in range(ranks)]
@@ -140,13 +140,13 @@ def measure(ranks: int, schedule: str, microbatches: int, seconds: float) -> lis
 
 
 def fixed_seconds() -> float:
-    """What an event costs besides its sleep: receiving, dispatching, sending; on two ranks, which have a core each."""
+    """Returns what an event costs besides its sleep: receiving, dispatching, sending; on two ranks, which have a core each."""
     idle = [measure(2, "gpipe", 8, 0.0) for _ in range(3)]
     return min(whole / len(events) for run in idle for rank in run for events, whole in rank.steps)
 
 
 def measured_bubble(ranks: Sequence[Measured]) -> float:
-    """The share of the ranks' time in which they did not compute, median over the steps."""
+    """Returns the share of the ranks' time in which they did not compute, median over the steps."""
     shares = []
     for each in zip(*(rank.steps for rank in ranks), strict=True):
         whole = max(seconds for _, seconds in each)
@@ -156,7 +156,7 @@ def measured_bubble(ranks: Sequence[Measured]) -> float:
 
 
 def predicted_bubble(ranks: Sequence[Measured], seconds: float, fixed: float) -> float:
-    """The longest path through the ranks' orders of events.
+    """Returns the longest path through the ranks' orders of events.
 
     Args:
         ranks: Of each rank the order of its events counts; their times are not looked at.
@@ -193,7 +193,7 @@ def predicted_bubble(ranks: Sequence[Measured], seconds: float, fixed: float) ->
 
 
 def _needs(event: Event, last: int) -> list[list[Key]]:
-    """What an event waits for; of each list one is enough."""
+    """Returns what an event waits for; of each list one is enough."""
     needs: list[list[Key]] = []
     if event.kind == "F" and event.stage:
         needs.append([("F", event.stage - 1, event.microbatch)])

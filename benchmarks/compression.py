@@ -76,7 +76,7 @@ def learned(launcher: Launcher, cells: Sequence[str], workloads: Sequence[str], 
     Args:
         launcher: Starts the runs.
         cells: Without compression.
-        workloads: By name.
+        workloads: The workloads by name.
         seeds: How many.
     """
     print(f"| row, workload | none | {' | '.join(METHODS)} |\n|{'---|' * (2 + len(METHODS))}", flush=True)

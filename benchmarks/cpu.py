@@ -60,7 +60,7 @@ def seconds_of_a_step(checkouts: Sequence[Path], cell: str, cores: Sequence[int]
 
 
 def processor_seconds(checkouts: Sequence[Path], cell: str, steps: int, cores: Sequence[int]) -> list[float]:
-    """What the command of each version, and all that it starts, takes of the processor. They run at the same time.
+    """Returns what the command of each version, and all that it starts, takes of the processor. They run at the same time.
 
     Args:
         checkouts: The versions.

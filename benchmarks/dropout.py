@@ -65,7 +65,7 @@ def torch_passes(shape: tuple[int, ...]) -> tuple[Pass, Pass]:
     """Passes of our layer in torch, and of torch's own.
 
     Args:
-        shape: Of the activations.
+        shape: The shape of the activations.
     """
     import torch
 
@@ -90,7 +90,7 @@ def tf_passes(shape: tuple[int, ...]) -> tuple[Pass, Pass]:
     """Passes of our layer in TensorFlow, and of TensorFlow's own, in graphs as the programs have them.
 
     Args:
-        shape: Of the activations.
+        shape: The shape of the activations.
     """
     import tensorflow as tf
 

@@ -29,7 +29,7 @@ def measure(bandwidth: str, count: int) -> float:
     """Median seconds of an all-reduce between processes that have a link each.
 
     Args:
-        bandwidth: Of each link, as in 200mbit.
+        bandwidth: The bandwidth of each link, as in 200mbit.
         count: The number of processes.
 
     Raises:
@@ -53,7 +53,7 @@ def measure(bandwidth: str, count: int) -> float:
 
 
 def main(arguments: list[str]) -> int:
-    """One process: all-reduces, and the first writes how long each took."""
+    """Returns one process: all-reduces, and the first writes how long each took."""
     import torch
     import torch.distributed as dist
 

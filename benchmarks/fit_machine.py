@@ -78,7 +78,7 @@ def fit(rows: Sequence[MeasuredIteration]) -> dict[str, float]:
 
 
 def told(name: str, found: Score) -> str:
-    """One line about a score."""
+    """Returns one line about a score."""
     return (
         f"{name:32} {found.rows:4} rows: mean {found.mape:6.2%}, largest {found.max_error:6.1%}, {found.far} beyond 25 %, "
         f"regret {found.regret or 0.0:.2%} of {found.problems}"
@@ -105,8 +105,8 @@ def write_constants(path: Path, constants: Mapping[str, float]) -> None:
     """Replaces the values of a machine file.
 
     Args:
-        path: Of the file.
-        constants: By rate; each has its table already.
+        path: The path of the file.
+        constants: The constants by rate; each has its table already.
     """
     text = path.read_text()
     for name, value in constants.items():

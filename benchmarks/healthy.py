@@ -68,7 +68,7 @@ class Answer:
     Attributes:
         cell: Framework, row, techniques.
         workload: What was trained.
-        dtype: Of the run.
+        dtype: The dtype of the run.
         distance: The largest of its steps' from the oracle's, in multiples of what rounding explains.
         left: Of its last step's distance, the least share that a known mistake leaves. One that makes no difference leaves
             all; what leaves less than a tenth would be named, were the step farther away than rounding explains.
@@ -125,7 +125,7 @@ def ask(launcher: Launcher, cell: str, asked: RunConfig) -> Answer:
     """Takes a run and asks the diagnosis about each of its steps, as if the verdict had been that it is wrong there.
 
     Args:
-        launcher: Of `WORKER`.
+        launcher: The launcher of `WORKER`.
         cell: As it was drawn.
         asked: The request.
     """

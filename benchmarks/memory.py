@@ -48,7 +48,7 @@ class Sample:
     """The memory of a process at some step.
 
     Attributes:
-        role: Of the process.
+        role: The role of the process.
         step: How many steps rank 0 had taken.
         rss_bytes: What the process had.
     """
@@ -65,7 +65,7 @@ class Taken:
     Attributes:
         cell: The row.
         steps: How many it was asked for.
-        seed: Of its weights and batches.
+        seed: The seed of its weights and batches.
         samples: While it trained.
         error: Why there are none.
     """
@@ -104,7 +104,7 @@ def every_row() -> list[str]:
 
 
 def read(store: Path) -> list[Taken]:
-    """The runs that are in the file."""
+    """Returns the runs that are in the file."""
     lines = map(json.loads, store.read_text().splitlines()) if store.exists() else []
     return [Taken(**{**line, "samples": tuple(Sample(**each) for each in line["samples"])}) for line in lines]
 
@@ -115,7 +115,7 @@ def take(cell: str, steps: int, seed: int) -> Taken:
     Args:
         cell: The row.
         steps: For how long.
-        seed: Of weights and batches.
+        seed: The seed of weights and batches.
     """
     asked = Cell.parse(cell).apply_to(RunConfig(workload=WORKLOAD, batch_size=48, steps=steps, seed=seed, parity=False))
     dtype = "float64" if asked.framework == "numpy" else "float32"
@@ -136,7 +136,7 @@ def watching(directory: Path, seconds: float = 1.0) -> Iterator[list[Sample]]:
     """Makes a context in which the memory of the processes of a run is read.
 
     Args:
-        directory: Of the run.
+        directory: The directory of the run.
         seconds: How long to wait between two readings.
     """
     samples: list[Sample] = []
@@ -156,7 +156,7 @@ def watching(directory: Path, seconds: float = 1.0) -> Iterator[list[Sample]]:
 
 
 def _now(directory: Path) -> list[Sample]:
-    """What every process has, while rank 0 trains."""
+    """Returns what every process has, while rank 0 trains."""
     lives = {}
     for path in directory.glob("process-*.json"):
         with contextlib.suppress(OSError, ValueError):  # half written
@@ -172,11 +172,11 @@ def _now(directory: Path) -> list[Sample]:
 
 
 def slope(samples: Sequence[Sample], steps: int) -> tuple[float, float, float]:
-    """The bytes a step by which a process grows, with the 95 % interval.
+    """Returns the bytes a step by which a process grows, with the 95 % interval.
 
     Args:
-        samples: Of one process.
-        steps: Of its run.
+        samples: The samples of one process.
+        steps: The steps of its run.
 
     Raises:
         ValueError: There are too few samples.

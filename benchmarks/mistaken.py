@@ -64,13 +64,13 @@ class Setting:
 
     Attributes:
         mistake: Its name.
-        workload: With sizes and features.
+        workload: The workload with sizes and features.
         techniques: As a cell has them.
         optimizer: Of OPTIMIZERS.
         devices: How many.
         dtype: Of DTYPES.
         first: The first step; above 0, the run continues another one.
-        seed: Of the run.
+        seed: The seed of the run.
     """
 
     mistake: str
@@ -83,7 +83,7 @@ class Setting:
     seed: int = 0
 
     def __str__(self) -> str:
-        """One line."""
+        """Returns one line."""
         return (
             f"{self.workload}{self.techniques} {self.optimizer} {self.dtype} devices={self.devices} first={self.first}"
         )
@@ -141,11 +141,11 @@ def _spell(fields: dict[str, str]) -> str:
 
 
 def names_in(sentence: str, devices: int) -> tuple[str, ...]:
-    """The known mistakes that a diagnosis names.
+    """Returns the known mistakes that a diagnosis names.
 
     Args:
         sentence: The diagnosis.
-        devices: Of the run.
+        devices: The devices of the run.
     """
     return tuple(mutant.name for mutant in KNOWN if mutant.sentence.format(devices=devices) in sentence)
 
@@ -185,7 +185,7 @@ def make(cell: Setting) -> Outcome | None:
 
 
 def _judged(first: int, right: "_Trained", wrong: "_Trained") -> Parity:
-    """The verdict on the curve and the last state of a run."""
+    """Returns the verdict on the curve and the last state of a run."""
     run, kept, wanted = right.run, wrong.states[-1], right.states[-1]
     reached = (kept.params | kept.buffers, wanted.params | wanted.buffers)
     verdict = judge("oracle", run.dtype, first, wrong.losses, right.losses, *reached)
@@ -224,11 +224,11 @@ class _Trained:
         self.states.append(taken.after)
 
     def replay(self, steps: int) -> tuple[list[float], TrainState]:
-        """What a run up to a step would be."""
+        """Returns what a run up to a step would be."""
         return self.losses[: steps - self.first], self.states[steps - self.first]
 
     def _rounded(self, before: TrainState, after: TrainState) -> TrainState:
-        """A state with rounding's noise: that of storing float32, or 1e-13 of each move."""
+        """Returns a state with rounding's noise: that of storing float32, or 1e-13 of each move."""
 
         def noisy(now: Arrays, old: Arrays) -> Arrays:
             if self.run.dtype == "float32":

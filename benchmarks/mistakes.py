@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def table_of_mistakes(made: Sequence[Outcome]) -> str:
-    """What became of mistakes, one a row, in sum, and those that went wrong.
+    """Returns what became of mistakes, one a row, in sum, and those that went wrong.
 
     Args:
         made: Of every cell in which the mistake could be made.
@@ -86,7 +86,7 @@ def _counts(outcomes: Sequence[Outcome]) -> tuple[int, int, int, int]:
 
 
 def _complaint(outcome: Outcome) -> str:
-    """What went wrong in a cell; "" if nothing did."""
+    """Returns what went wrong in a cell; "" if nothing did."""
     name = outcome.cell.mistake
     if name in outcome.named and outcome.is_caught:
         return ""
@@ -95,10 +95,10 @@ def _complaint(outcome: Outcome) -> str:
 
 
 def table_of_healthy(answers: Sequence[Answer]) -> str:
-    """How many healthy runs were named, by framework and arithmetic, and how far they were from being judged wrong.
+    """Returns how many healthy runs were named, by framework and arithmetic, and how far they were from being judged wrong.
 
     Args:
-        answers: Of every run.
+        answers: The answers of every run.
     """
     rows = []
     for name in [*sorted({_group(answer) for answer in answers}), ""]:

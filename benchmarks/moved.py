@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def _kept(old: Path, cell: str, workload: str, store: Path | None) -> str:
-    """The digest of the other version, from the store if it is there."""
+    """Returns the digest of the other version, from the store if it is there."""
     if store is None:
         return _digest(old, cell, workload)
     file = store / hashlib.sha256(f"{cell} {workload}".encode()).hexdigest()[:24]
@@ -91,7 +91,7 @@ def _kept(old: Path, cell: str, workload: str, store: Path | None) -> str:
 
 
 def _digest(checkout: Path, cell: str, workload: str) -> str:
-    """The digest of everything that a run computed; or how it ended without a result."""
+    """Returns the digest of everything that a run computed; or how it ended without a result."""
     config = Cell.parse(cell).apply_to(RunConfig())
     devices = ["--devices", "2"] if strategy_info(config.framework, config.strategy).axes else []
     if config.strategy == "hybrid":

@@ -50,7 +50,7 @@ def measure(workload: str) -> tuple[float, float, float]:
 
 
 def _parts(step: Callable[[], None]) -> list[functools.partial[np.ndarray]]:
-    """What a step cannot do without, ready to be done again: its matrix products and its error functions."""
+    """Returns what a step cannot do without, ready to be done again: its matrix products and its error functions."""
     found: list[functools.partial[np.ndarray]] = []
     forward = {kind: kind.forward for kind in NEEDS}
 
@@ -73,7 +73,7 @@ def _parts(step: Callable[[], None]) -> list[functools.partial[np.ndarray]]:
 
 
 def _kernel(x: np.ndarray, y: np.ndarray) -> list[functools.partial[np.ndarray]]:
-    """The output, the gradient of the kernel, the gradient of the input."""
+    """Returns the output, the gradient of the kernel, the gradient of the input."""
     rows, dy = x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1])
     kernel = np.ones((rows.shape[1], dy.shape[1]))
     pairs = [(rows, kernel), (rows.T, dy), (dy, kernel.T)]
@@ -81,7 +81,7 @@ def _kernel(x: np.ndarray, y: np.ndarray) -> list[functools.partial[np.ndarray]]
 
 
 def _attention(saved: tuple[np.ndarray, ...], y: np.ndarray) -> list[functools.partial[np.ndarray]]:
-    """The scores, the mixture, and two gradients of each."""
+    """Returns the scores, the mixture, and two gradients of each."""
     _, q, k, v, weights, _ = saved
     pairs = [(q, k.swapaxes(-1, -2)), (weights, v), (v, k.swapaxes(-1, -2))]
     pairs += [(weights.swapaxes(-1, -2), v), (weights, k), (weights.swapaxes(-1, -2), q)]

@@ -46,7 +46,7 @@ class Key:
     Attributes:
         part: "repeated", or "itself" for a comparison of a row with itself.
         comparison: Its number.
-        round: Of the comparison.
+        round: The round of the comparison.
         cell: The row.
         side: 0, or 1 for the second run of a row in a round.
     """
@@ -91,7 +91,7 @@ def plan(cells: Sequence[str], comparisons: int, itself: int, rounds: int) -> It
         cells: The rows.
         comparisons: How often all rows are compared.
         itself: How many comparisons of a row with itself there are; the rows take turns.
-        rounds: Of each comparison.
+        rounds: The rounds of each comparison.
     """
     for number in range(comparisons):
         yield from (Key(REPEATED, number, r, cell) for r in range(rounds) for cell in cells)
@@ -102,7 +102,7 @@ def plan(cells: Sequence[str], comparisons: int, itself: int, rounds: int) -> It
 
 
 def read(store: Path) -> Speeds:
-    """What has been measured."""
+    """Returns what has been measured."""
     lines = map(json.loads, store.read_text().splitlines()) if store.exists() else []
     return {Key(**line["run"]): line["examples_per_second"] for line in lines}
 
@@ -113,7 +113,7 @@ def measure(keys: Iterable[Key], store: Path, until: float) -> None:
     Args:
         keys: All runs, in order.
         store: Where they are kept.
-        until: On the monotonic clock; no run starts later.
+        until: The until on the monotonic clock; no run starts later.
     """
     known = read(store)
     left = [key for key in keys if key not in known]
@@ -153,11 +153,11 @@ def _comparisons(speeds: Speeds, part: str, rounds: int) -> dict[str, list[list[
 
 
 def intervals(speeds: Speeds, rounds: int) -> str:
-    """How often each row's interval held the median of a later comparison, and how wide it is.
+    """Returns how often each row's interval held the median of a later comparison, and how wide it is.
 
     Args:
         speeds: What was measured.
-        rounds: Of a comparison.
+        rounds: The rounds of a comparison.
     """
     rows: list[list[str]] = []
     every: list[bool] = []
@@ -186,11 +186,11 @@ def _share(outcomes: Sequence[bool]) -> tuple[str, str]:
 
 
 def verdicts(speeds: Speeds, rounds: int) -> str:
-    """How often a row differed from itself, and how often the difference that was named was found.
+    """Returns how often a row differed from itself, and how often the difference that was named was found.
 
     Args:
         speeds: What was measured.
-        rounds: Of a comparison.
+        rounds: The rounds of a comparison.
     """
     different: list[bool] = []
     later: list[bool] = []
@@ -213,7 +213,7 @@ def verdicts(speeds: Speeds, rounds: int) -> str:
 
 
 def _compare(pair: Sequence[Sequence[float]], factor: float = 1.0) -> Difference:
-    """The first side, so many times as fast, against the second one."""
+    """Returns the first side, so many times as fast, against the second one."""
     return compare_speeds({"": ([factor * speed for speed in pair[0]], pair[1])})[""]
 
 

@@ -79,7 +79,7 @@ def results() -> Iterator[RunResult]:
 
 
 def result(run: Run, config: RunConfig, number: int) -> RunResult:
-    """What a run could have left.
+    """Returns what a run could have left.
 
     Args:
         run: What was trained.
@@ -137,7 +137,7 @@ def result(run: Run, config: RunConfig, number: int) -> RunResult:
 
 
 def sort_milliseconds(page: Path) -> list[float]:
-    """How long the browser takes to sort each column of a page."""
+    """Returns how long the browser takes to sort each column of a page."""
     chromium = shutil.which("chromium")
     if chromium is None:
         return [math.nan]

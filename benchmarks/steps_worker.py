@@ -15,7 +15,7 @@ from samestep.common.strategy import Run
 
 
 def folder_of(directory: Path, steps: int) -> Path:
-    """Where the state after a number of steps is.
+    """Returns where the state after a number of steps is.
 
     Args:
         directory: The run directory.

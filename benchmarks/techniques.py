@@ -99,13 +99,13 @@ def row(pairs: Sequence[tuple[RunResult, RunResult]]) -> list[str]:
 
 
 def _overlapped(measures: Mapping[str, float]) -> float | None:
-    """The share of communication that was hidden; None of a row that does not report it."""
+    """Returns the share of communication that was hidden; None of a row that does not report it."""
     seconds = measures.get("communication_seconds")
     return measures["overlap_seconds"] / seconds if seconds else None
 
 
 def _ratio(plain: float | None, with_it: float | None) -> str:
-    """One amount over the other; nothing where there is none, or a compiler decides."""
+    """Returns one amount over the other; nothing where there is none, or a compiler decides."""
     return f"{with_it / plain:.2f}" if plain and with_it is not None else ""
 
 

@@ -22,7 +22,7 @@ class Chunk(NamedTuple):
     count: int = 1
 
     def within(self, size: int) -> slice:
-        """The places that the chunk has of `size`, which its count divides."""
+        """Returns the places that the chunk has of `size`, which its count divides."""
         assert size % self.count == 0, "checked against the catalogue before anything starts"
         length = size // self.count
         return slice(self.index * length, (self.index + 1) * length)
@@ -36,7 +36,7 @@ class BatchPart(NamedTuple):
 
     @classmethod
     def of(cls, mesh: Mesh, rank: int) -> "BatchPart":
-        """The part of one device.
+        """Returns the part of one device.
 
         Args:
             mesh: All devices.
@@ -89,10 +89,10 @@ class Batch:
         return targets.size if targets.dtype.kind == "f" else int((targets >= 0).sum())
 
     def keys(self, seed: int, part: BatchPart = WHOLE) -> np.ndarray:
-        """The keys of the examples of a part, which decide what dropout keeps of each.
+        """Returns the keys of the examples of a part, which decide what dropout keeps of each.
 
         Args:
-            seed: Of the run.
+            seed: The seed of the run.
             part: Which part of the batch.
         """
         own = part.examples.within(len(self.indices))
@@ -152,7 +152,7 @@ def digest_order(num_examples: int, size: int, seed: int, start: int = 0) -> str
     """sha256 over which examples the first batches hold, and in which order.
 
     Args:
-        num_examples: Of the data set.
+        num_examples: The number of examples of the data set.
         size: Global batch size.
         seed: The run's seed.
         start: The first step.

@@ -28,19 +28,19 @@ MOST_GROWTH = 100
 
 
 def num_passes(run: Run) -> int:
-    """The micro-batches of each shard: those of a pipeline for each that is accumulated."""
+    """Returns the micro-batches of each shard: those of a pipeline for each that is accumulated."""
     return run.passes * vars(run.options).get("microbatches", 1)
 
 
 def examples_of_statistics(run: Run) -> int:
-    """How many neighbouring examples a batch normalisation takes its statistics of; 0 if it takes the running ones."""
+    """Returns how many neighbouring examples a batch normalisation takes its statistics of; 0 if it takes the running ones."""
     if run.batch_norm == "frozen":
         return 0
     return run.batch_size // (1 if run.batch_norm == "sync" else run.mesh.replicas * num_passes(run))
 
 
 def share_left(run: Run) -> float:
-    """The share of the running statistics that a step leaves as it is."""
+    """Returns the share of the running statistics that a step leaves as it is."""
     return 1.0 if run.batch_norm == "frozen" else (1 - MOMENTUM) ** num_passes(run)
 
 
@@ -50,7 +50,7 @@ def takes_shares(run: Run) -> bool:
 
 
 def has_batch_norm(run: Run) -> bool:
-    """Whether the model has batch normalisations that every mirror states."""
+    """Returns whether the model has batch normalisations that every mirror states."""
     return bool(batch_norms(run.workload.model))
 
 
@@ -73,7 +73,7 @@ def error_growth(run: Run) -> float:
 
 
 def numbers_of_statistics(run: Run) -> int:
-    """The fewest numbers that a normalisation takes its statistics of, as its segment returns them; 0 if frozen."""
+    """Returns the fewest numbers that a normalisation takes its statistics of, as its segment returns them; 0 if frozen."""
     names = batch_norms(run.workload.model)
     normed = [segment for segment in run.workload.model.segments() if f"{segment.name}/norm" in names]
     return examples_of_statistics(run) * min(math.prod(segment.outputs[:-1]) for segment in normed)

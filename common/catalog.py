@@ -12,7 +12,7 @@ from samestep.common.techniques import Techniques
 
 
 def framework_info(framework: str) -> FrameworkInfo:
-    """The catalogue of a framework, read without importing the framework.
+    """Returns the catalogue of a framework, read without importing the framework.
 
     Raises:
         ConfigError: There is no such framework.
@@ -23,14 +23,14 @@ def framework_info(framework: str) -> FrameworkInfo:
 
 
 def mirror_folder(framework: str) -> Path:
-    """The folder of a framework's mirror, found without importing it."""
+    """Returns the folder of a framework's mirror, found without importing it."""
     spec = importlib.util.find_spec(FRAMEWORKS[framework])
     assert spec is not None and spec.submodule_search_locations
     return Path(spec.submodule_search_locations[0])
 
 
 def strategy_info(framework: str, strategy: str) -> StrategyInfo:
-    """The catalogue row of a strategy.
+    """Returns the catalogue row of a strategy.
 
     Args:
         framework: The framework's key in FRAMEWORKS.
@@ -48,7 +48,7 @@ def strategy_info(framework: str, strategy: str) -> StrategyInfo:
 
 
 def frameworks_with(strategy: str) -> list[str]:
-    """The frameworks that have a strategy of this name."""
+    """Returns the frameworks that have a strategy of this name."""
     return [framework for framework, row in catalogue() if row.name == strategy]
 
 
@@ -97,7 +97,7 @@ def read_options(framework: str, info: StrategyInfo, values: dict[str, Scalar]) 
     """Reads a strategy's own options.
 
     Args:
-        framework: Of the strategy.
+        framework: The framework of the strategy.
         info: Its row.
         values: As asked for; text is read as the type that the row declares.
 
@@ -111,7 +111,7 @@ def read_options(framework: str, info: StrategyInfo, values: dict[str, Scalar]) 
 
 
 def foreign_option(framework: str, info: StrategyInfo, name: str) -> ConfigError:
-    """The error for an option that a strategy does not have: it names the strategies that do, if any.
+    """Returns the error for an option that a strategy does not have: it names the strategies that do, if any.
 
     Args:
         framework: The framework of the strategy.

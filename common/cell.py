@@ -77,22 +77,22 @@ class Cell:
         return self.name == ORACLE
 
     def get(self, name: str) -> str | None:
-        """The value that the cell sets for a name; None if it sets none."""
+        """Returns the value that the cell sets for a name; None if it sets none."""
         return dict(self.settings).get(name)
 
     def extended(self, settings: Mapping[str, object]) -> "Cell":
-        """The cell with more settings."""
+        """Returns the cell with more settings."""
         return dataclasses.replace(self, settings=(*self.settings, *((n, str(v)) for n, v in settings.items())))
 
     def without(self, names: Collection[str]) -> "Cell":
-        """The cell without its settings of some names."""
+        """Returns the cell without its settings of some names."""
         return dataclasses.replace(self, settings=tuple(pair for pair in self.settings if pair[0] not in names))
 
     def can_set(self, name: str, base: RunConfig) -> bool:
-        """Whether the cell could set a name that it does not set yet.
+        """Returns whether the cell could set a name that it does not set yet.
 
         Args:
-            name: Of an option, a technique, a field of a request or a size of the workload.
+            name: The name of an option, a technique, a field of a request or a size of the workload.
             base: The rest of the request.
         """
         info = self.info
@@ -153,7 +153,7 @@ def parse_cells(flag: str, text: str) -> list[Cell]:
 
 
 def size_names(base: RunConfig) -> list[str]:
-    """The sizes of a request's workload that can be set; a user's model has none."""
+    """Returns the sizes of a request's workload that can be set; a user's model has none."""
     from samestep.common.workload import table  # here: --help imports no NumPy
 
     return [] if base.model else table.size_names(base.workload, base.data)
@@ -168,7 +168,7 @@ def _resize(workload: str, sizes: Mapping[str, str]) -> str:
 
 
 def _owner(text: str, strategy: str, default: str | None) -> str:
-    """The framework of a strategy that was named without one."""
+    """Returns the framework of a strategy that was named without one."""
     owners = frameworks_with(strategy)
     if not owners:
         every = dict.fromkeys(row.name for _, row in catalogue())

@@ -44,7 +44,7 @@ def fold(key: int, number: Integers, shift: Shift = operator.rshift) -> Integers
     """Makes a key of a key and one more number.
 
     Args:
-        key: Of 32 bits.
+        key: The key of 32 bits.
         number: Below 2^32.
         shift: As for `mix`.
     """
@@ -52,10 +52,10 @@ def fold(key: int, number: Integers, shift: Shift = operator.rshift) -> Integers
 
 
 def example_keys(seed: int, step: int, first: int, count: int) -> np.ndarray:
-    """The keys of neighbouring examples of a global batch, int64.
+    """Returns the keys of neighbouring examples of a global batch, int64.
 
     Args:
-        seed: Of the run.
+        seed: The seed of the run.
         step: The number of the step, from 0.
         first: The place of the first example in the global batch.
         count: How many there are.
@@ -65,7 +65,7 @@ def example_keys(seed: int, step: int, first: int, count: int) -> np.ndarray:
 
 
 def keeps(keys: Integers, elements: Integers, layer: int, rate: float, shift: Shift = operator.rshift) -> Integers:
-    """Whether each element of each example is kept.
+    """Returns whether each element of each example is kept.
 
     Args:
         keys: The key of each example, with dims of one behind the first.

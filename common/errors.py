@@ -78,7 +78,7 @@ class Diverged(SamestepError, RuntimeError):
 
 
 def signal_exit_code(interrupt: BaseException) -> int:
-    """The exit code of a command that a signal ended, as shells have it: 130 for Ctrl-C.
+    """Returns the exit code of a command that a signal ended, as shells have it: 130 for Ctrl-C.
 
     Args:
         interrupt: Names the signal, unless it was Ctrl-C.

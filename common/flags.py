@@ -51,13 +51,13 @@ def flag(
 
 
 def flags(owner: type | object) -> dict[str, "dataclasses.Field[Scalar]"]:
-    """The fields of a dataclass that are flags, by name."""
+    """Returns the fields of a dataclass that are flags, by name."""
     fields = dataclasses.fields(owner)  # pyrefly: ignore
     return {field.name: field for field in fields if "help" in field.metadata}
 
 
 def spell_flag(name: str) -> str:
-    """A field's name as its flag: `batch_size` is `--batch-size`."""
+    """Returns a field's name as its flag: `batch_size` is `--batch-size`."""
     return "--" + name.replace("_", "-")
 
 
@@ -176,7 +176,7 @@ def read_fields(owner: type[Owner], values: Mapping[str, Scalar]) -> Owner:
 
     Args:
         owner: A dataclass type whose fields were declared with `flag`.
-        values: By field; those that are missing keep their defaults, those of other dataclasses are ignored.
+        values: The values by field; those that are missing keep their defaults, those of other dataclasses are ignored.
 
     Raises:
         ConfigError: A value is not of its type, outside its bounds, or not among its choices.
@@ -189,7 +189,7 @@ def read_fields(owner: type[Owner], values: Mapping[str, Scalar]) -> Owner:
 
 
 def spell_flags(values: object, leave_out: Iterable[str] = ()) -> list[str]:
-    """The flags that set the fields of a dataclass, those at their defaults left out.
+    """Returns the flags that set the fields of a dataclass, those at their defaults left out.
 
     Args:
         values: A dataclass instance whose fields were declared with `flag`.

@@ -49,11 +49,11 @@ class Footprint:
         source: str = "predicted",
         optimizer_dtype: str = "",
     ) -> "Footprint":
-        """A device that holds as many bytes of gradients as of parameters, and gathers none.
+        """Returns a device that holds as many bytes of gradients as of parameters, and gathers none.
 
         Args:
             device: Its name.
-            held_bytes: Of the parameters that it holds.
+            held_bytes: The held bytes of the parameters that it holds.
             optimizer_bytes: Of its optimizer state.
             source: How it was seen.
             optimizer_dtype: Of its optimizer state.
@@ -155,7 +155,7 @@ class Ledger:
     """Everything countable about one step.
 
     Attributes:
-        footprints: Of all devices, in order; one stands for `count` devices.
+        footprints: The footprints of all devices, in order; one stands for `count` devices.
         sends: What the first device takes part in during a step, in order.
         sent_bytes_per_step: Bytes on the wire, summed over all processes.
     """
@@ -170,7 +170,7 @@ class Ledger:
         return exchanges_of(self.sends)
 
     def devices(self) -> Iterator[Footprint]:
-        """The footprint of every device, one by one."""
+        """Yields the footprint of every device, one by one."""
         for footprint in self.footprints:
             yield from itertools.repeat(dataclasses.replace(footprint, count=1), footprint.count)
 
@@ -217,8 +217,8 @@ class Compiled:
         argument_bytes: State and batch, padded as the hardware holds them; if it does not fit, without padding.
         temporary_bytes: Everything that lives within the step only; None if it does not fit, like the next two.
         code_bytes: The program.
-        flops: Of one step.
-        collectives: Between the cores; none if it does not fit.
+        flops: The flops of one step.
+        collectives: The collectives between the cores; none if it does not fit.
         needed_bytes: The memory it takes, all in all.
         hbm_bytes: The memory that the compiler grants it.
         fits: Whether that is enough.

@@ -69,7 +69,7 @@ class Mesh:
         return math.prod(size for _, size in self.axes)
 
     def axis(self, name: str) -> int:
-        """The size of one axis; an axis that is not there has size 1."""
+        """Returns the size of one axis; an axis that is not there has size 1."""
         return dict(self.axes).get(name, 1)
 
     @property
@@ -98,11 +98,11 @@ class Mesh:
         return self.parts("examples")
 
     def parts(self, cut: Dimension) -> int:
-        """The number of parts into which something is cut, along all axes that cut it."""
+        """Returns the number of parts into which something is cut, along all axes that cut it."""
         return math.prod(self.axis(name) for name, axis in AXES.items() if cut in axis.cuts)
 
     def part(self, rank: int, cut: Dimension) -> int:
-        """Which of these parts a device has.
+        """Returns which of these parts a device has.
 
         Args:
             rank: The place of the device among all.
@@ -114,7 +114,7 @@ class Mesh:
         return part
 
     def members(self, group: str, ranks: int, place: int) -> tuple[int, ...]:
-        """The places of the devices that share a group with one of them; all, where that was not recorded.
+        """Returns the places of the devices that share a group with one of them; all, where that was not recorded.
 
         Args:
             group: An axis, or "all".

@@ -46,7 +46,7 @@ class TrainState:
         return self.step - self.skipped
 
     def updates_of(self, name: str) -> int:
-        """How many of them a parameter has taken."""
+        """Returns how many of them a parameter has taken."""
         return self.counts.get(name, self.updates)
 
 
@@ -81,13 +81,13 @@ class Program(Protocol):
         """Takes one optimizer step on a GLOBAL batch; sends nothing for reporting's sake."""
 
     def losses(self) -> list[float]:
-        """The GLOBAL mean loss of every step since the last call; reduced once, outside the timed part."""
+        """Returns the GLOBAL mean loss of every step since the last call; reduced once, outside the timed part."""
 
     def agree(self, value: float) -> float:
-        """The mean of a number over the processes that sum their losses, so that all of them decide alike."""
+        """Returns the mean of a number over the processes that sum their losses, so that all of them decide alike."""
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
-        """The logits [global_batch_size, ...] of a full global batch of inputs."""
+        """Returns the logits [global_batch_size, ...] of a full global batch of inputs."""
 
     def state(self) -> TrainState:
         """Step, parameters and optimizer state: whole, unsharded, neutral names and layout."""
@@ -99,13 +99,13 @@ class Program(Protocol):
         """Takes one more step, untimed and under observation: `sends` and `footprint` report it."""
 
     def sends(self) -> tuple[Send, ...]:
-        """What this process sent in the observed step, in order; to be asked for before the footprint of the step."""
+        """Returns what this process sent in the observed step, in order; to be asked for before the footprint of the step."""
 
     def footprint(self) -> tuple[Footprint, ...]:
-        """One row per device that this process knows of: a chief also reports its servers."""
+        """Returns one row per device that this process knows of: a chief also reports its servers."""
 
     def measures(self) -> Mapping[str, float]:
-        """The strategy's own quantities, as declared in its row."""
+        """Returns the strategy's own quantities, as declared in its row."""
 
     def sync(self) -> None:
         """Returns when everything asked for so far is done; timing windows start and end here."""

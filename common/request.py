@@ -178,7 +178,7 @@ class Launch:
 
 
 def launch_of(config: RunConfig) -> Launch:
-    """The part of a request that says how and where it is started."""
+    """Returns the part of a request that says how and where it is started."""
     return Launch(**{field.name: getattr(config, field.name) for field in dataclasses.fields(Launch)})
 
 

@@ -46,7 +46,7 @@ def parse_prediction(config: RunConfig, weights: str | None = None) -> Run:
 
     Args:
         config: As asked for; None stands for a default.
-        weights: Of TWO_BYTES, or None.
+        weights: The weights of TWO_BYTES, or None.
 
     Raises:
         ConfigError: The request is wrong.
@@ -121,7 +121,7 @@ def _check_features(config: RunConfig, info: StrategyInfo, workload: Workload) -
 
 
 def as_config(run: Run, launch: Launch) -> RunConfig:
-    """The complete request that a run is parsed from: what `config.json` holds.
+    """Returns the complete request that a run is parsed from: what `config.json` holds.
 
     Args:
         run: A checked request.
@@ -142,7 +142,7 @@ def as_config(run: Run, launch: Launch) -> RunConfig:
 
 
 def arguments(config: RunConfig) -> list[str]:
-    """The flags that repeat a complete request, but for where its files go."""
+    """Returns the flags that repeat a complete request, but for where its files go."""
     info = strategy_info(config.framework, config.strategy)
     default = _mesh(dataclasses.replace(config, mesh=None), info, 0, MAX_DEVICES)
     left_out = {name for name, field in flags(config).items() if field.metadata["place"]}

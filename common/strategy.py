@@ -75,7 +75,7 @@ class Run(Generic[Options]):
         batch_size: GLOBAL.
         steps: Trained up to, counted from zero.
         dtype: "float32" or "float64".
-        seed: Of the initial weights and of the order of the examples.
+        seed: The seed of the initial weights and of the order of the examples.
         threads: Per device.
         dropout: Whether the user's model has its dropout; None: as it was built.
         batch_norm: "local", "sync" or "frozen".
@@ -141,7 +141,7 @@ class Run(Generic[Options]):
         return self.batch_size // (self.mesh.replicas * self.passes)
 
     def optimizer_at(self, step: int) -> OptimizerSpec:
-        """The optimizer with the learning rate of a step, counted from 1."""
+        """Returns the optimizer with the learning rate of a step, counted from 1."""
         return at_step(self.optimizer, self.techniques, step)
 
     def described(self) -> dict[str, object]:

@@ -28,10 +28,10 @@ class Activity:
         name: A phase of the step, or the operation that sends; "" where a framework does not say which phase it was.
         start_ns: Like `end_ns`, as `time.time_ns()`.
         end_ns: When it was over. A transfer is, once what it brings is there, or what it takes is handed over.
-        peer: Of a message, the other one's number in the group.
+        peer: The peer of a message, the other one's number in the group.
         receives: Whether it is the receiving end of a message.
-        stage: Of a pipeline.
-        microbatch: Of a pipeline.
+        stage: The stage of a pipeline.
+        microbatch: The microbatch of a pipeline.
     """
 
     device: int
@@ -64,11 +64,11 @@ mirror. Given are a function that takes the steps, the names of the devices, and
 
 
 def busy(activities: Sequence[Activity], start_ns: int, end_ns: int) -> list[Activity]:
-    """What a device computed and prepared in a step, one after the other, short gaps closed.
+    """Returns what a device computed and prepared in a step, one after the other, short gaps closed.
 
     Args:
-        activities: Of one device; those that send do not count, nor does what lies outside of the step.
-        start_ns: Of the step.
+        activities: The activities of one device; those that send do not count, nor does what lies outside of the step.
+        start_ns: The start ns of the step.
         end_ns: Its end.
     """
     found: list[Activity] = []
@@ -95,12 +95,12 @@ def _is_like(one: Activity, other: Activity) -> bool:
 
 
 def idle(taken: Sequence[Activity], device: int, start_ns: int, end_ns: int) -> list[Activity]:
-    """What is left of a step.
+    """Returns what is left of a step.
 
     Args:
         taken: What `busy` found.
         device: The place of the device.
-        start_ns: Of the step.
+        start_ns: The start ns of the step.
         end_ns: Its end.
     """
     starts, ends = [each.start_ns for each in taken], [each.end_ns for each in taken]

@@ -98,7 +98,7 @@ def _described(config: RunConfig) -> Iterator[RunConfig]:
 
 
 def _this_machine() -> tuple[Timer, Machine]:
-    """The cores of this machine, which is measured first if it was not.
+    """Returns the cores of this machine, which is measured first if it was not.
 
     Raises:
         Unavailable: torch is not installed, which measures and is measured.

@@ -165,7 +165,7 @@ def _measure_overhead(here: "Here") -> Mapping[str, tuple[float, float]]:
 
 
 def _overhead(launcher: "Launcher", row: str, here: "Here") -> tuple[float, float]:
-    """The overhead of a row: of a step, and of each layer and micro-batch; of two sizes, since two are not known."""
+    """Returns the overhead of a row: of a step, and of each layer and micro-batch; of two sizes, since two are not known."""
     from samestep.common.request import launch_of
     from samestep.common.run import parse
     from samestep.experiments.advising.local_times import passes, seconds_here
@@ -184,7 +184,7 @@ def _overhead(launcher: "Launcher", row: str, here: "Here") -> tuple[float, floa
 
 
 def _tiny(row: str, layers: int, out: str) -> tuple[Cell, dict[str, Scalar]]:
-    """The cell and the rest of the request of a model that takes no time to compute."""
+    """Returns the cell and the rest of the request of a model that takes no time to compute."""
     given: dict[str, Scalar] = {
         "workload": f"synthetic-mlp+features=8+width=8+outputs=4+layers={layers}",
         "batch_size": 8,

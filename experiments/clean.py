@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _left_alone() -> list[str]:
-    """What --runs does not remove, a line each."""
+    """Returns what --runs does not remove, a line each."""
     lines = []
     if reasons := [
         reason for run in disk_usage.find_runs(disk_usage.RUNS) if (reason := disk_usage.why_kept(run.path))

@@ -124,7 +124,7 @@ def _axes(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _again(arguments: Sequence[str], resumed: str | None) -> str:
-    """The line that repeats the comparison, without the place it was written to."""
+    """Returns the line that repeats the comparison, without the place it was written to."""
     kept = [a for i, a in enumerate(arguments) if a.partition("=")[0] != "--out" and [*arguments, ""][i - 1] != "--out"]
     kept = kept if resumed is None else ["--file", str(Path(resumed) / "compare.toml")]
     return shlex.join(["python", "-m", "samestep", "compare", *kept])

@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _command(argument: str) -> list[str] | None:
-    """The words of a command; None if the argument is a directory.
+    """Returns the words of a command; None if the argument is a directory.
 
     Raises:
         ConfigError: It is neither.

@@ -96,7 +96,7 @@ def _files(pattern: str) -> tuple[Callable[[Path], list[CacheEntry]], Callable[[
 
 
 def find_runs(folder: Path) -> list[CacheEntry]:
-    """The run directories in and below a folder that samestep made there."""
+    """Returns the run directories in and below a folder that samestep made there."""
     return find_entries(path for path, found in find_written(folder) if "config.json" in found)
 
 
@@ -117,7 +117,7 @@ def why_kept(run: Path) -> str:
 
 
 def is_running(run: Path) -> bool:
-    """Whether a process of a run holds its place: a lock of a byte of `config.json`."""
+    """Returns whether a process of a run holds its place: a lock of a byte of `config.json`."""
     with contextlib.suppress(OSError):
         descriptor = os.open(run / "config.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
@@ -128,7 +128,7 @@ def is_running(run: Path) -> bool:
 
 
 def find_unlisted(folder: Path) -> list[Path]:
-    """The run directories below a folder without a list of ours: of earlier versions, copied, or another user's."""
+    """Returns the run directories below a folder without a list of ours: of earlier versions, copied, or another user's."""
     found = []
     for path, files, descriptor in walk(folder):
         if "config.json" in files and read(descriptor) is None and _read_config(path):

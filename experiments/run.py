@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def recorded(directory: Path | None) -> str:
-    """The files with what a run recorded of its traced steps, a line each; "" if it recorded nothing."""
+    """Returns the files with what a run recorded of its traced steps, a line each; "" if it recorded nothing."""
     if directory is None or (trace := load_trace(directory)) is None:
         return ""
     flight, hidden = (microseconds / 1000 for microseconds in trace.overlap())
@@ -60,7 +60,7 @@ def recorded(directory: Path | None) -> str:
 
 
 def describe(run: Run, launch: Launch) -> str:
-    """What is about to run, in one line.
+    """Returns what is about to run, in one line.
 
     Args:
         run: What is about to run.
@@ -83,7 +83,7 @@ def describe(run: Run, launch: Launch) -> str:
 
 
 def starting_lines(run: Run, directory: Path) -> str:
-    """The lines that start a prepared run without our launcher.
+    """Returns the lines that start a prepared run without our launcher.
 
     Args:
         run: What was prepared.

@@ -70,7 +70,7 @@ def _picture(cell: str | None, picture: bool, beside: str | None, out: str | Non
 
 
 def tables() -> str:
-    """One line for every strategy of every framework, and what this machine lacks for those that it cannot run."""
+    """Returns one line for every strategy of every framework, and what this machine lacks for those that it cannot run."""
     width, rows = screen_width(), catalogue()
     lacking: dict[str, list[str]] = {}
     for framework, row in rows:
@@ -88,7 +88,7 @@ def tables() -> str:
 
 
 def availability(framework: str, strategy: str) -> str:
-    """Whether a row can be used here, or how to get what it lacks.
+    """Returns whether a row can be used here, or how to get what it lacks.
 
     Args:
         framework: The framework of the row.
@@ -163,7 +163,7 @@ def _difference(framework: str, row: StrategyInfo, source: str) -> str:
 
 
 def strategy_file(framework: str, name: str) -> Path:
-    """The file of a strategy, found without importing its framework.
+    """Returns the file of a strategy, found without importing its framework.
 
     Args:
         framework: The framework of the strategy.

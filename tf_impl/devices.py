@@ -70,10 +70,10 @@ def logical_cpus(count: int) -> list[str]:
 
 
 def is_cpu(device: str) -> bool:
-    """Whether a device is a CPU."""
+    """Returns whether a device is a CPU."""
     return device.startswith("CPU")
 
 
 def kind(devices: Sequence[str]) -> str:
-    """What the devices of one process are, in words."""
+    """Returns what the devices of one process are, in words."""
     return "logical CPU devices" if is_cpu(devices[0]) else "GPUs"

@@ -110,7 +110,7 @@ def _curve(
 
 
 def _updates(model: Model, asked: TraceRequest, built: UserModel) -> tuple[Update, HyperParameters]:
-    """The user's optimizer, or ours, with its state as at the start; and its settings."""
+    """Returns the user's optimizer, or ours, with its state as at the start; and its settings."""
     if model.optimizer is not None and "tf" in model.optimizer:
         own: Any = call_user(model.optimizer["tf"], asked.model, "the function given as optimizer")
         variables = built.trainable()

@@ -40,7 +40,7 @@ def record(take: Callable[[], None], devices: Sequence[str], keep: Path | None) 
 
 
 def _device_of_operation() -> dict[str, str]:
-    """The device of each operation of every function of this process that has one."""
+    """Returns the device of each operation of every function of this process that has one."""
     return {node.name: node.device for name in sorted(function_names()) for node in nodes(name) if node.device}
 
 

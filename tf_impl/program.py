@@ -125,7 +125,7 @@ class TrainingProgram:
 
         Args:
             strategy: In its cross-replica context.
-            coefficients: Of the step, as `optimizers.coefficients` computes them.
+            coefficients: The coefficients of the step, as `optimizers.coefficients` computes them.
             is_plain: Whether the strategy sums the gradients; otherwise a technique's exchange has done so already.
             *gradients: The gradients of each replica, in the order of the parameters; None leaves one as it is.
         """
@@ -159,7 +159,7 @@ class TrainingProgram:
         return strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, pairs)
 
     def losses(self) -> list[float]:
-        """The global losses since the last call."""
+        """Returns the global losses since the last call."""
         taken, self._losses = self._losses, []
         own = np.array([sum(float(loss) for loss in replicas) for replicas in taken])
         return self.parts.sum_losses(own).tolist()
@@ -194,13 +194,13 @@ class TrainingProgram:
         self.step(batch)
 
     def sends(self) -> tuple[Send, ...]:
-        """What one device takes part in, in the order of the graph."""
+        """Returns what one device takes part in, in the order of the graph."""
         graph = self._step_function().get_concrete_function(*self._arguments(self._observed)).graph
         self._copies, self._activations = copies(graph), kept_bytes(graph)
         return sends_of(graph, self.run.mesh.only_axis, self.run.num_devices)
 
     def footprint(self) -> tuple[Footprint, ...]:
-        """The variables of each replica; gradients live in the graph only, and are counted there."""
+        """Returns the variables of each replica; gradients live in the graph only, and are counted there."""
         extended = self.parts.strategy.extended
         devices = dict.fromkeys((*extended.worker_devices, *extended.parameter_devices))
         return tuple(self._footprint(device) for device in devices)
@@ -221,7 +221,7 @@ class TrainingProgram:
         )
 
     def _local_bytes(self, variables: Iterable[tf.Variable], device: str) -> int:
-        """The bytes of the copies of variables that are on a device."""
+        """Returns the bytes of the copies of variables that are on a device."""
         local_results = self.parts.strategy.experimental_local_results
         every = (copy for variable in variables for copy in local_results(variable))
         return weights.nbytes(copy for copy in every if copy.device == device)
@@ -245,5 +245,5 @@ class TrainingProgram:
 
 
 def num_compilations() -> int:
-    """How many functions this process has traced so far; XLA compiles none twice without a new trace."""
+    """Returns how many functions this process has traced so far; XLA compiles none twice without a new trace."""
     return len(function_names())

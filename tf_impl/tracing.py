@@ -65,8 +65,8 @@ class LayerRecorder:
         Args:
             layer: The layer or module.
             function: Its own call.
-            args: Of the call.
-            kwargs: Of the call.
+            args: The args of the call.
+            kwargs: The kwargs of the call.
         """
         if not any(layer is other for other in self.started):
             self.started.append(layer)
@@ -108,7 +108,7 @@ class LayerRecorder:
             object.__setattr__(layer, "activation", plain)
 
     def path(self, layer: Any) -> str:
-        """The path of a layer in the model."""
+        """Returns the path of a layer in the model."""
         return path_of(layer, self._model)
 
 
@@ -121,7 +121,7 @@ def _kind(layer: Any) -> str:
 
 
 def is_whole(layer: Any) -> bool:
-    """Whether a layer is recorded, and not those that it is made of."""
+    """Returns whether a layer is recorded, and not those that it is made of."""
     if type(layer).__name__ in WHOLE:
         return True
     inner = layer._flatten_layers(include_self=False) if isinstance(layer, keras.layers.Layer) else layer.submodules
@@ -129,7 +129,7 @@ def is_whole(layer: Any) -> bool:
 
 
 def path_of(layer: Any, model: Any) -> str:
-    """The path of a layer in the model.
+    """Returns the path of a layer in the model.
 
     Args:
         layer: The layer.
@@ -141,7 +141,7 @@ def path_of(layer: Any, model: Any) -> str:
 
 
 def settings(layer: Any) -> dict[str, object]:
-    """The attributes of a layer that decide what it computes, as JSON can hold them."""
+    """Returns the attributes of a layer that decide what it computes, as JSON can hold them."""
     found: dict[str, object] = {"is_activation": True} if isinstance(layer, keras.layers.Activation) else {}
     for name in SETTINGS:
         value = getattr(layer, name, None)
@@ -177,7 +177,7 @@ def _recorded(recorder: LayerRecorder, plain: Callable[..., Any]) -> Callable[..
 
 
 def find_layers(model: Any, started: list[Any], neutral: Mapping[int, str]) -> tuple[ParameterLayer, ...]:
-    """The layers of a model that hold parameters, in the order of execution.
+    """Returns the layers of a model that hold parameters, in the order of execution.
 
     Args:
         model: A Keras model or a tf.Module.

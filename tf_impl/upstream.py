@@ -15,10 +15,10 @@ class Event(NamedTuple):
     """What the profiler saw on some thread.
 
     Attributes:
-        name: Of an operation, "NAME:TYPE", or of something else.
+        name: The name of an operation, "NAME:TYPE", or of something else.
         start_ns: As `time.time_ns()`.
         end_ns: As `time.time_ns()`.
-        instance: Of a collective, its number, which is the same on all devices; 0 for others.
+        instance: The instance of a collective, its number, which is the same on all devices; 0 for others.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Event(NamedTuple):
 
 
 def ring(devices: Sequence[str]) -> tf.distribute.CrossDeviceOps:
-    """The ring between GPUs: tensorflow 2.21 exports the ring's options, but not the class that takes them."""
+    """Returns the ring between GPUs: tensorflow 2.21 exports the ring's options, but not the class that takes them."""
     from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
 
     implementation = tf.distribute.experimental.CommunicationImplementation.RING
@@ -37,21 +37,21 @@ def ring(devices: Sequence[str]) -> tf.distribute.CrossDeviceOps:
 
 
 def function_names() -> set[str]:
-    """The functions of this process, those included that DTensor really runs (tensorflow 2.21)."""
+    """Returns the functions of this process, those included that DTensor really runs (tensorflow 2.21)."""
     from tensorflow.python.eager import context
 
     return set(context.context().list_function_names())
 
 
 def nodes(function: str) -> Sequence[tf.compat.v1.NodeDef]:
-    """The operations of one of them (tensorflow 2.21)."""
+    """Returns the operations of one of them (tensorflow 2.21)."""
     from tensorflow.python.eager import context
 
     return context.context().get_function_def(function).node_def
 
 
 def argument_names(kind: str) -> frozenset[str]:
-    """What a type of operation calls its inputs and attributes (tensorflow 2.21); none if there is no such type."""
+    """Returns what a type of operation calls its inputs and attributes (tensorflow 2.21); none if there is no such type."""
     from tensorflow.python.framework import op_def_registry
 
     found = op_def_registry.get(kind)
@@ -59,10 +59,10 @@ def argument_names(kind: str) -> frozenset[str]:
 
 
 def profiled_events(content: bytes) -> Iterator[Event]:
-    """What a profile saw on the host (tensorflow 2.21: the classes of the file's format are in the wheel).
+    """Yields what a profile saw on the host (tensorflow 2.21: the classes of the file's format are in the wheel).
 
     Args:
-        content: Of an `.xplane.pb`.
+        content: The content of an `.xplane.pb`.
     """
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
@@ -130,7 +130,7 @@ def separate_losses(layers: Iterable[Any]) -> None:
     one's first layer empties the lists of all.
 
     Args:
-        layers: Of one model, each once.
+        layers: The layers of one model, each once.
     """
     for layer in layers:
         object.__setattr__(layer, "_losses", _OfEachThread())

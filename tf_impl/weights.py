@@ -92,7 +92,7 @@ def fresh_model(
 
 
 def buffers_of(model: Logits) -> dict[str, tf.Variable]:
-    """The variables of a model that are not trained, by neutral name."""
+    """Returns the variables of a model that are not trained, by neutral name."""
     if isinstance(model, UserModel):
         return model.buffers
     norms = model.norms.values() if isinstance(model, Mlp | BabyCNN) else ()
@@ -155,17 +155,17 @@ def trained(run: Run, held: ByName[Held]) -> dict[str, Held]:
 
     Args:
         run: What is trained.
-        held: Of every parameter.
+        held: The held of every parameter.
     """
     params = run.workload.model.params()
     return {name: each for name, each in held.items() if not params[name].frozen}
 
 
 def nbytes(values: Iterable[tf.Variable | tf.Tensor]) -> int:
-    """The bytes of tensors together, from their shapes and dtypes."""
+    """Returns the bytes of tensors together, from their shapes and dtypes."""
     return sum(value.shape.num_elements() * value.dtype.size for value in values)
 
 
 def dtype_names(values: Iterable[tf.Variable | tf.Tensor]) -> str:
-    """The dtypes of tensors, such as "float32"."""
+    """Returns the dtypes of tensors, such as "float32"."""
     return "+".join(sorted({value.dtype.name for value in values}))

@@ -116,7 +116,7 @@ def _try_forward(module: nn.Module, inputs: Inputs, source: str) -> tuple[torch.
 
 
 def _optimizer(model: Model, module: nn.Module, source: str) -> DescribedOptimizer | None:
-    """What the user's optimizer keeps of each parameter, seen after a step."""
+    """Returns what the user's optimizer keeps of each parameter, seen after a step."""
     if model.optimizer is None:
         return None
     if "torch" not in model.optimizer:
@@ -147,7 +147,7 @@ def _told(inputs: Inputs) -> str:
 
 
 def _splits(model: Model, module: nn.Module, source: str) -> dict[str, int]:
-    """The axis along which each parameter of the tensor plan is cut, by neutral name.
+    """Returns the axis along which each parameter of the tensor plan is cut, by neutral name.
 
     Raises:
         ConfigError: The plan names no linear layer, or another way to cut one.

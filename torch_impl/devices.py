@@ -73,27 +73,27 @@ def join_group(run: Run, device: torch.device) -> Hardware:
 
 
 def meets_on_loopback() -> bool:
-    """Whether all processes of the run are on one machine."""
+    """Returns whether all processes of the run are on one machine."""
     return os.environ["MASTER_ADDR"] in ("127.0.0.1", "localhost")
 
 
 def is_shared(device: torch.device) -> bool:
-    """Whether ranks of one machine have to share its GPUs."""
+    """Returns whether ranks of one machine have to share its GPUs."""
     return device.type == "cuda" and torch.cuda.device_count() < local_world_size()
 
 
 def own_part(run: Run) -> BatchPart:
-    """The part of the global batch that this process takes, by its place on the mesh."""
+    """Returns the part of the global batch that this process takes, by its place on the mesh."""
     return BatchPart.of(run.mesh, dist.get_rank() if dist.is_initialized() else 0)
 
 
 def dist_world_size() -> int:
-    """The number of processes of the run, before and after joining."""
+    """Returns the number of processes of the run, before and after joining."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def local_world_size() -> int:
-    """How many of them are on this machine; all, unless LOCAL_WORLD_SIZE says otherwise."""
+    """Returns how many of them are on this machine; all, unless LOCAL_WORLD_SIZE says otherwise."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", dist_world_size()))
 
 
@@ -110,17 +110,17 @@ def synchronize(device: torch.device) -> None:
 
 
 def describe(device: torch.device) -> str:
-    """What a device is, in words."""
+    """Returns what a device is, in words."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU cores"
 
 
 def timeout_seconds() -> float:
-    """The run's timeout, which the worker puts into the environment before it builds a program."""
+    """Returns the run's timeout, which the worker puts into the environment before it builds a program."""
     return float(os.environ.get(TIMEOUT, "60"))
 
 
 def peer_seconds() -> float:
-    """How long the framework itself waits for a peer.
+    """Returns how long the framework itself waits for a peer.
 
     Where a launcher watches, that is longer than the launcher's own patience: its message is better, and the time in
     which the whole machine was suspended counts for the framework.
@@ -183,7 +183,7 @@ def _own_name() -> str:
 
 
 def _is_agents() -> bool:
-    """Whether torchrun listens where ranks meet."""
+    """Returns whether torchrun listens where ranks meet."""
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 

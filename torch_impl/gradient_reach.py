@@ -20,8 +20,8 @@ def agree(reached: Sequence[bool], device: torch.device, group: dist.ProcessGrou
     """Finds out which parameters any rank's examples reached.
 
     Args:
-        reached: Of each parameter, whether this rank's did.
-        device: Of the parameters.
+        reached: The reached of each parameter, whether this rank's did.
+        device: The device of the parameters.
         group: The ranks; all there are, unless given.
     """
     flags = torch.tensor(reached, dtype=torch.int32, device=device)
@@ -42,7 +42,7 @@ class ShardedReach:
 
         Args:
             modules: What was sharded, each from its root on.
-            device: Of the parameters.
+            device: The device of the parameters.
             group: The ranks among which the gradients are exchanged; all there are, unless given.
         """
         self._device, self._group = device, group

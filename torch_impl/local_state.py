@@ -35,7 +35,7 @@ class OptimizerState(Protocol):
         """
 
     def count(self, parameter: nn.Parameter) -> int:
-        """How many updates a parameter has taken, if the optimizer counts them; as `full` from whoever holds it."""
+        """Returns how many updates a parameter has taken, if the optimizer counts them; as `full` from whoever holds it."""
 
 
 class LocalOptimizerState:

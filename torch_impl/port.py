@@ -49,7 +49,7 @@ class _Traced:
         return _optimizer(self._model, self._asked)([p for p in self.module.parameters() if p.requires_grad])
 
     def batches(self) -> Iterator[tuple[Inputs, torch.Tensor]]:
-        """The batches of the curve."""
+        """Yields the batches of the curve."""
         inputs, targets = self._split.train_inputs, self._split.train_targets
         for batch in batches(inputs, targets, self._asked.batch_size, self._asked.seed):
             x, y = batch.rows()
@@ -138,7 +138,7 @@ def _gradient(weight: weights.Weight) -> np.ndarray:
 
 
 def _evaluate(module: nn.Module, x: Inputs) -> tuple[np.ndarray, list[tracing.Call]]:
-    """The outputs in evaluation; with gradients on, since some layers take another path without."""
+    """Returns the outputs in evaluation; with gradients on, since some layers take another path without."""
     module.eval()
     with tracing.recording(module) as recorder:
         outputs = module(x)

@@ -37,8 +37,8 @@ class PhaseSpan(NamedTuple):
         start_ns: Its start.
         end_ns: Its end.
         name: The phase.
-        stage: Of a pipeline.
-        microbatch: Of a pipeline.
+        stage: The stage of a pipeline.
+        microbatch: The microbatch of a pipeline.
     """
 
     start_ns: int
@@ -52,7 +52,7 @@ class Event(NamedTuple):
     """What the profiler saw.
 
     Attributes:
-        name: Of an operator, or of what Python code called a range of its own.
+        name: The name of an operator, or of what Python code called a range of its own.
         start_ns: As `time.time_ns()`.
         end_ns: As `time.time_ns()`.
         is_range: Whether it is such a range, in which operators ran or nothing did.
@@ -110,7 +110,7 @@ def _computed(events: Iterable[Event]) -> Iterator[Activity]:
 
 
 def _without(start: int, end: int, waits: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The parts of an interval outside of others, which are sorted."""
+    """Yields the parts of an interval outside of others, which are sorted."""
     for wait_start, wait_end in waits[max(0, bisect.bisect(waits, (start,)) - 1) :]:
         if wait_start >= end:
             break
@@ -139,7 +139,7 @@ class _Frames:
         self._kinds = [sorted(kind) for kind in (passes, updates, backwards)]
 
     def at(self, moment: int) -> PhaseSpan:
-        """What it is at."""
+        """Returns what it is at."""
         for frames in self._kinds:
             place = bisect.bisect(frames, (moment, float("inf"))) - 1
             if place >= 0 and frames[place].end_ns > moment:

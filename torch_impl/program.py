@@ -137,7 +137,7 @@ class TrainingProgram:
         return [p.grad for p in self.parts.bare.parameters() if p.grad is not None]
 
     def losses(self) -> list[float]:
-        """The global losses since the last call: one sum over all ranks."""
+        """Returns the global losses since the last call: one sum over all ranks."""
         taken, self._losses = self._losses, []
         return self._sum(torch.stack(taken)) if taken else []
 
@@ -192,11 +192,11 @@ class TrainingProgram:
         self._sends = self.context.recorder.stop()
 
     def sends(self) -> tuple[Send, ...]:
-        """The collectives, and what the strategy recorded itself."""
+        """Returns the collectives, and what the strategy recorded itself."""
         return self._sends
 
     def footprint(self) -> tuple[Footprint, ...]:
-        """The tensors of this process."""
+        """Returns the tensors of this process."""
         own = self._local_state.footprint(self._device, self._gradients_bytes, self._gathered_bytes)
         activations_bytes = self._activations_bytes if self.parts.saves_here else None
         own = dataclasses.replace(own, activations_bytes=activations_bytes)
@@ -216,5 +216,5 @@ class TrainingProgram:
 
 
 def num_compilations() -> int:
-    """How many functions this process has compiled so far."""
+    """Returns how many functions this process has compiled so far."""
     return num_graphs()

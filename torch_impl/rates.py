@@ -48,7 +48,7 @@ def exchanges(rank: int) -> Mapping[str, tuple[float, float]]:
     """Measures what the ledger calls sends: seconds of a small one, and bytes a second of a large one.
 
     Args:
-        rank: Of this process.
+        rank: The rank of this process.
     """
 
     def send(tensor: torch.Tensor) -> None:
@@ -87,7 +87,7 @@ def _copy() -> Callable[[], object]:
 
 
 def _median(operation: Callable[[], object]) -> float:
-    """The seconds of one call, while the other process does the same."""
+    """Returns the seconds of one call, while the other process does the same."""
     dist.barrier()
     operation()
     start = time.perf_counter()
@@ -97,7 +97,7 @@ def _median(operation: Callable[[], object]) -> float:
 
 
 def _together(operation: Callable[[torch.Tensor], object], tensor: torch.Tensor) -> float:
-    """The seconds of one call of what both processes have to call equally often."""
+    """Returns the seconds of one call of what both processes have to call equally often."""
     operation(tensor)
     return _repeat(lambda: operation(tensor), 4 if tensor.numel() == LARGE else 40)
 

@@ -111,7 +111,7 @@ class Replicas(nn.Module):
             module: The master.
             context: That it was built with; each replica has one of its own, since they pass at the same time.
             count: How many replicas there are, the master among them.
-            threads: Of each replica.
+            threads: The threads of each replica.
         """
         super().__init__()
         self._context = context

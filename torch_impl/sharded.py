@@ -5,17 +5,17 @@ from torch.distributed.tensor import DTensor
 
 
 def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """The whole tensor, gathered from wherever its parts are."""
+    """Returns the whole tensor, gathered from wherever its parts are."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def local_part(tensor: torch.Tensor) -> torch.Tensor:
-    """The part of a tensor that this rank holds."""
+    """Returns the part of a tensor that this rank holds."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def total_norm(tensors: list[torch.Tensor]) -> torch.Tensor:
-    """The norm of all tensors together, each sharded or whole."""
+    """Returns the norm of all tensors together, each sharded or whole."""
     return torch.stack([full_tensor(torch.linalg.vector_norm(tensor)) for tensor in tensors]).square().sum().sqrt()
 
 

@@ -31,7 +31,7 @@ def mean_loss(run: Run, context: StepContext) -> Loss:
 
     Args:
         run: What is trained.
-        context: Of the process that computes the loss.
+        context: The context of the process that computes the loss.
     """
     summed = summed_loss(run.workload.model)
     count = run.batch_size * math.prod(run.workload.model.targets().shape)
@@ -45,8 +45,8 @@ def target_share(run: Run, context: StepContext, device: torch.device) -> Callab
 
     Args:
         run: What is trained.
-        context: Of this process.
-        device: Of the losses.
+        context: The context of this process.
+        device: The device of the losses.
     """
     model, dtype = run.workload.model, getattr(torch, run.dtype)
     if ignores_targets(model):
@@ -71,7 +71,7 @@ def accumulate(
         batch: The global batch.
         part: Which part of it.
         forward_backward: The function to call once for each micro-batch, in order.
-        device: Of the model; the CPU, unless given.
+        device: The device of the model; the CPU, unless given.
 
     Returns:
         The sum of the detached losses.

@@ -48,7 +48,7 @@ class Call:
         settings: What decides the result.
         inputs: Copies of the tensors that it was given.
         output: A copy of its first result.
-        gradient: Of the loss by its first result, once the backward pass has come by.
+        gradient: The gradient of the loss by its first result, once the backward pass has come by.
     """
 
     name: str
@@ -130,7 +130,7 @@ class LayerRecorder(TorchFunctionMode):
 
 
 def settings(module: nn.Module) -> dict[str, object]:
-    """The attributes of a module that decide what it computes, as JSON can hold them."""
+    """Returns the attributes of a module that decide what it computes, as JSON can hold them."""
     found = {name: getattr(module, name) for name in SETTINGS if name in vars(module)}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
@@ -147,7 +147,7 @@ def recording(model: nn.Module) -> Iterator[LayerRecorder]:
 
 
 def describe_layers(model: nn.Module, inputs: Inputs) -> tuple[ParameterLayer, ...]:
-    """The layers of a model that hold parameters, in the order in which some inputs reach them.
+    """Returns the layers of a model that hold parameters, in the order in which some inputs reach them.
 
     Args:
         model: The model.
@@ -159,7 +159,7 @@ def describe_layers(model: nn.Module, inputs: Inputs) -> tuple[ParameterLayer, .
 
 
 def find_layers(model: nn.Module, started: list[str]) -> tuple[ParameterLayer, ...]:
-    """The layers of a model that hold parameters, in the order of execution.
+    """Returns the layers of a model that hold parameters, in the order of execution.
 
     Args:
         model: The model.
@@ -191,7 +191,7 @@ def _outer(path: str) -> list[str]:
 
 
 def _layers(path: str, call: str, module: nn.Module, held: dict[str, LayerTensor]) -> Iterator[ParameterLayer]:
-    """The layers of one module: one for a module whose parameters have roles, else one for each parameter."""
+    """Yields the layers of one module: one for a module whose parameters have roles, else one for each parameter."""
     kind, used = type(module).__name__, set[str]()
     if isinstance(module, nn.RNNBase):
         for number in range(module.num_layers):

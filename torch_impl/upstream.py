@@ -29,12 +29,12 @@ def rank_of_parameter(optimizer: "ZeroRedundancyOptimizer") -> dict[torch.Tensor
 
 
 def is_in_backward() -> bool:
-    """Whether the present thread is in a backward pass of autograd (torch 2.13)."""
+    """Returns whether the present thread is in a backward pass of autograd (torch 2.13)."""
     return torch._C._current_graph_task_id() != -1
 
 
 def process_group(argument: object) -> dist.ProcessGroup:
-    """The group that an operator was given: by its name, or as a scripted object (torch 2.13)."""
+    """Returns the group that an operator was given: by its name, or as a scripted object (torch 2.13)."""
     if isinstance(argument, str):
         return dist.distributed_c10d._resolve_process_group(argument)
     return argument if isinstance(argument, dist.ProcessGroup) else dist.ProcessGroup.unbox(argument)
@@ -97,26 +97,26 @@ def outside_modes() -> contextlib.AbstractContextManager[object]:
 
 
 def saved_tensors_hooks_on_top() -> tuple[Callable[[torch.Tensor], object], Callable[[object], torch.Tensor]]:
-    """The innermost hooks of saved tensors, pack and unpack (torch 2.13): hooks that are entered replace these."""
+    """Returns the innermost hooks of saved tensors, pack and unpack (torch 2.13): hooks that are entered replace these."""
     return torch._C._autograd._top_saved_tensors_default_hooks(False)
 
 
 def num_graphs() -> int:
-    """How many graphs torch.compile has made in this process, those made again included (torch 2.13)."""
+    """Returns how many graphs torch.compile has made in this process, those made again included (torch 2.13)."""
     from torch._dynamo.utils import counters
 
     return counters["stats"]["unique_graphs"]
 
 
 def all_threads() -> object:
-    """What has torch.profiler watch every thread, those of RPC and of our replicas among them (torch 2.13)."""
+    """Returns what has torch.profiler watch every thread, those of RPC and of our replicas among them (torch 2.13)."""
     from torch._C._profiler import _ExperimentalConfig
 
     return _ExperimentalConfig(profile_all_threads=True)
 
 
 def kineto_events(seen: "profile") -> list[tuple[str, int, int, bool, Sequence[object]]]:
-    """What a profile saw: name, start and end in ns, whether it is a range of Python's, and arguments (torch 2.13)."""
+    """Returns what a profile saw: name, start and end in ns, whether it is a range of Python's, and arguments (torch 2.13)."""
     assert seen.profiler is not None and seen.profiler.kineto_results is not None
     found = seen.profiler.kineto_results.events()
     return [(e.name(), e.start_ns(), e.end_ns(), e.is_user_annotation(), e.concrete_inputs()) for e in found]

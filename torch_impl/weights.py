@@ -68,7 +68,7 @@ def named_weights(*models: nn.Module) -> dict[str, Weight]:
 
 
 def _to_neutral(module: nn.Module, name: str, parameter: nn.Parameter) -> tuple[str, tuple[int, ...]]:
-    """The neutral name of a parameter in its module, and the permutation of its axes.
+    """Returns the neutral name of a parameter in its module, and the permutation of its axes.
 
     A module that has no entry keeps its names, with the axes in reverse, as those of a kernel.
     """
@@ -136,5 +136,5 @@ def nbytes(tensors: Iterable[torch.Tensor | None]) -> int:
 
 
 def dtype_names(tensors: Iterable[torch.Tensor | None]) -> str:
-    """The dtypes of the tensors that are not None, such as "float32"."""
+    """Returns the dtypes of the tensors that are not None, such as "float32"."""
     return "+".join(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in tensors if tensor is not None}))

@@ -21,31 +21,31 @@ Sums = Callable[[Run, str], dict[str, Send]]
 
 
 def sums(run: Run, phase: str) -> dict[str, Send]:
-    """The sums of each batch normalisation in a phase, by its path.
+    """Returns the sums of each batch normalisation in a phase, by its path.
 
     Args:
         run: What is trained.
-        phase: Of the step.
+        phase: The phase of the step.
     """
     return stated_sums(run, phase) | framework_sums(run, phase)
 
 
 def stated_sums(run: Run, phase: str) -> dict[str, Send]:
-    """The sums of the batch normalisations that every mirror states.
+    """Returns the sums of the batch normalisations that every mirror states.
 
     Args:
         run: What is trained.
-        phase: Of the step.
+        phase: The phase of the step.
     """
     return _sums(run, phase, batch_norms(run.workload.model), _STATED_SUMS)
 
 
 def framework_sums(run: Run, phase: str) -> dict[str, Send]:
-    """The sums of the batch normalisations that are layers of the framework itself.
+    """Returns the sums of the batch normalisations that are layers of the framework itself.
 
     Args:
         run: What is trained.
-        phase: Of the step.
+        phase: The phase of the step.
     """
     if not (norms := run.workload.model.facts.framework_norms):
         return {}
@@ -66,7 +66,7 @@ def with_statistics(run: Run, sends: Iterable[Send], sums: Sums = sums) -> list[
 
     Args:
         run: What is trained.
-        sends: In order.
+        sends: The sends, in order.
         sums: Which of the sums.
     """
     sends, forward, backward = list(sends), sums(run, "forward"), sums(run, "backward")

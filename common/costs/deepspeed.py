@@ -49,7 +49,7 @@ def deepspeed(run: Run, backend: str) -> Ledger:
 
 
 def _num_norms(run: Run) -> int:
-    """How often the norm of the gradient is summed: once by the engine, once more to clip by it."""
+    """Returns how often the norm of the gradient is summed: once by the engine, once more to clip by it."""
     return 2 if run.techniques.need_norm else 1
 
 
@@ -74,15 +74,15 @@ def _end_to_end(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
 
 
 def _masters_bytes(run: Run, elements: int) -> int:
-    """The second copy of parameters that a rank updates; with weights in two bytes they are optimizer state anyway."""
+    """Returns the second copy of parameters that a rank updates; with weights in two bytes they are optimizer state anyway."""
     return elements * run.item_bytes if run.weights is None else 0
 
 
 def _gradient_elements(sizes: list[int], stretch: int, devices: int) -> Iterator[tuple[int, int]]:
-    """The gradients of a rank with a stretch: each stays whole where its parameter reaches into it; and the padding.
+    """Yields the gradients of a rank with a stretch: each stays whole where its parameter reaches into it; and the padding.
 
     Args:
-        sizes: Of the parameters, in order.
+        sizes: The sizes of the parameters, in order.
         stretch: The elements of each rank's.
         devices: The number of ranks.
 
@@ -130,7 +130,7 @@ def _modules(params: Mapping[str, Param]) -> list[list[str]]:
 
 
 def _layers(params: Mapping[str, Param]) -> list[list[list[str]]]:
-    """The modules, those of a layer together: a normalisation is inside the layer in front of it."""
+    """Returns the modules, those of a layer together: a normalisation is inside the layer in front of it."""
     layers: list[list[list[str]]] = []
     for names in _modules(params):
         if layer(names[0]).endswith("/norm") and layers and layer(layers[-1][0][0]) == layer(layer(names[0])):
@@ -141,7 +141,7 @@ def _layers(params: Mapping[str, Param]) -> list[list[list[str]]]:
 
 
 def _peak_gathered(run: Run, params: Mapping[str, Param]) -> int:
-    """The most elements of gathered modules alive at once in a step.
+    """Returns the most elements of gathered modules alive at once in a step.
 
     A parameter that is alone in its module is gathered in place; several arrive in one buffer and are copied out of it.
     Autograd keeps what a kernel without a bias was gathered into until its backward pass, for which it is gathered anew; of a

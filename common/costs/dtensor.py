@@ -113,7 +113,7 @@ def _along_data(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int
 
 
 def _leaving(mesh: Mesh, axis: str, clients: int) -> int:
-    """The edges of all rings that join devices of two processes; only over these does anything leave a process.
+    """Returns the edges of all rings that join devices of two processes; only over these does anything leave a process.
 
     Args:
         mesh: The devices.

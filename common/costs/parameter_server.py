@@ -125,13 +125,13 @@ def parameter_server(run: Run, backend: str) -> Ledger:
 
 
 def _server(run: Run, parts: Sequence[tuple[int, bool]]) -> Footprint:
-    """A server with some parts."""
+    """Returns a server with some parts."""
     learning = sum(size for size, is_trained in parts if is_trained)
     return holder(run, sum(size for size, _ in parts), "ps", trained=learning)
 
 
 def _parts(run: Run) -> list[tuple[int, bool]]:
-    """The elements of each part of a variable, in order, and whether it is trained."""
+    """Returns the elements of each part of a variable, in order, and whether it is trained."""
     parts = []
     for param in run.workload.model.params().values():
         shards = min(run.options.parameter_servers, param.shape[0]) if param.lookups else 1

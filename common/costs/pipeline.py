@@ -163,7 +163,7 @@ def _cut(model: ModelSpec, schedule: str, pipes: int, parts: int, shards: int) -
 
 
 def _footprints(run: Run, stages: Sequence[_Stage]) -> Iterator[Footprint]:
-    """The ranks at one place along `pipe`: all shards, each with its parts along `tensor`; or as many replicas."""
+    """Yields the ranks at one place along `pipe`: all shards, each with its parts along `tensor`; or as many replicas."""
     shards, replicas = run.mesh.shard, run.mesh.data
     gathered = sum(shards * stage.padded for stage in stages) * (run.product_bytes if shards > 1 else run.item_bytes)
     # Sharded stages arrive in a buffer and are copied out of it; replicated ones are copied as well (torch 2.13).
@@ -183,7 +183,7 @@ def _parts(run: Run) -> int:
 
 
 def _rows(run: Run) -> int:
-    """The examples of a micro-batch."""
+    """Returns the examples of a micro-batch."""
     replicas = run.mesh.replicas
     return run.batch_size // (replicas * run.options.microbatches * run.passes)
 
@@ -228,7 +228,7 @@ def _norms(run: Run, stages: Sequence[_Stage]) -> Iterator[Send]:
 
 
 def _handed_on(run: Run, last: Segment) -> int:
-    """The bytes that a rank hands on of a micro-batch: of what a layer split by column has left in parts, its part."""
+    """Returns the bytes that a rank hands on of a micro-batch: of what a layer split by column has left in parts, its part."""
     model, parts = run.workload.model, run.mesh.tensor
     kernels = [name for name, param in parameters_of(model, last).items() if param.role == "kernel"]
     is_split = bool(kernels) and even_split_table(model, parts).get(kernels[-1]) == 1

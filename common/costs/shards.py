@@ -12,7 +12,7 @@ from samestep.common.workload.models.spec import Role
 
 
 def shard_elements(shapes: Iterable[tuple[Sequence[int], Role]], shards: int) -> list[tuple[int, int]]:
-    """The elements of every shard of parameters that torch shards along their first dim, before padding.
+    """Returns the elements of every shard of parameters that torch shards along their first dim, before padding.
 
     Args:
         shapes: The shape of each parameter in the neutral layout, where torch's first dim of a kernel is the last; its role.
@@ -34,7 +34,7 @@ def shard_elements(shapes: Iterable[tuple[Sequence[int], Role]], shards: int) ->
 def sharded_holders(
     run: Run, held: Iterable[tuple[int, int]], trained: Iterable[tuple[int, int]], times: int = 1
 ) -> Iterator[Footprint]:
-    """The footprints of devices that hold shards.
+    """Yields the footprints of devices that hold shards.
 
     Args:
         run: What is trained.
@@ -51,11 +51,11 @@ def sharded_holders(
 
 
 def gathers(run: Run, phase: str, elements: int) -> list[Send]:
-    """What a rank hands over where parameters are gathered along the axis `shard`: nothing if it has them all.
+    """Returns what a rank hands over where parameters are gathered along the axis `shard`: nothing if it has them all.
 
     Args:
         run: What is trained.
-        phase: Of the step.
+        phase: The phase of the step.
         elements: The numbers of the rank's part, padded.
     """
     shards = run.mesh.shard
@@ -63,7 +63,7 @@ def gathers(run: Run, phase: str, elements: int) -> list[Send]:
 
 
 def reductions(run: Run, elements: int) -> list[Send]:
-    """What a rank hands over where gradients are summed: along `shard`, of which its part is left, then along `data`.
+    """Returns what a rank hands over where gradients are summed: along `shard`, of which its part is left, then along `data`.
 
     Args:
         run: What is trained.
@@ -75,7 +75,7 @@ def reductions(run: Run, elements: int) -> list[Send]:
 
 
 def _shard(columns: Mapping[int, int], shards: int, shard: int) -> int:
-    """The elements of one shard of parameters with so many rows, and so many columns in all."""
+    """Returns the elements of one shard of parameters with so many rows, and so many columns in all."""
     return sum(
         min(-(-rows // shards), max(0, rows - shard * -(-rows // shards))) * each for rows, each in columns.items()
     )

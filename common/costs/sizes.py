@@ -64,7 +64,7 @@ def optimizer_bytes(run: Run, elements: int) -> int:
 
 
 def holder(run: Run, elements: int, device: str = "each", count: int = 1, trained: int | None = None) -> Footprint:
-    """The footprint of devices that hold parameters with their gradients and optimizer state.
+    """Returns the footprint of devices that hold parameters with their gradients and optimizer state.
 
     Args:
         run: What is trained.
@@ -79,7 +79,7 @@ def holder(run: Run, elements: int, device: str = "each", count: int = 1, traine
 
 
 def holder_of(run: Run, params: Iterable[Param], device: str = "each", count: int = 1) -> Footprint:
-    """The footprint of devices that hold some whole parameters, of which some may be frozen.
+    """Returns the footprint of devices that hold some whole parameters, of which some may be frozen.
 
     Args:
         run: What is trained.
@@ -92,7 +92,7 @@ def holder_of(run: Run, params: Iterable[Param], device: str = "each", count: in
 
 
 def borrower(device: str, peak: int, gradients: int, count: int = 1) -> Footprint:
-    """The footprint of devices that have parameters only within a step.
+    """Returns the footprint of devices that have parameters only within a step.
 
     Args:
         device: The name of the device.
@@ -111,7 +111,7 @@ def borrower(device: str, peak: int, gradients: int, count: int = 1) -> Footprin
 
 
 def example_bytes(array: ArraySpec, item_bytes: int) -> int:
-    """The bytes of one example's array, or of its several arrays.
+    """Returns the bytes of one example's array, or of its several arrays.
 
     Args:
         array: The spec of the array.
@@ -123,7 +123,7 @@ def example_bytes(array: ArraySpec, item_bytes: int) -> int:
 
 
 def all_reduce_bytes(size: float, ranks: int) -> float:
-    """An all-reduce of `size` bytes; the rings of gloo, NCCL and TensorFlow's collectives all reach the bound.
+    """Returns an all-reduce of `size` bytes; the rings of gloo, NCCL and TensorFlow's collectives all reach the bound.
 
     Args:
         size: The bytes that are summed.
@@ -133,7 +133,7 @@ def all_reduce_bytes(size: float, ranks: int) -> float:
 
 
 def sent_bytes(send: Send, backend: str, item_bytes: int) -> float:
-    """What a rank puts on the wire for one record of its sends, framing included.
+    """Returns what a rank puts on the wire for one record of its sends, framing included.
 
     Of a reduce-scatter and of an all-to-all each rank keeps 1/N; gloo's reduce-scatter (torch 2.13) is an all-reduce
     inside. To an all-gather each rank hands over its part. A send goes from one rank to another. Of a broadcast it is the
@@ -158,7 +158,7 @@ def sent_bytes(send: Send, backend: str, item_bytes: int) -> float:
 
 
 def _framing_bytes(send: Send, backend: str, item_bytes: int) -> float:
-    """What goes with the tensors of one record, before a broadcast's is divided among the ranks."""
+    """Returns what goes with the tensors of one record, before a broadcast's is divided among the ranks."""
     framing, others = FRAMING.get(backend), 1 if send.operation == "send" else send.ranks - 1
     if framing is None:
         return 0
@@ -167,7 +167,7 @@ def _framing_bytes(send: Send, backend: str, item_bytes: int) -> float:
 
 
 def _filled(size: float, ranks: int, backend: str, item_bytes: int) -> float:
-    """The share of a ring's parts that have a number of a small tensor: nothing is sent of the others."""
+    """Returns the share of a ring's parts that have a number of a small tensor: nothing is sent of the others."""
     if backend == "gloo":
         return min(1.0, size / item_bytes / (2 * ranks))
     part = math.ceil(size / ranks)
@@ -175,7 +175,7 @@ def _filled(size: float, ranks: int, backend: str, item_bytes: int) -> float:
 
 
 def agreement(run: Run) -> list[Send]:
-    """What techniques have ranks agree on, once a step ahead of the update."""
+    """Returns what techniques have ranks agree on, once a step ahead of the update."""
     return [send for each in used(run.techniques) for send in each.sends_before_update(run)]
 
 
@@ -198,7 +198,7 @@ def with_agreement(run: Run, sends: Iterable[Send]) -> list[Send]:
 
     Args:
         run: What is trained.
-        sends: In order.
+        sends: The sends, in order.
     """
     every = list(sends)
     update = next((number for number, send in enumerate(every) if send.phase == "update"), len(every))
@@ -208,7 +208,7 @@ def with_agreement(run: Run, sends: Iterable[Send]) -> list[Send]:
 
 
 def symmetric(run: Run, footprints: tuple[Footprint, ...], sends: Iterable[Send], backend: str) -> Ledger:
-    """The ledger of devices that all send alike.
+    """Returns the ledger of devices that all send alike.
 
     Args:
         run: What is trained.

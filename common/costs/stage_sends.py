@@ -56,7 +56,7 @@ def passes_of(rank: int, schedule: str, ranks: int, microbatches: int) -> list[t
 
 
 def carried(run: Run, stages: Stages) -> list[bool]:
-    """Whether a gradient comes back for what each stage hands on: nothing up to there is trained, and none does.
+    """Returns whether a gradient comes back for what each stage hands on: nothing up to there is trained, and none does.
 
     Args:
         run: What is trained.
@@ -68,7 +68,7 @@ def carried(run: Run, stages: Stages) -> list[bool]:
 
 
 def count_tensors(stages: Iterable[Sequence[Segment]]) -> list[int]:
-    """The number of tensors that each stage hands on, with a message for each."""
+    """Returns the number of tensors that each stage hands on, with a message for each."""
     return [len(segments[-1].several) or 1 for segments in stages]
 
 

@@ -107,7 +107,7 @@ def _in_shards(run: Run, rows: int) -> tuple[list[Send], list[Send]]:
 
 
 def _item_bytes(run: Run, kind: str, is_product: bool = False) -> int:
-    """The bytes of a number that is summed: what a product returned has those of products, and so has its gradient.
+    """Returns the bytes of a number that is summed: what a product returned has those of products, and so has its gradient.
 
     What tables and norms return has so too where parameters were gathered in two bytes.
 
@@ -121,7 +121,7 @@ def _item_bytes(run: Run, kind: str, is_product: bool = False) -> int:
 
 
 def _takes_a_product(model: ModelSpec, segments: Sequence[Segment], segment: Segment) -> bool:
-    """Whether the first layer of a segment takes what a product of the same stage returned, and no norm in between."""
+    """Returns whether the first layer of a segment takes what a product of the same stage returned, and no norm in between."""
     before = [*parameters_of(model, *segments[: segments.index(segment)]).values()]
     first = next(iter(parameters_of(model, segment).values()), None)
     return bool(before) and before[-1].role != "table" and first is not None and first.role == "kernel"
@@ -158,7 +158,7 @@ def _split_layers(model: ModelSpec, parts: int, segments: Sequence[Segment]) -> 
 
 
 def tensor_elements(model: ModelSpec, parts: int, params: Mapping[str, Param] | None = None) -> int:
-    """The parameter elements of a device along a tensor axis: its shard of each that is split, and all others.
+    """Returns the parameter elements of a device along a tensor axis: its shard of each that is split, and all others.
 
     Args:
         model: The spec.

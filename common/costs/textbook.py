@@ -36,7 +36,7 @@ Formulas = Callable[[Run, str], tuple[Formula, ...]]
 
 
 def formulas(run: Run, backend: str) -> tuple[Formula, ...]:
-    """What the textbooks say of a run; nothing of rows that none of them has, nor of other exchanges than plain sums.
+    """Returns what the textbooks say of a run; nothing of rows that none of them has, nor of other exchanges than plain sums.
 
     Their numbers all have one size, so they say nothing of mixed precision but what a device holds.
 

@@ -59,7 +59,7 @@ def zero1_footprints(run: Run) -> tuple[Footprint, ...]:
 
 
 def _owned(run: Run) -> list[tuple[int, int]]:
-    """The elements that a rank updates, and how many ranks in a row update so many.
+    """Returns the elements that a rank updates, and how many ranks in a row update so many.
 
     Of each group of parameters, the largest one left goes to the first of the ranks that have the least. A frozen one is
     counted when they are handed out, and updated by nobody.
@@ -130,13 +130,13 @@ def fsdp_footprints(run: Run) -> tuple[Footprint, ...]:
 
 
 def _padded(run: Run, together: Iterable[Mapping[str, Param]]) -> list[int]:
-    """The numbers of each rank of what goes together: shards are padded to the first's size."""
+    """Returns the numbers of each rank of what goes together: shards are padded to the first's size."""
     shards = run.mesh.shard
     return [_shards(params, shards)[0][0] if params else 0 for params in together]
 
 
 def _blocks(run: Run) -> list[int]:
-    """The numbers that each rank hands over of what is in no block, and of each block."""
+    """Returns the numbers that each rank hands over of what is in no block, and of each block."""
     return _padded(run, gathered_together(run.workload.model))
 
 
@@ -198,7 +198,7 @@ def _collectives(run: Run, frees: bool) -> Iterator[Send]:
 
 
 def _first_regathered(run: Run) -> int:
-    """The first block that is gathered for the backward pass: the last one before gradients end, ahead of its turn."""
+    """Returns the first block that is gathered for the backward pass: the last one before gradients end, ahead of its turn."""
     model = run.workload.model
     held = [block for block in model.blocks() if parameters_of(model, block)]
     ends = next(
@@ -208,14 +208,14 @@ def _first_regathered(run: Run) -> int:
 
 
 def _sums_inside(run: Run, phase: str) -> list[list[Send]]:
-    """What the batch normalisation of each block exchanges; nobody knows in which block those of a framework are."""
+    """Returns what the batch normalisation of each block exchanges; nobody knows in which block those of a framework are."""
     model, summed = run.workload.model, stated_sums(run, phase)
     paths = [f"{block.name}/norm" for block in model.blocks() if parameters_of(model, block)]
     return [[summed[path]] if path in summed else [] for path in paths]
 
 
 def _peak_gathered(blocks: Sequence[int], freed: bool, buffered: bool) -> int:
-    """The most bytes of gathered parameters alive at once in a step.
+    """Returns the most bytes of gathered parameters alive at once in a step.
 
     A block arrives in a buffer and is copied out of it. The buffer stays until the next block is copied out (torch
     2.13), so three blocks are alive at a time, counting copies.

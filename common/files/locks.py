@@ -16,7 +16,7 @@ def claim_place(descriptor: int, index: int) -> None:
     """Holds a place for as long as the file stays open.
 
     Args:
-        descriptor: Of the file, open for writing.
+        descriptor: The descriptor of the file, open for writing.
         index: The place.
 
     Raises:
@@ -28,10 +28,10 @@ def claim_place(descriptor: int, index: int) -> None:
 
 
 def is_any_claimed(descriptor: int) -> bool:
-    """Whether any process holds a place of a file.
+    """Returns whether any process holds a place of a file.
 
     Args:
-        descriptor: Of the file.
+        descriptor: The descriptor of the file.
     """
     wanted = struct.pack(_LOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     found, *_ = struct.unpack(_LOCK, fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, wanted))

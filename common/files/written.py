@@ -37,7 +37,7 @@ class WrittenEntry:
     is_folder: bool = False
 
     def matches(self, status: os.stat_result) -> bool:
-        """Whether this is what was made, by its status without following a link."""
+        """Returns whether this is what was made, by its status without following a link."""
         kind = stat.S_ISDIR if self.is_folder else stat.S_ISREG
         return kind(status.st_mode) and status.st_ino == self.inode and self.bytes in (None, status.st_size)
 
@@ -177,7 +177,7 @@ def seal(directory: Path, name: str | None = None) -> None:
 
 
 def _is_own(status: os.stat_result) -> bool:
-    """Whether a list is a plain file of this user's, under one name only."""
+    """Returns whether a list is a plain file of this user's, under one name only."""
     return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid == os.geteuid()
 
 

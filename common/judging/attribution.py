@@ -82,7 +82,7 @@ def _explain(suspects: Sequence[Suspect], others: str, left: float) -> str:
 
 
 def _inseparable(found: Suspect, suspects: Sequence[Suspect], rerun: Rerun) -> list[Suspect]:
-    """A suspect, with those that its remedy switched off as well: without them, the run does not change any more."""
+    """Returns a suspect, with those that its remedy switched off as well: without them, the run does not change any more."""
     losses = rerun.steps(found.without).losses if len(suspects) > 1 else ()
     others = [one for one in suspects if one is not found and one.is_exact]
     silenced = [one for one in others if rerun.steps(_merged(found.without, one.without)).losses == losses]
@@ -117,7 +117,7 @@ def _blame_mixing(run: Run, suspects: Sequence[Suspect], rerun: Rerun) -> str | 
 
 
 def _not_switched(run: Run) -> str:
-    """What a forward pass does that nothing here can switch off, as a clause; "" if it does nothing of the kind."""
+    """Returns what a forward pass does that nothing here can switch off, as a clause; "" if it does nothing of the kind."""
     habits = run.workload.model.facts.habits
     if not habits.is_steady:
         return "; called again with the same seed, weights and buffers, its forward pass gives other outputs"
@@ -176,14 +176,14 @@ def _blame_port(run: Run, rerun: Rerun) -> str | None:
 
 
 def _shortened(run: Run, first: int = 0) -> Run:
-    """The first steps of a run, in the best dtype there is."""
+    """Returns the first steps of a run, in the best dtype there is."""
     dtype = "float64" if "float64" in run.strategy.dtypes else run.dtype
     techniques = without_rounding(run.techniques)
     return dataclasses.replace(run, dtype=dtype, steps=min(run.steps, first + STEPS), techniques=techniques)
 
 
 def _rounding(run: Run) -> str:
-    """The flags that have loss and gradients rounded; "" if none does."""
+    """Returns the flags that have loss and gradients rounded; "" if none does."""
     return " ".join(map(spell_flag, rounding_flags(run.techniques)))
 
 
@@ -222,7 +222,7 @@ def _left(run: Run, rerun: Rerun) -> float:
 
 
 def _off(run: Run, rerun: Rerun) -> float:
-    """How far a run is from its reference, both taken anew."""
+    """Returns how far a run is from its reference, both taken anew."""
     return _apart(rerun.steps(run).losses, rerun.steps(reference_of(run)).losses, run.dtype)
 
 

@@ -30,7 +30,7 @@ def explain_missed(names: Sequence[str], reason: str) -> str:
     """Says why rows are not the same step, the cause before the numbers that show it.
 
     Args:
-        names: Of the rows.
+        names: The names of the rows.
         reason: What all of their verdicts say.
     """
     if (model := _blamed(reason)) is None:
@@ -60,7 +60,7 @@ def conclude_missed(missed: Iterable[tuple[str, str]]) -> str:
 
 
 def _blamed(reason: str) -> _Model | None:
-    """What of the model a verdict blames; None if it may be the strategy."""
+    """Returns what of the model a verdict blames; None if it may be the strategy."""
     found = _MODELS.fullmatch(reason)
     if found is None:
         return None

@@ -167,7 +167,7 @@ def _differences(one: Circumstances, other: Circumstances) -> dict[str, str]:
 
 
 def _taken(run: Circumstances) -> str:
-    """How much of its cores others had, if that is too much."""
+    """Returns how much of its cores others had, if that is too much."""
     others, stolen = run.others_share or 0.0, run.stolen_share or 0.0
     if others + stolen <= MOST_TAKEN:
         return ""

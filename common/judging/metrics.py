@@ -83,7 +83,7 @@ METRICS = {
 
 
 def direction_of(name: str) -> str:
-    """Which way a metric is better; "" of a user's own, which does not say. Of a loss of theirs, less is better."""
+    """Returns which way a metric is better; "" of a user's own, which does not say. Of a loss of theirs, less is better."""
     if name == "loss":
         return "lower"
     return METRICS[name].direction if name in METRICS else ""

@@ -51,11 +51,11 @@ class Parity:
 
 
 def bound_of(parity: Parity, dtype: str) -> float:
-    """The largest deviation of a loss that a verdict allowed.
+    """Returns the largest deviation of a loss that a verdict allowed.
 
     Args:
         parity: The verdict.
-        dtype: Of the run.
+        dtype: The dtype of the run.
     """
     return parity.loss_bound or LOSS_BOUND[dtype]
 
@@ -88,7 +88,7 @@ def spell_apart(one: float, other: float) -> tuple[str, str]:
 def _deviations(
     params: Mapping[str, np.ndarray], reference_params: Mapping[str, np.ndarray] | None
 ) -> dict[str, float]:
-    """The largest deviation in every parameter; without a reference, only what is no number deviates."""
+    """Returns the largest deviation in every parameter; without a reference, only what is no number deviates."""
     if reference_params is None:
         return {name: 0.0 if np.isfinite(value).all() else math.nan for name, value in params.items()}
     if {n: v.shape for n, v in params.items()} != {n: v.shape for n, v in reference_params.items()}:
@@ -100,12 +100,12 @@ def _deviations(
 
 
 def deviation(loss: float, wanted: float, dtype: str) -> float:
-    """The relative deviation of a loss; NaN if it is not finite.
+    """Returns the relative deviation of a loss; NaN if it is not finite.
 
     Args:
         loss: The loss of one step.
         wanted: The reference's.
-        dtype: Of the run.
+        dtype: The dtype of the run.
     """
     if loss == wanted and math.isfinite(loss):
         return 0.0
@@ -127,7 +127,7 @@ def judge(
 
     Args:
         reference: The reference's name.
-        dtype: Of the run; it sets the bounds.
+        dtype: The dtype of the run; it sets the bounds.
         first_step: The number of the first loss.
         losses: One per step that is compared.
         reference_losses: As many.
@@ -178,7 +178,7 @@ def judge_batches(parity: Parity, log: Log, reference: Log) -> Parity:
 
     Args:
         parity: The verdict on its losses.
-        log: Of the run.
+        log: The log of the run.
         reference: Of the reference.
     """
     wanted = {step.number: step.batch for step in reference.steps()}
@@ -190,7 +190,7 @@ def judge_batches(parity: Parity, log: Log, reference: Log) -> Parity:
 
 
 def relative_distance(seen: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> float:
-    """The distance of some arrays from those that are wanted, relative to the length of all of these.
+    """Returns the distance of some arrays from those that are wanted, relative to the length of all of these.
 
     Args:
         seen: By name.

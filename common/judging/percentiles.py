@@ -19,7 +19,7 @@ def count_seconds(counts: MutableMapping[int, int], seconds: Iterable[float]) ->
 
     Args:
         counts: Power of `GROWTH` -> steps.
-        seconds: Of each step.
+        seconds: The seconds of each step.
     """
     for each in seconds:
         power = math.floor(math.log(min(max(each, _SHORTEST), _LONGEST), GROWTH))

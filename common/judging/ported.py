@@ -80,7 +80,7 @@ def _is_ported(run: Run) -> bool:
 
 
 def _apart(taken: ComparedSteps, curve: Curve) -> float:
-    """How far steps are from those of the same model on one device; infinitely far if only their weights differ."""
+    """Returns how far steps are from those of the same model on one device; infinitely far if only their weights differ."""
     losses = curve.losses[: len(taken.losses)]
     parity = judge("", "float64", 0, taken.losses, losses, taken.params, curve.state.params, taken.noise)
     is_off_in_weights = not parity.passed and parity.first_bad_step is None
@@ -132,7 +132,7 @@ def _judge_anew(run: Run, wanted: Sequence[float], noise: float, rerun: Rerun, a
 
 
 def is_right_but_for_port(run: Run, first: int, noise: float, rerun: Rerun | None, ask: AskPort | None) -> bool:
-    """Whether the first steps of a run in two bytes, taken in float64, are off by what the port allows, and by no more.
+    """Returns whether the first steps of a run in two bytes, taken in float64, are off by what the port allows, and by no more.
 
     Args:
         run: In two bytes.

@@ -20,9 +20,9 @@ def detectable(pairs: int, degrees: int, level: float, power: float = 0.9) -> fl
     likewise, the fraction `power` finds a difference of this size.
 
     Args:
-        pairs: Of the later test.
-        degrees: Of freedom that the estimate has: its number of pairs less one.
-        level: Of the later test, two-sided.
+        pairs: The pairs of the later test.
+        degrees: The degrees of freedom that the estimate has: its number of pairs less one.
+        level: The level of the later test, two-sided.
         power: The probability that it finds the difference.
 
     References:
@@ -43,8 +43,8 @@ def pairs_needed(difference: float, deviation: float, degrees: int, level: float
     Args:
         difference: The true mean, not zero.
         deviation: The estimated standard deviation of the differences.
-        degrees: Of freedom of that estimate.
-        level: Of the later test, two-sided.
+        degrees: The degrees of freedom of that estimate.
+        level: The level of the later test, two-sided.
         most: The number of pairs to stop at.
 
     Returns:
@@ -64,7 +64,7 @@ def pairs_needed(difference: float, deviation: float, degrees: int, level: float
 
 
 def _power(factor: float, pairs: int, degrees: int, level: float) -> float:
-    """The chance that a test finds a mean of `factor` estimated standard deviations, on the side on which it is.
+    """Returns the chance that a test finds a mean of `factor` estimated standard deviations, on the side on which it is.
 
     With a true standard deviation of one, the earlier test estimated u, the later one v, and the mean of the later one is
     normal. It finds the difference if sqrt(pairs) * factor * u + z > quantile * v.

@@ -39,7 +39,7 @@ def reference_of(run: Run) -> Run:
 
 
 def without_counterpart(run: Run) -> Run:
-    """The run of the same steps on one device in float64, in the framework of the run itself."""
+    """Returns the run of the same steps on one device in float64, in the framework of the run itself."""
     one = dataclasses.replace(reference_of(run), framework=run.framework, workload=run.workload)
     return dataclasses.replace(one, strategy=_reference_row(run.framework))
 

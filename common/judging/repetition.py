@@ -36,10 +36,10 @@ def compare_losses(dtype: str, first_step: int, now: Sequence[float], then: Sequ
     """Holds the losses of a run against those of an earlier one that began at the same step.
 
     Args:
-        dtype: Of both; it sets the bound.
+        dtype: The dtype of both; it sets the bound.
         first_step: The number of the first loss.
-        now: Of the later run, one per step.
-        then: Of the earlier one.
+        now: The now of the later run, one per step.
+        then: The then of the earlier one.
     """
     steps, bound = min(len(now), len(then)), LOSS_BOUND[dtype]
     pairs = list(zip(now, then, strict=False))

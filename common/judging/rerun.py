@@ -13,7 +13,7 @@ class Curve:
     """Steps that were taken, from the first step of a run on, and where they led.
 
     Attributes:
-        log: Of the steps.
+        log: The log of the steps.
         state: After the last of them.
     """
 

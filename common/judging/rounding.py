@@ -73,7 +73,7 @@ def excuse(run: Run, parity: Parity, wanted: Sequence[float], start: TrainState,
 
 
 def _agrees_in_float64(run: Run, wanted: Sequence[float], start: TrainState, rerun: Rerun) -> bool:
-    """Whether the same steps in float64 are the reference's, as far as they were compared in float32."""
+    """Returns whether the same steps in float64 are the reference's, as far as they were compared in float32."""
     pairs = list(zip(rerun.steps(run).losses, wanted, strict=False))
     off = max((deviation(loss, right, "float64") for loss, right in pairs), default=math.inf)
     if off <= LOSS_BOUND["float64"]:
@@ -82,7 +82,7 @@ def _agrees_in_float64(run: Run, wanted: Sequence[float], start: TrainState, rer
 
 
 def _steps_agree(run: Run, bad: int, start: TrainState, rerun: Rerun, alone: Rerun | None = None) -> bool:
-    """Whether steps that are replayed in the reference from the run's own states are the reference's."""
+    """Returns whether steps that are replayed in the reference from the run's own states are the reference's."""
     diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
     count = min(REPLAYED, bad - start.step + 1)
     chosen = sorted({start.step + (bad - start.step) * i // max(1, count - 1) for i in range(count)})
@@ -121,7 +121,7 @@ def _amplification(run: Run, steps: int, start: TrainState) -> float:
 
 
 def _own_amplification(run: Run, wanted: Sequence[float], start: TrainState, alone: Rerun) -> float:
-    """The same of a user's model, whose curve from the first weights as they are is known."""
+    """Returns the same of a user's model, whose curve from the first weights as they are is known."""
     diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
     signs, size = np.random.default_rng(1), diagnosis.PERTURBATION
     params = {name: value * (1 + size * signs.choice([-1.0, 1.0], value.shape)) for name, value in start.params.items()}

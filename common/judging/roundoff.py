@@ -24,7 +24,7 @@ def gradient_error(run: Run) -> float | None:
 
 
 def noise_of(run: Run) -> tuple[float, float]:
-    """How far rounding may take a gradient, and the weights' move, relative to their length.
+    """Returns how far rounding may take a gradient, and the weights' move, relative to their length.
 
     In Adam's first step every weight moves by the learning rate, in the direction of its gradient's sign. If gradients are off
     by a share e, about e / 2 of them are small enough for another sign, and are off by twice their move: sqrt(2 e) of its length.
@@ -36,7 +36,7 @@ def noise_of(run: Run) -> tuple[float, float]:
 
 
 def statistics_noise(run: Run, drift: float) -> float | None:
-    """How far rounding may take the running statistics of a whole run, relative to their length; None in float64.
+    """Returns how far rounding may take the running statistics of a whole run, relative to their length; None in float64.
 
     What a step's statistics are taken of is off by what it rounds, which is less than the bound of its gradient. Between steps,
     kernels have drifted apart, and a variance is of the square of a kernel. Frozen statistics do not move. In float64 they are
@@ -54,7 +54,7 @@ def statistics_noise(run: Run, drift: float) -> float | None:
 
 
 def residual_noise(run: Run) -> float:
-    """How far rounding may take what compression left out of the gradients, relative to its length.
+    """Returns how far rounding may take what compression left out of the gradients, relative to its length.
 
     A residual is a hundredth of its gradient, so the same rounding is a hundred times as much of it. In float32 it also tips a
     few numbers in 10,000 over to the next int8, each by three times the length of a residual. Of a gradient that is off by more

@@ -17,7 +17,7 @@ def amdahl_share(seconds: Mapping[int, float]) -> float | None:
     squares, relative to each time, because noise multiplies times.
 
     Args:
-        seconds: Of a step, by the number of devices.
+        seconds: The seconds of a step, by the number of devices.
 
     Returns:
         The share, from 0 to 1; None with fewer than `LEAST_POINTS` numbers of devices.
@@ -74,5 +74,5 @@ def share_interval(shares: Sequence[float]) -> tuple[float, float] | None:
 
 
 def amdahl_limit(share: float) -> float | None:
-    """The speed-up that no number of devices exceeds; None if there is no limit."""
+    """Returns the speed-up that no number of devices exceeds; None if there is no limit."""
     return 1 / share if share > 0 else None

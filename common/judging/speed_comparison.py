@@ -52,7 +52,7 @@ class Difference:
         rounds: How many both have.
         deviation: The standard deviation of the logarithms of the ratios; None with a single round.
         verdict: Whether the row is "faster", "slower" or "not separated" from the other one; "" with too few rounds.
-        p_value: Of the verdict, corrected for the number of rows; None without one.
+        p_value: The p value of the verdict, corrected for the number of rows; None without one.
         detectable: If not separated, the ratio that a later comparison like this one finds with 90 % power, upward or downward.
         rounds_needed: If not separated, the rounds that find the ratio that was seen with 90 % power; None if it takes more
             than a thousand.
@@ -137,7 +137,7 @@ def compare_apart(pairs: Mapping[Key, tuple[Speeds, Speeds]]) -> dict[Key, Diffe
     What changed on the machine from one comparison to the other stays in the difference: no interleaved rounds cancel it.
 
     Args:
-        pairs: By name, a row and what it is compared with.
+        pairs: The pairs by name, a row and what it is compared with.
 
     Returns:
         By name; pairs of which one has no speed are left out.
@@ -158,7 +158,7 @@ def compare_apart(pairs: Mapping[Key, tuple[Speeds, Speeds]]) -> dict[Key, Diffe
 
 
 def _apart(logs: Sequence[float], others: Sequence[float]) -> Difference:
-    """The numbers of a pair that was measured apart, with the p-value of the pair alone."""
+    """Returns the numbers of a pair that was measured apart, with the p-value of the pair alone."""
     rounds = min(len(logs), len(others))
     found = Difference(math.exp(statistics.fmean(logs) - statistics.fmean(others)), None, None, rounds, None)
     if rounds < 2 or (test := welch(logs, others, 1 - LEVEL)) is None:
@@ -176,7 +176,7 @@ def _verdict(ratio: float, corrected: float | None) -> str:
 
 
 def _difference(logs: Sequence[float]) -> Difference:
-    """The numbers of a pair, without a verdict."""
+    """Returns the numbers of a pair, without a verdict."""
     if len(logs) == 1:
         return Difference(math.exp(logs[0]), None, None, 1, None)
     mean, low, high = mean_interval(logs)

@@ -69,7 +69,7 @@ def _arrays(state: TrainState) -> Arrays:
 
 
 def _bounds(wanted: TrainState) -> dict[str, float]:
-    """How far each array may be off: weights as ever, optimizer state relative to the largest number of its kind."""
+    """Returns how far each array may be off: weights as ever, optimizer state relative to the largest number of its kind."""
     found = dict.fromkeys(wanted.params, WEIGHT_BOUND["float64"])
     for slot, kind in wanted.slots.items():
         largest = max((float(np.abs(value).max(initial=0.0)) for value in kind.values()), default=0.0)

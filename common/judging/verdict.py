@@ -187,7 +187,7 @@ def _judge_statistics(run: Run, parity: Parity, state: TrainState, wanted: Train
 
 
 def _noise(run: Run) -> float:
-    """How far rounding alone may move a weight of a user's model, where a formula says so.
+    """Returns how far rounding alone may move a weight of a user's model, where a formula says so.
 
     Their model may have parameters whose true gradient is zero: a bias before a normalisation, the bias of an attention's keys.
     """

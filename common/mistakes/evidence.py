@@ -19,7 +19,7 @@ class Seen:
     """A tensor at the step that differs, in both runs.
 
     Attributes:
-        name: Of the tensor.
+        name: The name of the tensor.
         kind: "norm", "table", "bias" or "kernel".
         role: "parameter" or "buffer".
         size: How many numbers it has.
@@ -68,7 +68,7 @@ class Seen:
         return length(self.other - self.ratio * self.one) / norm if norm else 0.0
 
     def explained_by(self, ratio: float, added: np.ndarray | float = 0.0) -> bool:
-        """Whether B's is a multiple of A's, but for rounding.
+        """Returns whether B's is a multiple of A's, but for rounding.
 
         Args:
             ratio: The multiple.
@@ -85,11 +85,11 @@ class Side:
     Attributes:
         world: The number of processes.
         passes: The number of backward passes of the step.
-        usual_passes: Of the steps before.
-        loss: Of the step.
+        usual_passes: The usual passes of the steps before.
+        loss: The loss of the step.
         parts: The loss of each backward pass of each rank.
         rows: The hashes of each rank's examples; None if nobody knows them.
-        scalars: Of the step.
+        scalars: The scalars of the step.
         rates: The learning rate of each step, of the whole run if hyper-parameters differ.
         digests: A hash of the examples of each step, until this one.
         is_seen_before: Whether most examples of this step were in steps before.
@@ -129,8 +129,8 @@ class Evidence:
         step: Its number.
         a: The one run.
         b: The other.
-        gradients: Of each tensor that has one; empty where the step was not looked at.
-        moves: Of each tensor, what the update added to it.
+        gradients: The gradients of each tensor that has one; empty where the step was not looked at.
+        moves: The moves of each tensor, what the update added to it.
         is_same_in_total: Whether all steps together were given the same examples; None if nobody knows.
     """
 
@@ -143,7 +143,7 @@ class Evidence:
     is_same_in_total: bool | None = None
 
     def swapped(self) -> "Evidence":
-        """The same with A and B in each other's place."""
+        """Returns the same with A and B in each other's place."""
         gradients, moves = (
             tuple(dataclasses.replace(each, one=each.other, other=each.one) for each in seen)
             for seen in (self.gradients, self.moves)
@@ -157,24 +157,24 @@ class Evidence:
 
 
 def clip_coefficient(scalars: Mapping[str, float]) -> float:
-    """What clipping multiplied the gradient by; 1 if it was not clipped."""
+    """Returns what clipping multiplied the gradient by; 1 if it was not clipped."""
     norm, most = scalars.get(CLIP_NORM), scalars.get(CLIP_MOST)
     return 1.0 if norm is None or most is None or norm <= most else most / norm
 
 
 def length(projections: np.ndarray) -> float:
-    """The estimated norm of what was projected."""
+    """Returns the estimated norm of what was projected."""
     with np.errstate(invalid="ignore", over="ignore"):
         return math.sqrt(float(np.mean(projections * projections)))
 
 
 def kind_of(name: str, layer: str, shape: Sequence[int]) -> str:
-    """What a model uses a tensor for.
+    """Returns what a model uses a tensor for.
 
     Args:
-        name: Of the tensor.
+        name: The name of the tensor.
         layer: The type of the module that holds it.
-        shape: Of the whole tensor.
+        shape: The shape of the whole tensor.
     """
     if re.search(r"norm|(?:^|[._])(?:ln|bn)", f"{layer} {name}", re.IGNORECASE):
         return "norm"
@@ -184,7 +184,7 @@ def kind_of(name: str, layer: str, shape: Sequence[int]) -> str:
 
 
 def common_ratio(seen: Sequence[Seen]) -> float | None:
-    """The one ratio that explains every tensor within rounding; None if there is none."""
+    """Returns the one ratio that explains every tensor within rounding; None if there is none."""
     finite = [each for each in seen if math.isfinite(each.ratio) and each.norm > each.rounding * each.bound]
     if not finite:
         return None

@@ -70,7 +70,7 @@ def _reordered(evidence: Evidence) -> Words | None:
 
 
 def _other_targets(evidence: Evidence) -> Words | None:
-    """The same inputs and weights give another loss, and no factor explains it."""
+    """Returns the same inputs and weights give another loss, and no factor explains it."""
     ratio = evidence.loss_ratio
     rows = evidence.a.rows is not None and evidence.a.examples == evidence.b.examples
     if ratio is None or not rows or common_ratio(evidence.gradients) is not None:

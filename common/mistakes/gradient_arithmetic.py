@@ -14,13 +14,13 @@ PART = 0.02
 
 
 def _ratio(evidence: Evidence) -> float | None:
-    """The ratio of all gradients, before clipping, if it is one and not 1."""
+    """Returns the ratio of all gradients, before clipping, if it is one and not 1."""
     ratio = common_ratio(evidence.gradients)
     return None if ratio is None or near(ratio, 1.0) else ratio
 
 
 def _is_exactly(ratio: float, number: float) -> str:
-    """How a ratio is spelled that is a number or its inverse; "" if it is neither."""
+    """Returns how a ratio is spelled that is a number or its inverse; "" if it is neither."""
     if number < 1.5 and near(number, 1.0):
         return ""
     return spell(number) if near(ratio, number) else f"1/{spell(number)}" if near(ratio, 1 / number) else ""
@@ -31,7 +31,7 @@ def times(number_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) 
 
     Args:
         number_of: Yields the numbers.
-        evidence: Of the step.
+        evidence: The evidence of the step.
     """
     ratio = _ratio(evidence)
     if ratio is None:
@@ -57,7 +57,7 @@ def microbatches(evidence: Evidence) -> Iterator[float]:
 
 
 def both(evidence: Evidence) -> Iterator[float]:
-    """The products of two of them."""
+    """Yields the products of two of them."""
     yield from (n * k for n in processes(evidence) for k in microbatches(evidence))
     yield from (n * n for n in processes(evidence))
     yield from (k * k for k in microbatches(evidence))
@@ -69,7 +69,7 @@ def roots(evidence: Evidence) -> Iterator[float]:
 
 
 def targets(evidence: Evidence) -> Iterator[float]:
-    """The numbers of examples, of all ranks and of each."""
+    """Yields the numbers of examples, of all ranks and of each."""
     for side in (evidence.a, evidence.b):
         ranks = [len(rows) for rows in (side.rows or {}).values() if rows]
         yield from {float(sum(ranks)), *(float(each) for each in ranks)}
@@ -80,12 +80,12 @@ def _is_clipped(evidence: Evidence) -> bool:
 
 
 def on_scaled_loss(wants_scaled: bool, arithmetic: Arithmetic, evidence: Evidence) -> Words | None:
-    """The same if the loss has the ratio of the gradients too, or if it has not.
+    """Returns the same if the loss has the ratio of the gradients too, or if it has not.
 
     Args:
         wants_scaled: Whether the loss has to have the ratio as well.
         arithmetic: What is asked.
-        evidence: Of the step.
+        evidence: The evidence of the step.
     """
     if (ratio := _ratio(evidence)) is None or _is_clipped(evidence):
         return None
@@ -101,7 +101,7 @@ def loss_alone(evidence: Evidence) -> Words | None:
 
 
 def last_window(evidence: Evidence) -> Words | None:
-    """A last window of fewer micro-batches that is divided by the usual number of them."""
+    """Returns a last window of fewer micro-batches that is divided by the usual number of them."""
     side = evidence.b if evidence.b.passes > 1 or evidence.b.usual_passes > 1 else evidence.a
     ratio, passes, usual = _ratio(evidence), side.passes, side.usual_passes
     if ratio is None or not 0 < passes < usual:
@@ -129,7 +129,7 @@ def rounded(window: tuple[float, float], evidence: Evidence) -> Words | None:
 
     Args:
         window: The least and the largest relative error.
-        evidence: Of the step.
+        evidence: The evidence of the step.
     """
     own = [each for each in evidence.gradients if each.size >= 8 and each.norm > each.rounding * each.bound]
     if len(own) < 2 or not all(each.differs for each in own):
@@ -156,7 +156,7 @@ def mean_of_means(evidence: Evidence) -> Words | None:
 
 
 def _lies_between(evidence: Evidence) -> bool:
-    """Whether the loss of the run that is cut less is a weighted mean of the losses of the other's parts."""
+    """Returns whether the loss of the run that is cut less is a weighted mean of the losses of the other's parts."""
     whole, cut = sorted((evidence.a, evidence.b), key=lambda side: side.world * side.passes)
     if not cut.parts or cut.loss is None or whole.loss is None:
         return False
@@ -170,7 +170,7 @@ def clip(ratio_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) ->
 
     Args:
         ratio_of: Yields what the ratio of the norms may be.
-        evidence: Of the step.
+        evidence: The evidence of the step.
     """
     norms = [side.scalars.get(CLIP_NORM) for side in (evidence.a, evidence.b)]
     if _ratio(evidence) is None or norms[0] is None or norms[1] is None or not norms[0]:
@@ -190,7 +190,7 @@ def loss_scales(evidence: Evidence) -> Iterator[float]:
 
 
 def not_clipped(evidence: Evidence) -> Words | None:
-    """A's gradients are clipped and B's are those before it."""
+    """Returns a's gradients are clipped and B's are those before it."""
     ratio, coefficient = _ratio(evidence), evidence.a.clip_coefficient
     if ratio is None or coefficient == 1 or CLIP_NORM in evidence.b.scalars or not near(ratio, 1 / coefficient):
         return None
@@ -213,7 +213,7 @@ def _is_nothing(projections: object) -> bool:
 
 
 def unexchanged(evidence: Evidence) -> Words | None:
-    """The gradients that the ranks of B gave their optimizers differ."""
+    """Returns the gradients that the ranks of B gave their optimizers differ."""
     split = {name for phase, name, _ in evidence.b.splits if phase == "gradient"}
     trained = {each.name for each in evidence.gradients}
     kinds = {each.kind for each in evidence.gradients if each.name in split}

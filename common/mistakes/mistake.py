@@ -37,14 +37,14 @@ class Mistake:
 
 
 def spell(ratio: float) -> str:
-    """A ratio, to as many digits as it is near to 1."""
+    """Returns a ratio, to as many digits as it is near to 1."""
     near = abs(ratio - 1)
     digits = 3 if near >= 0.01 or near == 0 else 5 if near >= 5e-5 else 8
     return f"{ratio:.{digits}f}"
 
 
 def near(ratio: float, number: float) -> bool:
-    """Whether a measured ratio is a number.
+    """Returns whether a measured ratio is a number.
 
     Args:
         ratio: As measured.

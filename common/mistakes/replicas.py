@@ -13,7 +13,7 @@ def _scalars_by_rank(evidence: Evidence) -> Words | None:
 
 
 def _of_one_kind(evidence: Evidence) -> Words | None:
-    """The gradients or weights of norms or biases alone differ between ranks."""
+    """Returns the gradients or weights of norms or biases alone differ between ranks."""
     split = {name: ranks for phase, name, ranks in evidence.b.splits if phase in ("weight", "gradient")}
     kinds = {each.kind for each in (*evidence.moves, *evidence.gradients) if each.name in split}
     if not kinds or kinds & {"kernel", "table"} or evidence.a.splits:

@@ -29,7 +29,7 @@ class Cause:
     """A known mistake that makes the difference.
 
     Attributes:
-        name: Of the mistake.
+        name: The name of the mistake.
         sentence: What is said of it.
         thread: Where it happened.
     """
@@ -43,7 +43,7 @@ def causes(evidence: Evidence) -> tuple[Cause, ...]:
     """Finds the known mistake that makes the step differ as it does; several scales, if the numbers that they are of are equal.
 
     Args:
-        evidence: Of the step.
+        evidence: The evidence of the step.
     """
     found = [(each, sentence) for each in MISTAKES for sentence in _tried(each, evidence)]
     alike = [each for each in found if each[0] in SCALES] if found and found[0][0] in SCALES else found[:1]
@@ -51,7 +51,7 @@ def causes(evidence: Evidence) -> tuple[Cause, ...]:
 
 
 def _tried(mistake: Mistake, evidence: Evidence) -> Iterator[str]:
-    """The mistake's sentence, if it explains the step; tried the other way round if it does not."""
+    """Yields the mistake's sentence, if it explains the step; tried the other way round if it does not."""
     if evidence.phase not in mistake.phases:
         return
     words = mistake.arithmetic(evidence)
@@ -62,6 +62,6 @@ def _tried(mistake: Mistake, evidence: Evidence) -> Iterator[str]:
 
 
 def _other_way(sentence: str) -> str:
-    """The sentence with A and B in each other's place."""
+    """Returns the sentence with A and B in each other's place."""
     swap = {"A": "B", "B": "A", "A's": "B's", "B's": "A's", "A,": "B,", "B,": "A,", "A:": "B:", "B:": "A:"}
     return " ".join(swap.get(word, word) for word in sentence.split(" "))

@@ -61,7 +61,7 @@ def _other_scalar(evidence: Evidence) -> Words | None:
 
 
 def same_number(one: float, other: float) -> bool:
-    """Whether two hyper-parameters are the same, but for float32.
+    """Returns whether two hyper-parameters are the same, but for float32.
 
     Args:
         one: The one.
@@ -96,7 +96,7 @@ def _decay_of(seen: Sequence[Seen]) -> float | None:
 
 
 def _decay(evidence: Evidence) -> tuple[float, float] | None:
-    """How many times lr x decay x weight B takes off beyond A, and lr x decay."""
+    """Returns how many times lr x decay x weight B takes off beyond A, and lr x decay."""
     differing = _differing(evidence)
     factor = _decay_of(differing) if differing else None
     scalars = evidence.b.scalars if evidence.b.scalars.get("weight_decay") else evidence.a.scalars

@@ -33,9 +33,9 @@ class Aligned:
         inputs: What both were given first; None if it cannot be compared.
         output: What both made.
         evaluated: The same in evaluation, if known.
-        gradient: Of the loss by the output, if known.
-        params: Of each side, by role, in the neutral layout.
-        buffers: Likewise.
+        gradient: The gradient of the loss by the output, if known.
+        params: The params of each side, by role, in the neutral layout.
+        buffers: The buffers of each side, by role, in the neutral layout.
     """
 
     source: LayerCall
@@ -58,7 +58,7 @@ def align(matching: Matching, source: ModelTrace, target: ModelTrace, weights: S
     """Aligns the calls of two models by the parameters that their layers hold; between these, by family and order.
 
     Args:
-        matching: Of the parameters.
+        matching: The matching of the parameters.
         source: The source's trace.
         target: The target's.
         weights: What both started from, parameters and buffers by neutral name.
@@ -101,7 +101,7 @@ def _join(calls: Sequence[LayerCall]) -> LayerCall:
 def _anchors(
     matching: Matching, source: Sequence[LayerCall], target: Sequence[LayerCall]
 ) -> dict[tuple[int, int], bool]:
-    """The calls of matched layers, and whether they are given the same: the n-th of one is the n-th of the other.
+    """Returns the calls of matched layers, and whether they are given the same: the n-th of one is the n-th of the other.
 
     Where one call does what several do on the other side, the last of these computes the result.
     """
@@ -127,7 +127,7 @@ def _places(calls: Sequence[LayerCall]) -> dict[str, list[int]]:
 def _between(
     anchors: Sequence[tuple[int, int]], source: Sequence[LayerCall], target: Sequence[LayerCall]
 ) -> Iterator[tuple[int, int]]:
-    """The calls between two anchors, aligned by family."""
+    """Yields the calls between two anchors, aligned by family."""
     rising = [(-1, -1)]
     for i, j in anchors:
         if j > rising[-1][1]:

@@ -10,12 +10,12 @@ Both = tuple[np.ndarray, np.ndarray]
 
 
 def family(call: LayerCall) -> str:
-    """What a call is, whatever its framework calls it; a function that a layer applies at its end is an activation."""
+    """Returns what a call is, whatever its framework calls it; a function that a layer applies at its end is an activation."""
     return "activation" if call.settings.get("is_activation") else family_of(call.kind)
 
 
 def find_axes(family: str, one: LayerCall, other: LayerCall) -> tuple[int, ...]:
-    """How the axes of torch's results are permuted to TensorFlow's.
+    """Returns how the axes of torch's results are permuted to TensorFlow's.
 
     Args:
         family: What the calls are.
@@ -56,7 +56,7 @@ def like(array: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def apart(one: np.ndarray, other: np.ndarray) -> float:
-    """The largest deviation of two arrays, relative to their largest element; infinite where shapes or numbers are off.
+    """Returns the largest deviation of two arrays, relative to their largest element; infinite where shapes or numbers are off.
 
     Args:
         one: An array.

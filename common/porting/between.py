@@ -16,7 +16,7 @@ _MOST_HEADS = 16
 
 
 def identify_between(before: Sequence[Aligned], target: Both) -> tuple[Settings, Settings] | None:
-    """The settings of what stands before a layer on both sides, if both can be identified and they differ.
+    """Returns the settings of what stands before a layer on both sides, if both can be identified and they differ.
 
     Args:
         before: The layers before, whose outputs agree.
@@ -28,7 +28,7 @@ def identify_between(before: Sequence[Aligned], target: Both) -> tuple[Settings,
 
 
 def _sources(before: Sequence[Aligned], side: int) -> list[tuple[str, np.ndarray]]:
-    """What is at hand on one side, the latest first: outputs, then what went into the same layers.
+    """Returns what is at hand on one side, the latest first: outputs, then what went into the same layers.
 
     Both sides call it by torch's name, so that it is told from what is another array.
     """

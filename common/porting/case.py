@@ -55,12 +55,12 @@ class PortCase:
     """Two implementations, run from the same weights.
 
     Attributes:
-        matching: Of their parameters.
+        matching: The matching of their parameters.
         source: The source's trace.
         target: The target's.
         layers: Their calls, aligned.
         weights: The parameters and buffers of the source, and of the target, by neutral name.
-        frameworks: Of the source and of the target.
+        frameworks: The frameworks of the source and of the target.
     """
 
     matching: Matching
@@ -94,17 +94,17 @@ def make_case(
     """Aligns two traces.
 
     Args:
-        matching: Of the parameters.
+        matching: The matching of the parameters.
         source: The source's trace.
         target: The target's.
         weights: What both started from, by neutral name.
-        frameworks: Of the source and of the target.
+        frameworks: The frameworks of the source and of the target.
     """
     return PortCase(matching, source, target, align(matching, source, target, weights), weights, frameworks)
 
 
 def off(layer: Aligned) -> float:
-    """How far a layer is off: its outputs, or what goes in."""
+    """Returns how far a layer is off: its outputs, or what goes in."""
     return max(apart(*layer.output), 0.0 if layer.inputs is None else apart(*layer.inputs))
 
 
@@ -132,7 +132,7 @@ def different(phase: str, layer: Aligned, deviation: float, seen: str, cause: st
 
 
 def differ(what: str, both: Both) -> str:
-    """How far two arrays are apart, in words, and where, if it is not everywhere.
+    """Returns how far two arrays are apart, in words, and where, if it is not everywhere.
 
     Args:
         what: What they are.
@@ -147,7 +147,7 @@ def differ(what: str, both: Both) -> str:
 
 
 def _place(one: np.ndarray, other: np.ndarray) -> str:
-    """Where two arrays differ, if it is not everywhere."""
+    """Returns where two arrays differ, if it is not everywhere."""
     with np.errstate(all="ignore"):
         off = ~(np.abs(one - other) <= LAYER_BOUND * np.abs(one).max())
     if one.ndim == 4 and min(one.shape[1:3]) > 2 and off.any() and not off[:, 1:-1, 1:-1].any():

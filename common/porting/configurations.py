@@ -125,7 +125,7 @@ def _are_same(one: object, other: object) -> bool:
 
 
 def _spell(value: object, other: object) -> str:
-    """A hyper-parameter as people say it, beside that of the other side."""
+    """Returns a hyper-parameter as people say it, beside that of the other side."""
     if True in (value, other) and not isinstance(value, float):
         return "on" if value else "off"
     return "none" if value is None else f"{value:.6g}" if isinstance(value, int | float) else str(value)

@@ -41,5 +41,5 @@ _BY_KIND = {kind: family for family, kinds in FAMILIES.items() for kind in kinds
 
 
 def family_of(kind: str) -> str:
-    """The family of a class of layers or of a function; "other" is what the user wrote."""
+    """Returns the family of a class of layers or of a function; "other" is what the user wrote."""
     return _BY_KIND.get(kind, OTHER)

@@ -60,9 +60,9 @@ def windows(x: np.ndarray, size: Sequence[int], strides: Sequence[int], dilation
 
     Args:
         x: The array, padded.
-        size: Of a window.
-        strides: From one to the next.
-        dilation: Between two elements of one.
+        size: The size of a window.
+        strides: The strides from one to the next.
+        dilation: The dilation between two elements of one.
     """
     reach = [(n - 1) * d + 1 for n, d in zip(size, dilation, strict=True)]
     cut = sliding_window_view(x, reach, axis=tuple(range(1, 1 + len(reach))))
@@ -83,9 +83,9 @@ def convolve(
     Args:
         x: The inputs.
         kernel: [*size, inputs / groups, outputs].
-        strides: For each dim of space.
-        pads: Likewise.
-        dilation: Likewise.
+        strides: The strides for each dim of space.
+        pads: The pads for each dim of space.
+        dilation: The dilation for each dim of space.
         groups: Into how many groups the channels are split.
     """
     size = kernel.shape[:-2]
@@ -106,8 +106,8 @@ def same_pads(space: Sequence[int], reach: Sequence[int], strides: Sequence[int]
 
     Args:
         space: The size of the inputs along each dim.
-        reach: Of a window, with its dilation.
-        strides: From one window to the next.
+        reach: The reach of a window, with its dilation.
+        strides: The strides from one window to the next.
     """
     total = [max((-(-n // s) - 1) * s + r - n, 0) for n, r, s in zip(space, reach, strides, strict=True)]
     return [(each // 2, each - each // 2) for each in total]
@@ -128,8 +128,8 @@ def normalise(
         mean: Broadcast to them.
         variance: Likewise.
         epsilon: Added to the variance.
-        scale: Of each channel.
-        bias: Of each channel.
+        scale: The scale of each channel.
+        bias: The bias of each channel.
     """
     return (x - mean) / np.sqrt(variance + epsilon) * scale + bias
 
@@ -156,7 +156,7 @@ def attend(query: np.ndarray, key: np.ndarray, value: np.ndarray, scale: float, 
 def lstm(
     x: np.ndarray, kernel: np.ndarray, recurrent: np.ndarray, bias: np.ndarray, order: Sequence[int]
 ) -> np.ndarray:
-    """The outputs [batch, time, units] of an LSTM that starts from zero.
+    """Returns the outputs [batch, time, units] of an LSTM that starts from zero.
 
     Args:
         x: Inputs [batch, time, inputs].
@@ -185,13 +185,13 @@ def gru(
     order: Sequence[int],
     after: bool,
 ) -> np.ndarray:
-    """The outputs [batch, time, units] of a GRU that starts from zero.
+    """Returns the outputs [batch, time, units] of a GRU that starts from zero.
 
     Args:
         x: Inputs [batch, time, inputs].
         kernel: [inputs, 3 units].
         recurrent: [units, 3 units].
-        biases: Of the inputs and of the state, [3 units] each.
+        biases: The biases of the inputs and of the state, [3 units] each.
         order: Where reset, update and new gate are among the three.
         after: Whether the reset gate multiplies the product with the state, and not the state itself.
     """

@@ -73,7 +73,7 @@ def _explain(case: PortCase, number: int, layer: Aligned, is_between: bool) -> s
 
 
 def _lacking(case: PortCase, layer: Aligned) -> str:
-    """A parameter that only one side of a layer has."""
+    """Returns a parameter that only one side of a layer has."""
     sides = (("{a}", "{b}", case.matching.only_source), ("{b}", "{a}", case.matching.only_target))
     for has, lacks, only in sides:
         for held, one, other in only:

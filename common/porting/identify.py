@@ -23,7 +23,7 @@ SAME = 1e-7
 
 
 def identify(seen: np.ndarray, candidates: Iterable[Candidate]) -> Settings | None:
-    """The settings of the nearest candidate that gives what was seen; None if none does.
+    """Returns the settings of the nearest candidate that gives what was seen; None if none does.
 
     Args:
         seen: The output.
@@ -43,7 +43,7 @@ def identify(seen: np.ndarray, candidates: Iterable[Candidate]) -> Settings | No
 
 
 def identify_both(layer: Aligned, ways: Way) -> tuple[Settings, Settings] | None:
-    """The settings of both sides of a layer, if both can be identified and they differ.
+    """Returns the settings of both sides of a layer, if both can be identified and they differ.
 
     Args:
         layer: Whose outputs differ although its inputs do not.

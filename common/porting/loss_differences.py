@@ -18,7 +18,7 @@ def explain_loss(one: float, other: float, outputs: np.ndarray, added: Mapping[s
     Args:
         one: Torch's loss.
         other: TensorFlow's.
-        outputs: Of the model.
+        outputs: The outputs of the model.
         added: What the Keras model adds, by what it is called; torch has no such thing.
         bound: How far two losses may be apart, relative.
     """
@@ -34,7 +34,7 @@ def explain_loss(one: float, other: float, outputs: np.ndarray, added: Mapping[s
 
 
 def is_nearer_without(one: float, other: float, added: Mapping[str, float]) -> bool:
-    """Whether TensorFlow's loss is nearer to torch's without what the Keras model adds to it.
+    """Returns whether TensorFlow's loss is nearer to torch's without what the Keras model adds to it.
 
     Args:
         one: Torch's loss.
@@ -45,7 +45,7 @@ def is_nearer_without(one: float, other: float, added: Mapping[str, float]) -> b
 
 
 def is_explained(one: float, other: float, added: Mapping[str, float]) -> bool:
-    """Whether what the Keras model adds is nearly all of the difference, however small that is.
+    """Returns whether what the Keras model adds is nearly all of the difference, however small that is.
 
     Args:
         one: Torch's loss.

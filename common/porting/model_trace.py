@@ -27,13 +27,13 @@ class TraceRequest:
     """What a worker is asked to trace.
 
     Attributes:
-        framework: Of the worker.
+        framework: The framework of the worker.
         model: FILE.py:NAME, absolute.
         data: As for `--data`.
         loss: A name, or "own".
         seed: Decides the batches.
         batch_size: Examples of a step.
-        steps: Of the curve.
+        steps: The steps of the curve.
         optimizer: A name of ours, unless the user's file gives an optimizer.
         learning_rate: Its rate.
     """
@@ -65,7 +65,7 @@ class LayerCall:
         inputs: What it was given.
         output: Its first result, in training.
         evaluated: The same in evaluation; None if the calls are others then.
-        gradient: Of the loss by the output; None if it has none.
+        gradient: The gradient of the loss by the output; None if it has none.
     """
 
     name: str
@@ -83,13 +83,13 @@ class ModelTrace:
 
     Attributes:
         calls: In the order of execution.
-        outputs: Of the model, in training.
+        outputs: The outputs of the model, in training.
         evaluated: The same in evaluation.
-        loss: Of the batch.
-        gradients: Of the loss by the parameters, by neutral name; what has none is zero.
+        loss: The loss of the batch.
+        gradients: The gradients of the loss by the parameters, by neutral name; what has none is zero.
         buffers: After one step.
         stepped: The parameters after one step.
-        losses: Of the curve.
+        losses: The losses of the curve.
         nudged: The losses from weights that are NUDGE away; () if that was not tried.
         added: What the model adds to the loss of the batch beside that of its targets, by what it is called.
         dropouts: What each layer that was called drops in training, and how much of it, by its path.

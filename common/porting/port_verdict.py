@@ -69,11 +69,11 @@ def _judge(case: PortCase) -> PortVerdict:
 
 
 def reach(case: PortCase, verdict: PortVerdict) -> int:
-    """How many layers agree before the first difference.
+    """Returns how many layers agree before the first difference.
 
     Args:
         case: Both implementations.
-        verdict: Of these.
+        verdict: The verdict of these.
     """
     names = [layer.source.name for layer in case.layers]
     is_forward = verdict.kind == DIFFERENT and verdict.phase == "forward"
@@ -173,7 +173,7 @@ def _worst_step(case: PortCase) -> float:
 
 
 def _finite_losses(case: PortCase) -> Iterator[tuple[float, float]]:
-    """The losses of both curves, to where neither is finite: from there on nothing can be compared."""
+    """Yields the losses of both curves, to where neither is finite: from there on nothing can be compared."""
     for one, other in zip(case.source.losses, case.target.losses, strict=True):
         if not (math.isfinite(one) or math.isfinite(other)):
             return
@@ -181,7 +181,7 @@ def _finite_losses(case: PortCase) -> Iterator[tuple[float, float]]:
 
 
 def _curve(case: PortCase, bound: float) -> PortVerdict | None:
-    """The first loss that rounding, as the steps amplify it, does not explain."""
+    """Returns the first loss that rounding, as the steps amplify it, does not explain."""
     allowed = case.allowed_deviations()
     for number, (one, other) in enumerate(_finite_losses(case)):
         if not (deviation := relative(one, other)) <= allowed[number]:

@@ -78,7 +78,7 @@ def explain_buffers(layer: Aligned, source: Arrays, target: Arrays, matching: Ma
         layer: The normalisation.
         source: Buffers after one step by neutral name.
         target: Likewise.
-        matching: Of the parameters.
+        matching: The matching of the parameters.
     """
     for role, (one, other) in _moved(layer, (source, target), matching).items():
         if one.fits != other.fits:
@@ -94,13 +94,13 @@ def explain_buffers(layer: Aligned, source: Arrays, target: Arrays, matching: Ma
 
 
 def notes(layers: Sequence[Aligned], source: Arrays, target: Arrays, matching: Matching) -> tuple[str, ...]:
-    """What differs between the frameworks in every port and does not change what is trained.
+    """Returns what differs between the frameworks in every port and does not change what is trained.
 
     Args:
         layers: The calls of both.
         source: Buffers after one step by neutral name.
         target: Likewise.
-        matching: Of the parameters.
+        matching: The matching of the parameters.
     """
     biased = []
     for layer in layers:

@@ -13,14 +13,14 @@ Params = Mapping[str, np.ndarray]
 
 
 def _numbers(value: object, count: int) -> tuple[int, ...]:
-    """A setting for each dim of space; a single number is meant for all."""
+    """Returns a setting for each dim of space; a single number is meant for all."""
     if isinstance(value, int):
         return (value,) * count
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (1,) * count
 
 
 def _either(layer: Aligned, names: Sequence[str], count: int, default: int = 1) -> list[tuple[int, ...]]:
-    """What either side has of a setting, torch's first."""
+    """Returns what either side has of a setting, torch's first."""
     found = [
         _numbers(call.settings[name], count)
         for call in (layer.source, layer.target)
@@ -31,7 +31,7 @@ def _either(layer: Aligned, names: Sequence[str], count: int, default: int = 1) 
 
 
 def convolution(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
-    """A filter under each padding that the two sides may have meant, with or without its bias.
+    """Yields a filter under each padding that the two sides may have meant, with or without its bias.
 
     Args:
         x: [batch, *space, channels].

@@ -22,7 +22,7 @@ CONSTANT = 1e-7
 
 
 def gradients(pair: Pair, source: Arrays, target: Arrays) -> list[Both]:
-    """The gradients of matched parameters, torch's in TensorFlow's layout.
+    """Returns the gradients of matched parameters, torch's in TensorFlow's layout.
 
     Args:
         pair: The parameters.
@@ -39,7 +39,7 @@ def gradients(pair: Pair, source: Arrays, target: Arrays) -> list[Both]:
 
 
 def deviation(both: Both, largest: float) -> float:
-    """How far two gradients are apart, relative to their largest element, or to a share of the largest of all.
+    """Returns how far two gradients are apart, relative to their largest element, or to a share of the largest of all.
 
     Args:
         both: Torch's and TensorFlow's.
@@ -86,7 +86,7 @@ def compare_updates(
     """Finds the first parameter whose update differs although its gradient does not, in its first step or by its settings.
 
     Args:
-        matching: Of the parameters.
+        matching: The matching of the parameters.
         weights: What both started from, by neutral name.
         traces: Torch's and TensorFlow's.
         bound: How far an update may be off, relative.
@@ -116,7 +116,7 @@ def compare_updates(
 
 
 def _update(pair: Pair, weights: tuple[Arrays, Arrays], traces: tuple[ModelTrace, ModelTrace]) -> list[Both]:
-    """How far one step moved the parameters, torch's in TensorFlow's layout."""
+    """Returns how far one step moved the parameters, torch's in TensorFlow's layout."""
     ours = {held.neutral: traces[0].stepped[held.neutral] - weights[0][held.neutral] for held in pair.source}
     made = pair.to_target(ours)
     theirs = {held.neutral: traces[1].stepped[held.neutral] - weights[1][held.neutral] for held in pair.target}
@@ -124,7 +124,7 @@ def _update(pair: Pair, weights: tuple[Arrays, Arrays], traces: tuple[ModelTrace
 
 
 def _clear(pair: Pair, traces: tuple[ModelTrace, ModelTrace], largest: float) -> list[np.ndarray]:
-    """Which elements have a gradient that is more than rounding."""
+    """Returns which elements have a gradient that is more than rounding."""
     return [np.abs(traces[1].gradients[held.neutral]) > LEAST_SHARE * largest for held in pair.target]
 
 
@@ -178,7 +178,7 @@ def _explain_epsilon(gradient: np.ndarray, one: np.ndarray, other: np.ndarray) -
 
 
 def _is_multiple(array: np.ndarray, other: np.ndarray, fits: float = _FITS) -> bool:
-    """Whether an array is a multiple of another one."""
+    """Returns whether an array is a multiple of another one."""
     if not (array.size > 1 and array.any() and other.any()):
         return False
     factor = (array @ other) / (other @ other)

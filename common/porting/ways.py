@@ -17,7 +17,7 @@ EPSILONS = (1e-5, 1e-3, 1e-6, 1e-12, 1e-7, 1e-8, 0.0)
 
 
 def linear(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
-    """A kernel with or without its bias, either way round, with or without an activation.
+    """Yields a kernel with or without its bias, either way round, with or without an activation.
 
     Args:
         x: [..., inputs].
@@ -101,7 +101,7 @@ def activation(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candid
 
 
 def embedding(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
-    """The rows of a table, as they are or scaled by the square root of their width.
+    """Yields the rows of a table, as they are or scaled by the square root of their width.
 
     Args:
         x: Ids.
@@ -159,7 +159,7 @@ def attended(query: np.ndarray, key: np.ndarray, value: np.ndarray, heads: Seque
 
 
 def recurrent(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
-    """An LSTM or a GRU under each order of its gates.
+    """Yields an LSTM or a GRU under each order of its gates.
 
     Args:
         x: [batch, time, inputs].

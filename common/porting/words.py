@@ -118,7 +118,7 @@ def _does(settings: Settings) -> str:
 
 
 def say(one: Settings, other: Settings) -> str:
-    """The cause, from the settings of torch and of TensorFlow.
+    """Returns the cause, from the settings of torch and of TensorFlow.
 
     Args:
         one: Torch's.
@@ -147,7 +147,7 @@ def name_sides(text: str, frameworks: Sequence[str]) -> str:
 
     Args:
         text: A sentence.
-        frameworks: Of the source and of the target.
+        frameworks: The frameworks of the source and of the target.
     """
     for mark, framework in zip("ab", frameworks, strict=True):
         text = text.replace(f"{{{mark}}}", conventions(framework).name).replace(f"{{{mark}:key}}", framework)
@@ -155,7 +155,7 @@ def name_sides(text: str, frameworks: Sequence[str]) -> str:
 
 
 def percent(ratio: float) -> str:
-    """A deviation as people say it: 12 %, 3.4e-06."""
+    """Returns a deviation as people say it: 12 %, 3.4e-06."""
     if not math.isfinite(ratio):
         return "not finite"
     if ratio >= 1:
@@ -164,7 +164,7 @@ def percent(ratio: float) -> str:
 
 
 def relative(one: float, other: float) -> float:
-    """How far two numbers are apart, relative to the larger one; infinite where one of them is not finite.
+    """Returns how far two numbers are apart, relative to the larger one; infinite where one of them is not finite.
 
     Args:
         one: A number.

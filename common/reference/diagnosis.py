@@ -139,7 +139,7 @@ def measure_amplification(run: Run, steps: int, start: TrainState) -> float:
 
 
 def _compare(run: Run, replayed: ReplayedStep, seen: StepOutcome) -> str:
-    """The cause of one step's deviation; "" if it does not deviate."""
+    """Returns the cause of one step's deviation; "" if it does not deviate."""
     right = take(program_at(run, replayed.before), replayed.batch)
     deviation = distance(run, replayed.before, seen, right)
     return "" if deviation <= 1 else _name(run, replayed, seen, deviation) or _describe(run, replayed, seen, right)
@@ -167,7 +167,7 @@ def _name(run: Run, replayed: ReplayedStep, seen: StepOutcome, deviation: float)
 
 
 def _describe(run: Run, replayed: ReplayedStep, seen: StepOutcome, right: StepOutcome) -> str:
-    """What is seen, where no mutant fits: the loss, else the gradients (read back from the slots), else the update."""
+    """Returns what is seen, where no mutant fits: the loss, else the gradients (read back from the slots), else the update."""
     if loss_apart(run, seen, right) > 1:
         found, wanted = spell_apart(seen.loss, right.loss)
         return f"the forward pass gives a loss of {found} where the oracle's gives {wanted} from the same weights"
@@ -189,7 +189,7 @@ def _describe(run: Run, replayed: ReplayedStep, seen: StepOutcome, right: StepOu
 
 
 def _off(seen: np.ndarray, ratio: float, wanted: np.ndarray) -> float:
-    """How far a gradient is from a multiple of the one that is wanted, relative to the latter's length."""
+    """Returns how far a gradient is from a multiple of the one that is wanted, relative to the latter's length."""
     difference, length = (math.sqrt(_dot(x, x)) for x in (seen - ratio * wanted, wanted))
     return difference / length if length else math.inf if difference else 0.0
 
@@ -199,13 +199,13 @@ def _dot(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def _spell_ratio(ratio: float) -> str:
-    """A factor; one that is nearly 1 by its deviation from it."""
+    """Returns a factor; one that is nearly 1 by its deviation from it."""
     near = abs(ratio - 1) < 0.01
     return f"1 {'+' if ratio > 1 else '-'} {abs(ratio - 1):.1e} times" if near else f"{ratio:.3f} times"
 
 
 def _implied_gradients(run: Run, before: TrainState, after: TrainState) -> Arrays:
-    """The gradients that must have entered the slot that is a running sum of them."""
+    """Returns the gradients that must have entered the slot that is a running sum of them."""
     assert run.optimizer.gradient_average is not None  # the reference takes no user's optimizer
     slot, keep, take = run.optimizer.gradient_average
     old, new = before.slots[slot], after.slots[slot]

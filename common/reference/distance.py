@@ -56,7 +56,7 @@ def take(program: TrainingProgram, batch: Batch) -> StepOutcome:
 
 
 def distance(run: Run, before: TrainState, seen: StepOutcome, candidate: StepOutcome) -> float:
-    """The largest deviation of loss, moves and residuals, in multiples of what rounding explains.
+    """Returns the largest deviation of loss, moves and residuals, in multiples of what rounding explains.
 
     Args:
         run: What was trained.
@@ -79,13 +79,13 @@ def distance(run: Run, before: TrainState, seen: StepOutcome, candidate: StepOut
 
 
 def loss_apart(run: Run, seen: StepOutcome, candidate: StepOutcome) -> float:
-    """The deviation of the loss in multiples of its bound; the arguments are those of `distance`."""
+    """Returns the deviation of the loss in multiples of its bound; the arguments are those of `distance`."""
     size = max(abs(candidate.loss), LEAST_LOSS[run.dtype])
     return abs(seen.loss - candidate.loss) / ((gradient_error(run) or LOSS_BOUND[run.dtype]) * size)
 
 
 def statistics_apart(run: Run, before: TrainState, seen: StepOutcome, candidate: StepOutcome) -> float:
-    """The deviation of the running statistics, in multiples of what rounding makes of a batch's own ones.
+    """Returns the deviation of the running statistics, in multiples of what rounding makes of a batch's own ones.
 
     It is relative to what these add to the running ones, not to the way, which is their difference.
 
@@ -125,7 +125,7 @@ def _length(arrays: Arrays) -> float:
 
 
 def _relative(seen: Arrays, candidate: Arrays, origin: Arrays) -> float:
-    """The distance of two points, relative to the way from the origin to the second one."""
+    """Returns the distance of two points, relative to the way from the origin to the second one."""
     difference, length = _length(_minus(seen, candidate)), _length(_minus(candidate, origin))
     return difference / length if length else math.inf if difference else 0.0
 

@@ -74,11 +74,11 @@ class TrainingProgram:
             self.update(optimizer, self._step - self._skipped, value, gradients[name], slots)
 
     def optimizer_at(self, step: int) -> OptimizerSpec:
-        """The optimizer with the learning rate of a step, counted from 1."""
+        """Returns the optimizer with the learning rate of a step, counted from 1."""
         return at_step(self.optimizer, self.techniques, step)
 
     def losses(self) -> list[float]:
-        """The losses since the last call."""
+        """Returns the losses since the last call."""
         taken, self._losses = self._losses, []
         return taken
 
@@ -113,7 +113,7 @@ class TrainingProgram:
         return ()
 
     def footprint(self) -> tuple[Footprint, ...]:
-        """The arrays of this process."""
+        """Returns the arrays of this process."""
         params = sum(value.nbytes for value in self.params.values())
         slots = [value for arrays in self.slots.values() for value in arrays.values()]
         dtypes = "+".join(dict.fromkeys(value.dtype.name for value in slots))
@@ -135,5 +135,5 @@ def _copied(arrays: Arrays) -> Arrays:
 
 
 def num_compilations() -> int:
-    """How many functions this process has compiled so far: NumPy compiles none."""
+    """Returns how many functions this process has compiled so far: NumPy compiles none."""
     return 0

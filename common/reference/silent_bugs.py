@@ -29,7 +29,7 @@ def parts_of(program: TrainingProgram, batch: Batch, count: int) -> list[Part]:
     """Takes contiguous parts of a batch forward and backward, each alone.
 
     Args:
-        program: With the weights.
+        program: The program with the weights.
         batch: The global batch.
         count: The number of equal parts.
     """
@@ -49,8 +49,8 @@ def combine(program: TrainingProgram, parts: Sequence[Part], weights: Sequence[f
 
     Args:
         program: Whose run says how many devices there are.
-        parts: In order, as many for each device.
-        weights: Of each part; all are 1 in the right step.
+        parts: The parts, in order, as many for each device.
+        weights: The weights of each part; all are 1 in the right step.
     """
     scaled = [{name: w * g for name, g in values.items()} for w, (_, values) in zip(weights, parts, strict=True)]
     if program.exchange is None:
@@ -199,10 +199,10 @@ def clip_by(norm_of: Callable[[Arrays, int], float], program: TrainingProgram, d
 
 
 def norm(gradients: Arrays, of: Callable[[str], bool] = lambda name: True) -> float:
-    """The norm of some gradients.
+    """Returns the norm of some gradients.
 
     Args:
-        gradients: By name.
+        gradients: The gradients by name.
         of: Whether the norm counts one.
     """
     return math.sqrt(sum(float((g * g).sum()) for name, g in gradients.items() if of(name)))

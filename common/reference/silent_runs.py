@@ -41,7 +41,7 @@ def position_lost(program: TrainingProgram, context: Context) -> bool:
 
 
 def _at(program: TrainingProgram, batch: Batch, step: int) -> Batch:
-    """The same step on the examples of another one."""
+    """Returns the same step on the examples of another one."""
     other = next(batches(batch.inputs, batch.targets, len(batch.indices), program.run.seed, step))
     return dataclasses.replace(batch, indices=other.indices)
 

@@ -67,8 +67,8 @@ def transform(gradients: Arrays, techniques: Techniques) -> Arrays:
     """Applies the techniques that change the gradient of the whole batch.
 
     Args:
-        gradients: Of every parameter.
-        techniques: Of the run.
+        gradients: The gradients of every parameter.
+        techniques: The techniques of the run.
     """
     return gradients if techniques.clip_norm is None else clip(gradients, techniques.clip_norm)
 
@@ -77,7 +77,7 @@ def clip(gradients: Arrays, clip_norm: float) -> Arrays:
     """Scales gradients down, so the whole gradient has at most a given norm.
 
     Args:
-        gradients: Of every parameter.
+        gradients: The gradients of every parameter.
         clip_norm: The largest norm allowed.
     """
     norm = np.sqrt(sum(float((g * g).sum()) for g in gradients.values()))
@@ -86,15 +86,15 @@ def clip(gradients: Arrays, clip_norm: float) -> Arrays:
 
 
 def clip_bound(techniques: Techniques) -> float | None:
-    """The largest norm of a gradient; None if it is not clipped."""
+    """Returns the largest norm of a gradient; None if it is not clipped."""
     return techniques.clip_norm
 
 
 def clipping_to(techniques: Techniques, bound: float | None) -> Techniques:
-    """The same techniques with another bound of the norm.
+    """Returns the same techniques with another bound of the norm.
 
     Args:
-        techniques: Of a run.
+        techniques: The techniques of a run.
         bound: The bound; None for no clipping.
     """
     return dataclasses.replace(techniques, clip_norm=bound)

@@ -12,7 +12,7 @@ class Watched:
     """What one process watched, from the start of its first timed window to the end of its last.
 
     Attributes:
-        order_sha256: Of the first batches' indices into the data.
+        order_sha256: The order sha256 of the first batches' indices into the data.
         compilations: The functions that it compiled or traced meanwhile.
         core_seconds: What the run's cores had to give; 0 if this process did not watch them, like the next two.
         busy_core_seconds: What of that was spent in processes, those of the run and others.
@@ -31,8 +31,8 @@ class Conditions:
     """What a run was timed under, beside what was asked for; each None or "" where nobody watched.
 
     Attributes:
-        num_parameters: Of the model.
-        order_sha256: Of the first batches' indices into the data.
+        num_parameters: The number of parameters of the model.
+        order_sha256: The order sha256 of the first batches' indices into the data.
         compilations: The functions that its processes compiled or traced while the clock ran.
         others_share: The share of its cores' time that processes of others had while the clock ran.
         stolen_share: The share that other virtual machines had.
@@ -49,8 +49,8 @@ def conditions(num_parameters: int, watched: Sequence[Watched], cpu_seconds: flo
     """Puts together what the processes of a run watched.
 
     Args:
-        num_parameters: Of the model.
-        watched: By each process, rank 0 first, which also watched the cores.
+        num_parameters: The number of parameters of the model.
+        watched: The watched by each process, rank 0 first, which also watched the cores.
         cpu_seconds: What all processes of the run had of the cores.
     """
     first = watched[0]

@@ -20,7 +20,7 @@ class Usage:
 
     Attributes:
         role: The process.
-        rank: Of the process.
+        rank: The rank of the process.
         sent_bytes_per_step: Over TCP.
         received_bytes_per_step: Over TCP.
         peak_rss_bytes: The most memory it has had.
@@ -52,12 +52,12 @@ class Measured(Usage):
         step_times: How many steps after the first one took how long, as `judging.percentiles` counts them; nothing where
             the call that takes a step does not wait for it.
         losses: One per step.
-        metric_value: On the held-out examples; None elsewhere than on rank 0.
+        metric_value: The metric value on the held-out examples; None elsewhere than on rank 0.
         sends: What the process sent in the observed step, in order.
-        footprints: Of every device that the process can report.
+        footprints: The footprints of every device that the process can report.
         measures: The strategy's own quantities.
         served: The processes that only serve; on rank 0.
-        dataset_sha256: Of the data.
+        dataset_sha256: The dataset sha256 of the data.
         device_note: As in `Hardware`, like the next two.
         backend: What carried the exchanges.
         emulation: What ran instead of the strategy's own API.
@@ -66,7 +66,7 @@ class Measured(Usage):
             a comparison did so before its first row.
         cores: The CPU cores that the process was bound to.
         attempt: Counted from 1 where something restarts the process.
-        versions: Of Python and the packages that decide numbers.
+        versions: The versions of Python and the packages that decide numbers.
         watched: What disturbed the timed windows.
     """
 

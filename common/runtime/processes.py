@@ -18,7 +18,7 @@ class Process(NamedTuple):
         started: When it started, in ticks of the clock since the boot; with the number it is unique.
         parent: The number of its parent.
         state: One letter, as in proc(5).
-        name: Of its program.
+        name: The name of its program.
     """
 
     pid: int
@@ -45,7 +45,7 @@ def look(pid: int) -> Process | None:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process is stopped, as SIGSTOP or a debugger does it."""
+    """Returns whether a process is stopped, as SIGSTOP or a debugger does it."""
     seen = look(pid)
     return seen is not None and seen.state in STOPPED
 

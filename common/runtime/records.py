@@ -26,7 +26,7 @@ class Throughput:
     the machine does are the same in all windows of a run.
 
     Attributes:
-        median: Of the windows.
+        median: The median of the windows.
         slowest_window: None in results of schema versions 1 and 2, like the next one.
         fastest_window: As fast as it got.
         windows: How many there are.

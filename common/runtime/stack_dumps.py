@@ -38,7 +38,7 @@ def enable_stack_dumps() -> None:
 
 
 def crash_frame(stacks: str) -> Frame | None:
-    """The innermost frame of the thread that crashed; None if there is none: it was not one of Python's.
+    """Returns the innermost frame of the thread that crashed; None if there is none: it was not one of Python's.
 
     Args:
         stacks: What follows CRASH.
@@ -49,7 +49,7 @@ def crash_frame(stacks: str) -> Frame | None:
 
 
 def worker_stack(dump: str) -> Stack:
-    """The stack of the thread that does a worker's work; empty if the process wrote none.
+    """Returns the stack of the thread that does a worker's work; empty if the process wrote none.
 
     Args:
         dump: What was added to the log since the process was signalled.
@@ -67,10 +67,10 @@ def _frames(stack: str) -> Stack:
 
 
 def waits(stack: Stack, module: str) -> bool:
-    """Whether a process waits for another one: for a lock, or inside its framework.
+    """Returns whether a process waits for another one: for a lock, or inside its framework.
 
     Args:
-        stack: Of the thread that does the work; empty if the process did not answer.
+        stack: The stack of the thread that does the work; empty if the process did not answer.
         module: The framework's name, such as "torch".
     """
     if stack and Path(stack[0].file).name == "threading.py":
@@ -80,12 +80,12 @@ def waits(stack: Stack, module: str) -> bool:
 
 
 def sole_straggler(stacks: Mapping[int, Stack], module: str) -> int | None:
-    """The one process that does not wait for the others; None unless there is exactly one.
+    """Returns the one process that does not wait for the others; None unless there is exactly one.
 
     A process that does not answer is stopped or cannot run; it outranks those that do something else than wait.
 
     Args:
-        stacks: By process; empty for one that did not answer.
+        stacks: The stacks by process; empty for one that did not answer.
         module: The framework's name, such as "torch".
     """
     mute = [process for process, stack in stacks.items() if not stack]

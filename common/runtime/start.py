@@ -75,7 +75,7 @@ def _check_arrays(
         run: What is trained.
         wanted: The model's parameters or buffers.
         held: What the state has: one of them, or one kind of optimizer state.
-        opening: Of the message.
+        opening: The opening of the message.
         remedy: The end of the message.
     """
     shapes = {name: array.shape for name, array in held.items()}
@@ -104,7 +104,7 @@ def _check_numbers(run: Run, array: np.ndarray, what: str) -> None:
 
 
 def initial_state(run: Run, launch: Launch) -> TrainState:
-    """The state that the run starts from.
+    """Returns the state that the run starts from.
 
     Args:
         run: What is trained.

@@ -24,21 +24,21 @@ def write_state(directory: Path, state: TrainState) -> None:
 
     Args:
         directory: The run directory.
-        state: Of the whole model.
+        state: The state of the whole model.
     """
     with replacing(directory / STATE) as file:
         _dump(file, state)
 
 
 def to_bytes(state: TrainState) -> bytes:
-    """What `state.npz` would hold."""
+    """Returns what `state.npz` would hold."""
     file = io.BytesIO()
     _dump(file, state)
     return file.getvalue()
 
 
 def from_bytes(data: bytes) -> TrainState:
-    """The inverse of `to_bytes`."""
+    """Returns the inverse of `to_bytes`."""
     return _unflatten(load_arrays(io.BytesIO(data), (), len(data)))
 
 

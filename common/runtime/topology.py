@@ -42,17 +42,17 @@ class ServerOptions(Protocol):
 
 
 def one_process(run: Run) -> list[ProcessSpec]:
-    """A single process that drives every device."""
+    """Returns a single process that drives every device."""
     return [ProcessSpec("rank-0", {})]
 
 
 def ranks(run: Run) -> list[ProcessSpec]:
-    """One process per device, as torchrun starts them."""
+    """Returns one process per device, as torchrun starts them."""
     return _ranks(run.num_devices)
 
 
 def ranks_and_server(run: Run) -> list[ProcessSpec]:
-    """One process per device, as in `ranks`, and one more, the last, that holds parameters for them."""
+    """Returns one process per device, as in `ranks`, and one more, the last, that holds parameters for them."""
     *workers, server = _ranks(run.num_devices + 1)
     return [*workers, dataclasses.replace(server, role="server-0")]
 
@@ -66,7 +66,7 @@ def _ranks(count: int) -> list[ProcessSpec]:
 
 
 def workers(run: Run) -> list[ProcessSpec]:
-    """One TensorFlow worker per device, each given all addresses by TF_CONFIG; the first is the chief."""
+    """Returns one TensorFlow worker per device, each given all addresses by TF_CONFIG; the first is the chief."""
     return tf_cluster({"worker": run.num_devices})
 
 
@@ -77,7 +77,7 @@ def clients(run: Run[ClientOptions]) -> list[ProcessSpec]:
 
 
 def chief_workers_and_servers(run: Run[ServerOptions]) -> list[ProcessSpec]:
-    """A chief, one worker per device, and as many servers as the option `parameter_servers` says.
+    """Returns a chief, one worker per device, and as many servers as the option `parameter_servers` says.
 
     Asynchronous, the chief hands a dead worker's updates to the others.
     """
@@ -89,7 +89,7 @@ def chief_workers_and_servers(run: Run[ServerOptions]) -> list[ProcessSpec]:
 def tf_cluster(
     jobs: Mapping[str, int], serving: Sequence[str] = (), expendable: Sequence[str] = ()
 ) -> list[ProcessSpec]:
-    """A cluster as TensorFlow describes it to each of its tasks.
+    """Returns a cluster as TensorFlow describes it to each of its tasks.
 
     Args:
         jobs: Name of the job -> number of its tasks; the first task of all has rank 0.
@@ -162,7 +162,7 @@ def read_whole(environment: Mapping[str, str], name: str, least: int, most: int)
 
     Args:
         environment: `os.environ`.
-        name: Of the variable.
+        name: The name of the variable.
         least: The smallest that is valid.
         most: The largest.
 
@@ -176,7 +176,7 @@ def read_whole(environment: Mapping[str, str], name: str, least: int, most: int)
 
 
 def _own_task(specs: Sequence[ProcessSpec], text: str) -> int:
-    """The task that a TF_CONFIG names, if it describes as many tasks as the run has."""
+    """Returns the task that a TF_CONFIG names, if it describes as many tasks as the run has."""
     expected = [json.loads(spec.environment["TF_CONFIG"]) for spec in specs]
     try:
         given = json.loads(text)
@@ -191,10 +191,10 @@ def _own_task(specs: Sequence[ProcessSpec], text: str) -> int:
 
 
 def trace_file(directory: Path, role: str) -> Path:
-    """Where a process leaves what it did in the traced steps, until the parent joins what all left.
+    """Returns where a process leaves what it did in the traced steps, until the parent joins what all left.
 
     Args:
         directory: The run directory.
-        role: Of the process.
+        role: The role of the process.
     """
     return directory / f"trace-{role}.json"

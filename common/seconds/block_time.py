@@ -48,9 +48,9 @@ class Shape:
 
     Attributes:
         layers: Blocks of attention and an mlp.
-        width: Of the residual stream (the hidden size).
-        heads: Of the queries.
-        key_heads: Of keys and values.
+        width: The width of the residual stream (the hidden size).
+        heads: The heads of the queries.
+        key_heads: The key heads of keys and values.
         hidden: Units of the mlp.
         is_gated: Whether the mlp has a third matrix.
         context: Tokens of a sequence.
@@ -108,7 +108,7 @@ def block_time(
     """Predicts a block.
 
     Args:
-        shape: Of the model.
+        shape: The shape of the model.
         rows: Sequences of the micro-batch.
         tensor: GPUs that share each matrix.
         forward_passes: How often the forward pass is computed: twice, if once more in the backward pass.
@@ -156,7 +156,7 @@ def head_time(shape: Shape, rows: int, tensor: int, machine: Machine) -> Passes:
     """Predicts logits and loss of a micro-batch, forward and backward.
 
     Args:
-        shape: Of the model.
+        shape: The shape of the model.
         rows: Sequences of the micro-batch.
         tensor: GPUs that share the vocabulary.
         machine: What it runs on.
@@ -177,7 +177,7 @@ def embedding_seconds(shape: Shape, rows: int, tensor: int, machine: Machine) ->
     """Predicts the all-reduce that adds up the parts of an embedding whose vocabulary is split, of one micro-batch.
 
     Args:
-        shape: Of the model.
+        shape: The shape of the model.
         rows: Sequences of the micro-batch.
         tensor: GPUs that share the vocabulary.
         machine: What it runs on.
@@ -186,7 +186,7 @@ def embedding_seconds(shape: Shape, rows: int, tensor: int, machine: Machine) ->
 
 
 def _exchange(numbers: float, tensor: int, machine: Machine) -> float:
-    """An all-reduce along `tensor`: how late the last GPU is, then the bytes."""
+    """Returns an all-reduce along `tensor`: how late the last GPU is, then the bytes."""
     return machine.wait_seconds * last_of(tensor) + all_reduce_seconds(machine, ITEM * numbers, tensor)
 
 
@@ -219,7 +219,7 @@ def _rounds(rows: float, columns: float, machine: Machine) -> float:
 def _between(
     shape: Shape, tokens: int, tensor: int, replicated: tuple[int, int], machine: Machine
 ) -> tuple[float, float]:
-    """What lies between matrices: norms and residuals on every rank, the activation of the mlp in parts."""
+    """Returns what lies between matrices: norms and residuals on every rank, the activation of the mlp in parts."""
     stream = _memory(machine, tokens * shape.width * ITEM)
     ahead, back = replicated
     ahead_split = (shape.up_width + shape.hidden) / shape.width
@@ -228,7 +228,7 @@ def _between(
 
 
 def _attention(shape: Shape, matrices: float, machine: Machine) -> tuple[float, float]:
-    """The attention with all scores in memory, of so many heads x sequences: two products forward, four backward.
+    """Returns the attention with all scores in memory, of so many heads x sequences: two products forward, four backward.
 
     A product either computes or writes its scores, whichever is slower.
     """
@@ -240,7 +240,7 @@ def _attention(shape: Shape, matrices: float, machine: Machine) -> tuple[float, 
 
 
 def _fused_attention(shape: Shape, matrices: float, machine: Machine) -> tuple[float, float]:
-    """The attention without scores in memory: only what the mask leaves, two products forward and five backward."""
+    """Returns the attention without scores in memory: only what the mask leaves, two products forward and five backward."""
     flops = matrices * shape.context**2 * (shape.width // shape.heads)
     product = flops / (machine.peak_flops_per_second * machine.fused_attention_share)
     return 2 * product, 5 * product

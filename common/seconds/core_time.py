@@ -58,7 +58,7 @@ class Taken:
 
     Attributes:
         microbatch_size: Examples of a pass of one replica.
-        schedule: Of a pipeline, a key of `SCHEDULES`.
+        schedule: The schedule of a pipeline, a key of `SCHEDULES`.
     """
 
     microbatch_size: int
@@ -74,11 +74,11 @@ class Taken:
 
     @staticmethod
     def is_staged(run: Run) -> bool:
-        """Whether a run takes its batch in the micro-batches of a pipeline."""
+        """Returns whether a run takes its batch in the micro-batches of a pipeline."""
         return "schedule" in {field.name for field in dataclasses.fields(run.strategy.options)}
 
     def microbatches(self, run: Run) -> int:
-        """The micro-batches of each replica."""
+        """Returns the micro-batches of each replica."""
         return run.batch_size // (run.mesh.replicas * self.microbatch_size)
 
 
@@ -122,7 +122,7 @@ def core_time(run: Run, backend: str, taken: Taken, machine: Machine, cores: Cor
 def _exchanges(
     run: Run, microbatches: int, backend: str, taken: Taken, machine: Machine, cores: Cores
 ) -> tuple[Ledger, dict[str, float]]:
-    """The ledger of a step with so many micro-batches, and what its sends take along each axis."""
+    """Returns the ledger of a step with so many micro-batches, and what its sends take along each axis."""
     replicas = run.mesh.replicas
     run = dataclasses.replace(run, batch_size=replicas * microbatches * taken.microbatch_size)
     if taken.is_staged(run):
@@ -156,7 +156,7 @@ def _pass_seconds(run: Run, segments: Sequence[Segment], taken: Taken, cores: Co
 
 
 def _matmul_rate(cores: Cores, size: float) -> float:
-    """The rate of matrices of a size, between the two sizes next to it that were measured."""
+    """Returns the rate of matrices of a size, between the two sizes next to it that were measured."""
     sizes = list(cores.matmul)
     place = bisect.bisect(sizes, size)
     if place in (0, len(sizes)):
@@ -167,7 +167,7 @@ def _matmul_rate(cores: Cores, size: float) -> float:
 
 
 def _send_seconds(send: Send, machine: Machine, cores: Cores) -> float:
-    """A record of sends. They were measured between two ranks: rings of n ranks take n - 1 turns."""
+    """Returns a record of sends. They were measured between two ranks: rings of n ranks take n - 1 turns."""
     turns = 1 if send.operation == "send" else send.ranks - 1
     share = {"all_reduce": 2 / send.ranks, "reduce_scatter": 2 / send.ranks, "broadcast": 1 / turns}.get(
         send.operation, 1.0

@@ -12,7 +12,7 @@ from samestep.common.seconds.machine import Machine
 
 
 def all_reduce_seconds(machine: Machine, size: float, ranks: int, stride: int = 1) -> float:
-    """The seconds in which the bytes of an all-reduce are on the links.
+    """Returns the seconds in which the bytes of an all-reduce are on the links.
 
     Args:
         machine: What it runs on.
@@ -30,7 +30,7 @@ def all_reduce_seconds(machine: Machine, size: float, ranks: int, stride: int = 
 
 
 def send_seconds(machine: Machine, size: float, distance: int) -> float:
-    """The seconds of a send while all GPUs of a node send as much; both directions run at once.
+    """Returns the seconds of a send while all GPUs of a node send as much; both directions run at once.
 
     Args:
         machine: What it runs on.
@@ -43,7 +43,7 @@ def send_seconds(machine: Machine, size: float, distance: int) -> float:
 
 
 def last_of(ranks: int) -> float:
-    """How late the last of several ranks is, if each is late by a random time with mean 1: 1 + 1/2 + ... + 1/N.
+    """Returns how late the last of several ranks is, if each is late by a random time with mean 1: 1 + 1/2 + ... + 1/N.
 
     It is the mean of the largest of N exponentially distributed times.
 

@@ -64,7 +64,7 @@ def megatron_bytes(shape: Shape, held: MegatronLayout) -> tuple[float, float]:
     """Predicts what the last rank of Megatron-LM has allocated between two steps, and at most.
 
     Args:
-        shape: Of the model.
+        shape: The shape of the model.
         held: How it is spread.
     """
     state = 6 + 12 / (held.data if held.shards_optimizer else 1)
@@ -78,13 +78,13 @@ def megatron_bytes(shape: Shape, held: MegatronLayout) -> tuple[float, float]:
 
 
 def _workspace_bytes(shape: Shape, held: MegatronLayout) -> int:
-    """What kernels keep for good; Megatron's own attention keeps room for the scores of one layer."""
+    """Returns what kernels keep for good; Megatron's own attention keeps room for the scores of one layer."""
     scores = held.microbatch_size * shape.heads // held.tensor * shape.context**2
     return _CUBLAS_BYTES + (ITEM * scores if held.is_local else _TRANSFORMER_ENGINE_BYTES)
 
 
 def _received_bytes(shape: Shape, held: MegatronLayout) -> int:
-    """What the stages of a pipeline's last rank still hold after a step: their last input, and its gradient.
+    """Returns what the stages of a pipeline's last rank still hold after a step: their last input, and its gradient.
 
     The model refers to its input until it gets the next one, and the input to its gradient, which was sent back. At the
     peak, inputs are those of micro-batches in flight, which are counted there, and have no gradient yet.
@@ -94,7 +94,7 @@ def _received_bytes(shape: Shape, held: MegatronLayout) -> int:
 
 
 def _last_rank_params(shape: Shape, held: MegatronLayout) -> int:
-    """The elements on the last rank of the pipeline: its blocks, the last norm, the head; on one stage all."""
+    """Returns the elements on the last rank of the pipeline: its blocks, the last norm, the head; on one stage all."""
     model = _model(shape)
     split = even_split_table(model, held.tensor)
     segments = model.segments()
@@ -112,7 +112,7 @@ def _model(shape: Shape) -> DecoderSpec:
 
 
 def _block_bytes(shape: Shape, rows: int, tensor: int, fused_attention: bool) -> float:
-    """The textbook's 34 bytes of each number of the stream, with fewer keys and values; and 5 of each score."""
+    """Returns the textbook's 34 bytes of each number of the stream, with fewer keys and values; and 5 of each score."""
     keys = shape.key_width / shape.width
     inside = 2 + 4 * keys + 2 + 4 * shape.hidden / shape.width
     stream = rows * shape.context * shape.width * (10 + inside / tensor)
@@ -127,7 +127,7 @@ def sharded_bytes(shape: Shape, layout: Layout) -> float:
     keeps every other product and the attention's output.
 
     Args:
-        shape: Of the model.
+        shape: The shape of the model.
         layout: How it is spread; without `recomputes` it recomputes selectively.
     """
     params = shape.layers * shape.block_params + 2 * shape.vocabulary * shape.width
@@ -147,7 +147,7 @@ def sharded_bytes(shape: Shape, layout: Layout) -> float:
 
 
 def _passes_in_flight(layout: Layout) -> int:
-    """The most micro-batches that the first rank has gone forward with, each through one of its stages."""
+    """Returns the most micro-batches that the first rank has gone forward with, each through one of its stages."""
     if layout.pipe == 1:
         return 1
     candidates = in_flight(layout.schedule, layout.pipe, 0, layout.microbatches)

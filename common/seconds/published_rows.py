@@ -49,7 +49,7 @@ def _layout(line: Mapping[str, str]) -> Layout:
 
 
 def _steps(name: str, machine: Machine) -> Iterator[Compared]:
-    """The rows of a table of tokens a second, as seconds of a step, and of GiB where it has them."""
+    """Yields the rows of a table of tokens a second, as seconds of a step, and of GiB where it has them."""
     for line in _lines(name):
         shape, layout, title = _shape(line), _layout(line), line["row"]
         fast = _in_float8(machine) if line["peak_factor"] == "2" else machine
@@ -69,7 +69,7 @@ def _steps(name: str, machine: Machine) -> Iterator[Compared]:
 
 
 def _in_float8(machine: Machine) -> Machine:
-    """The machine if its matrices are of float8; the attention is not."""
+    """Returns the machine if its matrices are of float8; the attention is not."""
     return dataclasses.replace(
         machine,
         peak_flops_per_second=2 * machine.peak_flops_per_second,

@@ -41,7 +41,7 @@ class Layout:
         shard: Shards of each replica, all of whose state is sharded (`sharding` 3).
         tensor: GPUs that share each matrix.
         pipe: GPUs that share the layers.
-        schedule: Of the pipeline, a key of `SCHEDULES`.
+        schedule: The schedule of the pipeline, a key of `SCHEDULES`.
         sharding: What is sharded along `data`: 0 nothing, 1 the optimizer's state, 2 also gradients, 3 also parameters
             (FSDP); the stages of ZeRO.
         recomputes: Whether a block's activations are computed again in the backward pass.
@@ -82,7 +82,7 @@ class StepTime:
         compute: Matrix products and what lies between them, on the slowest stage.
         tensor_exchange: All-reduces along `tensor`.
         pipeline_bubble: In which a stage waits for the first or the last micro-batches.
-        pipeline_sends: Between stages.
+        pipeline_sends: The pipeline sends between stages.
         data_exchange: Of gradients and parameters along `data` and `shard`, as far as nothing hides it.
         optimizer: The update.
     """
@@ -100,7 +100,7 @@ class StepTime:
         return sum(self.parts().values())
 
     def parts(self) -> Mapping[str, float]:
-        """The seconds of each part, by name."""
+        """Returns the seconds of each part, by name."""
         return dict(vars(self))
 
 
@@ -108,7 +108,7 @@ def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
     """Predicts the parts of a step.
 
     Args:
-        shape: Of the model.
+        shape: The shape of the model.
         layout: How the step is spread.
         machine: What it runs on.
     """
@@ -144,12 +144,12 @@ def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
 
 
 def _exchange(layout: Layout, params: float, layers: int, passes: float, machine: Machine) -> float:
-    """The seconds of exchanges along `data` and `shard` that nothing hides.
+    """Returns the seconds of exchanges along `data` and `shard` that nothing hides.
 
     Args:
         layout: How the step is spread.
         params: What a GPU would hold unsharded.
-        layers: Of a stage, each of which can be exchanged by itself.
+        layers: The layers of a stage, each of which can be exchanged by itself.
         passes: The seconds of a micro-batch.
         machine: What it runs on.
     """

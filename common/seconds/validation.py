@@ -98,7 +98,7 @@ def score(compared: Sequence[Compared]) -> Score:
 
 
 def by_group(compared: Iterable[Compared]) -> dict[str, Score]:
-    """The score of each group of rows."""
+    """Returns the score of each group of rows."""
     groups: dict[str, list[Compared]] = {}
     for each in compared:
         for name in each.groups:
@@ -121,7 +121,7 @@ def compare(rows: Iterable[MeasuredIteration], machine: Callable[[MeasuredIterat
 
 @functools.cache
 def carried_rows() -> tuple[MeasuredIteration, ...]:
-    """The rows that come with samestep, and that its constants were fitted to."""
+    """Returns the rows that come with samestep, and that its constants were fitted to."""
     return tuple(row for name in ("single_node.csv", "multi_node.csv") for row in read_rows(FOLDER / name))
 
 
@@ -131,15 +131,15 @@ def _carried() -> frozenset[MeasuredIteration]:
 
 
 def is_carried(row: MeasuredIteration) -> bool:
-    """Whether constants were fitted to a row."""
+    """Returns whether constants were fitted to a row."""
     return row in _carried()
 
 
 def machines_with(constants: Mapping[str, float]) -> dict[bool, Machine]:
-    """Whether a row is of the server -> its machine, with the constants of a fit.
+    """Returns whether a row is of the server -> its machine, with the constants of a fit.
 
     Args:
-        constants: By the names of a machine's rates, and those in `WAITS`.
+        constants: The constants by the names of a machine's rates, and those in `WAITS`.
     """
     common = {name: value for name, value in constants.items() if name not in WAITS.values()}
     return {
@@ -149,7 +149,7 @@ def machines_with(constants: Mapping[str, float]) -> dict[bool, Machine]:
 
 
 def fitted_machine(row: MeasuredIteration) -> Machine:
-    """The machine of a row, with the constants that were fitted to all carried rows."""
+    """Returns the machine of a row, with the constants that were fitted to all carried rows."""
     return load_machine(SERVER if row.is_one_node else CLUSTER)
 
 
@@ -159,17 +159,17 @@ def _left_out() -> dict[str, dict[bool, Machine]]:
 
 
 def unseen_machine(row: MeasuredIteration) -> Machine:
-    """The machine of a row, with constants that no row of its model was fitted to."""
+    """Returns the machine of a row, with constants that no row of its model was fitted to."""
     return _left_out()[row.model][row.is_one_node] if is_carried(row) else fitted_machine(row)
 
 
 def unseen_family_machine(row: MeasuredIteration) -> Machine:
-    """The machine of a carried row, with constants that no row of its hidden size was fitted to."""
+    """Returns the machine of a carried row, with constants that no row of its hidden size was fitted to."""
     return _left_out()[row.family][row.is_one_node]
 
 
 def extrapolated(rows: Sequence[MeasuredIteration]) -> dict[str, Score]:
-    """How far carried rows are off that are larger than everything that constants were fitted to.
+    """Returns how far carried rows are off that are larger than everything that constants were fitted to.
 
     Args:
         rows: Carried rows.
@@ -188,7 +188,7 @@ def extrapolated(rows: Sequence[MeasuredIteration]) -> dict[str, Score]:
 
 @functools.cache
 def expected_error(is_one_node: bool) -> Score:
-    """How far predictions of carried rows are off, none of which constants have seen.
+    """Returns how far predictions of carried rows are off, none of which constants have seen.
 
     Args:
         is_one_node: Whether of rows on one node, or of those on many.
@@ -197,7 +197,7 @@ def expected_error(is_one_node: bool) -> Score:
 
 
 def suspected_cause(row: MeasuredIteration, compared: Compared, rows: Sequence[MeasuredIteration]) -> str:
-    """What may have made a row fast or slow that no other row has.
+    """Returns what may have made a row fast or slow that no other row has.
 
     Args:
         row: What was measured.
@@ -223,7 +223,7 @@ def suspected_cause(row: MeasuredIteration, compared: Compared, rows: Sequence[M
 
 
 def _waits_for_host(row: MeasuredIteration) -> bool:
-    """Whether a host that launches at once would make the prediction a tenth shorter."""
+    """Returns whether a host that launches at once would make the prediction a tenth shorter."""
     machine = fitted_machine(row)
     at_once = dataclasses.replace(
         machine, block_host_seconds=0.0, all_reduce_host_seconds=0.0, unfused_softmax_seconds=0.0

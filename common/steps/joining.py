@@ -50,7 +50,7 @@ def read_run(directory: Path) -> RecordedRun:
     """Reads a record.
 
     Args:
-        directory: Of the record.
+        directory: The directory of the record.
 
     Raises:
         ConfigError: It is no record, is damaged, or lacks a rank.
@@ -79,7 +79,7 @@ class _Join:
 
     Attributes:
         whole: The tensors of the run.
-        held: For each tensor, the distinct pieces: (rank, place in the rank's header) of each replica of it.
+        held: The held for each tensor, the distinct pieces: (rank, place in the rank's header) of each replica of it.
     """
 
     whole: tuple[RecordedTensor, ...]
@@ -157,7 +157,7 @@ class _Join:
 
 
 def _row(step: RecordedStep, phase: Phase, place: int) -> np.void | None:
-    """What a rank saw of a tensor; None if it had no gradient."""
+    """Returns what a rank saw of a tensor; None if it had no gradient."""
     assert step.stats is not None
     row = step.stats[phase][place]
     return None if np.isnan(row["square"]) and np.isnan(row["projections"]).all() and not row["bits"] else row
@@ -169,7 +169,7 @@ def _bits(step: RecordedStep, phase: Phase, place: int) -> int | None:
 
 
 def _odd(values: Mapping[int, object]) -> tuple[int, ...]:
-    """The ranks whose value is not the commonest one; of several commonest, that of the first rank counts."""
+    """Returns the ranks whose value is not the commonest one; of several commonest, that of the first rank counts."""
     (common, _), *others = collections.Counter(values.values()).most_common()
     return tuple(rank for rank, value in values.items() if value != common) if others else ()
 
@@ -182,13 +182,13 @@ def _scalar_splits(steps: Sequence[RecordedStep]) -> Iterator[Split]:
 
 
 def _rows(steps: Sequence[RecordedStep]) -> dict[int, tuple[int, ...]] | None:
-    """The examples of each rank; None if those of any are not known."""
+    """Returns the examples of each rank; None if those of any are not known."""
     rows = {rank: step.rows for rank, step in enumerate(steps) if step.rows is not None}
     return rows if len(rows) == len(steps) else None
 
 
 def _loss(steps: Sequence[RecordedStep], rows: Mapping[int, tuple[int, ...]] | None) -> float | None:
-    """The mean over ranks. It is not weighted by examples, because neither is the mean of their gradients."""
+    """Returns the mean over ranks. It is not weighted by examples, because neither is the mean of their gradients."""
     own = [steps[rank] for rank in (own_ranks(rows) if rows else range(len(steps)))]
     sums = [math.fsum(step.losses) for step in own if step.losses]
     return statistics.fmean(sums) if sums else None

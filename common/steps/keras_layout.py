@@ -20,10 +20,10 @@ class KerasLayout:
     """Where the numbers of a variable are in torch's tensor.
 
     Attributes:
-        sizes: Of the variable.
+        sizes: The sizes of the variable.
         order: Its axes in the order of torch's.
         rows: How many of these, the first, make up the rows of torch's matrix.
-        shape: Of torch's tensor.
+        shape: The shape of torch's tensor.
     """
 
     sizes: tuple[int, ...]
@@ -42,7 +42,7 @@ class KerasLayout:
         return self.order != tuple(range(len(self.sizes)))
 
     def to_torch(self, values: np.ndarray) -> np.ndarray:
-        """The tensor as torch has it.
+        """Returns the tensor as torch has it.
 
         Args:
             values: The variable's.
@@ -50,7 +50,7 @@ class KerasLayout:
         return values.transpose(self.order).reshape(self.shape)
 
     def from_torch(self, values: np.ndarray) -> np.ndarray:
-        """The variable as Keras has it.
+        """Returns the variable as Keras has it.
 
         Args:
             values: Torch's tensor.
@@ -58,7 +58,7 @@ class KerasLayout:
         return values.reshape([self.sizes[axis] for axis in self.order]).transpose(np.argsort(self.order).astype(int))
 
     def signs(self) -> tuple[np.ndarray, np.ndarray]:
-        """The signs of torch's rows and columns, in the order in which the variable has them.
+        """Returns the signs of torch's rows and columns, in the order in which the variable has them.
 
         Returns:
             float32 [rows, PROJECTIONS] and [columns, PROJECTIONS].
@@ -70,13 +70,13 @@ class KerasLayout:
 
 
 def layout_of(kind: str, name: str, sizes: Sequence[int], equation: str = "") -> KerasLayout:
-    """The layout of a variable.
+    """Returns the layout of a variable.
 
     Args:
         kind: The class of its layer.
         name: Its own, such as "kernel".
         sizes: Its shape.
-        equation: Of an EinsumDense, such as "abc,cde->abde".
+        equation: The equation of an EinsumDense, such as "abc,cde->abde".
     """
     sizes, rank = tuple(sizes), len(sizes)
     if equation and name == "bias":

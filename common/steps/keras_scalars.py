@@ -13,7 +13,7 @@ _OTHERS = {"built", "learning_rate", "gradient_accumulation_steps"}
 
 
 def written(number: float) -> float:
-    """What a script most likely wrote for a number that became a float32: 0.1, not the float32 next to it."""
+    """Returns what a script most likely wrote for a number that became a float32: 0.1, not the float32 next to it."""
     return float(str(np.float32(number)))
 
 

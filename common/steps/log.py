@@ -42,7 +42,7 @@ class Header:
 
     Attributes:
         program: Everything that decides the numbers, as plain values.
-        versions: Of Python and the packages that decide numbers.
+        versions: The versions of Python and the packages that decide numbers.
         tensors: The parameters, in order.
     """
 
@@ -96,7 +96,7 @@ class Window:
         return self.step - len(self.losses)
 
     def steps(self) -> Iterator[Step]:
-        """Its steps, one by one."""
+        """Yields its steps, one by one."""
         for index, loss in enumerate(self.losses):
             scalars = {name: values[index] for name, values in self.scalars.items()}
             yield Step(self.first + index, self.attempt, loss, self.batches[index] if self.batches else None, scalars)
@@ -119,7 +119,7 @@ class Log:
     """The steps of a run. What a later attempt took again stands in the place of what an earlier one did.
 
     Attributes:
-        header: Of the latest attempt; None in logs of earlier versions.
+        header: The header of the latest attempt; None in logs of earlier versions.
         windows: Without a gap.
     """
 
@@ -170,7 +170,7 @@ def line_of(window: Window, header: Header | None = None) -> dict[str, object]:
 
     Args:
         window: The steps.
-        header: Of the log, on the first line of an attempt.
+        header: The header of the log, on the first line of an attempt.
     """
     line = {} if header is None else {"header": dataclasses.asdict(header)}
     line |= {"step": window.step, "attempt": window.attempt, "seconds": window.seconds, "losses": window.losses}

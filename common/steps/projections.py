@@ -29,7 +29,7 @@ class Piece:
     """Which part of a whole tensor a process holds.
 
     Attributes:
-        shape: Of the whole tensor.
+        shape: The shape of the whole tensor.
         start: The place in each dim where the piece begins; for a flat piece, one number: the place in the flattened tensor.
         size: Its size along each dim; for a flat piece, one number.
         is_flat: Whether it is a range of the flattened tensor.
@@ -42,12 +42,12 @@ class Piece:
 
     @classmethod
     def whole(cls, shape: Sequence[int]) -> "Piece":
-        """The piece that is the tensor itself."""
+        """Returns the piece that is the tensor itself."""
         return cls(tuple(shape), (0,) * len(shape), tuple(shape))
 
 
 def signs(dim: int, start: int, size: int) -> np.ndarray:
-    """The signs of a range of rows or columns.
+    """Returns the signs of a range of rows or columns.
 
     Args:
         dim: 0 for rows, 1 for columns.
@@ -67,12 +67,12 @@ def signs(dim: int, start: int, size: int) -> np.ndarray:
 
 
 def as_matrix(shape: Sequence[int]) -> tuple[int, int]:
-    """The rows and columns of a tensor: its first dim, and the product of the others."""
+    """Returns the rows and columns of a tensor: its first dim, and the product of the others."""
     return (shape[0], math.prod(shape[1:])) if shape else (1, 1)
 
 
 def blocks(piece: Piece) -> list[tuple[int, int, int, int]]:
-    """The rectangles of the matrix that a piece consists of, in the order of its numbers.
+    """Returns the rectangles of the matrix that a piece consists of, in the order of its numbers.
 
     Args:
         piece: A range of the flattened tensor, or a block along the first dim, or along any one other dim.

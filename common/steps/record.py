@@ -56,13 +56,13 @@ class RecordHeader:
     """What one process of a script is.
 
     Attributes:
-        schema: Of the record.
+        schema: The schema of the record.
         framework: "torch" or "tf", or "keras on torch".
         command: The whole command that was recorded, as words; the same in every process.
         directory: In which it was started.
-        versions: Of Python and the packages that decide numbers.
+        versions: The versions of Python and the packages that decide numbers.
         environment: The variables that decide numbers, by name.
-        rank: Of this process, from 0.
+        rank: The rank of this process, from 0.
         world: The number of processes.
         tensors: In the order of the model.
         is_float64: Whether the script was run in float64.
@@ -111,7 +111,7 @@ class RecordedStep:
 
 
 def stats_dtype(is_float64: bool) -> np.dtype:
-    """What is kept of a tensor in a phase: 48 bytes, or 80 of a run in float64.
+    """Returns what is kept of a tensor in a phase: 48 bytes, or 80 of a run in float64.
 
     Args:
         is_float64: Whether the script was run in float64.
@@ -122,17 +122,17 @@ def stats_dtype(is_float64: bool) -> np.dtype:
 
 
 def rank_file(rank: int) -> str:
-    """The name of the file of one process."""
+    """Returns the name of the file of one process."""
     return f"rank-{rank}.steps"
 
 
 def header_frame(header: RecordHeader) -> bytes:
-    """The first frame of a file."""
+    """Returns the first frame of a file."""
     return _frame({"header": dataclasses.asdict(header)}, b"")
 
 
 def step_frame(step: RecordedStep) -> bytes:
-    """The frame of a step."""
+    """Returns the frame of a step."""
     values = {field.name: getattr(step, field.name) for field in dataclasses.fields(step) if field.name != "stats"}
     values["rows"] = None if step.rows is None else [f"{each:016x}" for each in step.rows]
     stats = step.stats or {}
@@ -150,7 +150,7 @@ def read_rank(file: IO[bytes], name: str) -> tuple[RecordHeader, Iterator[Record
 
     Args:
         file: The file; the steps are read as they are asked for.
-        name: For messages.
+        name: The name for messages.
 
     Raises:
         ConfigError: It is not a record, or damaged.
@@ -209,6 +209,6 @@ def _step(values: dict, array: bytes, header: RecordHeader, name: str) -> Record
 
 
 def rank_files(directory: Path) -> list[Path]:
-    """The files of the processes in a record, by rank."""
+    """Returns the files of the processes in a record, by rank."""
     found = {path: path.name.removeprefix("rank-").removesuffix(".steps") for path in directory.glob("rank-*.steps")}
     return sorted((path for path, rank in found.items() if rank.isdigit()), key=lambda path: int(found[path]))

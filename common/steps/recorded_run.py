@@ -35,7 +35,7 @@ class Split:
 
     Attributes:
         phase: What differs: "gradient", "weight" or "scalar".
-        name: Of the tensor or scalar.
+        name: The name of the tensor or scalar.
         ranks: Those that differ from most of the others, or from the first.
     """
 
@@ -52,7 +52,7 @@ class RunStep:
         number: Counted from 0; -1 is the frame of the initial weights.
         loss: The mean, over the ranks that had examples of their own, of each one's sum of losses; None where no rank had one.
         rows: The hashes of each rank's examples; None if nobody knows them.
-        scalars: Of the optimizer; those of the first rank that has them.
+        scalars: The scalars of the optimizer; those of the first rank that has them.
         is_skipped: Whether a gradient scaler left out the update.
         passes: The number of backward passes of a rank.
         parts: The loss of each of them, of all ranks.
@@ -99,7 +99,7 @@ class RecordedRun:
 
 
 def own_ranks(rows: Mapping[int, tuple[int, ...]]) -> list[int]:
-    """The ranks that have examples which no rank before them has."""
+    """Returns the ranks that have examples which no rank before them has."""
     first: dict[tuple[int, ...], int] = {}
     for rank, each in rows.items():
         if each:

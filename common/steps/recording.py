@@ -114,7 +114,7 @@ class Recorder:
         return self._file is not None
 
     def looks_at(self, number: int) -> bool:
-        """Whether the tensors of a step are looked at."""
+        """Returns whether the tensors of a step are looked at."""
         return number < DENSE_STEPS or number % self.options.every == 0
 
     def begin(
@@ -129,7 +129,7 @@ class Recorder:
 
         Args:
             tensors: All that are recorded.
-            rank: Of this process.
+            rank: The rank of this process.
             world: The number of processes.
             is_float64: Whether the tensors are float64.
             layouts: How the processes share the model.

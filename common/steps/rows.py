@@ -22,10 +22,10 @@ INPUT_STRIDE = 2**40
 
 @functools.lru_cache(256)
 def coefficients(place: int, size: int) -> np.ndarray:
-    """The coefficients of an input.
+    """Returns the coefficients of an input.
 
     Args:
-        place: Of the input among the tensors of the call, from 0.
+        place: The place of the input among the tensors of the call, from 0.
         size: How many numbers an example has in it.
 
     Returns:
@@ -47,7 +47,7 @@ def mix(values: np.ndarray) -> np.ndarray:
 
 
 def words(values: np.ndarray) -> np.ndarray:
-    """The words of an input.
+    """Returns the words of an input.
 
     Args:
         values: [examples, ...] of floats, integers or bools.

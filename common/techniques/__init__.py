@@ -28,10 +28,10 @@ class Techniques(
     """How a step is taken, under any strategy that takes it."""
 
     def of_reference(self) -> "Techniques":
-        """The techniques that change the step; the others only change how it is computed, and how it is rounded."""
+        """Returns the techniques that change the step; the others only change how it is computed, and how it is rounded."""
         others = {name: field.default for name, field in flags(self).items() if not field.metadata["changes_step"]}
         return dataclasses.replace(self, **others)
 
     def without_transforms(self) -> "Techniques":
-        """The techniques that leave the gradient of the whole batch as it is."""
+        """Returns the techniques that leave the gradient of the whole batch as it is."""
         return dataclasses.replace(self, clip_norm=None)

@@ -19,7 +19,7 @@ TECHNIQUES: tuple[Technique, ...] = (RECOMPUTE, COMPRESS, PRECISION, SCHEDULE)
 
 @functools.cache
 def used(techniques: Techniques) -> tuple[Technique, ...]:
-    """The techniques of which a flag is not at its default."""
+    """Returns the techniques of which a flag is not at its default."""
     return tuple(
         each
         for each in TECHNIQUES
@@ -28,7 +28,7 @@ def used(techniques: Techniques) -> tuple[Technique, ...]:
 
 
 def exchange_of(techniques: Techniques) -> GradientExchange | None:
-    """How gradients are exchanged if it is not by their plain sum."""
+    """Returns how gradients are exchanged if it is not by their plain sum."""
     return next((each.exchange for each in used(techniques) if each.exchange is not None), None)
 
 
@@ -45,17 +45,17 @@ def first_steady_step(techniques: Techniques) -> int:
 
 
 def computed_twice(run: Run) -> tuple[Segment, ...]:
-    """The segments whose forward pass is computed once more in the backward pass."""
+    """Returns the segments whose forward pass is computed once more in the backward pass."""
     return tuple(segment for each in used(run.techniques) for segment in each.computed_twice(run))
 
 
 def rounding_flags(techniques: Techniques) -> dict[str, Scalar]:
-    """The flags of the techniques that round loss and gradients, by name; none if nothing does."""
+    """Returns the flags of the techniques that round loss and gradients, by name; none if nothing does."""
     rounding = [each for each in used(techniques) if each.gradient_error is not None]
     return {name: getattr(techniques, name) for each in rounding for name in flags(each.flags)}
 
 
 def without_rounding(techniques: Techniques) -> Techniques:
-    """The techniques without those that round loss and gradients."""
+    """Returns the techniques without those that round loss and gradients."""
     defaults = {name: getattr(Techniques(), name) for name in rounding_flags(techniques)}
     return dataclasses.replace(techniques, **defaults)

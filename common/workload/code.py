@@ -37,7 +37,7 @@ def read(path: str) -> bytes:
 
 
 def ran() -> dict[str, str]:
-    """The files that the present process has run, with their digests."""
+    """Returns the files that the present process has run, with their digests."""
     return dict(_ran)
 
 

@@ -78,7 +78,7 @@ class Model:
             raise _odd("blocks", self.blocks, "a list of paths of modules")
 
     def builder(self, framework: str) -> Builder | None:
-        """How the model is built in a framework; None if the file does not say."""
+        """Returns how the model is built in a framework; None if the file does not say."""
         return vars(self)[framework]
 
 

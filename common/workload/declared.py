@@ -44,7 +44,7 @@ def split_source(source: str) -> tuple[Path, str]:
 
 
 def _offers() -> dict[str, importlib.metadata.EntryPoint]:
-    """The models that installed packages offer, by name; nothing is imported."""
+    """Returns the models that installed packages offer, by name; nothing is imported."""
     return {entry.name: entry for entry in importlib.metadata.entry_points(group=OFFERS)}
 
 
@@ -136,7 +136,7 @@ def _refuse_other_framework(path: str, content: bytes, framework: str) -> None:
 
 
 def own_lines(error: BaseException, path: str) -> str:
-    """An error of the user's code, with the lines of their files that led to it.
+    """Returns an error of the user's code, with the lines of their files that led to it.
 
     Args:
         error: What was raised.
@@ -159,10 +159,10 @@ def call_user(function: Callable[..., object], source: str, what: str, *argument
     """Calls the user's code, whose errors are theirs.
 
     Args:
-        function: Of the user's file.
+        function: The function of the user's file.
         source: Where it is declared, for messages.
         what: What it is, in words.
-        *arguments: Of the call.
+        *arguments: The arguments of the call.
 
     Raises:
         ConfigError: It raised.
@@ -183,7 +183,7 @@ def call_metric(metric: Callable[..., object], source: str, outputs: "np.ndarray
     Args:
         metric: Their function.
         source: Where it is declared, for messages.
-        outputs: Of the model, [examples, ...].
+        outputs: The outputs of the model, [examples, ...].
         targets: [examples, ...].
 
     Raises:

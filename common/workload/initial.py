@@ -42,7 +42,7 @@ def draw(name: str, param: Param, seed: int) -> np.ndarray:
     float64 and rounded once to float32-representable numbers, so that both dtypes start bit-equal.
 
     Args:
-        name: Of the parameter.
+        name: The name of the parameter.
         param: Its shape and spread.
         seed: The seed of the run.
     """
@@ -56,7 +56,7 @@ def draw(name: str, param: Param, seed: int) -> np.ndarray:
 
 
 def initial_weights(model: ModelSpec, seed: int) -> Mapping[str, np.ndarray]:
-    """The initial parameters by neutral name, each drawn when it is asked for.
+    """Returns the initial parameters by neutral name, each drawn when it is asked for.
 
     Args:
         model: The spec of the model.
@@ -91,7 +91,7 @@ def empty_slots(optimizer: OptimizerSpec, params: Mapping[str, Param]) -> dict[s
 
 
 def initial_buffers(model: ModelSpec) -> dict[str, np.ndarray]:
-    """The initial buffers, by neutral name: those that a description holds, or running statistics."""
+    """Returns the initial buffers, by neutral name: those that a description holds, or running statistics."""
     if (folder := model.facts.folder) is not None:
         return read_initial(folder, "buffers", model.facts.buffers)
     kinds = {"running_mean": np.zeros, "running_var": np.ones}

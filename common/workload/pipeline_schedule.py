@@ -37,7 +37,7 @@ class Schedule:
     delays_weights: bool = False
 
     def stage_ranks(self, num_ranks: int) -> tuple[int, ...]:
-        """The rank along the axis `pipe` that holds each stage."""
+        """Returns the rank along the axis `pipe` that holds each stage."""
         stages = range(num_ranks * self.stages_per_rank)
         return tuple(2 * num_ranks - 1 - s if self.v_shaped and s >= num_ranks else s % num_ranks for s in stages)
 
@@ -86,7 +86,7 @@ def _grouped(segments: tuple[Segment, ...], num_stages: int) -> Stages:
 
 
 def _last_starts(total: Sequence[int], costs: Mapping[int, int], places: Mapping[int, int]) -> dict[int, int]:
-    """Where the last stage starts, for every end of a grouping into one stage more.
+    """Returns where the last stage starts, for every end of a grouping into one stage more.
 
     The largest of the earlier stages grows with the start of the last stage, whose own FLOPs shrink. So the best starts
     are neighbours, and they only move on as the end does: a window that slides.
@@ -117,7 +117,7 @@ def _last_starts(total: Sequence[int], costs: Mapping[int, int], places: Mapping
 
 
 def server_segments(model: ModelSpec) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
-    """What a parameter server holds, and what stays on its workers.
+    """Returns what a parameter server holds, and what stays on its workers.
 
     Returns:
         The segments whose parameters are all tables with one row per example, and the others; if there are no such

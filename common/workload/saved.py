@@ -14,13 +14,13 @@ class Kept:
     """What one part of a model keeps of each example, in elements unless bytes are named.
 
     Attributes:
-        whole: On every rank of the axis `tensor`.
+        whole: The whole on every rank of the axis `tensor`.
         parts: In equal parts along it.
         sequence: In equal parts along it if the sequence is split as well, else whole.
         batch_bytes: Of the batch itself; micro-batches are views of the same memory.
-        fixed_bytes: Of each micro-batch, however many examples it has.
+        fixed_bytes: The fixed bytes of each micro-batch, however many examples it has.
         copied_bytes: Of each micro-batch as well, in equal parts along `tensor`: copies of kernels that are split.
-        statistics_bytes: Of each micro-batch as well: batch statistics, which frozen ones have no need of.
+        statistics_bytes: The statistics bytes of each micro-batch as well: batch statistics, which frozen ones have no need of.
         masks: What dropout keeps, one byte an element: whole, in parts, and by the sequence, as above.
     """
 
@@ -47,10 +47,10 @@ class Kept:
         return _add_up(self.masks, num_parts, splits_sequence)
 
     def normalized(self, elements: int, fixed_bytes: int = 0, statistics_bytes: int = 0) -> "Kept":
-        """The same layer with its outputs normalised over the batch.
+        """Returns the same layer with its outputs normalised over the batch.
 
         Args:
-            elements: Of its outputs, of one example.
+            elements: The elements of its outputs, of one example.
             fixed_bytes: What the normalisation keeps of a micro-batch, however many examples it has.
             statistics_bytes: What else it keeps of a micro-batch unless it is frozen.
         """

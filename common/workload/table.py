@@ -103,7 +103,7 @@ def resolve(spelling: str, path: str | None = None) -> Workload:
 
 
 def size_names(spelling: str, path: str | None = None) -> list[str]:
-    """The sizes and features of a workload's model and data that can be set.
+    """Returns the sizes and features of a workload's model and data that can be set.
 
     Args:
         spelling: As for `resolve`, like the next one.
@@ -139,7 +139,7 @@ def _user_data(path: str) -> DataSpec:
 
 
 def title(spelling: str, path: str | None) -> str:
-    """What is trained, for people: the workload; with the user's data, its model and their file.
+    """Returns what is trained, for people: the workload; with the user's data, its model and their file.
 
     Args:
         spelling: As for `resolve`, or the name of the user's model.

@@ -19,7 +19,7 @@ def user_workload(asked: str, described: str | None, data: str | None, seed: int
         asked: The model, as it was asked for.
         described: The folder of its description.
         data: The data, as they were asked for.
-        seed: Of the run.
+        seed: The seed of the run.
 
     Raises:
         ConfigError: There are no data, the model is not described, or the data are not those it was described with.

@@ -43,12 +43,12 @@ class Workload:
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
     def learning_rate(self, optimizer: str) -> float:
-        """The default rate of one of our optimizers, or of the user's."""
+        """Returns the default rate of one of our optimizers, or of the user's."""
         given = self.learning_rates
         return given[optimizer] if optimizer in given else OPTIMIZERS[optimizer].default_rate
 
     def without_dropout(self) -> "Workload":
-        """The same without any dropout of our models; a user's model switches its own off when it is built."""
+        """Returns the same without any dropout of our models; a user's model switches its own off when it is built."""
         if not draws(self.model):
             return self
         return dataclasses.replace(self, model=dataclasses.replace(self.model, dropout=0.0))  # pyrefly: ignore

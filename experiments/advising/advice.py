@@ -88,10 +88,10 @@ class Advice:
         return self.ranked[0]
 
     def best_of(self, names: Sequence[str] = ()) -> list[Timed]:
-        """The fastest layout of every strategy, the fastest strategy first.
+        """Returns the fastest layout of every strategy, the fastest strategy first.
 
         Args:
-            names: Of strategies to leave out.
+            names: The names of strategies to leave out.
         """
         found: dict[str, Timed] = {}
         for each in self.ranked:
@@ -138,7 +138,7 @@ class _Ranking:
     timer: Timer
 
     def of(self, candidates: Iterable[Candidate], machine: Machine) -> list[Timed]:
-        """The fastest first; of equally fast ones that which needs least memory."""
+        """Returns the fastest first; of equally fast ones that which needs least memory."""
         timed = [Timed(each, self.timer(each, machine)) for each in candidates]
         return sorted(timed, key=lambda each: (each.time.total, each.candidate.needed_bytes))
 
@@ -160,7 +160,7 @@ class _Ranking:
         return self.of(search(base, self.nodes * machine.gpus_per_node, memory, self.keep).fitting, machine)
 
     def _with_slower_links(self, ranked: Sequence[Timed], machine: Machine, rate: str, where: str) -> Change:
-        """The change under the least slowdown that puts another layout first, or else the largest that is tried."""
+        """Returns the change under the least slowdown that puts another layout first, or else the largest that is tried."""
         candidates, first = [each.candidate for each in ranked], ranked[0]
         change = Change("", first, first)
         for times in SLOWER:

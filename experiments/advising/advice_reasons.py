@@ -22,7 +22,7 @@ _MEASURED = 3
 
 
 def why(advice: Advice) -> str:
-    """Where the first layout gains on the best of the next strategy, and what it loses there.
+    """Returns where the first layout gains on the best of the next strategy, and what it loses there.
 
     Args:
         advice: What was found.
@@ -52,7 +52,7 @@ def _together(names: Iterable[str]) -> str:
 
 
 def _differences(first: StepTime, second: StepTime, sign: int) -> list[str]:
-    """The parts of a step that take longer (1) or less long (-1) in the second of two layouts."""
+    """Returns the parts of a step that take longer (1) or less long (-1) in the second of two layouts."""
     apart = {name: sign * (seconds - first.parts()[name]) for name, seconds in second.parts().items()}
     told = {name: seconds for name, seconds in apart.items() if seconds > _TOLD * max(map(abs, apart.values()))}
     word = "more" if sign > 0 else "less"
@@ -63,7 +63,7 @@ def _differences(first: StepTime, second: StepTime, sign: int) -> list[str]:
 
 
 def others(advice: Advice) -> list[str]:
-    """What the best layouts of the other strategies wait for.
+    """Returns what the best layouts of the other strategies wait for.
 
     Args:
         advice: What was found.
@@ -84,7 +84,7 @@ def others(advice: Advice) -> list[str]:
 
 
 def impossible(advice: Advice) -> list[str]:
-    """Which strategies have no room, and which cannot take the request.
+    """Returns which strategies have no room, and which cannot take the request.
 
     Args:
         advice: What was found.
@@ -101,7 +101,7 @@ def impossible(advice: Advice) -> list[str]:
 
 
 def trust(advice: Advice) -> str:
-    """How far such predictions were off, and which layouts that leaves undecided.
+    """Returns how far such predictions were off, and which layouts that leaves undecided.
 
     Args:
         advice: What was found.
@@ -131,7 +131,7 @@ def trust(advice: Advice) -> str:
 
 
 def _chosen(off: Score) -> str:
-    """What choices by predictions cost."""
+    """Returns what choices by predictions cost."""
     choices = count(off.problems, "choice")
     if not off.regret:
         return f"in {choices} the layout ranked first was the fastest"
@@ -148,7 +148,7 @@ def _undecided(advice: Advice, error: float) -> str:
 
 
 def changed(change: Change, first: Timed) -> str:
-    """What is first under other conditions, as a sentence.
+    """Returns what is first under other conditions, as a sentence.
 
     Args:
         change: The conditions, and what is first in them.
@@ -170,7 +170,7 @@ def changed(change: Change, first: Timed) -> str:
 
 
 def next_step(advice: Advice, width: int) -> str:
-    """The command to go on with; "" for a model of the user's, whose name is no workload.
+    """Returns the command to go on with; "" for a model of the user's, whose name is no workload.
 
     Args:
         advice: What was found.
@@ -192,12 +192,12 @@ def next_step(advice: Advice, width: int) -> str:
 
 
 def _command(line: str, width: int) -> str:
-    """A command on as many lines as it needs, which a shell reads as one."""
+    """Returns a command on as many lines as it needs, which a shell reads as one."""
     return " \\\n  ".join(textwrap.wrap(line, width - 4, break_long_words=False, break_on_hyphens=False))
 
 
 def waits(time: StepTime) -> float:
-    """The share of a step in which a device does not compute.
+    """Returns the share of a step in which a device does not compute.
 
     Args:
         time: The step's.
@@ -206,7 +206,7 @@ def waits(time: StepTime) -> float:
 
 
 def number(value: float) -> str:
-    """A number as people write it: three digits, and no power of ten.
+    """Returns a number as people write it: three digits, and no power of ten.
 
     Args:
         value: The number.

@@ -83,7 +83,7 @@ def _caption(advice: Advice) -> str:
 
 
 def _table(advice: Advice, width: int) -> str:
-    """The fastest layout of each strategy and mesh."""
+    """Returns the fastest layout of each strategy and mesh."""
     best: dict[str, Timed] = {}
     for each in advice.ranked:
         best.setdefault(each.layout, each)
@@ -116,7 +116,7 @@ def _schedule(timed: Timed) -> str:
 
 
 def _figures(timed: Timed) -> dict[str, Scalar]:
-    """The columns for programs."""
+    """Returns the columns for programs."""
     candidate, time = timed.candidate, timed.time
     return {
         "cell": candidate.cell,

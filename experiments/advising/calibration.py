@@ -49,7 +49,7 @@ class Calibration:
     error_left_out: float | None = None
 
     def timed(self, time: StepTime) -> StepTime:
-        """The prediction with the factors."""
+        """Returns the prediction with the factors."""
         return StepTime(
             **{
                 name: seconds * (self.exchanges if name in EXCHANGES else self.work)
@@ -77,7 +77,7 @@ def calibrated(timer: Timer, machine: Machine, directory: Path) -> tuple[Timer, 
     Args:
         timer: Predicts the seconds of a candidate on a machine.
         machine: What the runs ran on.
-        directory: With run directories in it, at any depth.
+        directory: The directory with run directories in it, at any depth.
 
     Raises:
         ConfigError: It has no run that can be predicted.
@@ -109,7 +109,7 @@ def _with_factors(directory: str, points: Sequence[tuple[StepTime, float]]) -> C
 
 
 def _measured(directory: Path) -> Iterable[tuple[Candidate, float]]:
-    """The runs of rows that are ranked, with the seconds of a step."""
+    """Yields the runs of rows that are ranked, with the seconds of a step."""
     from samestep.common.runtime.records import load_result  # here: it needs pydantic
 
     for path in sorted(directory.rglob(RESULT)) if os.path.isdir(directory) else ():  # no error for a long path

@@ -40,7 +40,7 @@ ONE = RankedStrategy("single")
 
 
 def row_of(strategy: str) -> RankedStrategy | None:
-    """The row that ranks a strategy of torch; None if it is none of these."""
+    """Returns the row that ranks a strategy of torch; None if it is none of these."""
     return next((row for row in (ONE, *WHOLE, *ALONE, *SPLIT) if row.strategy == strategy), None)
 
 
@@ -50,9 +50,9 @@ class Candidate:
 
     Attributes:
         run: With its strategy, mesh, schedule and micro-batches.
-        row: Of the catalogue.
+        row: The row of the catalogue.
         microbatch_size: Examples of a pass of one replica.
-        needed_bytes: Of the device that needs most: all classes of memory at their peaks.
+        needed_bytes: The needed bytes of the device that needs most: all classes of memory at their peaks.
         knows_activations: Whether they are part of that.
     """
 
@@ -77,7 +77,7 @@ class Candidate:
 
 
 def divisors(number: int) -> list[int]:
-    """What divides a number, in ascending order."""
+    """Returns what divides a number, in ascending order."""
     small = [count for count in range(1, math.isqrt(number) + 1) if number % count == 0]
     return sorted({*small, *(number // count for count in small)})
 
@@ -110,17 +110,17 @@ def _rows(pipe: int, tensor: int, replicas: int) -> Sequence[RankedStrategy]:
 
 
 def num_microbatches(run: Run) -> int:
-    """The micro-batches of each replica in a step."""
+    """Returns the micro-batches of each replica in a step."""
     return run.options.microbatches if Taken.is_staged(run) else run.passes
 
 
 def with_microbatches(run: Run, rows: int, schedule: str) -> Iterator[Run]:
-    """The run with every size of a micro-batch that the schedule can take, the smallest first.
+    """Yields the run with every size of a micro-batch that the schedule can take, the smallest first.
 
     Args:
         run: With its strategy and mesh.
         rows: The examples of a replica.
-        schedule: Of its pipeline; "" for a row without schedules.
+        schedule: The schedule of its pipeline; "" for a row without schedules.
     """
     ranks, segments = run.mesh.pipe, len(run.workload.model.segments())
     for size in divisors(rows):

@@ -124,7 +124,7 @@ class _Trial:
     knows_activations: bool = True
 
     def of(self, runs: Sequence[Run]) -> list[Candidate]:
-        """What has room.
+        """Returns what has room.
 
         Args:
             runs: One for each size of a micro-batch, the smallest first.
@@ -165,7 +165,7 @@ class _State:
 
 @functools.lru_cache(maxsize=2**12)  # an advice searches three times
 def _held_bytes(state: _State) -> Sequence[int]:
-    """The most that a device needs beside activations, for each place along `pipe`."""
+    """Returns the most that a device needs beside activations, for each place along `pipe`."""
     run = state.run
     held, devices = [0] * run.mesh.pipe, 0
     for footprint in FOOTPRINTS[run.strategy.cost](run):
@@ -176,7 +176,7 @@ def _held_bytes(state: _State) -> Sequence[int]:
 
 
 def _with_room(run: Run, row: RankedStrategy, microbatch_size: int, held: Sequence[int]) -> Candidate:
-    """The candidate with what it needs."""
+    """Returns the candidate with what it needs."""
     if Taken.is_staged(run):
         options = run.options
         kept = pipeline_activation_bytes(run, options.schedule, options.microbatches)

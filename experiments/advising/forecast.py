@@ -47,7 +47,7 @@ class Forecast:
     memory: int | None = None
 
     def table(self, width: int | None = None) -> str:
-        """One line a row: what the device that needs most holds and needs, what is sent, and whether it fits.
+        """Returns one line a row: what the device that needs most holds and needs, what is sent, and whether it fits.
 
         Args:
             width: What it has to fit into; the screen, unless given.
@@ -96,7 +96,7 @@ class Forecast:
         return "\n\n".join(parts + ([fill(self._sentence(row), width)] if self.memory else []))
 
     def _case(self, row: Prediction) -> Case:
-        """A row that has no room for its state fails; one that may lack room for activations alone does not."""
+        """Returns a row that has no room for its state fails; one that may lack room for activations alone does not."""
         fails = self.memory is not None and row.fits(self.memory) == "no"
         return Case(row.cell, "failure", f"a device needs up to {size(row.needed_bytes)}") if fails else Case(row.cell)
 
@@ -104,7 +104,7 @@ class Forecast:
         return told_to_fit(row, self.memory or 0)
 
     def _nearest(self, width: int) -> str:
-        """Where no row fits: by how much the best one misses, and on how many devices it would fit."""
+        """Returns where no row fits: by how much the best one misses, and on how many devices it would fit."""
         memory = self.memory
         if memory is None or any(row.fits(memory) == "yes" for row in self.rows):
             return ""
@@ -154,7 +154,7 @@ def _forecast(
 
 
 def _together(refused: Mapping[str, str]) -> dict[str, str]:
-    """One entry for all rows with the same reason."""
+    """Returns one entry for all rows with the same reason."""
     sharing: dict[str, list[str]] = {}
     for cell, reason in refused.items():
         sharing.setdefault(reason.removeprefix(f"{cell} "), []).append(cell)
@@ -162,7 +162,7 @@ def _together(refused: Mapping[str, str]) -> dict[str, str]:
 
 
 def _caption(row: Prediction, width: int) -> str:
-    """What is predicted, and where the sizes of a published model come from."""
+    """Returns what is predicted, and where the sizes of a published model come from."""
     run = row.run
     numbers = run.dtype if run.weights is None else f"{run.weights} with {run.dtype} master weights"
     numbers = f"{numbers}, computed in {run.arithmetic}" if run.arithmetic != run.dtype else numbers
@@ -209,7 +209,7 @@ def _in_bytes(
     gives_way: int = 0,
     is_detail: bool = False,
 ) -> Column[Prediction]:
-    """A column of bytes, in one unit for all rows."""
+    """Returns a column of bytes, in one unit for all rows."""
     unit = common_unit(value(row) or 0 for row in rows)
 
     def write_one(row: Prediction) -> str:
@@ -221,7 +221,7 @@ def _in_bytes(
 
 
 def _figures(row: Prediction, memory: int | None) -> dict[str, Scalar]:
-    """The columns for programs: of the device that needs most, and of all together."""
+    """Returns the columns for programs: of the device that needs most, and of all together."""
     held = row.fullest
     return {
         "cell": row.cell,

@@ -35,14 +35,14 @@ class Here:
 
 
 def path() -> Path:
-    """Where the file is."""
+    """Returns where the file is."""
     from samestep.common.workload.data.dataset import cache_directory  # here: it needs NumPy
 
     return cache_directory() / "machines" / "here.toml"
 
 
 def key() -> str:
-    """What makes figures of this machine comparable."""
+    """Returns what makes figures of this machine comparable."""
     from samestep.common.runtime.parent.provenance import machine
 
     about, version = machine(), importlib.metadata.version(framework_info(FRAMEWORK).module)
@@ -55,8 +55,8 @@ def make_here(cores: Cores, num_cores: int, memory_bytes: float, memory_bytes_pe
     Args:
         cores: What was measured of a core.
         num_cores: How many there are.
-        memory_bytes: Of the whole machine; each core's process may have its part.
-        memory_bytes_per_second: Of a core, while another one takes as much.
+        memory_bytes: The memory bytes of the whole machine; each core's process may have its part.
+        memory_bytes_per_second: The memory bytes per second of a core, while another one takes as much.
     """
     link = cores.exchange_bytes_per_second["all_reduce"]
     rates = {

@@ -18,7 +18,7 @@ def seconds_here(run: Run, here: Here) -> StepTime:
 
 
 def passes(run: Run) -> float:
-    """The segments and micro-batches that go through a rank in a step, bubble included: what overhead is counted by."""
+    """Returns the segments and micro-batches that go through a rank in a step, bubble included: what overhead is counted by."""
     how, pipe = Taken.by(run), run.mesh.pipe
     schedule = SCHEDULES[how.schedule]
     largest = max(map(len, group_segments(run.workload.model.segments(), pipe * schedule.stages_per_rank)))

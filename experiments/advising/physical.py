@@ -21,7 +21,7 @@ MOST_SECONDS = 60.0
 
 
 def odd_figure(cores: Cores, memory_bytes_per_second: float) -> str:
-    """The first figure that no machine can have, with what it is and the limit; "" if all are possible.
+    """Returns the first figure that no machine can have, with what it is and the limit; "" if all are possible.
 
     Args:
         cores: What was measured of the cores.
@@ -35,7 +35,7 @@ def odd_figure(cores: Cores, memory_bytes_per_second: float) -> str:
 
 
 def _figures(cores: Cores, memory: float) -> Iterator[tuple[str, float, str, float, float]]:
-    """What it is, its value and unit, and its limits."""
+    """Yields what it is, its value and unit, and its limits."""
     tiny = 1.0  # of any rate
     yield "memory", memory, "bytes/s", tiny, math.inf
     for size, rate in cores.matmul.items():

@@ -62,8 +62,8 @@ class Prediction:
         cell: As it was asked for.
         run: What is predicted.
         backend: What carries its exchanges.
-        ledger: By the cost model.
-        formulas: By the textbooks.
+        ledger: The ledger by the cost model.
+        formulas: The formulas by the textbooks.
     """
 
     cell: str
@@ -105,12 +105,12 @@ class Prediction:
         return self.ledger.sent_bytes_per_step / self.num_devices
 
     def textbook(self, quantity: str) -> float | None:
-        """What the textbooks say of a quantity; None if nothing."""
+        """Returns what the textbooks say of a quantity; None if nothing."""
         return next((formula.value for formula in self.formulas if formula.quantity == quantity), None)
 
 
 def needed_bytes(footprint: Footprint) -> int:
-    """The most that a device needs for tensors: all classes at their peaks at once, which is an upper bound."""
+    """Returns the most that a device needs for tensors: all classes at their peaks at once, which is an upper bound."""
     activations = footprint.activations_bytes or 0
     gathered = footprint.params_peak_bytes - footprint.params_bytes
     return footprint.state_bytes + gathered + activations
@@ -154,7 +154,7 @@ def where_it_fits(prediction: Prediction, memory: int) -> Prediction | None:
     The batch stays as it is, or grows to what divides among the devices.
 
     Args:
-        prediction: Of a row that does not fit.
+        prediction: The prediction of a row that does not fit.
         memory: The bytes of a device.
     """
     fitting = []
@@ -171,7 +171,7 @@ def where_it_fits(prediction: Prediction, memory: int) -> Prediction | None:
 
 
 def _grown(run: Run, axis: str) -> Iterator[Run]:
-    """The run on ever more devices along one axis, as far as the strategy can take it."""
+    """Yields the run on ever more devices along one axis, as far as the strategy can take it."""
     sizes = dict(run.mesh.axes)
     while True:
         sizes[axis] = 2 * sizes.get(axis, 1)
@@ -204,10 +204,10 @@ def parse_memory(text: str) -> int:
 
 
 def told_to_fit(prediction: Prediction, memory: int) -> str:
-    """A few sentences on whether a row fits, by how much it misses, and where it would fit.
+    """Returns a few sentences on whether a row fits, by how much it misses, and where it would fit.
 
     Args:
-        prediction: Of the row.
+        prediction: The prediction of the row.
         memory: The bytes of a device.
     """
     cell, needed = prediction.cell, prediction.needed_bytes

@@ -81,12 +81,12 @@ def giants() -> str:
 
 
 def sources() -> str:
-    """Where the sizes of each published model come from."""
+    """Returns where the sizes of each published model come from."""
     return "\n".join(f"* `{name}`: {workload.source}." for name, workload in PUBLISHED.items())
 
 
 def errors(page: str) -> str:
-    """How far what was measured is from what was predicted, from the table of results in the README.
+    """Returns how far what was measured is from what was predicted, from the table of results in the README.
 
     Args:
         page: The README.
@@ -102,7 +102,7 @@ def errors(page: str) -> str:
 
 
 def _error(cell: str) -> str:
-    """How far apart the two numbers of a cell are: measured, and predicted in parentheses."""
+    """Returns how far apart the two numbers of a cell are: measured, and predicted in parentheses."""
     pair = re.fullmatch(rf"([\d.,]+) \(([\d.,]+)\){MARK}?", cell)
     if pair is None:
         return "not predicted" if cell else ""

@@ -75,7 +75,7 @@ def of_vtrain(rows: Path | None) -> Validation:
 
 
 def _with_other_constants(rows: Sequence[MeasuredIteration]) -> dict[str, Score]:
-    """How far carried rows are off with constants that have seen less, and with those that have seen them."""
+    """Returns how far carried rows are off with constants that have seen less, and with those that have seen them."""
     unseen = by_group(compare(rows, unseen_family_machine))
     families = {f"{name}, its hidden size left out": each for name, each in unseen.items() if "," in name}
     return (
@@ -86,7 +86,7 @@ def _with_other_constants(rows: Sequence[MeasuredIteration]) -> dict[str, Score]
 
 
 def _published(title: str, compared: Callable[[], list[Compared]]) -> Callable[[Path | None], Validation]:
-    """A validation against a table that nothing was fitted to."""
+    """Returns a validation against a table that nothing was fitted to."""
     return lambda _: Validation(title, "No constant was fitted to any of them", compared(), {})
 
 
@@ -142,7 +142,7 @@ def _cells(name: str, found: Score) -> list[str]:
 
 
 def errors(validation: Validation, width: int | None = None) -> str:
-    """The table of the errors of each group.
+    """Returns the table of the errors of each group.
 
     Args:
         validation: What was held against what.

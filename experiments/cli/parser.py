@@ -48,7 +48,7 @@ def add_flags(
 
     Args:
         parser: Receives the flags; every value is read as text.
-        title: Of the group.
+        title: The title of the group.
         owner: A dataclass type, its fields declared with `flag`.
         leave_out: Fields that get no flag.
     """

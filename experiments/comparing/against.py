@@ -41,7 +41,7 @@ class RowDifference:
     """A row of today, held against its earlier self.
 
     Attributes:
-        cell: Of today's row.
+        cell: The cell of today's row.
         reason: Why losses and bytes cannot be compared; "" if they can.
         losses: How the losses compare, in the round where they are furthest apart; None if they cannot.
         bytes: What changed of the footprints, the exchanges and the bytes on the wire: a clause each.
@@ -102,7 +102,7 @@ class RowDifference:
         return self.reason or (f"bits cannot be expected to be equal: {self.bits}" if self.bits else "")
 
     def case(self) -> Case:
-        """The row as a test case of its own."""
+        """Returns the row as a test case of its own."""
         name = f"{self.cell} against the earlier comparison"
         if self.is_changed:
             return Case(name, "failure", self.what_changed)

@@ -21,7 +21,7 @@ def load_earlier(directory: Path) -> Earlier:
     """Reads an earlier comparison.
 
     Args:
-        directory: Of a comparison, of one run, or of several.
+        directory: The directory of a comparison, of one run, or of several.
 
     Raises:
         ConfigError: It holds no result, or a damaged one.

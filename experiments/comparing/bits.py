@@ -48,7 +48,7 @@ def _apart(one: RunResult, two: RunResult) -> Iterator[str]:
 
 
 def _facts(result: RunResult) -> dict[str, str]:
-    """What the bits of a right step depend on beside the request, by how messages call it."""
+    """Returns what the bits of a right step depend on beside the request, by how messages call it."""
     _, _, library = str(result.machine.get("system", "")).rpartition("-with-")  # the kernel computes nothing
     return {
         **{name: version for name, version in result.versions.items() if name not in _OURS},

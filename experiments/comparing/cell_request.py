@@ -23,9 +23,9 @@ def request_of(cell: Cell, base: RunConfig, plan: Plan) -> RunConfig:
     """Makes the request of a cell: strategies of one device have one, and those that nobody named have a dtype that they can.
 
     Args:
-        cell: Of the comparison.
+        cell: The cell of the comparison.
         base: What all cells of the comparison share.
-        plan: Of the comparison.
+        plan: The plan of the comparison.
 
     Raises:
         ConfigError: There is no such option, or no such value of it.
@@ -62,7 +62,7 @@ def refuse_other(run: Path, result: RunResult, wanted: RunConfig) -> None:
 
 
 def _differences(config: RunConfig, wanted: RunConfig) -> Iterator[tuple[str, object, object]]:
-    """The fields in which a complete request is not the one that is wanted, each with both values."""
+    """Yields the fields in which a complete request is not the one that is wanted, each with both values."""
     mine, theirs = _plain(config), _plain(wanted)
     for name, asked in theirs.items():
         is_open = asked is None and name in _FILLED_IN

@@ -134,7 +134,7 @@ class Comparison:
             raise failure
 
     def table(self, wide: bool = False) -> str:
-        """The table: one line a row, those without a result last.
+        """Returns the table: one line a row, those without a result last.
 
         Args:
             wide: Whether it shows every column, however wide the screen is.
@@ -143,11 +143,11 @@ class Comparison:
         return tables.comparison(self.results, failures, None, wide, self._names, self.speeds)
 
     def to_json(self) -> str:
-        """The comparison as `samestep compare --format json` prints it: every row with its whole result."""
+        """Returns the comparison as `samestep compare --format json` prints it: every row with its whole result."""
         return write(self.document(""), "json")
 
     def document(self, command: str, wide: bool = False) -> Document:
-        """The comparison as any format can be made of it.
+        """Returns the comparison as any format can be made of it.
 
         Args:
             command: The line that repeats it.
@@ -211,6 +211,6 @@ class Comparison:
 
 
 def _fields(row: Row) -> dict[str, object]:
-    """A row as JSON has it."""
+    """Returns a row as JSON has it."""
     own = {name: getattr(row, name) for name in ("cell", "status", "reason", "results", "seconds")}
     return own | {"result": row.result, "missed_predictions": misses(row.result) if row.result else {}}

@@ -76,12 +76,12 @@ def settings(asked: ComparisonConfig) -> dict[str, object]:
 
 
 def _spread(name: str, value: object) -> object:
-    """A value as the file has it: a list of cells is an array."""
+    """Returns a value as the file has it: a list of cells is an array."""
     return list(map(str, parse_cells(name, value))) if isinstance(value, str) and name in _LISTS else value
 
 
 def _bare(text: str) -> object:
-    """A varied value as a number, if that reads back as the same text."""
+    """Returns a varied value as a number, if that reads back as the same text."""
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except ValueError:

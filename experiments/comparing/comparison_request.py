@@ -120,7 +120,7 @@ def check_bit_equal(bit_equal: bool, against: object) -> None:
 
 
 def _spelled(given: Given) -> dict[str, object]:
-    """What was given, as the command line spells it: lists as text, and several numbers of devices as what varies."""
+    """Returns what was given, as the command line spells it: lists as text, and several numbers of devices as what varies."""
     values = {name: value if name == "vary" else _text(value) for name, value in given.items() if value is not None}
     if "," in str(values.get("devices", "")):
         axes = _axes(values)
@@ -137,7 +137,7 @@ def _text(value: object) -> object:
 
 
 def _axes(given: Given) -> dict[str, tuple[str, ...]]:
-    """What varies, by name."""
+    """Returns what varies, by name."""
     vary = given.get("vary", {})
     if not isinstance(vary, Mapping):
         raise ConfigError(f"vary is {vary!r}, not names with their values, as in microbatches = [2, 4].")
@@ -161,16 +161,16 @@ def _complete(flag: str, text: str | None) -> str | None:
 
 
 def named_cells(asked: ComparisonConfig) -> list[Cell]:
-    """The cells that the user named; none if all strategies are compared."""
+    """Returns the cells that the user named; none if all strategies are compared."""
     return [] if asked.strategies is None else parse_cells("--strategies", asked.strategies)
 
 
 def required_cells(asked: ComparisonConfig) -> list[Cell]:
-    """The cells that must be judged."""
+    """Returns the cells that must be judged."""
     return [] if asked.require is None else parse_cells("--require", asked.require)
 
 
 def every_cell(framework: str | None) -> list[Cell]:
-    """The cells of all strategies, or of those of one framework."""
+    """Returns the cells of all strategies, or of those of one framework."""
     frameworks: Sequence[str] = [framework] if framework else FRAMEWORKS_COMPARED
     return [Cell(name, row.name) for name in frameworks for row in framework_info(name).rows]

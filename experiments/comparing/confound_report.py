@@ -47,7 +47,7 @@ def explain_confounds(rows: Mapping[str, Rounds], reference: str | None, allowed
     """Which rows are not ranked against the reference, and why; which are in spite of what was found. "" if all is well.
 
     Args:
-        rows: By cell.
+        rows: The rows by cell.
         reference: The cell that the others are compared with.
         allowed: The confounds that the user allowed.
     """
@@ -66,7 +66,7 @@ def explain_confounds(rows: Mapping[str, Rounds], reference: str | None, allowed
 
 
 def _list(found: Mapping[str, Sequence[Confound]]) -> list[str]:
-    """A line for each confound, with the rows that it is about."""
+    """Returns a line for each confound, with the rows that it is about."""
     about: dict[str, dict[str, list[str]]] = {name: {} for name in CONFOUNDS}
     for row, every in found.items():
         for each in every:
@@ -81,7 +81,7 @@ def circumstances(result: RunResult, label: str = "") -> Circumstances:
     """Everything beside its strategy that may have made a run as fast as it was.
 
     Args:
-        result: Of the run.
+        result: The result of the run.
         label: How messages call it; its cell, unless given.
     """
     threads = f" of {result.config.threads} threads" if result.config.threads > 1 else ""
@@ -101,7 +101,7 @@ def circumstances(result: RunResult, label: str = "") -> Circumstances:
 
 
 def _facts(result: RunResult) -> dict[str, dict[str, str]]:
-    """What was asked for and what was recorded; what an older result lacks is left out."""
+    """Returns what was asked for and what was recorded; what an older result lacks is left out."""
     config, recorded = result.config, result.conditions
     state = sorted({row.optimizer_dtype for row in result.processes if row.optimizer_dtype})
     single = {
@@ -129,6 +129,6 @@ def _facts(result: RunResult) -> dict[str, dict[str, str]]:
 
 
 def _compute(result: RunResult) -> str:
-    """The cores of a run, and its accelerators: two strategies on more of either are not equally matched."""
+    """Returns the cores of a run, and its accelerators: two strategies on more of either are not equally matched."""
     accelerators = sum("cpu" not in row.device.lower() for row in result.processes)
     return str(result.cores) + (f" with {count(accelerators, 'accelerator')}" if accelerators else "")

@@ -82,7 +82,7 @@ def resume(directory: Path, given: Given, quiet: bool = False) -> Comparison:
     """Goes on with a comparison: what has a result is not run again, everything else is.
 
     Args:
-        directory: Of the comparison.
+        directory: The directory of the comparison.
         given: What it has to be as well.
         quiet: Whether to print nothing; otherwise the progress goes to stderr.
 
@@ -172,7 +172,7 @@ def _check(base: RunConfig, plan: Plan, launcher: Launcher, quiet: bool) -> Chec
 
 
 def _refused(plan: Plan, checked: Checked) -> dict[Cell, ConfigError]:
-    """The named cells that cannot be run as they were asked for, with the reasons.
+    """Returns the named cells that cannot be run as they were asked for, with the reasons.
 
     Raises:
         ConfigError: No other named cell can be run, so the request is wrong as a whole.
@@ -200,7 +200,7 @@ def _refuse_another(directory: Path, stored: ComparisonConfig, asked: Comparison
 
 
 def _spell(value: object) -> str:
-    """A setting as it is given on the command line."""
+    """Returns a setting as it is given on the command line."""
     if value is None or value == {}:
         return "not given"
     if isinstance(value, Mapping):

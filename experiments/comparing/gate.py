@@ -41,14 +41,14 @@ def headline(found: "Comparison") -> str:
 
 
 def _say_failed(rows: list[Row]) -> str:
-    """Which rows failed, and why if it is one reason for all."""
+    """Returns which rows failed, and why if it is one reason for all."""
     reasons = {row.reason for row in rows}
     why = f": {one_line(reasons.pop())}" if len(reasons) == 1 else "."
     return f"{', '.join(row.cell for row in rows)} failed{why}"
 
 
 def _lack(found: "Comparison", row: Row) -> str:
-    """What a row that the user named or required lacks; "" if nothing."""
+    """Returns what a row that the user named or required lacks; "" if nothing."""
     if row.cell in found.required and not row.is_judged:
         return say_status([f"{row.cell}, which must be judged,"], row.status, row.reason)
     if row.cell in found.named and row.status in (UNAVAILABLE, IMPOSSIBLE):

@@ -56,7 +56,7 @@ def check_code(path: Path, stored: Given, beside: Given) -> list[str]:
 
 
 def _files(given: Given) -> list[str]:
-    """The Python files that settings name, as they are spelled there."""
+    """Returns the Python files that settings name, as they are spelled there."""
     texts = [str(given[name]) for name in _NAMING if given.get(name) is not None]
     files = [text if text.endswith(".py") else text.rpartition(":")[0] for text in texts]
     return [file for file in dict.fromkeys(files) if file.endswith(".py")]

@@ -39,7 +39,7 @@ class Plan:
     repeats: int
 
     def rounds(self, cell: Cell) -> int:
-        """How often a cell is run: the oracle once, since nothing is compared with its speed."""
+        """Returns how often a cell is run: the oracle once, since nothing is compared with its speed."""
         return 1 if cell.is_oracle else self.repeats
 
 
@@ -82,7 +82,7 @@ def _check_count(rows: int) -> None:
 
 
 def expand(cell: Cell, vary: Mapping[str, tuple[str, ...]], base: RunConfig) -> list[Cell]:
-    """The cell with each value of what varies and the cell has; the cell alone if it has nothing of that.
+    """Returns the cell with each value of what varies and the cell has; the cell alone if it has nothing of that.
 
     What a cell sets itself does not vary.
 
@@ -97,7 +97,7 @@ def expand(cell: Cell, vary: Mapping[str, tuple[str, ...]], base: RunConfig) -> 
 
 
 def _scale(cells: Sequence[Cell], asked: ComparisonConfig) -> list[Cell]:
-    """The cells, in weak scaling with a batch that grows with their devices."""
+    """Returns the cells, in weak scaling with a batch that grows with their devices."""
     if asked.scaling == "strong":
         return list(cells)
     from samestep.common.workload.table import resolve  # here: --help imports no NumPy

@@ -53,11 +53,11 @@ class Quantity:
     drop_priority: int = 0
 
     def value(self, row: MeasuredRow) -> Scalar:
-        """Its value for a row; None for a run that only compiled a step, if it is of a step."""
+        """Returns its value for a row; None for a run that only compiled a step, if it is of a step."""
         return None if self.is_of_a_step and row.result.compiled else self.measured(row)
 
     def text(self, row: MeasuredRow, unit: str = "") -> str:
-        """Its value as people read it.
+        """Returns its value as people read it.
 
         Args:
             row: What has it.
@@ -73,7 +73,7 @@ class Quantity:
 
 
 def _most(footprints: Iterable[Footprint], held: Callable[[Footprint], int | None]) -> float | None:
-    """The bytes of the device that holds most; None if they are known of no device."""
+    """Returns the bytes of the device that holds most; None if they are known of no device."""
     return max((most for each in footprints if (most := held(each)) is not None), default=None)
 
 

@@ -40,7 +40,7 @@ def measure(
         plan: The cells and the rounds.
         ready: The cells that can be run.
         found: Of each cell, what was found before; grows with each run.
-        directory: Of the comparison.
+        directory: The directory of the comparison.
         launcher: Starts the runs.
         quiet: Whether to print nothing; otherwise the progress goes to stderr.
 

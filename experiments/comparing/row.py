@@ -73,14 +73,14 @@ class Row:
 
 
 def status_of(result: RunResult) -> str:
-    """The status of a row with this result: how it was judged, or why it was not."""
+    """Returns the status of a row with this result: how it was judged, or why it was not."""
     if result.parity.passed is not None:
         return SAME if result.parity.passed else MISSED
     return REFERENCE if Cell.of(result.config).is_oracle else COMPILED if result.compiled else NOT_JUDGED
 
 
 def same_step(result: RunResult) -> str:
-    """Whether a run took the same step, in a word; and how many steps were judged, if not all."""
+    """Returns whether a run took the same step, in a word; and how many steps were judged, if not all."""
     if result.parity.passed is None:
         return status_of(result)
     judged, taken = result.parity.steps, len(result.losses)
@@ -99,12 +99,12 @@ def explain_rows(rows: Sequence[Row]) -> list[str]:
 
 
 def say_status(cells: Sequence[str], status: str, reason: str) -> str:
-    """What became of some rows, and why.
+    """Returns what became of some rows, and why.
 
     Args:
-        cells: Of the rows.
-        status: Of all of them.
-        reason: Likewise.
+        cells: The cells of the rows.
+        status: The status of all of them.
+        reason: The reason of all of them.
     """
     if status == MISSED:
         return explain_missed(cells, reason)

@@ -29,7 +29,7 @@ def match(now: Mapping[str, Rounds], then: Mapping[str, Rounds]) -> dict[str, st
 
 
 def _find(result: RunResult, rows: Mapping[str, Rounds], exact: bool) -> str | None:
-    """The row of the same request; or, not exactly, the only row of the same strategy."""
+    """Returns the row of the same request; or, not exactly, the only row of the same strategy."""
     key = request_of if exact else _strategy_of
     found = [name for name, rounds in rows.items() if key(rounds[0]) == key(result)]
     return found[0] if found and (exact or len(found) == 1) else None
@@ -40,7 +40,7 @@ def _strategy_of(result: RunResult) -> tuple[object, ...]:
 
 
 def request_of(result: RunResult) -> tuple[object, ...]:
-    """What was asked for, as far as it decides what a step is, and how many threads take it."""
+    """Returns what was asked for, as far as it decides what a step is, and how many threads take it."""
     config = result.config
     return (
         *_strategy_of(result),

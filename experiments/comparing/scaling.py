@@ -51,9 +51,9 @@ class Scaling:
     """A row with several numbers of devices.
 
     Attributes:
-        cell: Of the row, without its devices.
+        cell: The cell of the row, without its devices.
         kind: "strong": the global batch stays the same. "weak": the batch of each device does.
-        points: By the number of devices, the fewest first.
+        points: The points by the number of devices, the fewest first.
         serial_share: Of a step, by Amdahl's formula, of weak scaling by Gustafson's; None with too few points to fit.
         serial_interval: The share's 95 % confidence interval over the rounds; None with a single round.
         emulation: What ran instead of the strategy's own API.
@@ -72,10 +72,10 @@ class Scaling:
         return f"{self.cell} (emulated)" if self.emulation else str(self.cell)
 
     def efficiency(self, point: ScalingPoint) -> float | None:
-        """The speed-up per device that was added.
+        """Returns the speed-up per device that was added.
 
         Args:
-            point: Of this row.
+            point: The point of this row.
         """
         return point.speedup and point.speedup.ratio * self.points[0].devices / point.devices
 
@@ -129,7 +129,7 @@ def _scaling(cell: Cell, kind: str, family: Mapping[tuple[int, int], Rounds], al
 
 
 def _serial_share(kind: str, rates: Mapping[int, float | None]) -> float | None:
-    """The serial share by the formula for one kind of scaling, from the examples per second by number of devices."""
+    """Returns the serial share by the formula for one kind of scaling, from the examples per second by number of devices."""
     known = {devices: rate for devices, rate in rates.items() if rate}
     if kind == "strong":
         return amdahl_share({devices: 1 / rate for devices, rate in known.items()})

@@ -29,7 +29,7 @@ class Speed:
     """How fast a row is.
 
     Attributes:
-        prediction: Of its examples per second; None if it timed none.
+        prediction: The prediction of its examples per second; None if it timed none.
         step_seconds: Of the steps of all rounds, by "p50", "p95" and "p99"; None with too few steps for it.
         is_reference: Whether the others are compared with it.
         against: How it differs from the reference; None for the reference, without one, and for a row that is confounded.
@@ -58,19 +58,19 @@ class Speed:
 
 
 def spell_ratio(ratio: float) -> str:
-    """A ratio of two speeds: 1.12x."""
+    """Returns a ratio of two speeds: 1.12x."""
     if ratio < 0.1:
         return f"{ratio:.2g}x"
     return f"{ratio:.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}x"
 
 
 def examples_per_second(rounds: Rounds) -> list[float | None]:
-    """The median of each run's windows; None where it timed none."""
+    """Returns the median of each run's windows; None where it timed none."""
     return [result.examples_per_second.median if result.examples_per_second else None for result in rounds]
 
 
 def speed_of(rounds: Rounds) -> Speed:
-    """The speed of a row that is compared with nothing."""
+    """Returns the speed of a row that is compared with nothing."""
     counts = add_counts(result.step_times for result in rounds)
     steps = {name: percentile(counts, share) for name, share in PERCENTILES.items()}
     return Speed(predict_speed(examples_per_second(rounds)), steps)
@@ -95,13 +95,13 @@ class MeasuredRow:
 
 
 def devices(result: RunResult) -> str:
-    """How many devices a run has, and on how many cores if they have to share them: their speed then says nothing."""
+    """Returns how many devices a run has, and on how many cores if they have to share them: their speed then says nothing."""
     number = str(result.config.devices or 1)
     return f"{number} on {count(result.cores, 'core')}" if share_cores(result) else number
 
 
 def share_cores(result: RunResult) -> bool:
-    """Whether a run's devices are of a CPU that has fewer cores than they have threads."""
+    """Returns whether a run's devices are of a CPU that has fewer cores than they have threads."""
     on_cpu = all("cpu" in row.device.lower() for row in result.processes)
     return on_cpu and not result.compiled and result.cores < (result.config.devices or 1) * result.config.threads
 
@@ -114,13 +114,13 @@ def no_confounds(row: Rounds, other: Rounds) -> Sequence[str]:
 def judge_rows(
     rows: Mapping[str, Rounds], reference: str | None, confounds: Confounds = no_confounds
 ) -> dict[str, Speed]:
-    """The speed of every row, judged against that of the reference row where there are rounds.
+    """Returns the speed of every row, judged against that of the reference row where there are rounds.
 
     The oracle is never judged: it runs once, and says what a step is, not how fast one can be. Nor is a row that took
     another step.
 
     Args:
-        rows: By name, each with at least one round.
+        rows: The rows by name, each with at least one round.
         reference: The name of the reference row; None compares nothing.
         confounds: Asked for each row; a row for which it names something gets no verdict.
     """
@@ -147,13 +147,13 @@ def compare_rounds(pairs: Mapping[Key, tuple[Rounds, Rounds]]) -> dict[Key, Diff
     """Judges pairs of rows together, over the rounds that both of a pair have.
 
     Args:
-        pairs: By name: a row, and what it is compared with.
+        pairs: The pairs by name: a row, and what it is compared with.
     """
     return compare_speeds({name: (examples_per_second(a), examples_per_second(b)) for name, (a, b) in pairs.items()})
 
 
 def speed_figures(speed: Speed | None) -> dict[str, Scalar]:
-    """The columns of a row's speed for programs: plain numbers and words, each None where there is none."""
+    """Returns the columns of a row's speed for programs: plain numbers and words, each None where there is none."""
     parts = {
         "speed": (PredictedSpeed, speed and speed.prediction),
         "against_reference": (Difference, speed and speed.against),
@@ -166,10 +166,10 @@ def speed_figures(speed: Speed | None) -> dict[str, Scalar]:
 
 
 def unseparated(rows: Mapping[str, Speed], reference: str | None) -> str:
-    """What would have separated the rows that are not separated, a line each; "" if there are none.
+    """Returns what would have separated the rows that are not separated, a line each; "" if there are none.
 
     Args:
-        rows: By name.
+        rows: The rows by name.
         reference: The name of the row they are compared with.
     """
     unclear = {name: row.against for name, row in rows.items() if row.against and row.against.verdict == NOT_SEPARATED}
@@ -179,7 +179,7 @@ def unseparated(rows: Mapping[str, Speed], reference: str | None) -> str:
 
 
 def _what_it_takes(difference: Difference) -> str:
-    """What was seen, what would have been found, and the rounds that would find what was seen."""
+    """Returns what was seen, what would have been found, and the rounds that would find what was seen."""
     found, seen = difference.detectable or 1.0, spell_ratio(difference.ratio)
     interval = f"[{spell_ratio(difference.low or 0)}..{spell_ratio(difference.high or 0)}]"
     rounds = f"{difference.rounds_needed:,}" if difference.rounds_needed else "more than 1,000"

@@ -22,12 +22,12 @@ from samestep.experiments.comparing.row import FAILED, IMPOSSIBLE, NOT_RUN, UNAV
 
 
 def run_directory(directory: Path, cell: Cell, number: int) -> Path:
-    """Where a cell is run.
+    """Returns where a cell is run.
 
     Args:
-        directory: Of the comparison.
+        directory: The directory of the comparison.
         cell: What is run.
-        number: Of the round, from 1; the oracle runs in none.
+        number: The number of the round, from 1; the oracle runs in none.
     """
     own = directory / urllib.parse.quote(str(cell).replace(":", "-", 1), safe="+=,")
     return own if cell.is_oracle else own / str(number)
@@ -37,8 +37,8 @@ def make_place(run: Path, directory: Path) -> None:
     """Makes the folder that a cell's rounds are in.
 
     Args:
-        run: Of one of the rounds, from `run_directory`.
-        directory: Of the comparison.
+        run: The run of one of the rounds, from `run_directory`.
+        directory: The directory of the comparison.
     """
     if run.parent != directory:
         make_folder(run.parent, directory)
@@ -49,7 +49,7 @@ class Found:
     """What the runs of a cell left so far.
 
     Attributes:
-        results: By the number of the round, from 1.
+        results: The results by the number of the round, from 1.
         error: What ended a round, or kept the cell from being run.
         seconds: What each run took, its judgement included.
     """
@@ -139,7 +139,7 @@ def find(
     """Reads what the runs of a cell left.
 
     Args:
-        directory: Of the comparison.
+        directory: The directory of the comparison.
         cell: A cell of it.
         plan: Its cells.
         asked: The comparison.
@@ -172,6 +172,6 @@ def find(
 
 
 def _took_seconds(run: Path) -> float:
-    """How long a finished run took: from its first file to its last; 0 of a result that lies alone."""
+    """Returns how long a finished run took: from its first file to its last; 0 of a result that lies alone."""
     first, last = run / "config.json", run / "result.json"
     return max(0.0, last.stat().st_mtime - first.stat().st_mtime) if first.exists() else 0.0

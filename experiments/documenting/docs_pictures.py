@@ -25,13 +25,13 @@ _MESHES = {"torch:hybrid": "+mesh=pipe=2,tensor=2", "tf:dtensor": "+mesh=tensor=
 
 
 def cells() -> list[str]:
-    """The cell of each row that has a picture: all but the oracle's."""
+    """Returns the cell of each row that has a picture: all but the oracle's."""
     names = [f"{framework}:{row.name}" for framework, row in catalogue() if framework != "numpy"]
     return [name + _MESHES.get(name, "") for name in names]
 
 
 def place(cell: str) -> Path:
-    """The file of a cell's picture.
+    """Returns the file of a cell's picture.
 
     Args:
         cell: One of `cells`.
@@ -45,7 +45,7 @@ _LARGE = dataclasses.replace(SMALL, workload="synthetic-mlp+width=768+layers=9",
 
 
 def schedule_place(schedule: str) -> Path:
-    """The file of a schedule's picture.
+    """Returns the file of a schedule's picture.
 
     Args:
         schedule: One of `SCHEDULES`.

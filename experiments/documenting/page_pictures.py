@@ -69,7 +69,7 @@ def unpack(scratch: Path) -> "Loaded":
 
 
 def digests(loaded: "Loaded") -> Mapping[str, str]:
-    """What each picture shows, as a digest: the section, and the style sheet."""
+    """Returns what each picture shows, as a digest: the section, and the style sheet."""
     from samestep.experiments.page.page import SECTIONS
     from samestep.experiments.page.rendering import HERE
 

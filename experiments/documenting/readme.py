@@ -78,13 +78,13 @@ def _code(name: str) -> str:
 
 
 def upstream(framework: str) -> str:
-    """What upstream says of the API of each strategy of a framework."""
+    """Returns what upstream says of the API of each strategy of a framework."""
     rows = [[f"`{row.name}`", f"`{row.reference}`", row.status] for row in framework_info(framework).rows]
     return github(["strategy", "API", "upstream says"], rows)
 
 
 def results(directory: Path) -> str:
-    """The table of a comparison that was run with `--out`."""
+    """Returns the table of a comparison that was run with `--out`."""
     found = stored.load(directory)
     runs, speeds = found.results, found.speeds
     table = tables.comparison(runs, width=WIDTH, names=list(speeds), speeds=speeds)
@@ -92,7 +92,7 @@ def results(directory: Path) -> str:
 
 
 def replaced(text: str, name: str, content: str) -> str:
-    """The text with what stands between two markers replaced.
+    """Returns the text with what stands between two markers replaced.
 
     Args:
         text: The text with the markers.

@@ -7,18 +7,18 @@ from samestep.experiments.printing.text import github
 
 
 def vtrain() -> str:
-    """The errors on vTrain's rows, by group."""
+    """Returns the errors on vTrain's rows, by group."""
     return errors(VALIDATIONS["vtrain"](None))
 
 
 def elsewhere() -> str:
-    """The errors on tables that nothing was fitted to."""
+    """Returns the errors on tables that nothing was fitted to."""
     parts = [(name, VALIDATIONS[name](None)) for name in VALIDATIONS if name != "vtrain"]
     return "\n\n".join(f"`--validate {name}`: {found.title}.\n\n{errors(found)}" for name, found in parts)
 
 
 def constants() -> str:
-    """What was measured of the A100, with the source of each value."""
+    """Returns what was measured of the A100, with the source of each value."""
     cluster, server = load_machine(CLUSTER), load_machine(SERVER)
     rows = []
     for name, rate in RATES.items():
@@ -30,7 +30,7 @@ def constants() -> str:
 
 
 def figure() -> str:
-    """The errors in one sentence, for the README."""
+    """Returns the errors in one sentence, for the README."""
     one, many = expected_error(True), expected_error(False)
     return (
         f"Of vTrain's measured iterations of GPT models, each is predicted with constants that were fitted without its model.\n"
@@ -41,7 +41,7 @@ def figure() -> str:
 
 
 def extrapolation() -> str:
-    """How far the constants of smaller runs are off on larger ones, in a sentence."""
+    """Returns how far the constants of smaller runs are off on larger ones, in a sentence."""
     found = extrapolated(carried_rows())
     many, wider, widest = (
         f"{found[name].mape:.1%}".replace("%", " %")

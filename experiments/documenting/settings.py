@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def text() -> str:
-    """The file as the flags have it."""
+    """Returns the file as the flags have it."""
     techniques, options = _kinds(Techniques), _together(row.options for _, row in catalogue())
     request = {name: kind for name, kind in _kinds(RunConfig).items() if name not in _IN_THE_CELL_OR_OF_NO_USE}
     shared = {name: kind for name, kind in request.items() if flags(RunConfig)[name].metadata["compared"]}
@@ -72,7 +72,7 @@ def _class(name: str, bases: Sequence[str], command: str, what: str, kinds: Kind
     """Spells a class.
 
     Args:
-        name: Of the class.
+        name: The name of the class.
         bases: Classes whose fields it has as well.
         command: What explains each field.
         what: What the fields are.

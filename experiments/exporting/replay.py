@@ -22,7 +22,7 @@ class LoggedValue:
     """A value at a step.
 
     Attributes:
-        name: Of the curve.
+        name: The name of the curve.
         step: As trained, from 0.
         value: The value.
         time: When, in seconds since the epoch.
@@ -63,7 +63,7 @@ class Replay:
 
 
 def find_runs(paths: Sequence[Path]) -> dict[str, Path]:
-    """The runs with a result in some directories and below them, by a name of their own.
+    """Returns the runs with a result in some directories and below them, by a name of their own.
 
     Args:
         paths: Directories.
@@ -91,8 +91,8 @@ def read_replay(name: str, directory: Path) -> Replay:
     """Reads a run.
 
     Args:
-        name: Of the run in the tracker.
-        directory: Of the run.
+        name: The name of the run in the tracker.
+        directory: The directory of the run.
 
     Raises:
         ConfigError: It holds no readable result.
@@ -130,7 +130,7 @@ def _curve(result: RunResult, directory: Path) -> list[LoggedValue]:
 
 
 def outcome(result: RunResult) -> dict[str, float]:
-    """What came of a run, by the names that trackers get: its metric, and the quantities that they are given."""
+    """Returns what came of a run, by the names that trackers get: its metric, and the quantities that they are given."""
     values, found = figures(result), {_text(result.metric_name): result.metric_value}
     found |= {quantity.tracked_as: values[quantity.key] for quantity in QUANTITIES if quantity.tracked_as}
     return {name: float(value) for name, value in found.items() if value is not None}
@@ -151,5 +151,5 @@ def _notes(result: RunResult) -> dict[str, str]:
 
 
 def _text(text: str) -> str:
-    """A text as UTF-8 has it: a path may have bytes that are no character, and trackers refuse those."""
+    """Returns a text as UTF-8 has it: a path may have bytes that are no character, and trackers refuse those."""
     return text.encode(errors="backslashreplace").decode()

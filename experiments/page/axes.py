@@ -31,12 +31,12 @@ class AxisScale:
     at: tuple[float, ...] = ()
 
     def place(self, value: float) -> float:
-        """Where a value is, in percent."""
+        """Returns where a value is, in percent."""
         (found,) = self.places([value])
         return round(found, 3)
 
     def places(self, values: Iterable[float]) -> list[float]:
-        """Where values are, in percent."""
+        """Returns where values are, in percent."""
         if self.is_log:
             start, factor = math.log(self.low), 100 / (math.log(self.high) - math.log(self.low))
             return [factor * (math.log(max(value, self.low)) - start) for value in values]
@@ -47,7 +47,7 @@ class AxisScale:
         """Attributes that say how values are placed, for whoever reads the figure without its style.
 
         Args:
-            name: Of the axis: "x" or "y".
+            name: The name of the axis: "x" or "y".
         """
         kind = "log" if self.is_log else "linear"
         return {f"data-{name}": f"{self.low!r} {self.high!r}", f"data-{name}-scale": kind}
@@ -69,7 +69,7 @@ class AxisScale:
 
 
 def linear(values: Iterable[float], spell: Callable[[float], str], from_zero: bool = True) -> AxisScale:
-    """An axis on which equal distances are equal differences.
+    """Returns an axis on which equal distances are equal differences.
 
     Args:
         values: What it has to show.
@@ -85,7 +85,7 @@ def linear(values: Iterable[float], spell: Callable[[float], str], from_zero: bo
 
 
 def logarithmic(values: Iterable[float], spell: Callable[[float], str]) -> AxisScale:
-    """An axis of whole decades.
+    """Returns an axis of whole decades.
 
     Args:
         values: What it has to show; what is not above zero is left out.
@@ -97,7 +97,7 @@ def logarithmic(values: Iterable[float], spell: Callable[[float], str]) -> AxisS
 
 
 def fitting(values: Sequence[float], spell: Callable[[float], str]) -> AxisScale:
-    """A linear axis from zero, or a logarithmic one if that would crowd the small values.
+    """Returns a linear axis from zero, or a logarithmic one if that would crowd the small values.
 
     Args:
         values: What it has to show.
@@ -111,7 +111,7 @@ def fitting(values: Sequence[float], spell: Callable[[float], str]) -> AxisScale
 
 
 def in_bytes(values: Sequence[float]) -> tuple[AxisScale, str]:
-    """An axis of bytes from zero, and its unit."""
+    """Returns an axis of bytes from zero, and its unit."""
     unit = common_unit(values)
     scale = 1024 ** UNITS.index(unit)
     whole = linear([value / scale for value in values], spell_tick)
@@ -120,11 +120,11 @@ def in_bytes(values: Sequence[float]) -> tuple[AxisScale, str]:
 
 
 def spell_tick(value: float) -> str:
-    """A round number: 0, 0.5, 20, 1k, 2.5M."""
+    """Returns a round number: 0, 0.5, 20, 1k, 2.5M."""
     return re.sub(r"\.?0+(?=\D?$)", "", short(value)) if "." in short(value) else short(value)
 
 
 def _round_step(step: float) -> float:
-    """The next 1, 2 or 5 times a power of ten."""
+    """Returns the next 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(step))
     return next(digit * power for digit in (1, 2, 5, 10) if digit * power >= step * (1 - 1e-9))

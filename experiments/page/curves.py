@@ -13,10 +13,10 @@ Place = tuple[float, float]
 
 
 def thin(points: Sequence[Place], most: int = MOST_POINTS) -> list[Place]:
-    """The points that shape a curve: of each stretch the lowest and the highest.
+    """Returns the points that shape a curve: of each stretch the lowest and the highest.
 
     Args:
-        points: In order.
+        points: The points, in order.
         most: How many are left.
     """
     if len(points) <= most:
@@ -53,7 +53,7 @@ class Panel:
     Attributes:
         across: The horizontal axis.
         up: The vertical axis.
-        units: Of either.
+        units: The units of either.
         alt: What it shows.
         curves: From `curve`.
         levels: Horizontal lines, each with its meaning.
@@ -76,7 +76,7 @@ def curve(
 
     Args:
         axes: Place the first number of a point, and the second.
-        points: In order; None breaks the curve.
+        points: The points, in order; None breaks the curve.
         kind: Its class in the style sheet.
         title: What it is.
         row: The key of its row.

@@ -24,7 +24,7 @@ class Entry:
         name: Its cell; what is emulated is marked.
         row: What became of it.
         speed: Over its rounds; None without a result.
-        directories: Of its runs, one a round.
+        directories: The directories of its runs, one a round.
     """
 
     key: str
@@ -82,9 +82,9 @@ class Facet:
     """What one figure shows: rows of one group that train the same workload.
 
     Attributes:
-        title: Of the figure.
+        title: The title of the figure.
         workload: What is trained.
-        rows: With their results.
+        rows: The rows with their results.
     """
 
     title: str
@@ -97,7 +97,7 @@ class Loaded:
     """Everything that a report is about.
 
     Attributes:
-        groups: At least one.
+        groups: The groups at least one.
         problems: What could not be read.
     """
 
@@ -121,7 +121,7 @@ class Loaded:
         return f"Single runs of different settings are not compared: {'; '.join(single)}." if single[1:] else ""
 
     def facets(self) -> Iterator["Facet"]:
-        """What figures show apart: each group by its workloads, the rows that have a result."""
+        """Yields what figures show apart: each group by its workloads, the rows that have a result."""
         for group in self.groups:
             kinds: dict[str, list[tuple[Entry, RunResult]]] = {}
             for entry in group.entries:
@@ -136,7 +136,7 @@ def most_telling(rows: Sequence[tuple[Entry, RunResult]]) -> list[tuple[Entry, R
     """Orders rows for a section that draws only so many: one of each strategy first, twins side by side, then further rows.
 
     Args:
-        rows: With their results, in the order of the report.
+        rows: The rows with their results, in the order of the report.
     """
     spelled = [(result.framework, result.strategy) for _, result in rows]
     place = {name: number for number, name in reversed(list(enumerate(spelled)))}

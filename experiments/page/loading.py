@@ -84,7 +84,7 @@ def load(paths: Sequence[Path], allowed: frozenset[str] = frozenset()) -> Loaded
 
 
 def _damaged_traces(groups: Sequence[Group]) -> Iterator[Problem]:
-    """The traces that cannot be drawn; their rows are reported without."""
+    """Yields the traces that cannot be drawn; their rows are reported without."""
     for directory in (each for group in groups for entry in group.entries for each in entry.directories):
         try:
             load_trace(directory)
@@ -93,7 +93,7 @@ def _damaged_traces(groups: Sequence[Group]) -> Iterator[Problem]:
 
 
 def loaded_comparison(comparison: Comparison) -> Loaded:
-    """A comparison that was just run, for a report on it alone."""
+    """Returns a comparison that was just run, for a report on it alone."""
     return Loaded((_group(comparison.directory or Path(), comparison, 0),))
 
 
@@ -123,7 +123,7 @@ def _read(path: Path, found: _Found) -> None:
 
 
 def _places(path: Path, deepest: int) -> Iterator[Path]:
-    """The runs and comparisons in a folder; what belongs to one of them is not looked into."""
+    """Yields the runs and comparisons in a folder; what belongs to one of them is not looked into."""
     if any(os.path.lexists(path / name) for name in (comparison_file.NAME, *_RUN)):
         yield path
     elif deepest:
@@ -184,7 +184,7 @@ def _group_of_runs(name: str, runs: Sequence[_SingleRun], first: int) -> Group:
 
 
 def _rows(cell: Cell, runs: Sequence[_SingleRun]) -> Iterator[tuple[Row, Sequence[_SingleRun]]]:
-    """The row of a configuration, and a row for each run without a result that would be lost among the results."""
+    """Yields the row of a configuration, and a row for each run without a result that would be lost among the results."""
     done, failed = [run for run in runs if run.result], [run for run in runs if not run.result]
     if done:
         yield Row.of(cell, *(run.result for run in done if run.result)), done

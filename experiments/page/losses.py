@@ -25,8 +25,8 @@ class Losses:
     Attributes:
         alt: What it shows, for those who do not see it.
         title: What stands above it.
-        losses: Of every step.
-        deviations: From the reference's; None where no result holds them.
+        losses: The losses of every step.
+        deviations: The deviations from the reference's; None where no result holds them.
         entries: The rows, to be picked out.
         is_open: Whether their list is shown at once.
     """
@@ -87,7 +87,7 @@ def _deviations(across: AxisScale, rows: Rows) -> Panel | None:
 
 
 def _points(values: Sequence[float | None], first: int) -> list[Place | None]:
-    """The steps of a curve, thinned between those whose value is not finite."""
+    """Returns the steps of a curve, thinned between those whose value is not finite."""
     found: list[Place | None] = []
     part: list[Place] = []
     for step, value in enumerate(values, first):
@@ -104,5 +104,5 @@ def _kind(entry: Entry, result: RunResult) -> str:
 
 
 def _emphasis(row: tuple[Entry, RunResult]) -> int:
-    """What is drawn last lies on top: the reference below, what missed above."""
+    """Returns what is drawn last lies on top: the reference below, what missed above."""
     return {"numpy": 0, "bad": 2}.get(_kind(*row), 1)

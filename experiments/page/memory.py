@@ -56,7 +56,7 @@ def write(loaded: Loaded) -> Markup | None:
 
 
 def held(result: RunResult) -> list[DeviceBytes]:
-    """What the devices of a run hold; those that hold the same together."""
+    """Returns what the devices of a run hold; those that hold the same together."""
     expected = [_bytes(each) for each in result.predicted.devices()]
     found = [_bytes(row) for row in result.processes]
     pairs = zip(found, expected if len(expected) == len(found) else itertools.repeat(None), strict=False)
@@ -89,7 +89,7 @@ def _total(parts: Sequence[int | None]) -> int:
 
 
 def _about(each: DeviceBytes, count: int) -> str:
-    """Which devices a line is of; "" if all."""
+    """Returns which devices a line is of; "" if all."""
     if len(each.devices) == count:
         return "" if count == 1 else f"each of {count} devices"
     first, last = each.devices[0], each.devices[-1]
@@ -116,12 +116,12 @@ def _bar(axis: AxisScale, parts: Sequence[int | None], kind: str) -> list[Mark]:
 
 
 def _lacks(parts: Sequence[int | None] | None) -> bool:
-    """Whether a class is missing, so that the bar is no total."""
+    """Returns whether a class is missing, so that the bar is no total."""
     return parts is not None and None in parts
 
 
 def _said(each: DeviceBytes) -> dict[str, object]:
-    """The total, which is a lower bound where a class is missing, and what was predicted if that is another one."""
+    """Returns the total, which is a lower bound where a class is missing, and what was predicted if that is another one."""
     differs = each.predicted is not None and each.predicted != each.measured
     return {
         "total": _spell(each.measured),

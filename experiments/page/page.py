@@ -58,7 +58,7 @@ SECTIONS: Sequence[Section] = (
 
 
 def page(loaded: Loaded) -> str:
-    """The report as HTML.
+    """Returns the report as HTML.
 
     Args:
         loaded: What it is about.
@@ -81,7 +81,7 @@ def _title(loaded: Loaded) -> str:
 
 
 def _about(loaded: Loaded) -> str:
-    """How much the report is about."""
+    """Returns how much the report is about."""
     trained = list(dict.fromkeys(facet.workload for facet in loaded.facets()))
     runs = sum(len(entry.row.results) for entry in loaded.entries)
     named = f" of {', '.join(trained[:4])}" + (f" and {len(trained) - 4} more" if trained[4:] else "")

@@ -25,7 +25,7 @@ class Field:
     """One strategy on one model.
 
     Attributes:
-        key: Of the row that is nearest to its bound; None without a run.
+        key: The key of the row that is nearest to its bound; None without a run.
         kind: Its class in the style sheet.
         said: The largest deviation, and whether that is within the bounds.
         rows: How many rows it stands for, if several.
@@ -84,7 +84,7 @@ def _field(rows: Sequence[Judged]) -> Field:
 
 
 def nearness(result: RunResult) -> float:
-    """How near a run's deviation is to its bound: 0 if equal or far below, 1 at the bound and beyond."""
+    """Returns how near a run's deviation is to its bound: 0 if equal or far below, 1 at the bound and beyond."""
     deviation = result.parity.max_relative_loss
     if deviation is None:
         return 1.0

@@ -20,7 +20,7 @@ def render_figures(
 
     Args:
         loaded: What the report is about.
-        name: Of the template, which finds the figures as `figures`.
+        name: The name of the template, which finds the figures as `figures`.
         make: Makes a figure; None of a facet that has nothing to show.
         content: What else the template shows.
     """
@@ -69,8 +69,8 @@ class Plot:
     Attributes:
         alt: What it shows, for those who do not see it.
         title: What stands above it.
-        axis: Of all lines.
-        unit: Of the axis.
+        axis: The axis of all lines.
+        unit: The unit of the axis.
         lines: One for each row, or for each part of a row.
     """
 

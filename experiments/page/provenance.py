@@ -24,7 +24,7 @@ class Source:
     Attributes:
         entry: The row.
         place: Its directories.
-        digests: Of its data and its workload; "" without a result, like the next one.
+        digests: The digests of its data and its workload; "" without a result, like the next one.
         environment: The letter of what it was measured with.
     """
 
@@ -51,14 +51,14 @@ def _source(entry: Entry, environments: list[Facts]) -> Source:
 
 
 def _place(directories: Sequence[Path]) -> str:
-    """The directories of a row, those of several rounds in one spelling: runs/torch-ddp/{1,2,3}."""
+    """Returns the directories of a row, those of several rounds in one spelling: runs/torch-ddp/{1,2,3}."""
     if len(directories) > 1 and len({directory.parent for directory in directories}) == 1:
         return f"{directories[0].parent}/{{{','.join(directory.name for directory in directories)}}}"
     return " ".join(map(str, directories))
 
 
 def _find(facts: Facts, environments: list[Facts]) -> str:
-    """The letter of the environment of a run. Runs share one if nothing that both know of it differs."""
+    """Returns the letter of the environment of a run. Runs share one if nothing that both know of it differs."""
     for number, known in enumerate(environments):
         if all(known.get(name, value) == value for name, value in facts.items()):
             known |= facts
@@ -77,6 +77,6 @@ def _facts(result: RunResult) -> Facts:
 
 
 def _letter(number: int) -> str:
-    """A, B, ..., Z, A1, B1, ..."""
+    """Returns a, B, ..., Z, A1, B1, ..."""
     rounds, place = divmod(number, 26)
     return f"{chr(ord('A') + place)}{rounds or ''}"

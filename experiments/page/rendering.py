@@ -23,7 +23,7 @@ def render(name: str, content: Mapping[str, object]) -> Markup:
     """Fills a template.
 
     Args:
-        name: Of its file in `templates`, without the ending.
+        name: The name of its file in `templates`, without the ending.
         content: What it shows, by the names that it uses.
     """
     return Markup(_environment().get_template(f"{name}.html.j2").render(content))

@@ -40,7 +40,7 @@ def write(loaded: Loaded) -> Markup:
 
 
 def _widths(loaded: Loaded, shown: list[SortableColumn]) -> list[int]:
-    """The widths of the columns, in characters.
+    """Returns the widths of the columns, in characters.
 
     With these, each line is a grid of its own, and the browser lays out only the lines that can be seen: a thousand lines
     are then sorted ten times as fast. A grid loses the roles of a table, so they are given.
@@ -57,7 +57,7 @@ def _length(shown: Markup | str) -> int:
 
 
 def _column(quantity: Quantity) -> SortableColumn:
-    """The column of a quantity; a mark says that its prediction is off, and a line above the table says by how much."""
+    """Returns the column of a quantity; a mark says that its prediction is off, and a line above the table says by how much."""
 
     def value(entry: Entry) -> Scalar:
         return quantity.value(measured) if (measured := entry.measured) else None
@@ -71,7 +71,7 @@ def _column(quantity: Quantity) -> SortableColumn:
 
 
 def _metric(entry: Entry) -> str:
-    """The metric with its name: rows of other workloads have another one."""
+    """Returns the metric with its name: rows of other workloads have another one."""
     name = entry.result.metric_name.replace("_", " ") if entry.result else ""
     return (
         "" if entry.result is None or entry.result.metric_value is None else f"{entry.result.metric_value:.4g} {name}"

@@ -28,7 +28,7 @@ class Growth:
         title: What stands above it.
         about: How they scale.
         panel: Their curves; None where no speed-up may be told.
-        headers: Of their numbers.
+        headers: The headers of their numbers.
         numbers: A line for each row and number of devices.
         notes: What the columns mean, and the formulas that were fitted.
     """
@@ -89,12 +89,12 @@ def _panel(found: Sequence[Scaling]) -> Panel:
 
 
 def _ratio(row: Scaling, point: ScalingPoint) -> float | None:
-    """The speed-up that is drawn: 1 for the fewest devices; None where none may be told."""
+    """Returns the speed-up that is drawn: 1 for the fewest devices; None where none may be told."""
     return point.speedup.ratio if point.speedup else 1.0 if point is row.points[0] else None
 
 
 def _interval(point: ScalingPoint) -> tuple[float, float] | None:
-    """The 95 % confidence interval of a speed-up; None if it has none."""
+    """Returns the 95 % confidence interval of a speed-up; None if it has none."""
     speedup = point.speedup
     return (speedup.low, speedup.high) if speedup and speedup.low and speedup.high else None
 

@@ -45,6 +45,6 @@ def _marks(axis: AxisScale, median: float, entry: Entry, row: MeasuredRow) -> li
 
 
 def _said(median: float, row: MeasuredRow) -> dict[str, object]:
-    """The numbers, and the verdict against the reference."""
+    """Returns the numbers, and the verdict against the reference."""
     kind = "quiet" if row.speed.verdict == NOT_SEPARATED or row.speed.confounds else "plain"
     return {"median": short(median), "range": spell_range(row), "verdict": row.speed.verdict, "kind": kind}

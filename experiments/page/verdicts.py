@@ -76,7 +76,7 @@ def status(row: Row) -> Markup:
 
 
 def _headline(loaded: Loaded) -> str:
-    """The one sentence to take along: what is not green, or how far all that was judged is."""
+    """Returns the one sentence to take along: what is not green, or how far all that was judged is."""
     titled = [(f"{group.title}: " if loaded.groups[1:] else "", headline(group.comparison)) for group in loaded.groups]
     found = [f"{title}{said}" for title, said in titled if said]
     more = f" {len(found) - _SHOWN} more are not green." if found[_SHOWN:] else ""
@@ -112,7 +112,7 @@ def _verdict(group: Group) -> Verdict:
 
 
 def _speeds(found: Comparison) -> str:
-    """How many rows were separated from the reference row, in a sentence."""
+    """Returns how many rows were separated from the reference row, in a sentence."""
     if not found.results or max(map(len, found.rounds.values())) == 1:
         return "Each row was measured once, so no speed is ranked." if found.results else ""
     verdicts = Counter(
@@ -127,5 +127,5 @@ def _speeds(found: Comparison) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of what commands print, each of them whole: there they are wrapped and indented."""
+    """Returns the lines of what commands print, each of them whole: there they are wrapped and indented."""
     return [line for line in re.sub(r"\n  (?=\S)", " ", text).splitlines() if line]

@@ -18,7 +18,7 @@ def write(loaded: Loaded) -> Markup | None:
 
 
 def least_bytes(result: RunResult) -> float | None:
-    """The textbooks' bytes on the wire of a step; None if they have none of the row."""
+    """Returns the textbooks' bytes on the wire of a step; None if they have none of the row."""
     try:
         found = formulas(parse(result.config), result.backend)
     except SamestepError:  # a user's model or data that is not here any more

@@ -32,7 +32,7 @@ def write_report(against: Against) -> str:
 
 
 def _losses(row: RowDifference) -> str:
-    """How the losses compare, and where they first differ."""
+    """Returns how the losses compare, and where they first differ."""
     found = row.losses
     if found is None:
         return "not compared"
@@ -49,7 +49,7 @@ def _rates(row: RowDifference) -> str:
 
 
 def _speed(row: RowDifference) -> str:
-    """The ratio of the speeds with its verdict, or what forbids one."""
+    """Returns the ratio of the speeds with its verdict, or what forbids one."""
     if row.confounds and not row.reason:
         more = f" +{len(row.confounds) - 1}" if row.confounds[1:] else ""
         return f"({row.confounds[0].name}{more})"
@@ -72,7 +72,7 @@ def _notes(against: Against) -> list[str]:
 
 
 def _grouped(what: str, reasons: Mapping[str, str]) -> list[str]:
-    """A line for each reason, with the rows that share it."""
+    """Returns a line for each reason, with the rows that share it."""
     sharing: dict[str, list[str]] = {}
     for cell, reason in reasons.items():
         sharing.setdefault(reason, []).append(cell)

@@ -37,7 +37,7 @@ def explain_emulations(results: Sequence[RunResult]) -> list[str]:
     """What runs in the place of rows that are marked as emulated: a line for each strategy, or cell, if not all of its rows are.
 
     Args:
-        results: Of the rows.
+        results: The results of the rows.
     """
     real = {Cell.of(each.config).name for each in results if not each.emulation}
     said: dict[tuple[str, str], None] = {}
@@ -49,7 +49,7 @@ def explain_emulations(results: Sequence[RunResult]) -> list[str]:
 
 
 def named(results: Sequence[RunResult], names: Sequence[str]) -> Name:
-    """How the rows of a table are called: by names that were given, else as their results are.
+    """Returns how the rows of a table are called: by names that were given, else as their results are.
 
     Args:
         results: The rows.
@@ -84,7 +84,7 @@ def _metric(rows: Sequence[MeasuredRow]) -> str:
 def columns(
     varying: Sequence[Column[MeasuredRow]], rows: Sequence[MeasuredRow], startup: str, name: Name = cell
 ) -> list[Column[Line]]:
-    """The columns of a table, bytes in one unit for all rows.
+    """Returns the columns of a table, bytes in one unit for all rows.
 
     Args:
         varying: Those of `shared_columns` that are columns here.
@@ -125,7 +125,7 @@ def _column(quantity: Quantity, more: str = "") -> Column[MeasuredRow]:
 
 
 def _bytes(quantity: Quantity, rows: Sequence[MeasuredRow], has_verdict: bool) -> list[Column[MeasuredRow]]:
-    """What was measured in bytes, and behind it what was predicted, with a mark where that is off."""
+    """Returns what was measured in bytes, and behind it what was predicted, with a mark where that is off."""
     predict = quantity.predicted
     if predict is None or not (quantity.is_always_measured or any(map(quantity.text, rows))):
         return []

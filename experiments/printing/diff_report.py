@@ -28,7 +28,7 @@ def diff_document(found: Diffed, arguments: Sequence[str]) -> Document:
 
     Args:
         found: The records and the verdict.
-        arguments: Of the command, for what to do next.
+        arguments: The arguments of the command, for what to do next.
     """
     verdict = found.verdict
     step = next_step(verdict, arguments)
@@ -57,7 +57,7 @@ def diff_document(found: Diffed, arguments: Sequence[str]) -> Document:
 
 
 def annotation(found: Diffed) -> str:
-    """The line by which GitHub shows the verdict beside a commit; "" if the steps are the same."""
+    """Returns the line by which GitHub shows the verdict beside a commit; "" if the steps are the same."""
     kind = {0: "", 3: "warning", 4: "error"}[found.verdict.exit_code]
     return f"::{kind} title=samestep diff::{printable(found.verdict.headline)}" if kind else ""
 
@@ -106,7 +106,7 @@ def _shown(rows: Sequence[TensorRow]) -> list[TensorRow]:
 
 
 def _measured(verdict: RecordedVerdict) -> list[str]:
-    """What was compared, and what would have been seen."""
+    """Returns what was compared, and what would have been seen."""
     said = []
     if verdict.exit_code != 4 and verdict.worst:
         said.append(
@@ -118,11 +118,11 @@ def _measured(verdict: RecordedVerdict) -> list[str]:
 
 
 def next_step(verdict: RecordedVerdict, arguments: Sequence[str]) -> str:
-    """What to do next, as a sentence; "" if there is nothing to do.
+    """Returns what to do next, as a sentence; "" if there is nothing to do.
 
     Args:
         verdict: The verdict.
-        arguments: Of the command.
+        arguments: The arguments of the command.
     """
     again = shlex.join(["samestep", "diff", *_without(arguments)])
     step = 0 if verdict.first is None else verdict.first.step
@@ -137,6 +137,6 @@ def next_step(verdict: RecordedVerdict, arguments: Sequence[str]) -> str:
 
 
 def _without(arguments: Sequence[str]) -> list[str]:
-    """The arguments without the format and the number of steps."""
+    """Returns the arguments without the format and the number of steps."""
     text = re.sub(r"(?:^|\0)--(?:format|steps)(?:=|\0)[^\0]*", "", "\0".join(arguments))
     return [word for word in text.split("\0") if word]

@@ -31,7 +31,7 @@ _hints = functools.cache(typing.get_type_hints)
 
 
 def _plain_fields(kind: type, value: object, prefix: str = "") -> dict[str, Scalar]:
-    """The numbers and words that a dataclass holds, itself or in a dataclass of its own: `parity_steps`."""
+    """Returns the numbers and words that a dataclass holds, itself or in a dataclass of its own: `parity_steps`."""
     columns = {}
     for name, declared in _hints(kind).items():
         union = isinstance(declared, types.UnionType)

@@ -24,7 +24,7 @@ class Case:
     """One row, as a report of tests has it.
 
     Attributes:
-        name: Of the row.
+        name: The name of the row.
         outcome: "failure" is a wrong result, "error" is none, "skipped" was not tried or not judged.
         reason: Why it did not pass.
         seconds: What it took.
@@ -41,7 +41,7 @@ class Document:
     """What a command prints, in every format.
 
     Attributes:
-        name: Of the command.
+        name: The name of the command.
         text: Makes what people read.
         record: Everything, as dataclasses and plain values: JSON has it whole.
         rows: One for each row, with the same columns: raw numbers, their units in the names.
@@ -84,7 +84,7 @@ def _json(document: Document) -> str:
 
 
 def _plain(value: object) -> object:
-    """A value as JSON can hold it; null stands for a number that is not finite."""
+    """Returns a value as JSON can hold it; null stands for a number that is not finite."""
     if isinstance(value, Cell):
         return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -107,7 +107,7 @@ def _csv(document: Document) -> str:
 
 
 def _junit(document: Document) -> str:
-    """A suite with a test case for each row, as CI systems read it."""
+    """Returns a suite with a test case for each row, as CI systems read it."""
     totals = {"tests": str(len(document.cases)), "time": f"{sum(case.seconds for case in document.cases):.3f}"}
     for outcome, plural in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         totals[plural] = str(sum(case.outcome == outcome for case in document.cases))

@@ -2,7 +2,7 @@
 
 
 def switched(dropout: bool | None, batch_norm: str) -> str:
-    """What was done to layers of the user's model that depend on how a batch is split, as a clause; "" for nothing.
+    """Returns what was done to layers of the user's model that depend on how a batch is split, as a clause; "" for nothing.
 
     Args:
         dropout: As in `RunConfig`.

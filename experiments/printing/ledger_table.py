@@ -39,7 +39,7 @@ class Amount:
 
     Attributes:
         value: Bytes, seconds or a share.
-        count: Of the operations that hand these bytes over; None for what is no operation.
+        count: The count of the operations that hand these bytes over; None for what is no operation.
         unit: "B", "s" or "%".
     """
 
@@ -54,7 +54,7 @@ class Amount:
 
 
 def ledger_of_run(run: Run, result: "RunResult", width: int | None = None) -> str:
-    """The ledger of a run's step: measured, predicted, and as the textbooks have it.
+    """Returns the ledger of a run's step: measured, predicted, and as the textbooks have it.
 
     Args:
         run: What was trained.
@@ -75,7 +75,7 @@ def ledger_table(
     seconds: Mapping[str, float] | None = None,
     width: int | None = None,
 ) -> str:
-    """The ledger of a step.
+    """Returns the ledger of a step.
 
     Args:
         predicted: By the cost model.
@@ -124,7 +124,7 @@ def _row(name: str, measured: Amount | None, predicted: Amount | None, formula: 
 
 
 def relative_error(measured: Amount | None, predicted: Amount | None) -> str:
-    """How far a measurement is from its prediction: "exact", or in percent of the prediction.
+    """Returns how far a measurement is from its prediction: "exact", or in percent of the prediction.
 
     Args:
         measured: None if it was not measured.

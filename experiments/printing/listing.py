@@ -51,7 +51,7 @@ def _options(row: StrategyInfo) -> list[dict[str, object]]:
 
 
 def lacks(framework: str, strategy: str) -> str:
-    """What has to be installed before a strategy can run here; "" if nothing.
+    """Returns what has to be installed before a strategy can run here; "" if nothing.
 
     Args:
         framework: A key of FRAMEWORKS.

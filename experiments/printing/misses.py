@@ -13,7 +13,7 @@ MARK = "!"
 
 
 def misses(result: RunResult) -> dict[str, str]:
-    """Which quantities were predicted wrongly, each with how far what was measured is from it, as in "+12 %".
+    """Returns which quantities were predicted wrongly, each with how far what was measured is from it, as in "+12 %".
 
     What a process did not count may be what is missing: then only what is too much is a miss.
     """
@@ -31,20 +31,20 @@ def misses(result: RunResult) -> dict[str, str]:
 
 
 def mark(result: RunResult, name: str) -> str:
-    """What stands behind the prediction of a quantity: `MARK` if it misses, else nothing.
+    """Returns what stands behind the prediction of a quantity: `MARK` if it misses, else nothing.
 
     Args:
-        result: Of the row.
-        name: Of the quantity.
+        result: The result of the row.
+        name: The name of the quantity.
     """
     return MARK if name in misses(result) else ""
 
 
 def explain_misses(results: Sequence[RunResult], name: Callable[[RunResult], str]) -> list[str]:
-    """One line that says which predictions miss, and by how much; none if all hold.
+    """Returns one line that says which predictions miss, and by how much; none if all hold.
 
     Args:
-        results: Of the rows.
+        results: The results of the rows.
         name: How a row is called.
     """
     told = [

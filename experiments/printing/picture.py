@@ -26,7 +26,7 @@ DEVICES = 2
 
 
 def small_request(cell: str) -> RunConfig:
-    """The request of the run that is drawn.
+    """Returns the request of the run that is drawn.
 
     Args:
         cell: As in `torch:fsdp+devices=4`; two devices, unless it says otherwise.
@@ -38,7 +38,7 @@ def small_request(cell: str) -> RunConfig:
 
 
 def small_run(cell: str) -> tuple[Run, Launch]:
-    """The run that is drawn, checked but not started.
+    """Returns the run that is drawn, checked but not started.
 
     Args:
         cell: As in `torch:fsdp+devices=4`.
@@ -124,7 +124,7 @@ def write_picture(cells: Sequence[str], out: str | None) -> Path:
 
 
 def file_name(cell: str) -> str:
-    """A cell as the stem of a file's name.
+    """Returns a cell as the stem of a file's name.
 
     Args:
         cell: As in `torch:hybrid+mesh=pipe=2,tensor=2`.

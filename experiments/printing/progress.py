@@ -50,13 +50,13 @@ class Timetable:
         self._began = time.monotonic()
 
     def left_seconds(self, share: float = 0.0) -> float | None:
-        """How long the rest will take; None before anything is known of it.
+        """Returns how long the rest will take; None before anything is known of it.
 
         A run is expected to take as long as the runs of its cell took, else as long as those of the other cells did, else
         as its own first part did.
 
         Args:
-            share: Of the steps of the present run, those that are done.
+            share: The share of the steps of the present run, those that are done.
         """
         if not self.todo:
             return 0.0
@@ -69,7 +69,7 @@ class Timetable:
         return max(0.0, present - gone) + sum(others)
 
     def describe(self, share: float = 0.0) -> str:
-        """How far the runs are, in words.
+        """Returns how far the runs are, in words.
 
         Args:
             share: As for `left_seconds`.
@@ -80,7 +80,7 @@ class Timetable:
 
 
 def spell_seconds(seconds: float) -> str:
-    """A time for people: 40 s, 3 min, 2 h 5 min."""
+    """Returns a time for people: 40 s, 3 min, 2 h 5 min."""
     if round(seconds) < 60:
         return f"{max(1, round(seconds))} s"
     minutes = round(seconds / 60)

@@ -76,7 +76,7 @@ def _write(found: Sequence[Scaling]) -> str:
 
 
 def title_of(found: Sequence[Scaling]) -> str:
-    """What is scaled, and whether there are enough cores for it; of rows that scale in one way."""
+    """Returns what is scaled, and whether there are enough cores for it; of rows that scale in one way."""
     kind = found[0].kind
     what = {"strong": "the global batch stays the same", "weak": "the batch of each device stays the same"}
     short_of = sorted({(p.devices, p.cores) for each in found for p in each.points if "shared-cores" in p.confounds})

@@ -69,7 +69,7 @@ def spell_range(row: MeasuredRow) -> str:
 
 
 def _interval(row: MeasuredRow) -> str:
-    """The prediction interval, where there are rounds."""
+    """Returns the prediction interval, where there are rounds."""
     if row.speed.prediction is None or row.speed.prediction.low is None:
         return ""
     if (ends := range_of(row)) is None:
@@ -79,7 +79,7 @@ def _interval(row: MeasuredRow) -> str:
 
 
 def _spread(row: MeasuredRow) -> str:
-    """The slowest and the fastest window, where there is one round."""
+    """Returns the slowest and the fastest window, where there is one round."""
     rate = row.result.examples_per_second
     if _interval(row) or rate is None:
         return ""

@@ -31,15 +31,15 @@ def comparison(
     names: Sequence[str] = (),
     speeds: Mapping[str, Speed] | None = None,
 ) -> str:
-    """The table of a comparison, and what its columns mean.
+    """Returns the table of a comparison, and what its columns mean.
 
     Args:
         results: One row each.
         failures: Cell and status of what left no result; they get a row each.
         width: What it has to fit into; the screen, unless given.
         wide: Whether to show every column in one line a row, however wide that is.
-        names: Of the results; as their runs are called, unless given.
-        speeds: By these names; without one, a result is the only round of its row.
+        names: The names of the results; as their runs are called, unless given.
+        speeds: The speeds by these names; without one, a result is the only round of its row.
     """
     width, name = width or screen_width(), named(results, names)
     timed = [(speeds or {}).get(name(result)) for result in results]
@@ -55,7 +55,7 @@ def comparison(
 
 
 def _meanings(shown: Sequence[Column[Line]], results: Sequence[RunResult], name: Name = cell) -> list[str]:
-    """What columns mean, what is emulated, and which predictions miss."""
+    """Returns what columns mean, what is emulated, and which predictions miss."""
     lines = [f"{column.header}: {column.meaning}" for column in joined(shown) if column.meaning]
     return lines + explain_emulations(results) + explain_misses(results, name)
 
@@ -76,12 +76,12 @@ def _in_common(column: Column[MeasuredRow], measured: Sequence[MeasuredRow], nam
 
 
 def caption(results: Sequence[RunResult], width: int | None = None, names: Sequence[str] = ()) -> str:
-    """What the rows of a comparison have in common.
+    """Returns what the rows of a comparison have in common.
 
     Args:
         results: The rows.
         width: What it has to fit into; the screen, unless given.
-        names: Of the rows; as their runs are called, unless given.
+        names: The names of the rows; as their runs are called, unless given.
     """
     trained = [r for r in results if r.framework != "numpy" and not r.compiled] or results
     first, cores = trained[0], max(r.cores for r in results)
@@ -110,14 +110,14 @@ _FACTS: Sequence[Callable[[RunResult], str]] = (
 
 
 def _shared_workload(results: Sequence[RunResult]) -> str:
-    """The workload of all rows, with those sizes in which they do not differ."""
+    """Returns the workload of all rows, with those sizes in which they do not differ."""
     names, sizes = zip(*(split_spelling(result.workload) for result in results), strict=True)
     same = dict(set.intersection(*(set(each.items()) for each in sizes)))
     return resize(names[0], {name: size for name, size in sizes[0].items() if name in same})
 
 
 def verdict(results: Sequence[RunResult]) -> str:
-    """One sentence: how many took the same steps, how far that was judged, and the largest deviation of each dtype."""
+    """Returns one sentence: how many took the same steps, how far that was judged, and the largest deviation of each dtype."""
     judged = [r for r in results if r.parity.passed is not None]
     if not judged:
         return "No run was judged."
@@ -138,7 +138,7 @@ def verdict(results: Sequence[RunResult]) -> str:
 
 
 def _judged_as(result: RunResult) -> str:
-    """What decided how far a run might be off: its dtype, a bound of its own, or that rounding is amplified."""
+    """Returns what decided how far a run might be off: its dtype, a bound of its own, or that rounding is amplified."""
     if result.parity.is_amplified:
         return f"amplified {result.arithmetic}"
     numbers = result.arithmetic
@@ -178,7 +178,7 @@ def _alone(result: RunResult) -> str:
 
 
 def measures(result: RunResult) -> list[tuple[str, str, str]]:
-    """The strategy's own quantities over all its processes: name, least to most with the unit, and meaning."""
+    """Returns the strategy's own quantities over all its processes: name, least to most with the unit, and meaning."""
     found = []
     for measure in strategy_info(result.framework, result.strategy).measures:
         values = [row.measures[measure.name] for row in result.processes if measure.name in row.measures]

@@ -19,7 +19,7 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def screen_width() -> int:
-    """How many characters fit into a line: COLUMNS says it, else the terminal, else it is `PIPED_WIDTH`."""
+    """Returns how many characters fit into a line: COLUMNS says it, else the terminal, else it is `PIPED_WIDTH`."""
     return shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
 
 
@@ -80,7 +80,7 @@ def _join(group: Sequence[Column[Row]]) -> Column[Row]:
 
 
 def cells(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """The headers of a table, those of details left out, and the cells of its rows.
+    """Returns the headers of a table, those of details left out, and the cells of its rows.
 
     Args:
         columns: In their order.
@@ -93,7 +93,7 @@ def cells(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> tuple[list[str
 
 
 def github(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
-    """A table in GitHub's format, every cell as it is; with a width, cells are wrapped until the table fits into it.
+    """Returns a table in GitHub's format, every cell as it is; with a width, cells are wrapped until the table fits into it.
 
     Args:
         headers: One a column.
@@ -106,7 +106,7 @@ def github(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int | N
 
 
 def _words(text: str) -> list[str]:
-    """What a cell may be broken into; each option of a strategy is a word."""
+    """Returns what a cell may be broken into; each option of a strategy is a word."""
     return re.sub(r"\+(?=\w+=)", " +", text).split()
 
 
@@ -118,7 +118,7 @@ def _wrap(text: str, width: int) -> list[str]:
 
 
 def least_width(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """How wide a table is whose first column alone is wrapped, word by word.
+    """Returns how wide a table is whose first column alone is wrapped, word by word.
 
     Args:
         headers: One a column.
@@ -137,7 +137,7 @@ def _table_width(widths: Sequence[int]) -> int:
 
 
 def _column_widths(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> list[int]:
-    """The widest columns cut down alike until all fit into a width; not into headers, nor into a word."""
+    """Returns the widest columns cut down alike until all fit into a width; not into headers, nor into a word."""
     columns = list(zip(headers, *rows, strict=True))
     natural = [max(map(len, column)) for column in columns]
     least = [max(len(column[0]), _longest_word(column[1:])) for column in columns]
@@ -164,7 +164,7 @@ def fill(text: str, width: int, indent: str = "") -> str:
 
 
 def explain_emulation(strategy: str, emulation: str) -> str:
-    """What runs in the place of a strategy that is marked as emulated.
+    """Returns what runs in the place of a strategy that is marked as emulated.
 
     Args:
         strategy: Its name.
@@ -174,7 +174,7 @@ def explain_emulation(strategy: str, emulation: str) -> str:
 
 
 def bullets(lines: Iterable[str], width: int) -> str:
-    """A list, its lines wrapped.
+    """Returns a list, its lines wrapped.
 
     Args:
         lines: Its items.
@@ -184,7 +184,7 @@ def bullets(lines: Iterable[str], width: int) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """A number of things: "1 core", "2 cores".
+    """Returns a number of things: "1 core", "2 cores".
 
     Args:
         number: How many.
@@ -210,10 +210,10 @@ def common_unit(counts: Iterable[float]) -> str:
 
 
 def in_unit(count: float, unit: str) -> str:
-    """A byte count in a unit, with four digits at most; what is nothing is 0.
+    """Returns a byte count in a unit, with four digits at most; what is nothing is 0.
 
     Args:
-        count: Of bytes.
+        count: The count of bytes.
         unit: One of `UNITS`; it is not written.
     """
     number = count / 1024 ** UNITS.index(unit)
@@ -224,20 +224,20 @@ def in_unit(count: float, unit: str) -> str:
 
 
 def short(number: float) -> str:
-    """A number with its first three digits: 57.2k for 57,238."""
+    """Returns a number with its first three digits: 57.2k for 57,238."""
     rounded = float(f"{number:.3g}")
     scale, unit = next(((s, u) for s, u in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if abs(rounded) >= s), (1.0, ""))
     return f"{rounded / scale:#.3g}".rstrip(".") + unit
 
 
 def large_number(count: int) -> str:
-    """A number of things as people say it: 529.6 billion, 12.3 million, 502,240."""
+    """Returns a number of things as people say it: 529.6 billion, 12.3 million, 502,240."""
     names = ((10**9, "billion"), (10**6, "million"))
     return next((f"{count / scale:.4g} {name}" for scale, name in names if count >= scale), f"{count:,}")
 
 
 def spell(number: float | None, form: str) -> str:
-    """A number in a format; "" stands for one that was not measured.
+    """Returns a number in a format; "" stands for one that was not measured.
 
     Args:
         number: The number, or None.

@@ -19,12 +19,12 @@ class Span:
     Attributes:
         name: A phase, or the operation that sends.
         step: The number of the traced step.
-        start: In microseconds since the first of them began.
-        end: Likewise.
+        start: The start, in microseconds since the first of them began.
+        end: The end, in microseconds since the first of them began.
         meeting: What all ends of a transfer have in common; "" if that is not known.
         ranks: How many take part in a collective; 0 of what is none.
-        stage: Of a pipeline.
-        microbatch: Of a pipeline.
+        stage: The stage of a pipeline.
+        microbatch: The microbatch of a pipeline.
         bytes: That were handed over.
     """
 
@@ -44,7 +44,7 @@ class Device:
     """One device of a trace.
 
     Attributes:
-        name: Of its process, and which device it is where the process has several.
+        name: The name of its process, and which device it is where the process has several.
         lanes: Lane -> what was done in it, as the file has it.
     """
 
@@ -66,7 +66,7 @@ class Device:
 
 
 def _joined(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The times that are covered by any of some spans."""
+    """Returns the times that are covered by any of some spans."""
     found: list[tuple[float, float]] = []
     for start, end in sorted(spans):
         if found and start <= found[-1][1]:
@@ -81,7 +81,7 @@ class Trace:
     """What all devices of a run did in its traced steps.
 
     Attributes:
-        devices: In order.
+        devices: The devices, in order.
         arrows: How many messages are drawn from their start to their end.
     """
 
@@ -99,7 +99,7 @@ class Trace:
         return min(span.start for span in every), max(span.end for span in every)
 
     def fastest(self) -> int:
-        """The step that took least time: what else the machine does disturbs it least."""
+        """Returns the step that took least time: what else the machine does disturbs it least."""
         return min(self.steps, key=lambda step: self.bounds(step)[1] - self.bounds(step)[0])
 
     def overlap(self) -> tuple[float, float]:
@@ -120,7 +120,7 @@ def load_trace(directory: Path) -> Trace | None:
     """Reads the trace of a run; None if it was not traced.
 
     Args:
-        directory: Of the run.
+        directory: The directory of the run.
 
     Raises:
         ConfigError: The file is no trace of ours.

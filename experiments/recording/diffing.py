@@ -29,7 +29,7 @@ class Diffed:
         verdict: What is said.
         a: The first record, as it was judged.
         b: The second.
-        notes: On the reruns.
+        notes: The notes on the reruns.
     """
 
     verdict: RecordedVerdict
@@ -64,7 +64,7 @@ def diff(a: Reruns, b: Reruns, num_steps: int) -> Diffed:
 
 
 def _is_settled(a: Reruns, first: RecordedVerdict) -> bool:
-    """Whether no rerun could change the verdict."""
+    """Returns whether no rerun could change the verdict."""
     is_early = first.first is not None and first.first.step <= 0
     if a.run.header.is_float64:
         return first.kind == "same" or (is_early and first.kind != "unknown")
@@ -93,7 +93,7 @@ def _with_reruns(a: Reruns, b: Reruns, length: int) -> Diffed:
 
 
 def _of_both(a: Reruns, b: Reruns, runs: Sequence[RecordedRun], until: int) -> Measured:
-    """The yardstick of A, or that of B where that is coarser, if B can be run again."""
+    """Returns the yardstick of A, or that of B where that is coarser, if B can be run again."""
     pairing = pair(a.run, b.run)
     measured = measure(a.run, runs, pairing)
     try:

@@ -30,7 +30,7 @@ class Seen:
         """Has seen none.
 
         Args:
-            headers: Of the ranks.
+            headers: The headers of the ranks.
         """
         self.headers, self.steps, self.looked_at = headers, 0, 0
         self.is_same_start, self.drifted = False, dict[str, tuple[int, int]]()  # name -> first step and rank
@@ -76,7 +76,7 @@ class Seen:
                 self.drifted.setdefault(self.headers[0].tensors[place].name, (number, rank))
 
     def _differing(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """The places of the parameters that two ranks hold whole, and differently."""
+        """Returns the places of the parameters that two ranks hold whole, and differently."""
         return np.flatnonzero((one != other) & self._is_whole) if one.shape == other.shape else np.zeros(0, int)
 
     def _add_examples(self, ranks: Sequence[RecordedStep]) -> None:
@@ -91,7 +91,7 @@ class Seen:
             self.passes[-1].update(rows or ())
 
     def names(self, found: Sequence[np.ndarray]) -> list[str]:
-        """The trained parameters that some rank holds numbers of, and of which none has what was looked for.
+        """Returns the trained parameters that some rank holds numbers of, and of which none has what was looked for.
 
         Args:
             found: Of each rank, whether each tensor has it.
@@ -105,7 +105,7 @@ class Seen:
 
 
 def _whole(headers: Sequence[RecordHeader]) -> np.ndarray:
-    """Which parameters every rank holds whole, by their place."""
+    """Returns which parameters every rank holds whole, by their place."""
     return np.array(
         [
             tensor.role == "parameter"
@@ -134,7 +134,7 @@ def read_facts(out: Path) -> Seen | None:
 
 
 def facts_of(out: Path) -> list[str]:
-    """The lines that a record deserves when its script has ended.
+    """Returns the lines that a record deserves when its script has ended.
 
     Args:
         out: The directory of the record.

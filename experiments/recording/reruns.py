@@ -61,7 +61,7 @@ class Reruns:
 
     Attributes:
         run: What was recorded.
-        directory: Of the record.
+        directory: The directory of the record.
         name: "A" or "B", for what is shown.
         rerun: Runs a command.
     """
@@ -81,13 +81,13 @@ class Reruns:
         return "" if self._place() else f"its script is neither in {self.run.header.directory} nor here"
 
     def _place(self) -> Path | None:
-        """Where the command is started: where it was, or here, if its script is there."""
+        """Returns where the command is started: where it was, or here, if its script is there."""
         scripts = [word for word in self.run.header.command if word.endswith(".py")][:1]
         places = (Path(self.run.header.directory), Path.cwd())
         return next((each for each in places if each.is_dir() and all((each / s).is_file() for s in scripts)), None)
 
     def perturbed(self, seeds: Sequence[int], num_steps: int) -> list[RecordedRun]:
-        """The first steps of the command, from initial weights that are moved in their last bit.
+        """Returns the first steps of the command, from initial weights that are moved in their last bit.
 
         Args:
             seeds: Each makes a rerun.
@@ -107,7 +107,7 @@ class Reruns:
         ]
 
     def in_float64(self, num_steps: int) -> RecordedRun:
-        """The first steps of the command in float64.
+        """Returns the first steps of the command in float64.
 
         Args:
             num_steps: How many it takes, at least.
@@ -115,7 +115,7 @@ class Reruns:
         return self._kept("float64", num_steps, RecordOptions("", stop_after=num_steps, float64=True))
 
     def started_from(self, weights: Path, num_steps: int) -> RecordedRun:
-        """The first steps of the command, from given weights.
+        """Returns the first steps of the command, from given weights.
 
         Args:
             weights: The .npz file that holds them.
@@ -125,7 +125,7 @@ class Reruns:
         return self._kept(f"from-{weights.parents[1].name}", num_steps, options)
 
     def weights(self) -> Path:
-        """A .npz file with the initial weights.
+        """Returns a .npz file with the initial weights.
 
         Raises:
             SamestepError: The command did not write it.
@@ -142,7 +142,7 @@ class Reruns:
         return path
 
     def _kept(self, name: str, num_steps: int, options: RecordOptions) -> RecordedRun:
-        """A rerun that is there already, or a new one. One that was interrupted is left as it is."""
+        """Returns a rerun that is there already, or a new one. One that was interrupted is left as it is."""
         folder, number = self._folder(), 0
         while (directory := folder / f"{name}-{number}").exists():
             if rank_files(directory) and (found := _read(directory)) and _last_step(found) + 1 >= num_steps:
@@ -179,7 +179,7 @@ def _last_step(run: RecordedRun) -> int:
 
 
 def count_steps(run: RecordedRun) -> int:
-    """The number of steps that all ranks of a run took."""
+    """Returns the number of steps that all ranks of a run took."""
     return _last_step(run) + 1
 
 

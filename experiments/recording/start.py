@@ -89,7 +89,7 @@ def check_command(command: Sequence[str]) -> None:
 
 
 def default_directory(command: Sequence[str]) -> Path:
-    """A new directory in runs/, named for the script of a command."""
+    """Returns a new directory in runs/, named for the script of a command."""
     scripts = [each for each in command if each.endswith(".py")]
     return new_directory(Path(scripts[0] if scripts else command[0]).stem)
 
@@ -113,7 +113,7 @@ def started_here(directory: Path, every: int) -> list[Callable[[], None]]:
     """Starts to record this process; returns what ends it.
 
     Args:
-        directory: Of the record.
+        directory: The directory of the record.
         every: As in RecordOptions.
 
     Raises:

@@ -14,7 +14,7 @@ HyperParameters = dict[str, dict[str, bool | float | str | list[float]]]
 
 
 def dropouts(layers: Iterable[Any]) -> dict[int, tuple[str, float]]:
-    """What each layer drops in training, by its id: what it drops, and how much of it."""
+    """Returns what each layer drops in training, by its id: what it drops, and how much of it."""
     found = {}
     for layer in layers:
         is_channels = type(layer).__name__.startswith("Spatial")
@@ -24,7 +24,7 @@ def dropouts(layers: Iterable[Any]) -> dict[int, tuple[str, float]]:
 
 
 def hyper_parameters(optimizer: Any, variables: Mapping[str, Any]) -> HyperParameters:
-    """The settings of an optimizer of Keras for each parameter, by neutral name.
+    """Returns the settings of an optimizer of Keras for each parameter, by neutral name.
 
     Args:
         optimizer: The optimizer, built; of one that is not Keras' own kind nothing is known.
@@ -41,11 +41,11 @@ def hyper_parameters(optimizer: Any, variables: Mapping[str, Any]) -> HyperParam
 
 
 def own_hyper_parameters(spec: OptimizerSpec, names: Iterable[str]) -> HyperParameters:
-    """The settings of our optimizer, likewise.
+    """Returns the settings of our optimizer, likewise.
 
     Args:
         spec: The optimizer.
-        names: Of the parameters.
+        names: The names of the parameters.
     """
     held = {"kind": spec.name, "is_decoupled": True, **dataclasses.asdict(spec)}  # pyrefly: ignore
     return dict.fromkeys(names, held)

@@ -72,7 +72,7 @@ class Probe:
         yield from found
 
     def loss(self, outputs: np.ndarray, rows: Rows) -> np.ndarray | None:
-        """The user's own loss of each target; the arguments are those of the protocol."""
+        """Returns the user's own loss of each target; the arguments are those of the protocol."""
         if not isinstance(self._model.loss, Mapping) or "tf" not in self._model.loss:
             return None
         given = tf.constant(outputs), _cut(self._targets, rows)

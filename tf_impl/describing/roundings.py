@@ -71,7 +71,7 @@ class Roundings:
         self._behind: dict[int, tuple[tf.Tensor, int]] = {}  # kept, or another tensor might get its number
 
     def behind(self, tensor: tf.Tensor) -> int:
-        """How often the numbers of a tensor were rounded at most."""
+        """Returns how often the numbers of a tensor were rounded at most."""
         return self._behind.get(id(tensor), (tensor, 0))[1]
 
     def saw(self, operation: str, operands: Sequence[tf.Tensor], results: Sequence[tf.Tensor]) -> None:

@@ -94,5 +94,5 @@ class Layouts:
         return dtensor.relayout(tensor, dtensor.Layout.replicated(self.mesh, tensor.shape.rank)).numpy()
 
     def local_bytes(self, tensors: Iterable[tf.Tensor]) -> list[int]:
-        """The bytes of the shards of tensors, together, on each of this process's devices."""
+        """Returns the bytes of the shards of tensors, together, on each of this process's devices."""
         return [weights.nbytes(shards) for shards in zip(*map(dtensor.unpack, tensors), strict=True)]

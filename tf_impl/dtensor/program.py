@@ -85,14 +85,14 @@ class DTensorProgram:
 
         Args:
             gradients: The gradients in the order of the parameters, each laid out as its parameter.
-            coefficients: Of the step, as `optimizers.coefficients` computes them, on every device.
+            coefficients: The coefficients of the step, as `optimizers.coefficients` computes them, on every device.
         """
         clipped = transform(gradients, self.run.techniques)
         for gradient, (name, variable) in zip(clipped, self.params.items(), strict=True):
             self.update(variable, gradient, tuple(slot[name] for slot in self.slots.values()), coefficients)
 
     def losses(self) -> list[float]:
-        """The global losses since the last call; every device has them in full."""
+        """Returns the global losses since the last call; every device has them in full."""
         taken, self._losses = self._losses, []
         return [float(loss) for loss in taken]
 
@@ -123,11 +123,11 @@ class DTensorProgram:
         self.step(batch)
 
     def sends(self) -> tuple[Send, ...]:
-        """The collectives that DTensor put into the step, in the order of its graph."""
+        """Returns the collectives that DTensor put into the step, in the order of its graph."""
         return self._expanded.sends(self.run.mesh.only_axis)
 
     def footprint(self) -> tuple[Footprint, ...]:
-        """The shards that each device of this process holds; what a step gathers is in the expanded function only."""
+        """Returns the shards that each device of this process holds; what a step gathers is in the expanded function only."""
         gathered = self._expanded.gathered_variable_bytes()
         params_bytes = self.layouts.local_bytes(v.read_value() for v in self.params.values())
         slots_bytes = self.layouts.local_bytes(v.read_value() for slot in self.slots.values() for v in slot.values())

@@ -18,7 +18,7 @@ MODELS = {"mlp": Mlp, "cnn": BabyCNN, "transformer": Transformer, "ranker": Rank
 
 
 def build_model(spec: ModelSpec, variable: VariableFactory) -> Mlp | BabyCNN | Transformer | Ranker:
-    """The model of a spec; the factory makes its variables by neutral name.
+    """Returns the model of a spec; the factory makes its variables by neutral name.
 
     Args:
         spec: The spec of the model.
@@ -28,10 +28,10 @@ def build_model(spec: ModelSpec, variable: VariableFactory) -> Mlp | BabyCNN | T
 
 
 def summed_loss(spec: ModelSpec) -> Loss:
-    """The loss of a model, summed over every target."""
+    """Returns the loss of a model, summed over every target."""
     return user_loss(spec) if spec.loss == USER_LOSS else LOSSES[spec.loss]
 
 
 def predictor(model: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tensor], tf.Tensor]:
-    """The forward pass in evaluation, where it is another one."""
+    """Returns the forward pass in evaluation, where it is another one."""
     return model.predict if isinstance(model, UserModel | Mlp | BabyCNN) else model

@@ -30,13 +30,13 @@ class Added:
         """Sums all of them, with what layers added in the last call in this thread; None if there are none.
 
         Args:
-            dtype: Of the sum: a layer that computes in two bytes adds two bytes.
+            dtype: The dtype of the sum: a layer that computes in two bytes adds two bytes.
         """
         found = self._model.losses if self._layers else ()
         return tf.add_n([tf.reduce_sum(tf.cast(loss, dtype)) for loss in found]) if found else None
 
     def by_name(self) -> dict[str, float]:
-        """What each of them is called, and how large it is after the last call, outside of functions."""
+        """Returns what each of them is called, and how large it is after the last call, outside of functions."""
         found = {}
         for layer in self._layers:
             if own := losses_of(layer):
@@ -52,7 +52,7 @@ class Added:
         return found
 
     def sums(self, predict: Callable[[Inputs], object], inputs: Inputs) -> tuple[str, ...]:
-        """The layers that add what is no mean over examples: on shards of a batch that is another loss.
+        """Returns the layers that add what is no mean over examples: on shards of a batch that is another loss.
 
         Args:
             predict: Calls the model in evaluation, where no layer draws random numbers.
@@ -74,10 +74,10 @@ class Added:
         return tracing.path_of(layer, self._model)
 
     def reads(self, variables: dict[str, tf.Variable]) -> dict[str, int]:
-        """How often the sum reads each variable, by name; those that it does not read are left out.
+        """Returns how often the sum reads each variable, by name; those that it does not read are left out.
 
         Args:
-            variables: By name.
+            variables: The variables by name.
         """
         seen: list[tf.Tensor] = []
         with watching_operations(lambda kind, given, _: seen.extend(given if kind == "ReadVariableOp" else ())):
@@ -91,7 +91,7 @@ def _sum(losses: list[tf.Tensor]) -> float:
 
 
 def _words(regularizer: Any) -> str:
-    """A regularizer as people say it: "L2 of 0.5"; a function of the user's by its name."""
+    """Returns a regularizer as people say it: "L2 of 0.5"; a function of the user's by its name."""
     factors = {name: getattr(regularizer, name, None) for name in ("l1", "l2")}
     said = [f"{name.upper()} of {float(factor):g}" for name, factor in factors.items() if factor]
     return " and ".join(said) or getattr(regularizer, "__name__", type(regularizer).__name__)

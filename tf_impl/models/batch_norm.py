@@ -47,14 +47,14 @@ def _sum_over_replicas(x: tf.Tensor) -> tf.Tensor:
 
 
 def _total(x: tf.Tensor) -> tf.Tensor:
-    """The sum of each channel, axis by axis: summed at once, number by number, float32 loses two digits (2.21)."""
+    """Returns the sum of each channel, axis by axis: summed at once, number by number, float32 loses two digits (2.21)."""
     while x.shape.rank > 1:
         x = tf.reduce_sum(x, -2)
     return x
 
 
 def _normalized(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor, count: float, summed: Sum) -> list[tf.Tensor]:
-    """The outputs, the mean and the variance; what it keeps is the normalised input.
+    """Returns the outputs, the mean and the variance; what it keeps is the normalised input.
 
     Args:
         x: [batch, ..., channels].

@@ -45,7 +45,7 @@ class BabyCNN:
         return run_segments(self.segments().values(), x)
 
     def predict(self, x: tf.Tensor) -> tf.Tensor:
-        """The same in evaluation."""
+        """Returns the same in evaluation."""
         self.training = False
         outputs = self(x)
         self.training = True

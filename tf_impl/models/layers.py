@@ -32,7 +32,7 @@ class Product:
             multiply: The kind of product.
             one: The first factor, which the result has the type of.
             other: The second factor.
-            **how: Of this kind of product.
+            **how: The how of this kind of product.
         """
         if self._dtype is None:
             return multiply(one, other, **how)

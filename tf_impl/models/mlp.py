@@ -42,7 +42,7 @@ class Mlp:
         return run_segments(self.segments().values(), tf.reshape(x, (-1, self.features)))
 
     def predict(self, x: tf.Tensor) -> tf.Tensor:
-        """The same in evaluation."""
+        """Returns the same in evaluation."""
         self.training = False
         outputs = self(x)
         self.training = True

@@ -13,7 +13,7 @@ class Segmented(Protocol):
     """A model whose forward pass is a sequence of segments; every model here is one."""
 
     def segments(self) -> dict[str, SegmentFunction]:
-        """Its segments in order, named as in the spec; run one after the other they are its forward pass."""
+        """Returns its segments in order, named as in the spec; run one after the other they are its forward pass."""
 
 
 def run_segments(segments: Iterable[SegmentFunction], x: tf.Tensor) -> tf.Tensor:

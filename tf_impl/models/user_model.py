@@ -92,7 +92,7 @@ class UserModel:
         return self._outputs(self.model(x, training=False) if self._is_keras else self.model(x))
 
     def layers(self, *kinds: type) -> list[Any]:
-        """The layers of a Keras model of some kinds, nested ones too."""
+        """Returns the layers of a Keras model of some kinds, nested ones too."""
         flat = self.model._flatten_layers() if self._is_keras else ()
         return [layer for layer in flat if isinstance(layer, kinds)]
 
@@ -102,7 +102,7 @@ class UserModel:
         return {name: variable for name, variable in self.params.items() if name not in self.frozen}
 
     def trainable(self) -> list[Any]:
-        """The variables of `trained`, as an optimizer of Keras takes them."""
+        """Returns the variables of `trained`, as an optimizer of Keras takes them."""
         return list(self.model.trainable_variables)
 
     def recording(self) -> AbstractContextManager[Any]:
@@ -112,7 +112,7 @@ class UserModel:
         return tracing.recording(self.model)
 
     def describe_layers(self, x: Inputs) -> tuple[ParameterLayer, ...]:
-        """The layers that hold parameters, in the order in which some inputs reach them."""
+        """Returns the layers that hold parameters, in the order in which some inputs reach them."""
         from samestep.tf_impl import tracing  # here: it imports Keras
 
         with self.recording() as recorder:
@@ -194,7 +194,7 @@ def _told(inputs: Inputs) -> str:
 
 
 def _evaluated(call: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """A layer's call, in evaluation whatever is asked.
+    """Returns a layer's call, in evaluation whatever is asked.
 
     Args:
         call: The layer's own.
@@ -207,7 +207,7 @@ def _evaluated(call: Callable[..., Any], *args: Any, **named: Any) -> Any:
 
 
 def declared(spec: ModelSpec) -> Model:
-    """The declaration of a described model."""
+    """Returns the declaration of a described model."""
     return load_model(spec.facts.source, "tf")
 
 
@@ -216,7 +216,7 @@ def build_user_model(spec: ModelSpec, dtype: str, narrow: tf.DType | None = None
 
     Args:
         spec: The description.
-        dtype: Of its variables.
+        dtype: The dtype of its variables.
         narrow: What its layers compute in, if not in that.
     """
     import keras
@@ -234,7 +234,7 @@ def _zeros(array: ArraySpec, dtype: str) -> Inputs:
 
 
 def user_loss(spec: ModelSpec) -> Loss:
-    """The user's own loss, summed over every target."""
+    """Returns the user's own loss, summed over every target."""
     given = declared(spec).loss
     assert isinstance(given, Mapping)
     function: Callable[..., tf.Tensor] = given["tf"]
@@ -242,6 +242,6 @@ def user_loss(spec: ModelSpec) -> Loss:
 
 
 def user_mean_loss(spec: ModelSpec) -> Callable[[np.ndarray, np.ndarray], float]:
-    """The user's own loss as a metric: the mean over all held-out targets."""
+    """Returns the user's own loss as a metric: the mean over all held-out targets."""
     loss = user_loss(spec)
     return lambda outputs, targets: float(loss(*map(tf.constant, (outputs, targets)))) / targets.size

@@ -60,7 +60,7 @@ def _is_backward(operation: tf.Operation) -> bool:
 
 
 def _root(tensor: tf.Tensor) -> tf.Tensor:
-    """The tensor in whose memory a tensor lies."""
+    """Returns the tensor in whose memory a tensor lies."""
     while tensor.op.type in _SAME_MEMORY:
         tensor = tensor.op.inputs[_SAME_MEMORY[tensor.op.type]]
     return tensor

@@ -46,7 +46,7 @@ _EXCHANGE = re.compile("Collective|Nccl|CrossReplica|AllReduce|AllGather|AllScat
 
 @functools.cache
 def collective_of(kind: str) -> str | None:
-    """The name in the ledger of what a type of operation does; None if it hands nothing over.
+    """Returns the name in the ledger of what a type of operation does; None if it hands nothing over.
 
     Raises:
         Unavailable: It may exchange something, and nobody has said what.
@@ -62,12 +62,12 @@ def collective_of(kind: str) -> str | None:
 
 
 def may_exchange(kind: str) -> bool:
-    """Whether a type of operation is named like an exchange, or is told who takes part."""
+    """Returns whether a type of operation is named like an exchange, or is told who takes part."""
     return bool(_EXCHANGE.search(kind)) or not _GROUPS.isdisjoint(argument_names(kind))
 
 
 def collectives_in(graph: tf.Graph) -> list[tuple[tf.Operation, str]]:
-    """The collectives of a graph, each with its name in the ledger, in order.
+    """Returns the collectives of a graph, each with its name in the ledger, in order.
 
     Raises:
         Unavailable: There is one that is not known, or one in a function that the graph calls: how often is not in it.
@@ -86,7 +86,7 @@ def collectives_in(graph: tf.Graph) -> list[tuple[tf.Operation, str]]:
 
 
 def handed_over_bytes(operation: tf.Operation) -> int:
-    """The bytes that a device hands over in a collective.
+    """Returns the bytes that a device hands over in a collective.
 
     Raises:
         Unavailable: The graph does not have the size.
@@ -99,7 +99,7 @@ def handed_over_bytes(operation: tf.Operation) -> int:
 
 
 def _called(operation: tf.Operation) -> Iterator[str]:
-    """The types of operations in the functions that an operation calls, and in those that these call."""
+    """Yields the types of operations in the functions that an operation calls, and in those that these call."""
     if any(attribute.type in ("func", "list(func)") for attribute in operation.op_def.attr):
         yield from _within(operation.node_def, set())
 

@@ -72,7 +72,7 @@ def sends_of(graph: tf.Graph, axis: str, devices: int) -> tuple[Send, ...]:
 
 
 def _busiest(found: list[Copy]) -> list[Copy]:
-    """The copies that the device with most bytes takes part in."""
+    """Returns the copies that the device with most bytes takes part in."""
     by_device = collections.defaultdict(list)
     for copy in found:
         if copy.source and copy.target:
@@ -87,7 +87,7 @@ def whole_bytes(graph: tf.Graph, sends_rows: bool) -> tuple[int, int]:
     Their sizes are in the graph with one server only; several take as many as the batch decides.
 
     Args:
-        graph: Of the function.
+        graph: The graph of the function.
         sends_rows: Whether the gradient of a table has the rows that were read, not all of them.
 
     Returns:
@@ -134,7 +134,7 @@ def _nbytes(tensor: tf.Tensor) -> int:
 
 
 def short_name(device: str) -> str:
-    """The last part of a device's full name, such as "CPU:0"."""
+    """Returns the last part of a device's full name, such as "CPU:0"."""
     return device.rpartition("/")[2].removeprefix("device:")
 
 
@@ -155,7 +155,7 @@ class ExpandedFunctions:
             self._collectives = [found for name in function_names() - before for found in _collectives_of(name)]
 
     def sends(self, axis: str) -> tuple[Send, ...]:
-        """The collectives of each device; on a CPU, DTensor even gathers by an all-reduce over zeros.
+        """Returns the collectives of each device; on a CPU, DTensor even gathers by an all-reduce over zeros.
 
         DTensor has each wait for the one before, so the order of its graph is that in which they run.
 
@@ -167,7 +167,7 @@ class ExpandedFunctions:
         )
 
     def gathered_variable_bytes(self) -> int:
-        """The bytes of variables that are gathered on every device in the course of a call."""
+        """Returns the bytes of variables that are gathered on every device in the course of a call."""
         gathered = re.compile(r"ReadVariableOp(_\d+)?/DTensorAllGather")  # the number is that of the reading operation
         return sum(each.bytes for each in self._collectives if gathered.search(each.source))
 

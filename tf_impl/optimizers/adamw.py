@@ -25,7 +25,7 @@ def update(spec: AdamW, w: tf.Variable, g: tf.Tensor, slots: Sequence[tf.Variabl
 
 
 def coefficients(spec: AdamW, step: int) -> list[float]:
-    """The learning rate, what decay leaves of a weight, and the bias corrections 1 - beta1^t and sqrt(1 - beta2^t).
+    """Returns the learning rate, what decay leaves of a weight, and the bias corrections 1 - beta1^t and sqrt(1 - beta2^t).
 
     Args:
         spec: Has the learning rate of the step.

@@ -23,7 +23,7 @@ def update(spec: Sgd, w: tf.Variable, g: tf.Tensor, slots: Sequence[tf.Variable]
 
 
 def coefficients(spec: Sgd, step: int) -> list[float]:
-    """The learning rate.
+    """Returns the learning rate.
 
     Args:
         spec: Has the learning rate of the step.

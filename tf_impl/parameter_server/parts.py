@@ -8,12 +8,12 @@ import tensorflow as tf
 
 
 def parts_of(variable: tf.Variable) -> list[tf.Variable]:
-    """The parts of a variable, in order; one that is not cut is its own part."""
+    """Returns the parts of a variable, in order; one that is not cut is its own part."""
     return [variable] if isinstance(variable, tf.Variable) else list(variable.variables)
 
 
 def flat(by_name: Mapping[str, list[tf.Variable]]) -> list[tf.Variable]:
-    """The parts of all variables, in order."""
+    """Returns the parts of all variables, in order."""
     return list(itertools.chain.from_iterable(by_name.values()))
 
 
@@ -34,7 +34,7 @@ def assign(parts: list[tf.Variable], value: np.ndarray) -> None:
     """Assigns each part its rows.
 
     Args:
-        parts: Of one variable, in order.
+        parts: The parts of one variable, in order.
         value: The full value.
     """
     ends = np.cumsum([part.shape[0] for part in parts])[:-1]

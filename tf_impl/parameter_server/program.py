@@ -122,7 +122,7 @@ class ParameterServerProgram:
         """Clips by the global norm, then updates every part on the server that holds it.
 
         Args:
-            coefficients: Of the update, as `optimizers.coefficients` computes them.
+            coefficients: The coefficients of the update, as `optimizers.coefficients` computes them.
             gradients: The gradients, in the order of the parameters' parts.
         """
         read = [number for number, gradient in enumerate(gradients) if gradient is not None]
@@ -135,7 +135,7 @@ class ParameterServerProgram:
                 self.updates.alone(part, functools.partial(self.update, *arguments))
 
     def losses(self) -> list[float]:
-        """The losses since the last call; a step's is the mean of its updates', each as its worker computed it."""
+        """Returns the losses since the last call; a step's is the mean of its updates', each as its worker computed it."""
         taken, self._results = self._results, []
         if not taken:
             return []
@@ -170,7 +170,7 @@ class ParameterServerProgram:
         self.step(batch)
 
     def sends(self) -> tuple[Send, ...]:
-        """What workers pull and push."""
+        """Returns what workers pull and push."""
         graph = self._train.get_concrete_function(*self._arguments(self._observed, 0)).graph
         self._read_bytes, sent_bytes = whole_bytes(graph, self._sends_rows)
         self._pushed_bytes = sent_bytes + (self._rows_bytes if self._sends_rows else 0)
@@ -206,7 +206,7 @@ class ParameterServerProgram:
         return dataclasses.replace(held, gradients_bytes=gradients_bytes)
 
     def measures(self) -> Mapping[str, float]:
-        """What the servers counted up to the last window's end."""
+        """Returns what the servers counted up to the last window's end."""
         applied = self._applied
         staleness = self._staleness / applied
         return {"staleness": staleness, "updates_applied": applied, "updates_repeated": self._begun - applied}

@@ -34,16 +34,16 @@ class Results:
                 self._seen[key] = weakref.ref(each, lambda _, key=key: self._seen.pop(key, None))
 
     def has(self, tensor: Any) -> bool:
-        """Whether a tensor is one of them."""
+        """Returns whether a tensor is one of them."""
         return id(tensor) in self._seen
 
 
 def inputs_of(arguments: Sequence[Any], keywords: Mapping[str, Any], results: Results) -> list[tf.Tensor]:
-    """The tensors of a call that hold examples.
+    """Returns the tensors of a call that hold examples.
 
     Args:
-        arguments: Of the model.
-        keywords: Likewise.
+        arguments: The arguments of the model.
+        keywords: The keywords of the model.
         results: What is no data.
     """
     given = keras.tree.flatten([list(arguments), [keywords[name] for name in sorted(keywords)]])
@@ -69,7 +69,7 @@ def sums_of_words(inputs: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 def _added(total: tf.Tensor, each: tf.Tensor) -> tf.Tensor:
-    """The sum, unless they have another number of rows, which may not be known while the graph is built."""
+    """Returns the sum, unless they have another number of rows, which may not be known while the graph is built."""
     if total.shape.is_fully_defined() and each.shape.is_fully_defined():
         return total + each
     return tf.cond(tf.size(each) == tf.size(total), lambda: total + each, lambda: total)
@@ -88,7 +88,7 @@ def _sums(values: tf.Tensor, place: int) -> tf.Tensor:
 
 
 def _coefficients(place: int, size: tf.Tensor) -> tf.Tensor:
-    """The coefficients of examples whose size is not known while the graph is built."""
+    """Returns the coefficients of examples whose size is not known while the graph is built."""
     values = (tf.range(tf.cast(size, tf.int64)) + (place * INPUT_STRIDE + 1)) * _signed(0x9E3779B97F4A7C15)
     values = tf.bitwise.bitwise_xor(values, _shifted(values, 30)) * _signed(0xBF58476D1CE4E5B9)
     values = tf.bitwise.bitwise_xor(values, _shifted(values, 27)) * _signed(0x94D049BB133111EB)
@@ -96,7 +96,7 @@ def _coefficients(place: int, size: tf.Tensor) -> tf.Tensor:
 
 
 def _shifted(values: tf.Tensor, places: int) -> tf.Tensor:
-    """A shift of unsigned numbers: TensorFlow's shift of int64 copies the sign."""
+    """Returns a shift of unsigned numbers: TensorFlow's shift of int64 copies the sign."""
     shifted = tf.bitwise.right_shift(values, tf.constant(places, tf.int64))
     return tf.bitwise.bitwise_and(shifted, tf.constant((1 << (64 - places)) - 1, tf.int64))
 

@@ -34,10 +34,10 @@ class Plan:
         return ("local", "gradient") if self.num_replicas > 1 else ("gradient",)
 
     def ordered(self, gradients: Iterable[Any], variables: Iterable[Any]) -> list[Any]:
-        """The gradients in the order of the tensors; None for those that are not there.
+        """Returns the gradients in the order of the tensors; None for those that are not there.
 
         Args:
-            gradients: Of some of the variables.
+            gradients: The gradients of some of the variables.
             variables: These.
         """
         found: list[Any] = [None] * len(self.held)
@@ -49,5 +49,5 @@ class Plan:
 
 
 def is_wide(held: Iterable[Held]) -> bool:
-    """Whether all tensors are float64."""
+    """Returns whether all tensors are float64."""
     return all(each.tensor.dtype == "float64" for each in held)

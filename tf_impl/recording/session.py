@@ -55,18 +55,18 @@ class Session:
         self._models.add(model)
 
     def counters(self) -> Counters:
-        """The counters of the replica whose code runs."""
+        """Returns the counters of the replica whose code runs."""
         replica = replica_id()
         if replica not in self._counters:
             self._counters[replica] = Counters(self._recorder.options.every)
         return self._counters[replica]
 
     def is_inner(self, optimizer: Any) -> bool:
-        """Whether an optimizer takes the steps of one that scales the loss."""
+        """Returns whether an optimizer takes the steps of one that scales the loss."""
         return id(optimizer) in self._owners
 
     def plan(self, optimizer: Any, variables: Iterable[Any] = ()) -> Plan:
-        """What is recorded of an optimizer.
+        """Returns what is recorded of an optimizer.
 
         Args:
             optimizer: Keras'.
@@ -85,10 +85,10 @@ class Session:
         return self._plans[id(owner)]
 
     def slots(self, plan: Plan) -> Slots:
-        """The slots of an optimizer on the replica whose code runs.
+        """Returns the slots of an optimizer on the replica whose code runs.
 
         Args:
-            plan: Of the optimizer.
+            plan: The plan of the optimizer.
         """
         replica = replica_id()
         if replica not in plan.slots:
@@ -138,7 +138,7 @@ class Session:
             self._function = outer
 
     def has_steps(self, function: Any) -> bool:
-        """Whether a step was found in a tf.function."""
+        """Returns whether a step was found in a tf.function."""
         return function in self._steppers
 
     def step_was_taken(self) -> None:
@@ -209,7 +209,7 @@ class Session:
         self._recorders[replica].write(recorded)
 
     def _stats(self, replica: int, seen: dict[Phase, np.ndarray], held: Iterable[Held]) -> dict[Phase, np.ndarray]:
-        """The statistics of all recorded tensors; the weights of other optimizers are what they were."""
+        """Returns the statistics of all recorded tensors; the weights of other optimizers are what they were."""
         places = {id(each.container): place for place, each in enumerate(self._recorded)}
         pairs = [(places[id(each.container)], row) for row, each in enumerate(held) if id(each.container) in places]
         to, of = (np.array(each, int) for each in zip(*pairs, strict=True)) if pairs else (np.zeros(0, int),) * 2
@@ -220,7 +220,7 @@ class Session:
 
 
 def replica_id() -> int:
-    """The replica whose code runs; 0 outside of a strategy."""
+    """Returns the replica whose code runs; 0 outside of a strategy."""
     context = tf.distribute.get_replica_context()
     found = tf.get_static_value(context.replica_id_in_sync_group) if context else None
     return 0 if found is None else int(found)

@@ -27,7 +27,7 @@ INTS, FLOATS = 4, 4
 
 
 def own_variable(value: object, dtype: tf.DType) -> Any:
-    """A variable that no strategy mirrors, no model tracks and no optimizer knows.
+    """Returns a variable that no strategy mirrors, no model tracks and no optimizer knows.
 
     Args:
         value: Its first.
@@ -38,7 +38,7 @@ def own_variable(value: object, dtype: tf.DType) -> Any:
 
 
 def read_now(variable: Any) -> int:
-    """The value of a scalar. The op itself is called: what TensorFlow has around it costs more."""
+    """Returns the value of a scalar. The op itself is called: what TensorFlow has around it costs more."""
     return int(ops.read_variable_op(variable.handle, tf.int64).numpy())
 
 
@@ -69,7 +69,7 @@ class Counters:
         self._rows_read = 0
 
     def is_looked_at(self) -> Any:
-        """Whether the step that is taken is looked at: a tensor, or True where all are."""
+        """Returns whether the step that is taken is looked at: a tensor, or True where all are."""
         clock = self.clock.read_value()
         return self._every == 1 or (clock < DENSE_STEPS) | (clock % self._every == 0)
 
@@ -89,7 +89,7 @@ class Counters:
         self.rows_seen.assign_add(size)
 
     def read_rows(self, end: int, seen: int) -> tuple[int, ...] | None:
-        """The hashes of the examples seen since the last call.
+        """Returns the hashes of the examples seen since the last call.
 
         Args:
             end: How many had been seen at the end of the step.
@@ -115,7 +115,7 @@ class SeenStep:
         loss: The sum of the scalars that its backward passes began with.
         has_loss: Whether there were any.
         lr: The learning rate.
-        scale: Of the loss.
+        scale: The scale of the loss.
         stats: Phase -> the rows of the tensors of its slots; None where the step was not looked at.
     """
 
@@ -138,8 +138,8 @@ class Slots:
         """Makes the variables.
 
         Args:
-            counters: Of the replica.
-            statistics: Of the tensors.
+            counters: The counters of the replica.
+            statistics: The statistics of the tensors.
             weights: The replica's variables, of TensorFlow.
             phases: Those of gradients that can be seen.
         """

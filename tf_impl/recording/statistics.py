@@ -21,7 +21,7 @@ class Statistics:
         """Makes the signs.
 
         Args:
-            layouts: Of the tensors.
+            layouts: The layouts of the tensors.
             is_float64: Whether to compute in float64.
         """
         self.layouts = layouts
@@ -74,7 +74,7 @@ def _sum_of_bits(value: tf.Tensor) -> tf.Tensor:
 
 
 def unpack(words: np.ndarray, is_float64: bool) -> np.ndarray:
-    """The statistics as a record keeps them.
+    """Returns the statistics as a record keeps them.
 
     Args:
         words: int64 [tensors * NUMBERS].

@@ -26,7 +26,7 @@ class Held:
     tensor: RecordedTensor
 
     def of_replica(self, replica: int) -> Any:
-        """The variable of one replica."""
+        """Returns the variable of one replica."""
         return tf.distribute.get_strategy().experimental_local_results(self.container)[replica]
 
 
@@ -59,10 +59,10 @@ class TensorTable:
                 self._add(variable, layer, "buffer")
 
     def of_optimizer(self, variables: Sequence[Any]) -> list[Held]:
-        """The tensors that an optimizer updates, and those that none does.
+        """Returns the tensors that an optimizer updates, and those that none does.
 
         Args:
-            variables: Of the optimizer.
+            variables: The variables of the optimizer.
         """
         for variable in variables:
             self._add(variable, None, "parameter")

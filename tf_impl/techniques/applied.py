@@ -46,7 +46,7 @@ def build_exchange(
     Args:
         run: With its techniques.
         strategy: Outside of its scope.
-        params: By neutral name.
+        params: The params by neutral name.
     """
     if run.techniques.compress is None:
         return None

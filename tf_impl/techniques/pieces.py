@@ -81,7 +81,7 @@ class Pieces:
         return tf.cast(collectives.to_all(tf.cast(whole, tf.int8)), rows.dtype) * (sum_scale * scale)
 
     def _largest(self, values: tf.Tensor, collectives: Collectives) -> tf.Tensor:
-        """The largest absolute number of each parameter over all replicas; 127 where all are zero."""
+        """Returns the largest absolute number of each parameter over all replicas; 127 where all are zero."""
         largest = collectives.maximum(tf.stack([tf.reduce_max(tf.abs(part)) for part in self._parts(values)]))
         return tf.where(largest == 0, tf.constant(LARGEST, largest.dtype), largest)
 

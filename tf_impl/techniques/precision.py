@@ -19,11 +19,11 @@ TYPES = {"bf16": tf.bfloat16}
 
 
 def narrow_type(run: Run) -> tf.DType | None:
-    """The type of two bytes that a run computes in; None if it does not."""
+    """Returns the type of two bytes that a run computes in; None if it does not."""
     precision = run.techniques.precision
     return None if precision is None else TYPES[precision]
 
 
 def product_of(run: Run) -> Product:
-    """How a run multiplies: in two bytes if it asks for that."""
+    """Returns how a run multiplies: in two bytes if it asks for that."""
     return Product(narrow_type(run))

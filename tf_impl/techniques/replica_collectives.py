@@ -36,14 +36,14 @@ class Replicas:
             return tf.Variable(value, trainable=False, synchronization=on_read, aggregation=aggregation)
 
     def collectives(self, function: str) -> "Collectives":
-        """The collectives of a replica in a function of that name."""
+        """Returns the collectives of a replica in a function of that name."""
         return Collectives(self.count, self._token, function)
 
     def read(self, variable: tf.Variable, name: str) -> np.ndarray:
         """Gathers a variable from all replicas: [replicas, ...].
 
         Args:
-            variable: Of each replica.
+            variable: The variable of each replica.
             name: Its name, unique and the same in all processes.
         """
 
@@ -57,7 +57,7 @@ class Replicas:
         """Assigns each replica its own.
 
         Args:
-            variable: Of each replica.
+            variable: The variable of each replica.
             values: [replicas, ...].
         """
 
@@ -76,7 +76,7 @@ class Collectives:
 
         Args:
             ranks: The number of replicas, over all processes.
-            token: Of each replica; a collective without one is never met by those of the other replicas (2.21).
+            token: The token of each replica; a collective without one is never met by those of the other replicas (2.21).
             function: Its name, the same on all replicas.
         """
         self._ranks, self._token = ranks, token
@@ -89,11 +89,11 @@ class Collectives:
         return {**keys, "ordering_token": [self._token.handle], "communication_hint": "ring"}
 
     def maximum(self, values: tf.Tensor) -> tf.Tensor:
-        """The largest of each number over all replicas."""
+        """Returns the largest of each number over all replicas."""
         return tf.raw_ops.CollectiveReduceV2(input=values, merge_op="Max", final_op="Id", **self._options())
 
     def total(self, values: tf.Tensor) -> tf.Tensor:
-        """The sum of each number over all replicas."""
+        """Returns the sum of each number over all replicas."""
         return tf.raw_ops.CollectiveReduceV2(input=values, merge_op="Add", final_op="Id", **self._options())
 
     def gather(self, values: tf.Tensor) -> tf.Tensor:

@@ -150,7 +150,7 @@ def _shardings(shapes: Sequence[ir.RankedTensorType], request: Request) -> list[
 
 
 def argument_bytes(step: ir.Operation, request: Request) -> int:
-    """The bytes of one core's arguments, without the padding, which only a compiled program has.
+    """Returns the bytes of one core's arguments, without the padding, which only a compiled program has.
 
     Args:
         step: The function that takes the arguments.

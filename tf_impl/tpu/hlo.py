@@ -12,7 +12,7 @@ _ARRAY = re.compile(r"\b(pred|[a-z]+\d+)[a-z\d]*\[([\d,]*)\]")
 
 
 def collectives(hlo: str) -> tuple[Collective, ...]:
-    """What a compiled program's collectives are handed in one step, by kind.
+    """Returns what a compiled program's collectives are handed in one step, by kind.
 
     One that runs beside other work stands in several fusions, under one channel.
     """
@@ -29,7 +29,7 @@ def collectives(hlo: str) -> tuple[Collective, ...]:
 
 
 def _nbytes(shape: str) -> int:
-    """The bytes of an HLO shape, arrays or tuples of them, without padding."""
+    """Returns the bytes of an HLO shape, arrays or tuples of them, without padding."""
     total = 0
     for kind, dims in _ARRAY.findall(shape):
         bits = 8 if kind == "pred" else int(re.sub(r"\D", "", kind))

@@ -88,7 +88,7 @@ class ReplicaStep:
         Args:
             state: The parameters, then each kind of optimizer state in the same order.
             gradients: This core's, in the order of the parameters.
-            coefficients: Of the step, as `optimizers.coefficients` computes them.
+            coefficients: The coefficients of the step, as `optimizers.coefficients` computes them.
 
         Returns:
             The new state, like the old.

@@ -65,7 +65,7 @@ class Pipe:
         return len(self.stage_ranks) - 1 in self.stages
 
     def no_loss(self) -> torch.Tensor:
-        """The loss of a rank that does not hold the last stage: the losses of all ranks are summed."""
+        """Returns the loss of a rank that does not hold the last stage: the losses of all ranks are summed."""
         return torch.zeros((), device=self.device, dtype=self.dtype)
 
     def predict(self, x: Inputs | Handed) -> torch.Tensor:

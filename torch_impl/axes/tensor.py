@@ -81,7 +81,7 @@ def _plan_pairs(spec: ModelSpec, num_parts: int) -> dict[str, ParallelStyle]:
 
 
 def _plan_shared_inputs(spec: ModelSpec) -> dict[str, ParallelStyle]:
-    """Where several layers of a module read its input, the gradient of that input is summed once, not once a layer."""
+    """Returns where several layers of a module read its input, the gradient of that input is summed once, not once a layer."""
     modules = {layer(layer(name)): None for name, param in spec.params().items() if param.shares_input}
     style = PrepareModuleInput(input_layouts=Replicate(), desired_input_layouts=Replicate())
     return {_path(module): style for module in modules}

@@ -19,7 +19,7 @@ from samestep.torch_impl.weights import Weight, dtype_names
 
 
 def storages(tensors: Iterable[torch.Tensor]) -> dict[StorageWeakRef, int]:
-    """The bytes behind tensors; each piece of memory counts once, however many of them are views of it."""
+    """Returns the bytes behind tensors; each piece of memory counts once, however many of them are views of it."""
     untyped = (tensor.untyped_storage() for tensor in tensors)
     return {StorageWeakRef(storage): storage.nbytes() for storage in untyped}
 
@@ -75,7 +75,7 @@ class EngineUpdate:
 
 
 def _full_tensor(parameter: nn.Parameter) -> torch.Tensor:
-    """The whole parameter, as its master is; a frozen one has none."""
+    """Returns the whole parameter, as its master is; a frozen one has none."""
     return utils.safe_get_full_fp32_param(parameter) if parameter.requires_grad else parameter
 
 

@@ -26,7 +26,7 @@ class PartitionLayout(Protocol):
     masters: list[torch.Tensor]
 
     def tensors(self, parameter: nn.Parameter) -> tuple[torch.Tensor, ...]:
-        """The tensors in which this rank has values of a parameter, besides the masters."""
+        """Returns the tensors in which this rank has values of a parameter, besides the masters."""
 
     def link(self, states: Mapping[torch.Tensor, dict[str, torch.Tensor]]) -> None:
         """Links the parameters to their optimizer state, as the engine does after its first step."""

@@ -12,7 +12,7 @@ HyperParameters = dict[str, dict[str, bool | float | str | list[float]]]
 
 
 def dropouts(model: nn.Module) -> dict[str, tuple[str, float]]:
-    """What each layer drops in training, by its path: what it drops, and how much of it."""
+    """Returns what each layer drops in training, by its path: what it drops, and how much of it."""
     found: dict[str, tuple[str, float]] = {}
     for path, module in model.named_modules():
         if isinstance(module, nn.modules.dropout._DropoutNd):
@@ -26,7 +26,7 @@ _DROPPED = {"Dropout": "elements", "AlphaDropout": "elements of SELU", "FeatureA
 
 
 def hyper_parameters(optimizer: torch.optim.Optimizer, named: Mapping[str, Weight]) -> HyperParameters:
-    """The settings of an optimizer for each parameter that it updates, by neutral name.
+    """Returns the settings of an optimizer for each parameter that it updates, by neutral name.
 
     Args:
         optimizer: The optimizer.

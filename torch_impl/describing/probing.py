@@ -74,7 +74,7 @@ class Probe:
         yield from found
 
     def loss(self, outputs: np.ndarray, rows: Rows) -> np.ndarray | None:
-        """The user's own loss of each target; the arguments are those of the protocol."""
+        """Returns the user's own loss of each target; the arguments are those of the protocol."""
         if not isinstance(self._model.loss, Mapping) or "torch" not in self._model.loss:
             return None
         given = torch.from_numpy(outputs.copy()), _cut(self._targets, rows)
@@ -128,7 +128,7 @@ def _watching(module: nn.Module) -> Iterator[dict[str, None]]:
 
 
 def _calls(module: nn.Module, call: Callable[[], object]) -> dict[str, tuple[object, torch.Tensor]]:
-    """The inputs and the first result of the first call of each layer, innermost layers first.
+    """Returns the inputs and the first result of the first call of each layer, innermost layers first.
 
     Args:
         module: The model, whose own call is left out.

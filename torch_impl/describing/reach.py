@@ -87,7 +87,7 @@ def find_reach(module: nn.Module, inputs: Inputs, is_random: bool, source: str) 
 
     Args:
         module: The model, which is left as it was.
-        inputs: Of some examples.
+        inputs: The inputs of some examples.
         is_random: Whether its forward pass draws random numbers outside of any layer, by which it may branch as well.
         source: Where it is declared, for messages.
 
@@ -160,7 +160,7 @@ def always_called(module: nn.Module, paths: Iterable[str], examples: np.ndarray)
 
 
 def _members(module: nn.Module, path: str) -> list[str]:
-    """What is called of a module: of a list, which has no forward pass, its members."""
+    """Returns what is called of a module: of a list, which has no forward pass, its members."""
     if not isinstance(module, nn.ModuleList):
         return [path]
     return [each for name, member in module.named_children() for each in _members(member, f"{path}.{name}")]
@@ -180,7 +180,7 @@ def _negated(x: Inputs) -> Inputs:
 
 
 def _calls(module: nn.Module, paths: Iterable[str], x: Inputs) -> list[tuple[str, list[torch.Size]]] | None:
-    """The calls of some modules in a forward pass, with the shapes they were given; None if it fails."""
+    """Returns the calls of some modules in a forward pass, with the shapes they were given; None if it fails."""
     found: list[tuple[str, list[torch.Size]]] = []
 
     def note(path: str) -> Callable[..., None]:

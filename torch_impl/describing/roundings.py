@@ -61,7 +61,7 @@ class Roundings(TorchDispatchMode):
         self._behind: dict[StorageWeakRef, int] = {}
 
     def behind(self, tensor: torch.Tensor) -> int:
-        """How often the numbers of a tensor were rounded at most; several tensors may share one storage."""
+        """Returns how often the numbers of a tensor were rounded at most; several tensors may share one storage."""
         return self._behind.get(_storage(tensor), 0)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -79,5 +79,5 @@ class Roundings(TorchDispatchMode):
 
 
 def _storage(tensor: torch.Tensor) -> StorageWeakRef:
-    """What holds a tensor's numbers; as long as it is referred to, no other has its address."""
+    """Returns what holds a tensor's numbers; as long as it is referred to, no other has its address."""
     return StorageWeakRef(tensor.untyped_storage())

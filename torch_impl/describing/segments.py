@@ -25,9 +25,9 @@ def describe_segments(
     Args:
         model: The declaration.
         module: The built model, in evaluation.
-        inputs: Of some examples.
+        inputs: The inputs of some examples.
         outputs: What the model makes of them.
-        flops: Of the whole forward pass, per example.
+        flops: The flops of the whole forward pass, per example.
         source: Where it is declared, for messages.
 
     Raises:
@@ -58,7 +58,7 @@ def describe_segments(
 
 
 def _shapes(x: object, name: str, rows: int, source: str) -> tuple[tuple[int, ...], ...]:
-    """The shapes that a segment hands on, per example.
+    """Returns the shapes that a segment hands on, per example.
 
     Raises:
         ConfigError: It is neither a tensor nor a tuple of several, they are not real, or are not of each example.
@@ -108,7 +108,7 @@ def _refuse_another(x: Handed, outputs: torch.Tensor, source: str) -> None:
 
 
 def _parameters(module: nn.Module, path: str, segment: str, source: str) -> list[nn.Parameter]:
-    """The parameters that a path names: those of a module, or a single one.
+    """Returns the parameters that a path names: those of a module, or a single one.
 
     Raises:
         ConfigError: It names neither.

@@ -15,12 +15,12 @@ _Seen = tuple[list[torch.Tensor], list[torch.Tensor]]
 
 
 def describe_uses(model: nn.Module, inputs: Inputs, paths: Iterable[str]) -> dict[str, Use]:
-    """How a step uses some modules, by neutral path; one that the forward pass does not call is used as any other.
+    """Returns how a step uses some modules, by neutral path; one that the forward pass does not call is used as any other.
 
     Args:
         model: The model, in evaluation.
         inputs: `EXAMPLES` examples.
-        paths: Of the modules, neutral ones.
+        paths: The paths of the modules, neutral ones.
     """
     calls: dict[str, list[_Seen]] = {path: [] for path in paths}
     with torch.enable_grad(), contextlib.ExitStack() as hooks:

@@ -31,7 +31,7 @@ def build_model(spec: ModelSpec, context: StepContext) -> nn.Module:
 
 
 def segment_functions(spec: ModelSpec, model: nn.Module) -> dict[str, SegmentFunction]:
-    """The segments of a built model in order, named as in the spec; run one after the other they are its forward pass.
+    """Returns the segments of a built model in order, named as in the spec; run one after the other they are its forward pass.
 
     Args:
         spec: The spec of the model.
@@ -55,5 +55,5 @@ def place_positions(model: nn.Module, part: Chunk) -> None:
 
 
 def summed_loss(spec: ModelSpec) -> Loss:
-    """The loss of a model, summed over every target."""
+    """Returns the loss of a model, summed over every target."""
     return user_loss(spec) if spec.loss == USER_LOSS else LOSSES[spec.loss]

@@ -23,7 +23,7 @@ def _filled(value: float) -> Still:
 
 
 def _mean(mean: Callable[..., Any], first: int = 1) -> Still:
-    """What fills the result with a mean that the arguments behind the first few give."""
+    """Returns what fills the result with a mean that the arguments behind the first few give."""
 
     def still(plain: Callable[..., Any], *args: Any, **named: Any) -> torch.Tensor:
         named.pop("generator", None)
@@ -45,7 +45,7 @@ def _kept(
 
 
 def _evaluated(plain: Callable[..., Any], input: torch.Tensor, *args: Any, **named: Any) -> torch.Tensor:
-    """A leaky ReLU with the mean of the slopes that it would draw."""
+    """Returns a leaky ReLU with the mean of the slopes that it would draw."""
     bounds = {**dict(zip(("lower", "upper"), args, strict=False)), **named}
     return functional.leaky_relu(input, (bounds.get("lower", 1 / 8) + bounds.get("upper", 1 / 3)) / 2)
 

@@ -39,7 +39,7 @@ class Dropout(nn.Module):
         return torch.where(kept, x * (1 / (1 - self.rate)), 0.0)
 
     def _elements(self, x: torch.Tensor) -> torch.Tensor:
-        """The index of each element in the whole activation of one example."""
+        """Returns the index of each element in the whole activation of one example."""
         elements, stride = torch.zeros((), dtype=torch.int64, device=x.device), 1
         for dim in reversed(range(1, x.ndim)):
             size, part = x.shape[dim], self._cut.get(dim) or self._cut.get(dim - x.ndim) or Chunk()
@@ -50,7 +50,7 @@ class Dropout(nn.Module):
 
 
 def dropout(rate: float, number: int, context: StepContext, behind: str = "") -> nn.Module:
-    """The layer, or the identity if nothing is dropped.
+    """Returns the layer, or the identity if nothing is dropped.
 
     Args:
         rate: The share of elements that are dropped.

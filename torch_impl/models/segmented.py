@@ -18,7 +18,7 @@ class Segmented(Protocol):
     """A model whose forward pass is a sequence of segments; every model here is one."""
 
     def segments(self) -> dict[str, SegmentFunction]:
-        """Its segments in order, named as in the spec; run one after the other they are its forward pass."""
+        """Returns its segments in order, named as in the spec; run one after the other they are its forward pass."""
 
 
 def run_segments(segments: Iterable[SegmentFunction], x: Inputs | Handed) -> torch.Tensor:
@@ -34,7 +34,7 @@ def run_segments(segments: Iterable[SegmentFunction], x: Inputs | Handed) -> tor
 
 
 def tensors_of(handed: Handed) -> tuple[torch.Tensor, ...]:
-    """The tensors that are handed on, in order."""
+    """Returns the tensors that are handed on, in order."""
     return handed if isinstance(handed, tuple) else (handed,)
 
 

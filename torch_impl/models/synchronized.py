@@ -18,7 +18,7 @@ def synchronize(model: nn.Module, device: torch.device) -> nn.Module:
 
     Args:
         model: Built, its group of ranks joined.
-        device: Of this process.
+        device: The device of this process.
 
     Returns:
         The model; on GPUs with other modules in it, under the same paths.
@@ -32,7 +32,7 @@ def synchronize(model: nn.Module, device: torch.device) -> nn.Module:
 
 
 def _normalize(layer: nn.modules.batchnorm._BatchNorm, x: torch.Tensor) -> torch.Tensor:
-    """The forward pass of a batch normalisation, over [shard, channels, ...] of every rank."""
+    """Returns the forward pass of a batch normalisation, over [shard, channels, ...] of every rank."""
     if not (layer.training or layer.running_mean is None):
         return type(layer).forward(layer, x)
     weight = torch.ones(x.shape[1], dtype=x.dtype, device=x.device) if layer.weight is None else layer.weight

@@ -21,7 +21,7 @@ from samestep.torch_impl.step_context import StepContext
 
 
 def declared(spec: ModelSpec) -> Model:
-    """The declaration of a described model."""
+    """Returns the declaration of a described model."""
     return load_model(spec.facts.source, "torch")
 
 
@@ -144,7 +144,7 @@ def _evaluate(module: nn.Module, inputs: object) -> None:
 
 
 def _keep_outputs(module: nn.Module, inputs: object, outputs: object) -> torch.Tensor:
-    """What the loss takes: the outputs themselves, or their `logits`."""
+    """Returns what the loss takes: the outputs themselves, or their `logits`."""
     if isinstance(outputs, torch.Tensor):
         check_outputs("the model", _dtype_of(outputs))
         return outputs.float() if outputs.dtype.itemsize == 2 else outputs  # losses never have two bytes
@@ -165,7 +165,7 @@ def _kind(value: object) -> str:
 
 
 def user_segments(spec: ModelSpec, module: nn.Module) -> dict[str, SegmentFunction]:
-    """The forward pass as functions by name, as the user's file or a sequential model has them.
+    """Returns the forward pass as functions by name, as the user's file or a sequential model has them.
 
     Args:
         spec: The description.
@@ -175,7 +175,7 @@ def user_segments(spec: ModelSpec, module: nn.Module) -> dict[str, SegmentFuncti
 
 
 def find_segments(model: Model, module: nn.Module, source: str) -> dict[str, SegmentFunction]:
-    """The segments that a model is known to have; none if it is not known as a sequence.
+    """Returns the segments that a model is known to have; none if it is not known as a sequence.
 
     Args:
         model: The declaration.
@@ -199,12 +199,12 @@ def find_segments(model: Model, module: nn.Module, source: str) -> dict[str, Seg
 
 
 def composed(segments: Mapping[str, SegmentFunction]) -> SegmentFunction:
-    """The forward pass that the segments make up."""
+    """Returns the forward pass that the segments make up."""
     return functools.partial(run_segments, segments.values())
 
 
 def user_loss(spec: ModelSpec) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """The user's own loss, summed over every target."""
+    """Returns the user's own loss, summed over every target."""
     given = declared(spec).loss
     assert isinstance(given, Mapping)
     function = given["torch"]
@@ -212,6 +212,6 @@ def user_loss(spec: ModelSpec) -> Callable[[torch.Tensor, torch.Tensor], torch.T
 
 
 def user_mean_loss(spec: ModelSpec) -> Callable[[np.ndarray, np.ndarray], float]:
-    """The user's own loss as a metric: the mean over all held-out targets."""
+    """Returns the user's own loss as a metric: the mean over all held-out targets."""
     loss = user_loss(spec)
     return lambda outputs, targets: float(loss(*map(torch.from_numpy, (outputs, targets)))) / targets.size

@@ -92,7 +92,7 @@ class _Kept:
 
 
 def _local(tensor: torch.Tensor) -> torch.Tensor:
-    """The memory of this process behind a tensor: of a DTensor its part, of a collective's result the result itself."""
+    """Returns the memory of this process behind a tensor: of a DTensor its part, of a collective's result the result itself."""
     tensor = local_part(tensor) if isinstance(tensor, DTensor) else tensor
     return tensor.elem if isinstance(tensor, AsyncCollectiveTensor) else tensor
 

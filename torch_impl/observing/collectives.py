@@ -91,7 +91,7 @@ _GROUPS = ("ProcessGroup", "SymmetricMemory")
 
 @functools.cache
 def collective_of(operator: torch._ops.OpOverload) -> Signature | None:
-    """How to read the arguments of an operator; None if it hands nothing over.
+    """Returns how to read the arguments of an operator; None if it hands nothing over.
 
     Raises:
         Unavailable: It may exchange something, and nobody has said what.
@@ -109,12 +109,12 @@ def collective_of(operator: torch._ops.OpOverload) -> Signature | None:
 
 
 def may_exchange(schema: torch.FunctionSchema) -> bool:
-    """Whether an operator belongs to a namespace of collectives, or is given a group of processes."""
+    """Returns whether an operator belongs to a namespace of collectives, or is given a group of processes."""
     if schema.name.partition("::")[0] in NAMESPACES:
         return True
     return any(each.name == "group_name" or str(each.type).endswith(_GROUPS) for each in schema.arguments)
 
 
 def is_transfer(name: str) -> bool:
-    """Whether an operator, by its name, exchanges or waits for an exchange."""
+    """Returns whether an operator, by its name, exchanges or waits for an exchange."""
     return name in COLLECTIVES or name.partition("::")[0] in NAMESPACES

@@ -74,7 +74,7 @@ class Gathered:
 
 
 def _own(module: nn.Module) -> Iterable[nn.Parameter]:
-    """The parameters of a module; a wider copy of one, in its place for the length of a call, is an activation."""
+    """Returns the parameters of a module; a wider copy of one, in its place for the length of a call, is an activation."""
     return [each for each in module.parameters(recurse=False) if isinstance(each, nn.Parameter)]
 
 
@@ -116,7 +116,7 @@ def _record(recorder: SendRecorder, collective: Signature, args: tuple[Any, ...]
 
 
 def _axis_of(group: dist.ProcessGroup, whole: str) -> str:
-    """The mesh axis of a group, after which a device mesh names it; `whole` for the group of all ranks."""
+    """Returns the mesh axis of a group, after which a device mesh names it; `whole` for the group of all ranks."""
     axis = group.group_desc.removeprefix(AXIS_PREFIX)
     return whole if group.size() == dist.get_world_size() or axis == group.group_desc else axis
 

@@ -57,7 +57,7 @@ class DdpExchange:
         self._logged, self._arrived_before = number, self._arrived
 
     def measures(self) -> Mapping[str, float]:
-        """The medians of the steps that were logged; on other devices than CPU cores, DDP's own averages."""
+        """Returns the medians of the steps that were logged; on other devices than CPU cores, DDP's own averages."""
         names = ("communication_seconds", "overlap_seconds")
         if self._on_cpu:
             columns = zip(*self._steps, strict=True) if self._steps else ([0], [0])

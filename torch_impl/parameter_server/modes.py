@@ -70,10 +70,10 @@ class PullEverything:
         """
 
     def footprint(self, gradients_bytes: int, pulled_bytes: int) -> Footprint:
-        """A copy, whose gradients are pushed.
+        """Returns a copy, whose gradients are pushed.
 
         Args:
-            gradients_bytes: Of the last step.
+            gradients_bytes: The gradients bytes of the last step.
             pulled_bytes: Ignored: what was pulled became the copy.
         """
         copied = weights.nbytes(self._parameters)
@@ -127,16 +127,16 @@ class PullRows:
         self._optimizer.step()
 
     def footprint(self, gradients_bytes: int, pulled_bytes: int) -> Footprint:
-        """What stays on the worker; at its peak with the rows that were pulled.
+        """Returns what stays on the worker; at its peak with the rows that were pulled.
 
         Args:
-            gradients_bytes: Of the last step.
-            pulled_bytes: Likewise.
+            gradients_bytes: The gradients bytes of the last step.
+            pulled_bytes: The pulled bytes of the last step.
         """
         return self.local_state.footprint(CPU, gradients_bytes, pulled_bytes)
 
 
 def _sum(workers: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """A communication hook of DDP: the gradients' sum."""
+    """Returns a communication hook of DDP: the gradients' sum."""
     work = dist.all_reduce(bucket.buffer(), group=workers, async_op=True)
     return work.get_future().then(lambda done: done.value()[0])

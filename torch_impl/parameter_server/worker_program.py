@@ -72,7 +72,7 @@ class WorkerProgram:
         self._context.recorder.add(operation, tensors, "data", self._run.num_devices, str(self._run.num_devices))
 
     def losses(self) -> list[float]:
-        """The global losses since the last call: the server adds up those of all workers."""
+        """Returns the global losses since the last call: the server adds up those of all workers."""
         taken, self._losses = self._losses, []
         if not taken:
             return []
@@ -115,16 +115,16 @@ class WorkerProgram:
         self._sends = self._context.recorder.stop()
 
     def sends(self) -> tuple[Send, ...]:
-        """What it pulled, pushed and exchanged with other workers."""
+        """Returns what it pulled, pushed and exchanged with other workers."""
         return self._sends
 
     def footprint(self) -> tuple[Footprint, ...]:
-        """The tensors of this process."""
+        """Returns the tensors of this process."""
         own = self._mode.footprint(self._gradients_bytes, self._pulled_bytes)
         return (dataclasses.replace(own, activations_bytes=self._activations_bytes),)
 
     def measures(self) -> Mapping[str, float]:
-        """How old the parameters were to which this worker's gradients were applied."""
+        """Returns how old the parameters were to which this worker's gradients were applied."""
         return {"staleness": self._staleness / self._pushes}
 
     def sync(self) -> None:

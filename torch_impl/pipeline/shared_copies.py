@@ -57,7 +57,7 @@ class SharedCopies:
                 self._others[name] = there, stage_ranks[here], False
 
     def _parameter(self, name: str) -> nn.Parameter:
-        """The parameter as it is now: what shards a stage makes new ones."""
+        """Returns the parameter as it is now: what shards a stage makes new ones."""
         return named_weights(self._stages[self._others[name][0]].model)[name].parameter
 
     def counted(self, gradients: list[torch.Tensor]) -> list[torch.Tensor]:

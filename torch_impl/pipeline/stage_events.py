@@ -87,7 +87,7 @@ class Timeline:
         self._steps.append((sum(event.end - event.start for event in self.events), whole))
 
     def measures(self) -> Mapping[str, float]:
-        """The medians over the last steps, without the first of a run, which also prepares the stages."""
+        """Returns the medians over the last steps, without the first of a run, which also prepares the stages."""
         steps = list(self._steps)[1:] or self._steps
         return {
             "busy_seconds": statistics.median(busy for busy, _ in steps),

@@ -35,8 +35,8 @@ class Examples:
         """Adds the examples of a call.
 
         Args:
-            arguments: Of the module.
-            keywords: Likewise.
+            arguments: The arguments of the module.
+            keywords: The keywords of the module.
         """
         results = {result.untyped_storage().data_ptr() for each in self._results if (result := each()) is not None}
         tensors = [
@@ -56,7 +56,7 @@ class Examples:
         self._results += map(weakref.ref, _tensors([result]))
 
     def hashes(self) -> tuple[int, ...] | None:
-        """The hash of each example of the step; None if no call had any."""
+        """Returns the hash of each example of the step; None if no call had any."""
         if not self._sums:
             return None
         sums = [each.cpu().numpy().view(np.uint64) if isinstance(each, torch.Tensor) else each for each in self._sums]

@@ -33,7 +33,7 @@ class FlatTensor:
 
 
 def flat_tensors(module: nn.Module) -> Iterator[FlatTensor]:
-    """The parameters that a module holds in a flat one; nothing if it is not FSDP1's."""
+    """Yields the parameters that a module holds in a flat one; nothing if it is not FSDP1's."""
     handle = module.__dict__.get("_handle")
     flat = getattr(handle, "flat_param", None)
     if flat is None or not getattr(flat, "_shard_param_infos", None):

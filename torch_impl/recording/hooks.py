@@ -30,7 +30,7 @@ class Hooks:
         self._is_inside = False  # of a module or of a backward pass, which may call modules again
 
     def _guard(self, function: Callable[P, T]) -> Callable[P, T | None]:
-        """A hook that ends no script, and that torch.compile leaves alone where it compiles a whole step."""
+        """Returns a hook that ends no script, and that torch.compile leaves alone where it compiles a whole step."""
         return _disable_dynamo(self._recorder.guarded(function))
 
     def install(self) -> None:

@@ -24,13 +24,13 @@ def keras_on_torch() -> ModuleType | None:
 
 
 def is_keras(module: nn.Module) -> bool:
-    """Whether a module is a layer of Keras."""
+    """Returns whether a module is a layer of Keras."""
     keras = keras_on_torch()
     return keras is not None and isinstance(module, keras.layers.Layer)
 
 
 def keras_tensors(root: Any) -> Iterator[tuple[RecordedTensor, torch.Tensor, KerasLayout]]:
-    """The variables of a Keras model that hold floating-point numbers.
+    """Yields the variables of a Keras model that hold floating-point numbers.
 
     Args:
         root: The model.
@@ -57,7 +57,7 @@ def keras_tensors(root: Any) -> Iterator[tuple[RecordedTensor, torch.Tensor, Ker
 
 
 def in_layout(tensor: torch.Tensor, layout: KerasLayout) -> torch.Tensor:
-    """A view of a variable, or of its gradient, as torch would have it.
+    """Returns a view of a variable, or of its gradient, as torch would have it.
 
     Args:
         tensor: The variable.

@@ -18,7 +18,7 @@ def is_dtensor(tensor: torch.Tensor) -> "TypeGuard[DTensor]":
 
 
 def piece_of(tensor: torch.Tensor) -> Piece:
-    """Which part of a tensor this process holds."""
+    """Returns which part of a tensor this process holds."""
     if not is_dtensor(tensor):
         return Piece.whole(tuple(tensor.shape))
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
@@ -29,7 +29,7 @@ def piece_of(tensor: torch.Tensor) -> Piece:
 
 
 def local_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The numbers of a tensor that this process holds."""
+    """Returns the numbers of a tensor that this process holds."""
     local = tensor._local_tensor if is_dtensor(tensor) else tensor
     collectives = sys.modules.get("torch.distributed._functional_collectives")
     if collectives is not None and isinstance(local, collectives.AsyncCollectiveTensor):
@@ -38,7 +38,7 @@ def local_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The piece of a tensor's gradient that this process holds; None if there is no gradient."""
+    """Returns the piece of a tensor's gradient that this process holds; None if there is no gradient."""
     gradient = tensor.grad
     if gradient is None:
         return None

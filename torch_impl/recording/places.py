@@ -11,7 +11,7 @@ from samestep.torch_impl.recording.pieces import is_dtensor
 
 
 def rank_and_world() -> tuple[int, int]:
-    """The rank of this process and their number: the default group's, or the launcher's."""
+    """Returns the rank of this process and their number: the default group's, or the launcher's."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
@@ -19,10 +19,10 @@ def rank_and_world() -> tuple[int, int]:
 
 
 def layouts(parameters: Sequence[torch.Tensor], called: Sequence[nn.Module]) -> tuple[str, ...]:
-    """How the processes share the model, as far as it is seen.
+    """Returns how the processes share the model, as far as it is seen.
 
     Args:
-        parameters: Of the script.
+        parameters: The parameters of the script.
         called: The outermost modules that were called.
 
     Returns:

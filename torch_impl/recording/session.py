@@ -57,8 +57,8 @@ class Session:
 
         Args:
             module: The module.
-            arguments: Of the call.
-            keywords: Likewise.
+            arguments: The arguments of the call.
+            keywords: The keywords of the call.
         """
         if id(module) not in self._called:
             if not any(each.requires_grad for each in module.parameters()):
@@ -77,7 +77,7 @@ class Session:
 
         Args:
             tensors: Where.
-            gradients: Of the tensors, as far as they are given; a scalar without one is a loss.
+            gradients: The gradients of the tensors, as far as they are given; a scalar without one is a loss.
         """
         self._begin_pass()
         scale, self._scale = self._scale, None
@@ -113,7 +113,7 @@ class Session:
             self.finish()
 
     def _is_moved(self) -> bool:
-        """Whether a script without an optimizer has changed its weights since the last step."""
+        """Returns whether a script without an optimizer has changed its weights since the last step."""
         is_manual = not self._has_optimizer and self._watch is not None and bool(self._gradients)
         return is_manual and self._watch.is_moved()
 
@@ -124,8 +124,8 @@ class Session:
 
         Args:
             optimizer: The optimizer.
-            arguments: Of its step, it first.
-            keywords: Likewise.
+            arguments: The arguments of its step, it first.
+            keywords: The keywords of its step, it first.
         """
         self._depth += 1
         if self._depth > 1:  # an optimizer within another
@@ -183,7 +183,7 @@ class Session:
             self._is_replayed = True
 
     def is_stepping(self, optimizer: Optimizer) -> bool:
-        """Whether an optimizer has taken the step that is not finished."""
+        """Returns whether an optimizer has taken the step that is not finished."""
         return any(each is optimizer for each in self._stepped)
 
     def scale_loss(self, scale: torch.Tensor) -> None:

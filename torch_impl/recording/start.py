@@ -82,7 +82,7 @@ def _perturb(held: Held, seed: int) -> None:
 
 
 def signs_of(piece: Piece, seed: int) -> np.ndarray:
-    """The signs of the numbers of a piece, float64 [numbers].
+    """Returns the signs of the numbers of a piece, float64 [numbers].
 
     Args:
         piece: Which numbers.

@@ -29,7 +29,7 @@ class _Block:
         """Takes the signs.
 
         Args:
-            offset: Of its first number in the piece.
+            offset: The offset of its first number in the piece.
             shape: Rows and columns.
             left: Of its rows, [rows, PROJECTIONS].
             right: Of its columns.
@@ -40,7 +40,7 @@ class _Block:
         self._on: dict[tuple[torch.device, torch.dtype], list[torch.Tensor]] = {}
 
     def flat_signs(self) -> np.ndarray:
-        """The signs of all numbers, [PROJECTIONS, numbers]."""
+        """Returns the signs of all numbers, [PROJECTIONS, numbers]."""
         if len(self._signs) == 1:
             return self._signs[0].T
         left_KR, right_KC = self._signs
@@ -116,7 +116,7 @@ class Pending:
 
         Args:
             size: The number of tensors.
-            dtype: Of a record.
+            dtype: The dtype of a record.
             absent: The places of tensors that are not there.
             found: What was computed.
         """
@@ -168,7 +168,7 @@ def _compute(block: _Block, places: list[int], members: Sequence[torch.Tensor]) 
 
 
 def _sum_of_bits(x_NS: torch.Tensor) -> np.ndarray | torch.Tensor:
-    """The sum of bits of each tensor: uint64 [N], or int64 [N] on a device."""
+    """Returns the sum of bits of each tensor: uint64 [N], or int64 [N] on a device."""
     size = x_NS.element_size()
     if x_NS.device.type == "cpu":  # NumPy sums unsigned numbers four times as fast as torch masks them
         return x_NS.view(_INTS[size]).numpy().view(_WORDS[size]).sum(axis=1, dtype=np.uint64)
@@ -196,7 +196,7 @@ def _blocks(piece: Piece, shared: dict[tuple, _Block]) -> list[_Block]:
 
 
 def _of_columns(piece: Piece, inner: Sequence[tuple[int, int]]) -> np.ndarray:
-    """The signs of the columns that a piece has, which need not be neighbours."""
+    """Returns the signs of the columns that a piece has, which need not be neighbours."""
     _, columns = as_matrix(piece.shape)
     every = signs(1, 0, columns)
     if piece.size[1:] == piece.shape[1:]:

@@ -71,13 +71,13 @@ def find_tensors(called: Sequence[nn.Module]) -> list[Held]:
 
 
 def parameters_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:
-    """The parameters that an optimizer updates."""
+    """Yields the parameters that an optimizer updates."""
     for group in optimizer.param_groups:
         yield from group["params"]
 
 
 def _roots(modules: Sequence[nn.Module], wanted: set[int]) -> list[nn.Module]:
-    """The modules that no other contains and that hold a wanted parameter; the one with the most comes first."""
+    """Returns the modules that no other contains and that hold a wanted parameter; the one with the most comes first."""
     contained = {id(child) for module in modules for child in (module.__dict__.get("_modules") or {}).values()}
     counts = {}
     for module in modules:
@@ -111,7 +111,7 @@ def _of_root(root: nn.Module) -> list[Held]:
 
 
 def _of_module(root: nn.Module) -> list[Held]:
-    """The parameters and the floating-point buffers of a module."""
+    """Returns the parameters and the floating-point buffers of a module."""
     found, flat = [], set()
     for path, module in root.named_modules():
         for each in flat_tensors(module):
@@ -157,7 +157,7 @@ def _unwrapped(module: nn.Module) -> nn.Module:
 
 
 def _class_name(module: nn.Module) -> str:
-    """The name of a module's class; fully_shard puts FSDP in front of it."""
+    """Returns the name of a module's class; fully_shard puts FSDP in front of it."""
     kinds = type(module).__mro__
     is_sharded = kinds[1].__name__ == "FSDPModule"
     return kinds[2].__name__ if is_sharded else kinds[0].__name__

@@ -11,7 +11,7 @@ _SINGLE = torch.float32  # before float64 mode renames it
 
 
 def is_plain(value: torch.Tensor) -> bool:
-    """Whether a tensor can be computed with others that are laid beside it."""
+    """Returns whether a tensor can be computed with others that are laid beside it."""
     return value.dtype == _SINGLE and value.device.type == "cpu"
 
 
@@ -27,8 +27,8 @@ class Tiny:
         """Adds a tensor.
 
         Args:
-            place: Of the tensor.
-            signs: Of its numbers, [PROJECTIONS, numbers].
+            place: The place of the tensor.
+            signs: The signs of its numbers, [PROJECTIONS, numbers].
         """
         self.signs[place] = signs
 
@@ -36,7 +36,7 @@ class Tiny:
         """Computes them.
 
         Args:
-            places: Of those that are there.
+            places: The places of those that are there.
             values: All tensors, flat.
         """
         key = tuple(places)

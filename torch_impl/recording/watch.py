@@ -52,13 +52,13 @@ class Watch:
             )
 
     def weights(self) -> np.ndarray:
-        """What the weights are now, as a record keeps it."""
+        """Returns what the weights are now, as a record keeps it."""
         stats = self._seen()
         self._bits = stats["bits"]
         return stats
 
     def is_moved(self) -> bool:
-        """Whether the weights have changed since they were looked at."""
+        """Returns whether the weights have changed since they were looked at."""
         return not np.array_equal(self._seen()["bits"], self._bits)
 
     def _seen(self) -> np.ndarray:

@@ -75,7 +75,7 @@ class Served:
         self.local_state.restore(state)
 
     def footprint(self) -> Footprint:
-        """The tensors of this process, with the gradients of the last update."""
+        """Returns the tensors of this process, with the gradients of the last update."""
         return self.local_state.footprint(CPU, self._gradients_bytes)
 
 
@@ -120,11 +120,11 @@ class ServingProgram:
         self.step(batch)
 
     def sends(self) -> tuple[Send, ...]:
-        """What calls sent from here."""
+        """Returns what calls sent from here."""
         return self._served.sends
 
     def footprint(self) -> tuple[Footprint, ...]:
-        """The tensors of this process."""
+        """Returns the tensors of this process."""
         return (self._served.footprint(),)
 
     def measures(self) -> Mapping[str, float]:
@@ -141,7 +141,7 @@ class ServingProgram:
 
 
 def worker_name(rank: int) -> str:
-    """The name that calls go to."""
+    """Returns the name that calls go to."""
     return f"rank-{rank}"
 
 

@@ -85,7 +85,7 @@ class FlatExchange:
             parameter.grad = gradient.copy_(part.view(gradient.shape)) if is_reached else None
 
     def measures(self) -> Mapping[str, float]:
-        """The median over the last steps, since the first step also connects the ranks."""
+        """Returns the median over the last steps, since the first step also connects the ranks."""
         return {"communication_seconds": sorted(self._seconds)[len(self._seconds) // 2], "overlap_seconds": 0.0}
 
 

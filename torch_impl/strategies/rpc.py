@@ -60,7 +60,7 @@ class DriverProgram:
         self._step += 1
 
     def losses(self) -> list[float]:
-        """The losses since the last call."""
+        """Returns the losses since the last call."""
         taken, self._losses = self._losses, []
         return torch.stack(taken).tolist() if taken else []
 
@@ -89,11 +89,11 @@ class DriverProgram:
         self.step(batch)
 
     def sends(self) -> tuple[Send, ...]:
-        """The tensors that calls sent from here."""
+        """Returns the tensors that calls sent from here."""
         return self._served.sends
 
     def footprint(self) -> tuple[Footprint, ...]:
-        """The tensors of this process."""
+        """Returns the tensors of this process."""
         return (self._served.footprint(),)
 
     def measures(self) -> Mapping[str, float]:

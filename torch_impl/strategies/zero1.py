@@ -33,7 +33,7 @@ class OwnedOptimizerState:
         self._owners = rank_of_parameter(optimizer)
 
     def _owner(self, parameter: nn.Parameter) -> int:
-        """The rank that updates a parameter; the first, if the user's optimizer leaves it out."""
+        """Returns the rank that updates a parameter; the first, if the user's optimizer leaves it out."""
         return self._owners.get(parameter, 0)
 
     def local(self, parameter: nn.Parameter) -> dict[str, torch.Tensor] | None:

@@ -35,20 +35,20 @@ class Compressor(Protocol):
         """Sums some gradients over all ranks, in place; by name."""
 
     def snapshot(self) -> Arrays:
-        """What this rank keeps, in the neutral layout; all ranks call it together."""
+        """Returns what this rank keeps, in the neutral layout; all ranks call it together."""
 
     def restore(self, local: Sequence[Arrays]) -> None:
         """Takes what every rank kept; nothing lets it start anew."""
 
     def kept_bytes(self) -> int:
-        """The bytes that this rank keeps."""
+        """Returns the bytes that this rank keeps."""
 
 
 def _build_compressor(run: Run, weights: Mapping[str, Weight]) -> Compressor:
     """Builds the compressor that a run asks for.
 
     Args:
-        run: With the method.
+        run: The run with the method.
         weights: The parameters by neutral name.
     """
     return Factors(run, weights) if run.techniques.compress == "powersgd" else Pieces(run, weights)
@@ -59,9 +59,9 @@ class CompressedState:
     """The state of a process whose gradients are compressed: what it holds anyway, and what the exchanges left over.
 
     Attributes:
-        run: With the method, and when it begins.
+        run: The run with the method, and when it begins.
         held: Parameters, optimizer state and buffers.
-        compressor: Of this rank.
+        compressor: The compressor of this rank.
         step: How many steps have exchanged their gradients.
     """
 
@@ -98,8 +98,8 @@ def _exchange_bucket(state: CompressedState, bucket: dist.GradBucket) -> torch.f
     """Sums the gradients of a bucket. This is the communication hook; DDP does not divide what it returns.
 
     Args:
-        state: Of this process.
-        bucket: Of DDP's.
+        state: The state of this process.
+        bucket: The bucket of DDP's.
     """
     is_plain = state.step < first_steady_step(state.run.techniques)
     state.step += bucket.is_last()
@@ -117,7 +117,7 @@ def hook_exchange(run: Run, model: DistributedDataParallel, held: LocalState) ->
     """Has DDP exchange its gradients by the compressor that a run asks for; None if it asks for none.
 
     Args:
-        run: With the method.
+        run: The run with the method.
         model: The model as DDP wrapped it.
         held: What the process holds anyway.
     """

@@ -42,7 +42,7 @@ class LossScaler:
         """Divides the gradients by the scale, in place, and says whether the step may be taken: all ranks say the same.
 
         Args:
-            gradients: Of this process, after the exchange.
+            gradients: The gradients of this process, after the exchange.
             step: The number of the step.
         """
         own = [local_part(gradient) for gradient in gradients]
@@ -57,7 +57,7 @@ class LossScaler:
         return is_finite
 
     def snapshot(self) -> Arrays:
-        """What it continues from."""
+        """Returns what it continues from."""
         scale = {SCALE: np.array(self._context.seed_gradient), GOOD: np.array(self._good)}
         return scale | {SKIPPED: np.array(self.skipped, np.int64)}
 
@@ -77,7 +77,7 @@ def agree(is_finite: torch.Tensor) -> bool:
 
 
 def scaler_of(run: Run, context: StepContext) -> LossScaler | None:
-    """The scaler of a run; None where gradients in its type do not vanish.
+    """Returns the scaler of a run; None where gradients in its type do not vanish.
 
     Args:
         run: What is trained.

@@ -81,13 +81,13 @@ class Pieces:
             gradient.copy_(_whole(part, gradient)).mul_(sum_scale * scale)
 
     def _largest(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
-        """The largest absolute number of each parameter over all ranks; 127 where all are zero."""
+        """Returns the largest absolute number of each parameter over all ranks; 127 where all are zero."""
         largest = torch.stack([torch.stack(part.aminmax()).abs().max() for part in parts])
         dist.all_reduce(largest, dist.ReduceOp.MAX)
         return torch.where(largest == 0, LARGEST, largest)
 
     def snapshot(self) -> Arrays:
-        """What this rank keeps; the sums' residuals are joined for the first rank."""
+        """Returns what this rank keeps; the sums' residuals are joined for the first rank."""
         own = {f"{RESIDUAL}/{name}": self._to_neutral(name, rows) for name, rows in self._residuals.items()}
         for name, residual in self._sum_residuals.items():
             whole = self._to_neutral(name, self._to_all(residual))
@@ -106,7 +106,7 @@ class Pieces:
                 self._sum_residuals[name] = self._rows(weight.from_neutral(shared))[self._rank].clone()
 
     def kept_bytes(self) -> int:
-        """The bytes that this rank keeps."""
+        """Returns the bytes that this rank keeps."""
         return sum(kept.nbytes for kept in (*self._residuals.values(), *self._sum_residuals.values()))
 
     def _to_neutral(self, name: str, rows: torch.Tensor) -> np.ndarray:

@@ -62,7 +62,7 @@ class Factors:
         return self._initial[name] if kept is None else torch.where(kept.any(0), kept, self._initial[name])
 
     def snapshot(self) -> Arrays:
-        """What this rank keeps; the first has the factors."""
+        """Returns what this rank keeps; the first has the factors."""
         own = {f"{RESIDUAL}/{name}": self._as_array(name, residual) for name, residual in self._residuals.items()}
         factors = {f"{FACTOR}/{name}": factor.cpu().numpy().copy() for name, factor in self._factors.items()}
         return own | (factors if self._rank == 0 else {})
@@ -84,7 +84,7 @@ class Factors:
                 self._factors[name] = torch.from_numpy(factor).to(parameter)
 
     def kept_bytes(self) -> int:
-        """The bytes that this rank keeps."""
+        """Returns the bytes that this rank keeps."""
         return sum(kept.nbytes for kept in (*self._residuals.values(), *self._factors.values()))
 
 

@@ -51,5 +51,5 @@ def _computed_twice(run: Run, function: SegmentFunction) -> SegmentFunction:
 
 
 def _contexts() -> tuple[contextlib.AbstractContextManager[None], contextlib.AbstractContextManager[None]]:
-    """The contexts of the first and of the second time."""
+    """Returns the contexts of the first and of the second time."""
     return contextlib.nullcontext(), recomputing()

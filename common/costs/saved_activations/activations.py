@@ -161,7 +161,7 @@ def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int) -> lis
 def textbook_block_bytes(
     model: TransformerSpec | DecoderSpec, rows: int, item_bytes: int, parts: int = 1, sequence: bool = False
 ) -> float:
-    """The textbook's bytes of one transformer block: s b h (34 + 5 a s / h) at two bytes a number.
+    """Returns the textbook's bytes of one transformer block: s b h (34 + 5 a s / h) at two bytes a number.
 
     It has dropout, whose masks take one byte an element, and keeps all scores of the attention.
 

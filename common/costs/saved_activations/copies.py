@@ -16,7 +16,7 @@ def add_kernels(model: ModelSpec, found: dict[str, Kept], item_bytes: int, least
         model: The spec.
         found: What each segment keeps, which grows.
         item_bytes: Of two bytes.
-        least_dims: Of the kernels that are copied.
+        least_dims: The least dims of the kernels that are copied.
     """
     for segment in model.segments()[0 if model.name == "cnn" else 1 :]:
         kernels = [param for param in parameters_of(model, segment).values() if param.is_factor]
@@ -34,7 +34,7 @@ def keeps_wide(model: ModelSpec) -> bool:
 
 
 def returns_wide(model: ModelSpec, segment: Segment) -> bool:
-    """Whether a segment returns float32 though its products do not: rows of tables, and what is added to them.
+    """Returns whether a segment returns float32 though its products do not: rows of tables, and what is added to them.
 
     Args:
         model: The spec.

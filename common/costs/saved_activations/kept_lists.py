@@ -16,7 +16,7 @@ from samestep.common.workload.saved import BEHIND, Kept, SavedLists
 
 
 def lists_of(run: Run, as_it_comes: bool = False) -> SavedLists | None:
-    """Which lists say what is kept; None if nobody wrote any down.
+    """Returns which lists say what is kept; None if nobody wrote any down.
 
     Args:
         run: What is trained.
@@ -39,7 +39,7 @@ def keep_all(lists: SavedLists, model: ModelSpec, item_bytes: int) -> Mapping[st
 
 
 def keeps_behind(run: Run, segment: Segment) -> bool:
-    """Whether operations behind the last parameters of a segment keep anything.
+    """Returns whether operations behind the last parameters of a segment keep anything.
 
     Args:
         run: What is trained.
@@ -92,5 +92,5 @@ def keep_again(lists: SavedLists, model: ModelSpec, item_bytes: int) -> Mapping[
 
 
 def _units(lists: SavedLists, model: ModelSpec, segment: Segment) -> int:
-    """What a segment returns for an example, in numbers of the type that products have."""
+    """Returns what a segment returns for an example, in numbers of the type that products have."""
     return math.prod(segment.outputs) * lists.units(model, segment)

@@ -135,7 +135,7 @@ def transformer(model: TransformerSpec, item_bytes: int, wide: int = 1) -> dict[
 
 
 def _data(model: MlpSpec | CnnSpec, item_bytes: int, wide: int) -> tuple[int, int]:
-    """What is kept of an example's data: the numbers that were cast, or the bytes of the batch."""
+    """Returns what is kept of an example's data: the numbers that were cast, or the bytes of the batch."""
     size = example_bytes(model.inputs(), item_bytes)
     return (size // item_bytes, 0) if wide > 1 else (0, size)
 
@@ -164,7 +164,7 @@ _MIXED = SavedLists(dict.fromkeys(_MODELS, mixed), in_order=False, keeps_keys=Tr
 
 
 def saved(run: Run, as_it_comes: bool) -> SavedLists:
-    """Which list says what a run in TensorFlow keeps.
+    """Returns which list says what a run in TensorFlow keeps.
 
     Args:
         run: What is trained.

@@ -96,7 +96,7 @@ _AS_IT_COMES = SavedLists(dict.fromkeys(kept_torch.TRAINED, functools.partial(ke
 
 
 def saved(run: Run, as_it_comes: bool) -> SavedLists:
-    """Which list says what a run in torch keeps.
+    """Returns which list says what a run in torch keeps.
 
     Args:
         run: What is trained.

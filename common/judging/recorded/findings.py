@@ -39,7 +39,7 @@ def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> F
         walk: Over both runs.
         one: A's step.
         other: B's.
-        past: Of both.
+        past: The past of both.
     """
     if one.number < 0:
         return _initial(walk, one, other)
@@ -129,7 +129,7 @@ def _gradient(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
 
 
 def _first_backward(walk: Walk, differs: np.ndarray) -> str:
-    """The last tensor in the order of the model that differs, parameters before buffers."""
+    """Returns the last tensor in the order of the model that differs, parameters before buffers."""
     names = [
         (tensor.role == "parameter", tensor.name) for tensor, d in zip(walk.pairing.tensors, differs, strict=True) if d
     ]
@@ -137,7 +137,7 @@ def _first_backward(walk: Walk, differs: np.ndarray) -> str:
 
 
 def _say(seen: dict[str, Seen], differing: set[str], name: str) -> tuple[str, float | None]:
-    """How gradients differ: by a factor, or by how much the first one does."""
+    """Returns how gradients differ: by a factor, or by how much the first one does."""
     if (ratio := common_ratio(list(seen.values()))) is not None:
         return f"every gradient is {spell(ratio)} x A's", ratio
     if len(differing) == 1 and name in seen and (ratio := common_ratio([seen[name]])) is not None:
@@ -147,7 +147,7 @@ def _say(seen: dict[str, Seen], differing: set[str], name: str) -> tuple[str, fl
 
 
 def _is_clipping(one: RunStep, other: RunStep, seen: list[Seen]) -> bool:
-    """Whether the factor of all gradients is that of their clipping."""
+    """Returns whether the factor of all gradients is that of their clipping."""
     coefficients = [clip_coefficient(step.scalars) for step in (one, other)]
     ratio = common_ratio(seen)
     is_clipped = coefficients != [1.0, 1.0] and ratio is not None
@@ -186,7 +186,7 @@ def _update(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
 
 
 def _replicas(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
-    """What ranks hold differently in one of the two runs only."""
+    """Returns what ranks hold differently in one of the two runs only."""
     sides = [{split.phase for split in step.splits} for step in (one, other)]
     if bool(sides[0]) == bool(sides[1]):
         return None
@@ -198,5 +198,5 @@ def _replicas(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
 
 
 def _layer(name: str) -> str:
-    """The module that holds a tensor."""
+    """Returns the module that holds a tensor."""
     return name.rpartition(".")[0] or name

@@ -44,7 +44,7 @@ def judge(
         a: The run that the other is held against.
         b: The other.
         yardstick: How far rounding takes a step; one derived from unit roundoffs, unless given.
-        pairing: Of their tensors, if it is known.
+        pairing: The pairing of their tensors, if it is known.
 
     Raises:
         ConfigError: They have no step or no tensor in common.
@@ -107,7 +107,7 @@ def _verdict(
 
 
 def _need(walk: Walk, finding: Finding) -> Need:
-    """What would tell: longer reruns, if they ended before the step; else reruns, if there are none; else float64."""
+    """Returns what would tell: longer reruns, if they ended before the step; else reruns, if there are none; else float64."""
     if isinstance(walk.yardstick, Derived):
         return "command" if not walk.a.header.is_float64 else "steps"
     return "float64" if finding.is_kink else "steps"
@@ -116,7 +116,7 @@ def _need(walk: Walk, finding: Finding) -> Need:
 def _different(
     walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past], finding: Finding, seen: _Seen
 ) -> RecordedVerdict:
-    """The verdict of a step that differs for certain."""
+    """Returns the verdict of a step that differs for certain."""
     _look(walk, one, other, seen)
     evidence = walk.evidence(finding.first.phase, one, other, past)
     if finding.first.phase in ("data", "hyper-parameters"):
@@ -165,7 +165,7 @@ def _resolution(gradient: Compared) -> float | None:
 
 
 def _rows(walk: Walk, one: RunStep, other: RunStep, finding: Finding) -> tuple[TensorRow, ...]:
-    """The tensors of the step that differs: gradients, or weights where the update does."""
+    """Returns the tensors of the step that differs: gradients, or weights where the update does."""
     compared = walk.compare(
         "weight" if finding.first.phase in ("update", "initial weights") else "gradient", one, other
     )
@@ -183,7 +183,7 @@ def _rows(walk: Walk, one: RunStep, other: RunStep, finding: Finding) -> tuple[T
 
 
 def _notes(walk: Walk) -> tuple[str, ...]:
-    """What else is worth knowing: other versions, tensors that only one has."""
+    """Returns what else is worth knowing: other versions, tensors that only one has."""
     one, other = walk.a.header, walk.b.header
     said = []
     for what, a, b in (("", one.versions, other.versions), ("", one.environment, other.environment)):

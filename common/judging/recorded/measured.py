@@ -25,7 +25,7 @@ class Measured:
 
     Attributes:
         unit: How far rounding moves a number, relative to it.
-        pairing: Of the tensors.
+        pairing: The pairing of the tensors.
         spreads: (step, phase) -> the root mean square, over reruns, of each tensor's difference to A.
         losses: Step -> that of the loss.
         last: The last step that the reruns took.
@@ -61,7 +61,7 @@ class Measured:
         return Scale(rounding * self._growth(number), THRESHOLD, THRESHOLD if is_known else math.inf)
 
     def _growth(self, number: int) -> float:
-        """How far the spread has grown since the last step of the reruns, if it goes on as it did."""
+        """Returns how far the spread has grown since the last step of the reruns, if it goes on as it did."""
         later = number - self.last
         if later <= 0:
             return 1.0
@@ -74,7 +74,7 @@ def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing, 
     Args:
         a: The run.
         perturbed: The first steps of its command, run again from perturbed weights; some may be longer than others.
-        pairing: Of A and B.
+        pairing: The pairing of A and B.
         side: 0 if the run is A, 1 if it is B.
     """
     spreads: dict[tuple[int, Phase], np.ndarray] = {}
@@ -96,7 +96,7 @@ def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing, 
 
 
 def _rate(spreads: Mapping[tuple[int, Phase], np.ndarray], last: int) -> float:
-    """The growth of the weights' spread in a step; a doubling, if there are too few steps to measure it."""
+    """Returns the growth of the weights' spread in a step; a doubling, if there are too few steps to measure it."""
     half = last // 2
     if last < 2 or (last, "weight") not in spreads or (half, "weight") not in spreads:
         return 2.0
@@ -118,7 +118,7 @@ def coarser(one: Measured, other: Measured) -> Measured:
 
 
 def repeats_itself(a: RecordedRun, rerun: RecordedRun) -> bool:
-    """Whether a rerun started from the run's weights, but for the perturbation, and was given its examples.
+    """Returns whether a rerun started from the run's weights, but for the perturbation, and was given its examples.
 
     Args:
         a: The run.
@@ -136,5 +136,5 @@ def _start_alike(one: RunStep, other: RunStep) -> bool:
 
 
 def root_mean_square(values: Sequence[float]) -> float:
-    """The root of the mean of squares; 0 of nothing."""
+    """Returns the root of the mean of squares; 0 of nothing."""
     return math.sqrt(sum(value * value for value in values) / len(values)) if values else 0.0

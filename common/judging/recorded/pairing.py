@@ -20,7 +20,7 @@ class Pairing:
 
     Attributes:
         tensors: Those of A, in its order.
-        places: Of each, its place in A and in B.
+        places: The places of each, its place in A and in B.
         only_a: Names of tensors that B lacks.
         only_b: Names of tensors that A lacks.
     """
@@ -39,7 +39,7 @@ class Pairing:
         """Takes the tensors that both have, in the order of A.
 
         Args:
-            sums: Of a step of A or B.
+            sums: The sums of a step of A or B.
             side: 0 for A, 1 for B.
         """
         place = self.places[side]
@@ -96,7 +96,7 @@ def _take(
 
 
 def _is_complete(found: dict[int, int], one: Sequence[RecordedTensor], other: Sequence[RecordedTensor]) -> bool:
-    """Whether as many tensors are left on either side."""
+    """Returns whether as many tensors are left on either side."""
     return len(one) == len(other) and len(found) < len(one)
 
 

@@ -36,7 +36,7 @@ class Difference:
         layer: The first layer in backward order that differs; "" where no tensor does.
         ranks: Those that differ, where it is known.
         words: How, as a clause.
-        ratio: Of B's gradients to A's, where it explains all that differs.
+        ratio: The ratio of B's gradients to A's, where it explains all that differs.
     """
 
     step: int
@@ -52,7 +52,7 @@ class TensorRow:
     """A tensor at the first step that differs.
 
     Attributes:
-        name: Of the tensor.
+        name: The name of the tensor.
         ratio: B's over A's, by least squares.
         off: The norm of the difference, relative to A's.
         times: That norm, as a multiple of what rounding makes.
@@ -75,7 +75,7 @@ class RecordedVerdict:
         num_steps: How many steps were compared.
         first: The first difference, if there is one.
         causes: The known mistakes that make it.
-        rows: Of each tensor, at that step.
+        rows: The rows of each tensor, at that step.
         worst: The largest difference, in multiples of what rounding makes.
         growth: By how much the difference of the weights grew over the steps.
         resolution: The relative error of a gradient that would have been seen.
@@ -128,7 +128,7 @@ class RecordedVerdict:
 
 
 def place(first: Difference) -> str:
-    """Where a difference is, in words."""
+    """Returns where a difference is, in words."""
     step = "before the first step" if first.step < 0 else f"step {first.step}"
     layer = f", layer {first.layer}" if first.layer else ""
     ranks = f", rank {' and '.join(map(str, first.ranks))}" if first.ranks else ""

@@ -26,7 +26,7 @@ class Compared:
         one: In A.
         other: In B.
         scale: What differences are divided by.
-        times: For each tensor, its difference in multiples of what rounding makes.
+        times: The times for each tensor, its difference in multiples of what rounding makes.
     """
 
     one: Sums
@@ -94,7 +94,7 @@ class Walk:
     Attributes:
         a: The one.
         b: The other.
-        pairing: Of their tensors.
+        pairing: The pairing of their tensors.
         yardstick: How far rounding takes a step.
     """
 
@@ -104,7 +104,7 @@ class Walk:
     yardstick: Yardstick
 
     def steps(self) -> Iterator[tuple[RunStep, RunStep]]:
-        """The steps that both have, in order."""
+        """Yields the steps that both have, in order."""
         ours, theirs = iter(self.a.steps), iter(self.b.steps)
         one, other = next(ours, None), next(theirs, None)
         while one is not None and other is not None:
@@ -142,7 +142,7 @@ class Walk:
             phase: The first that differs.
             one: A's step.
             other: B's.
-            past: Of both.
+            past: The past of both.
         """
         gradient, weight = self.compare("gradient", one, other), self.compare("weight", one, other)
         moves: tuple[Seen, ...] = ()
@@ -153,7 +153,7 @@ class Walk:
         return Evidence(phase, one.number, sides[0], sides[1], self.seen(gradient) if gradient else (), moves)
 
     def seen(self, compared: Compared, before: tuple[np.ndarray, np.ndarray] | None = None) -> tuple[Seen, ...]:
-        """What was seen of the tensors that have numbers in either run.
+        """Returns what was seen of the tensors that have numbers in either run.
 
         Args:
             compared: In a phase.

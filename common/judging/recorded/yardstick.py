@@ -28,7 +28,7 @@ class Scale:
     """What differences are divided by.
 
     Attributes:
-        rounding: For each tensor, the norm of a difference that rounding makes.
+        rounding: The rounding for each tensor, the norm of a difference that rounding makes.
         same: The most that a difference may have of it to be rounding.
         different: From how much on it is none. Between the two, nobody can tell.
     """
@@ -45,7 +45,7 @@ class Yardstick(Protocol):
         """Returns the yardstick of every tensor.
 
         Args:
-            number: Of the step.
+            number: The number of the step.
             phase: What was seen.
             sums: What it was in A.
         """
@@ -55,7 +55,7 @@ class Yardstick(Protocol):
         """Returns the yardstick of the loss.
 
         Args:
-            number: Of the step.
+            number: The number of the step.
             loss: What it was in A.
         """
         ...
@@ -67,7 +67,7 @@ class Derived:
 
     Attributes:
         unit: How far rounding moves a number, relative to it.
-        pairing: Of the tensors.
+        pairing: The pairing of the tensors.
     """
 
     unit: np.ndarray
@@ -87,13 +87,13 @@ class Derived:
 
 
 def floor(sums: Sums, pairing: Pairing, phase: Phase) -> np.ndarray | float:
-    """What a tensor would have if its gradient were as large as those of the model are.
+    """Returns what a tensor would have if its gradient were as large as those of the model are.
 
     The true gradient of a key bias is zero: what it holds is rounding of larger numbers that cancel.
 
     Args:
         sums: What was seen of the tensors.
-        pairing: Of the tensors.
+        pairing: The pairing of the tensors.
         phase: What was seen.
     """
     if phase == "weight":
@@ -106,10 +106,10 @@ def floor(sums: Sums, pairing: Pairing, phase: Phase) -> np.ndarray | float:
 
 
 def unit_of(pairing: Pairing, is_float64: bool) -> np.ndarray:
-    """The unit of each tensor's yardstick.
+    """Returns the unit of each tensor's yardstick.
 
     Args:
-        pairing: Of the tensors.
+        pairing: The pairing of the tensors.
         is_float64: Whether the records are of runs in float64.
     """
     if is_float64:
@@ -119,7 +119,7 @@ def unit_of(pairing: Pairing, is_float64: bool) -> np.ndarray:
 
 
 def apart_of(one: Sums, other: Sums) -> np.ndarray:
-    """How far tensors are apart: the estimate of the norm of their difference. Infinite where only one has numbers.
+    """Returns how far tensors are apart: the estimate of the norm of their difference. Infinite where only one has numbers.
 
     Args:
         one: What was seen of them in a run.

@@ -8,7 +8,7 @@ _SYNONYMS = {"q": "query", "k": "key", "v": "value", "embedding": "table", "embe
 
 
 def likeness(one: ParameterLayer, other: ParameterLayer) -> float:
-    """The share of the words of two layers' names that both have.
+    """Returns the share of the words of two layers' names that both have.
 
     Args:
         one: A layer.
@@ -19,7 +19,7 @@ def likeness(one: ParameterLayer, other: ParameterLayer) -> float:
 
 
 def _words(layer: ParameterLayer) -> set[str]:
-    """The words of a layer's path that somebody chose; what Keras numbers itself says nothing."""
+    """Returns the words of a layer's path that somebody chose; what Keras numbers itself says nothing."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", layer.kind).lower()
     automatic = rf"({snake}|dense|linear|conv\dd|layer_normalization|batch_normalization|embedding)(_\d+)?"
     parts = [part for part in re.split(r"[./]", layer.name) if not re.fullmatch(automatic, part)]

@@ -45,7 +45,7 @@ class Matching:
         return tuple({(one.name, other.name): (one, other) for one, other in (p.layers for p in self.pairs)}.values())
 
     def flipped(self, pair: Pair) -> "Matching":
-        """The same with one square kernel read the other way."""
+        """Returns the same with one square kernel read the other way."""
         other = dataclasses.replace(pair, change="flipped" if pair.change == "native" else "native")
         return dataclasses.replace(self, pairs=tuple(other if each is pair else each for each in self.pairs))
 
@@ -62,7 +62,7 @@ def match(
         source: The layers of the source in the order of execution.
         target: Those of the target.
         names: What the user says: the source's layer or parameter -> the target's.
-        frameworks: Of both, for messages.
+        frameworks: The frameworks of both, for messages.
 
     Raises:
         ConfigError: A parameter is left over, or a name is none; the message lists both sides.
@@ -123,7 +123,7 @@ def _take_named(
 
 
 def _find(layers: Sequence[ParameterLayer], name: str, framework: str) -> ParameterLayer:
-    """A layer by its name, or one made of a single parameter."""
+    """Returns a layer by its name, or one made of a single parameter."""
     choices: dict[str, ParameterLayer] = {}
     for layer in layers:
         choices[layer.name] = layer

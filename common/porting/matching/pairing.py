@@ -101,7 +101,7 @@ def _gates(layer: ParameterLayer) -> tuple[tuple[int, ...], ...]:
 def _change(
     one: ParameterLayer, other: ParameterLayer, role: str, held: LayerTensor, target: LayerTensor
 ) -> str | None:
-    """How one parameter becomes the other; None if it cannot."""
+    """Returns how one parameter becomes the other; None if it cannot."""
     shape, native = held.neutral_shape, tuple(reversed(held.neutral_shape))
     is_kernel = len(shape) > 1 and role in ("value", "kernel")
     if is_kernel and not _is_laid_out(one) and target.shape == native:
@@ -127,7 +127,7 @@ def _reversed_space(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _keeps_an_end(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Whether a reshape splits or joins axes at one end only, as heads do, and as depthwise filters."""
+    """Returns whether a reshape splits or joins axes at one end only, as heads do, and as depthwise filters."""
     return len(shape) == 1 or shape[0] == target[0] or shape[-1] == target[-1]
 
 

@@ -52,11 +52,11 @@ class BatchNorm:
 
 
 def batch_norm(kind: str, name: str, context: StepContext) -> list[Layer]:
-    """The layer, or none if nothing is normalised.
+    """Returns the layer, or none if nothing is normalised.
 
     Args:
         kind: A name in `NORMS`.
         name: The path of its parameters.
-        context: Of the model.
+        context: The context of the model.
     """
     return [BatchNorm(name, context)] if kind == "batch" else []

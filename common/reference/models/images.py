@@ -62,7 +62,7 @@ class AveragePool:
         return (rows[:, :, ::2] + rows[:, :, 1::2]) / 4, None
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """A quarter to each element of the window."""
+        """Returns a quarter to each element of the window."""
         return (dy / 4).repeat(2, axis=1).repeat(2, axis=2)
 
 

@@ -76,7 +76,7 @@ class Residual:
     inner: Layer
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """The sum of both branches."""
+        """Returns the sum of both branches."""
         y, saved = self.inner.forward(params, x)
         return x + y, saved
 
@@ -86,7 +86,7 @@ class Residual:
 
 
 def rows_times(x: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-    """The product x @ kernel, made at once over all leading dimensions; NumPy would make many small ones.
+    """Returns the product x @ kernel, made at once over all leading dimensions; NumPy would make many small ones.
 
     Args:
         x: [..., in].
@@ -173,12 +173,12 @@ class Dropout:
 
 
 def dropout(rate: float, number: int, context: StepContext) -> list[Layer]:
-    """The layer, or none if nothing is dropped.
+    """Returns the layer, or none if nothing is dropped.
 
     Args:
         rate: The share of elements that are dropped.
         number: Which dropout of the model, from 0.
-        context: Of the model.
+        context: The context of the model.
     """
     return [Dropout(rate, number, context)] if rate else []
 
@@ -219,17 +219,17 @@ class Flatten:
         return x.reshape(len(x), -1), x.shape
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """The shape from before."""
+        """Returns the shape from before."""
         return dy.reshape(saved)
 
 
 def scatter_rows(ids: np.ndarray, dy: np.ndarray, rows: int) -> np.ndarray:
-    """The gradient of a table whose rows were looked up: repeated ids add up.
+    """Returns the gradient of a table whose rows were looked up: repeated ids add up.
 
     Args:
         ids: [lookups].
         dy: [lookups, width].
-        rows: Of the table.
+        rows: The rows of the table.
     """
     order = np.argsort(ids, kind="stable")
     present, starts = np.unique(ids[order], return_index=True)

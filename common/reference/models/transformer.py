@@ -97,7 +97,7 @@ def Block(block: int, spec: TransformerSpec, context: StepContext) -> Sequential
     Args:
         block: Its number.
         spec: The spec of the model.
-        context: Of the model.
+        context: The context of the model.
     """
     name, (first, second) = f"blocks/{block}", (dropout(spec.dropout, 2 * block + i, context) for i in (1, 2))
     activation, down = ACTIVATIONS[spec.activation](), Linear(f"{name}/mlp/down")
@@ -117,7 +117,7 @@ class TiedLogits:
         return rows_times(x, params[self.table].T), x
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """The first half of the table's gradient; the embedding adds the other one."""
+        """Returns the first half of the table's gradient; the embedding adds the other one."""
         gradients[self.table] = dy.reshape(-1, dy.shape[-1]).T @ saved.reshape(-1, saved.shape[-1])
         return rows_times(dy, params[self.table])
 

@@ -49,6 +49,6 @@ def wait_for_processes(directory: Path, run: Run, timeout_seconds: float) -> Non
 
 
 def wall_seconds(directory: Path) -> float:
-    """How long ago the run's configuration was written or its first process started, whichever was later."""
+    """Returns how long ago the run's configuration was written or its first process started, whichever was later."""
     started = min(path.stat().st_ctime for path in directory.glob("*.json"))
     return time.time() - max((directory / "config.json").stat().st_mtime, started)

@@ -25,8 +25,8 @@ def check_launch(run: Run, launch: Launch) -> str:
     """Makes sure that a run can be started.
 
     Args:
-        run: From `parse`.
-        launch: From the same request.
+        run: The run from `parse`.
+        launch: The launch from the same request.
 
     Returns:
         What the user should know before it starts; "" if there is nothing.

@@ -56,7 +56,7 @@ def write_trace(directory: Path, run: Run, measured: Sequence[Measured]) -> None
 
 
 def chrome_events(run: Run, measured: Sequence[Measured], found: Sequence[Recording]) -> list[Event]:
-    """The events of a trace: names first, then each lane from its start to its end.
+    """Returns the events of a trace: names first, then each lane from its start to its end.
 
     Args:
         run: What was traced.

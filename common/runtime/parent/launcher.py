@@ -86,7 +86,7 @@ class Launcher:
         """Takes a run to its end and judges its parity.
 
         Args:
-            run: From `parse`.
+            run: The run from `parse`.
             launch: How to start it.
             progress: Called at every window's end.
             launched_at: When the command was given (`time.time()`); now, unless given.

@@ -67,12 +67,12 @@ def merge(run: Run, launch: Launch, measured: Sequence[Measured], parity: Parity
 
 
 def _cpu_seconds(measured: Sequence[Measured]) -> float:
-    """What all processes of the run had of the cores."""
+    """Returns what all processes of the run had of the cores."""
     return sum(usage.cpu_seconds for each in measured for usage in (each, *each.served))
 
 
 def _uncounted(run: Run, first: Measured) -> tuple[str, ...]:
-    """The processes on other machines, which only serve and whose traffic nobody can ask for."""
+    """Returns the processes on other machines, which only serve and whose traffic nobody can ask for."""
     counted = {usage.role for usage in first.served if usage.sent_bytes_per_step}
     return tuple(spec.role for spec in run.strategy.topology(run) if spec.serves and spec.role not in counted)
 
@@ -88,7 +88,7 @@ def _time(run: Run, first: Measured) -> tuple[float | None, Throughput | None, f
 
 
 def _device_rows(measured: Measured) -> list[DeviceRow]:
-    """One row a device; a chief also reports the processes that serve it, one device each, in the topology's order."""
+    """Returns one row a device; a chief also reports the processes that serve it, one device each, in the topology's order."""
     owners = [measured, *measured.served] if measured.served else [measured] * len(measured.footprints)
     rows = []
     for number, (owner, footprint) in enumerate(zip(owners, measured.footprints, strict=True)):

@@ -32,7 +32,7 @@ def prepare(run: Run, launch: Launch) -> Path:
 
 
 def new_directory(name: str) -> Path:
-    """A path below `runs/` that is not taken yet, with the time in front of its name."""
+    """Returns a path below `runs/` that is not taken yet, with the time in front of its name."""
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     path, number = Path("runs") / f"{stamp}-{name}", 1
     candidate = path

@@ -13,12 +13,12 @@ from samestep.common.run import arguments
 
 
 def command(config: RunConfig) -> str:
-    """The line that repeats a run, without the place it was written to."""
+    """Returns the line that repeats a run, without the place it was written to."""
     return shlex.join(["python", "-m", "samestep", "run", *arguments(config)])
 
 
 def machine() -> dict[str, Scalar]:
-    """What the run ran on."""
+    """Returns what the run ran on."""
     cpu = ""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -37,7 +37,7 @@ def machine() -> dict[str, Scalar]:
 
 
 def git_commit() -> str | None:
-    """The commit of a checkout; None if this is none."""
+    """Returns the commit of a checkout; None if this is none."""
     line = ["git", "rev-parse", "HEAD"]
     try:
         done = subprocess.run(line, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=5, check=False)

@@ -21,7 +21,7 @@ from samestep.common.workload.models.description import DATA
 
 
 def is_asked(directory: Path) -> bool:
-    """Whether a directory asks for a description or a trace, and is not a run's."""
+    """Returns whether a directory asks for a description or a trace, and is not a run's."""
     return any(os.path.exists(directory / name) for name in (DESCRIBE, model_trace.ASKED))
 
 

@@ -112,7 +112,7 @@ def _observe(program: Program, run: Run, batch: Batch, traffic: Traffic) -> tupl
     Args:
         program: Trained.
         run: What is trained.
-        batch: Of the step.
+        batch: The batch of the step.
         traffic: Counts what is used.
     """
     program.agree(0.0)  # all begin together, or waiting would count
@@ -130,7 +130,7 @@ def _is_on_cpus(footprints: Sequence[Footprint]) -> bool:
 
 
 def _emulated(run: Run, program: Program) -> str:
-    """What CPU cores compute in the place of other hardware, as techniques say it."""
+    """Returns what CPU cores compute in the place of other hardware, as techniques say it."""
     if not _is_on_cpus(program.footprint()):
         return ""
     return "; ".join(filter(None, (each.emulation_on_cpus(run) for each in used(run.techniques))))
@@ -210,7 +210,7 @@ def _take(program: Program, part: Sequence[Batch], file: ProcessFile, traffic: T
 
 
 def _num_apart(run: Run, first: int) -> int:
-    """How many steps the first window has: one, or all up to the first that exchanges as later ones do."""
+    """Returns how many steps the first window has: one, or all up to the first that exchanges as later ones do."""
     return min(run.steps - first, 1 + max(0, first_steady_step(run.techniques) - first))
 
 

@@ -19,7 +19,7 @@ _LIMITS = {"RLIMIT_DATA": resource.RLIMIT_DATA, "RLIMIT_AS": resource.RLIMIT_AS}
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Whether an exception says that memory was refused."""
+    """Returns whether an exception says that memory was refused."""
     said = str(error).lower()
     return isinstance(error, MemoryError) or any(sign in said for sign in _SIGNS)
 

@@ -25,7 +25,7 @@ class RunLog:
         """Opens the log.
 
         Args:
-            directory: Of the run.
+            directory: The directory of the run.
             run: What is trained.
             split: The data set as it was read, whose rows are the same in every dtype of a run.
         """

@@ -20,5 +20,5 @@ class AccumulationFlags:
         return self.accumulation_steps
 
     def in_passes(self, count: int) -> Self:
-        """The same techniques with so many micro-batches a shard."""
+        """Returns the same techniques with so many micro-batches a shard."""
         return dataclasses.replace(self, accumulation_steps=count)

@@ -18,7 +18,7 @@ from samestep.common.workload.models.spec import Param
 
 
 def compressed_sends(run: Run, params: Sequence[Param]) -> Iterator[Send]:
-    """The sends by which gradients that go together are summed over all devices.
+    """Yields the sends by which gradients that go together are summed over all devices.
 
     A framework whose all-to-all takes whole int32 fills rows up to that (`packed_bytes`).
 
@@ -40,7 +40,7 @@ def compressed_sends(run: Run, params: Sequence[Param]) -> Iterator[Send]:
 
 
 def _factors(run: Run, params: Sequence[Param]) -> Iterator[Send]:
-    """What has no factors is sent as it is; then all P go together, and all Q."""
+    """Yields what has no factors is sent as it is; then all P go together, and all Q."""
     rank = run.techniques.compress_rank
     matrices = [matrix_shape(param.shape, rank) for param in params]
     whole = sum(param.size for param, matrix in zip(params, matrices, strict=True) if matrix is None)
@@ -56,11 +56,11 @@ def _send(run: Run, operation: str, size: int) -> Send:
 
 
 def residuals_bytes(run: Run, params: Iterable[Param]) -> int:
-    """What a device keeps from one exchange to the next.
+    """Returns what a device keeps from one exchange to the next.
 
     Args:
         run: What is trained.
-        params: Of the model.
+        params: The params of the model.
     """
     if run.techniques.compress == "powersgd":
         rank = run.techniques.compress_rank

@@ -8,7 +8,7 @@ ITEM_BYTES: Mapping[str, int] = {"fp16": 2, "bf16": 2, "int8": 1}
 
 
 def piece_size(size: int, ranks: int) -> int:
-    """The numbers of a parameter that each rank adds up, padding included.
+    """Returns the numbers of a parameter that each rank adds up, padding included.
 
     Args:
         size: The numbers of the parameter.
@@ -21,7 +21,7 @@ def matrix_shape(shape: Sequence[int], rank: int) -> tuple[int, int] | None:
     """The parameter as PowerSGD sees it, a matrix whose columns are the last dim; None if its two factors were no smaller.
 
     Args:
-        shape: Of the parameter, in the neutral layout.
+        shape: The shape of the parameter, in the neutral layout.
         rank: The columns of each factor.
 
     Returns:

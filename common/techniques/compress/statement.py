@@ -39,7 +39,7 @@ def initial_factor(name: str, shape: tuple[int, int], seed: int) -> np.ndarray:
     """Draws the factor that PowerSGD starts with, float32-representable numbers from a stream of its own.
 
     Args:
-        name: Of the parameter.
+        name: The name of the parameter.
         shape: Columns of the parameter's matrix, and rank.
         seed: The seed of the run.
     """
@@ -48,7 +48,7 @@ def initial_factor(name: str, shape: tuple[int, int], seed: int) -> np.ndarray:
 
 
 def largest_of_all(values: Ranks) -> list[float]:
-    """The largest number of all ranks, which each of them is told."""
+    """Returns the largest number of all ranks, which each of them is told."""
     return [max(float(np.abs(value).max()) for value in values)] * len(values)
 
 
@@ -58,7 +58,7 @@ def exchange(
     """Sums the gradients of all ranks by a compressed exchange.
 
     Args:
-        run: With the method.
+        run: The run with the method.
         parts: The gradients of each rank.
         local: What each rank kept of the last exchange, as in `TrainState.local`; nothing before the first one.
         largest_of: What each rank scales by; a mutant gives it another one.
@@ -108,7 +108,7 @@ def sum_of_halves(gradients: Ranks, rounded: Callable[[np.ndarray], np.ndarray])
     """Sums gradients that are rounded before the sum and after it.
 
     Args:
-        gradients: Of one parameter.
+        gradients: The gradients of one parameter.
         rounded: Rounds each number.
     """
     return rounded(functools.reduce(np.add, map(rounded, gradients)))
@@ -131,7 +131,7 @@ def sum_of_int8(gradients: Ranks, kept: Kept, largest_of: Largest = largest_of_a
     rounding in any other unit would leave to the last bit.
 
     Args:
-        gradients: Of one parameter.
+        gradients: The gradients of one parameter.
         kept: Of the same.
         largest_of: As in `exchange`.
 
@@ -158,7 +158,7 @@ def sum_of_factors(gradients: Ranks, kept: Kept, initial: np.ndarray) -> tuple[n
     A column of Q that became zero would stay so; it takes its initial value again.
 
     Args:
-        gradients: Of one parameter; its last dim is that of the columns of the matrix.
+        gradients: The gradients of one parameter; its last dim is that of the columns of the matrix.
         kept: Of the same.
         initial: Q before the first exchange [columns, rank].
 

@@ -59,7 +59,7 @@ def exchange(run: Run, parts: Sequence["Arrays"], local: Sequence["Arrays"]) -> 
     """Sums the gradients of all ranks, as `statement.exchange` says.
 
     Args:
-        run: With the method.
+        run: The run with the method.
         parts: The gradients of each rank.
         local: What each rank kept of the last exchange.
     """

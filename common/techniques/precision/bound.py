@@ -50,7 +50,7 @@ _SPARE_BITS = 13
 
 
 def gradient_error(run: Run) -> float:
-    """How far rounding takes loss and gradient of a step, relative to their size."""
+    """Returns how far rounding takes loss and gradient of a step, relative to their size."""
     roundings = 2 * run.workload.model.facts.rounded.roundings * error_growth(run)  # the backward pass has as many
     return math.sqrt(roundings) * UNIT_ROUNDOFF[run.arithmetic]
 
@@ -65,7 +65,7 @@ def find_flaw(params: Mapping[str, "np.ndarray"]) -> str:
 
 
 def fit_in_two_bytes(params: Mapping[str, "np.ndarray"]) -> bool:
-    """Whether every parameter has so few significant bits that it may have been kept in two bytes.
+    """Returns whether every parameter has so few significant bits that it may have been kept in two bytes.
 
     An update that was computed in float32 leaves one number in 2^13 like that, and never a whole model of them.
 

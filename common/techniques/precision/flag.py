@@ -21,5 +21,5 @@ class PrecisionFlags:
     )
 
     def arithmetic(self, dtype: str) -> str:
-        """The type in which forward and backward are computed, in a run of a dtype."""
+        """Returns the type in which forward and backward are computed, in a run of a dtype."""
         return self.precision or dtype

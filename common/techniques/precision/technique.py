@@ -18,7 +18,7 @@ def skip_agreement(run: Run) -> Iterator[Send]:
 
 
 def emulation(run: Run) -> str:
-    """What CPU cores compute in the place of units for two bytes: the same numbers, at another speed."""
+    """Returns what CPU cores compute in the place of units for two bytes: the same numbers, at another speed."""
     return f"--precision {run.techniques.precision} on CPU cores, whose speed is not a GPU's"
 
 

@@ -17,5 +17,5 @@ class RecomputeFlags:
     )
 
     def computing_twice(self) -> Self:
-        """The same techniques, with the inner segments computed again."""
+        """Returns the same techniques, with the inner segments computed again."""
         return dataclasses.replace(self, recompute=True)

@@ -39,7 +39,7 @@ def check_recomputation(run: Run) -> None:
 
 
 def inner_segments(run: Run) -> Sequence[Segment]:
-    """The segments that are computed again: those between the first and the last, or else a user's blocks."""
+    """Returns the segments that are computed again: those between the first and the last, or else a user's blocks."""
     return run.workload.model.segments()[1:-1] or run.workload.model.blocks()
 
 

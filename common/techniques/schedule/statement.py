@@ -49,7 +49,7 @@ def at_step(optimizer: OptimizerSpec, techniques: Techniques, step: int) -> Opti
     """Gives an optimizer the learning rate of one step.
 
     Args:
-        optimizer: With the rate of the run.
+        optimizer: The optimizer with the rate of the run.
         techniques: The techniques of the run.
         step: t, from 1.
     """

@@ -54,7 +54,7 @@ def _read(path: str, version: tuple[int, int, int]) -> Split:
 
 
 def _one(path: str, name: str, found: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    """The array of a name, or several as one; None if there is none."""
+    """Returns the array of a name, or several as one; None if there is none."""
     if name in found:
         return as_numbers(f"--data {path}: {name}", found[name])
     named = {
@@ -69,7 +69,7 @@ def _one(path: str, name: str, found: Mapping[str, np.ndarray]) -> np.ndarray | 
 
 
 def _told(array: np.ndarray) -> str:
-    """What an example's inputs are, in words."""
+    """Returns what an example's inputs are, in words."""
     return ", ".join(f"{name} {one.dtype} {list(one.shape[1:])}".lstrip() for name, one in apart(array).items())
 
 

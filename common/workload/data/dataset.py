@@ -64,7 +64,7 @@ def load(data: DataSpec) -> Split:
 
 
 def cache_directory() -> Path:
-    """Where decoded data and the oracle's curves are kept between runs (`XDG_CACHE_HOME` moves it)."""
+    """Returns where decoded data and the oracle's curves are kept between runs (`XDG_CACHE_HOME` moves it)."""
     return Path(platformdirs.user_cache_dir("samestep", appauthor=False))
 
 
@@ -82,7 +82,7 @@ def package_file(package: str, path: str, lacking: str = "") -> Path:
 
     Args:
         package: Its name.
-        path: Of the file, below the package's folder.
+        path: The path of the file, below the package's folder.
         lacking: The message if it is not there; by default, that the extra `data` installs it.
 
     Raises:
@@ -113,7 +113,7 @@ def ignore_targets(split: Split, share: float) -> Split:
 
     Args:
         split: The data, with ids as targets.
-        share: Of all targets, on average; at most a half.
+        share: The share of all targets, on average; at most a half.
     """
     import numpy as np
 
@@ -124,7 +124,7 @@ def ignore_targets(split: Split, share: float) -> Split:
 
 
 def _code(decode: Callable[..., Split]) -> bytes:
-    """What decides the arrays besides the source: the decoder's module and this one."""
+    """Returns what decides the arrays besides the source: the decoder's module and this one."""
     return b"".join(read_bytes(inspect.getfile(each)) for each in (decode, cached))
 
 

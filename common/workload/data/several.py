@@ -39,7 +39,7 @@ def each(array: np.ndarray, take: Callable[[np.ndarray], Taken]) -> Taken | dict
     """Applies a function to an array, or to each of several; these come back by name.
 
     Args:
-        array: From a data set.
+        array: The array from a data set.
         take: Is given plain arrays.
     """
     if array.dtype.names is None:

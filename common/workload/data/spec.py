@@ -21,7 +21,7 @@ class DataSpec(Protocol):
         """Makes model and data agree on their sizes: a model follows real data, synthetic data follow the model."""
 
     def num_examples(self) -> int:
-        """The number of examples to train on.
+        """Returns the number of examples to train on.
 
         Raises:
             Unavailable: As for `load`.

@@ -27,7 +27,7 @@ class SyntheticSpec:
     targets: ArraySpec = _UNSET
 
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
-        """The data follow the model."""
+        """Returns the data follow the model."""
         return model, dataclasses.replace(self, inputs=model.inputs(), targets=model.targets())
 
     def num_examples(self) -> int:

@@ -20,7 +20,7 @@ class UserSpec:
 
     Attributes:
         path: The file.
-        sha256: Of the arrays, so that the workload's digest tells two files apart.
+        sha256: The sha256 of the arrays, so that the workload's digest tells two files apart.
         real: Whether the model takes real numbers, so that whole ones (scaled images) become real.
         as_given: Whether the arrays keep their shapes, since the model is the user's as well.
     """
@@ -87,7 +87,7 @@ class UserSpec:
 
 
 def _remedy(name: str, array: np.ndarray, spec: ArraySpec) -> str:
-    """The line that turns a column of labels into labels; "" for anything else."""
+    """Returns the line that turns a column of labels into labels; "" for anything else."""
     is_column = not spec.shape and array.shape[1:] == (1,) and array.dtype.kind == "i"
     return f"; give `{name}[:, 0]`" if is_column else ""
 

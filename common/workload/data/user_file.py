@@ -60,7 +60,7 @@ def check_examples(path: str, arrays: Mapping[str, np.ndarray]) -> None:
 
     Args:
         path: The file.
-        arrays: By name.
+        arrays: The arrays by name.
 
     Raises:
         ConfigError: They do.
@@ -85,7 +85,7 @@ def _clean(path: str, name: str, array: np.ndarray, real: bool) -> np.ndarray:
 
 
 def as_numbers(where: str, array: np.ndarray, real: bool = False) -> np.ndarray:
-    """An array as int64 from 0 up, or as finite float32-representable float64.
+    """Returns an array as int64 from 0 up, or as finite float32-representable float64.
 
     Args:
         where: Names the array in messages.

@@ -68,11 +68,11 @@ class CnnSpec:
         return self.segments()
 
     def inputs(self) -> ArraySpec:
-        """One image, channels last."""
+        """Returns one image, channels last."""
         return ArraySpec(self.image)
 
     def targets(self) -> ArraySpec:
-        """One class, or of a regression as many real numbers as there are outputs."""
+        """Returns one class, or of a regression as many real numbers as there are outputs."""
         return ArraySpec((self.outputs,)) if self.loss == "mean_squared_error" else ArraySpec((), self.outputs)
 
     @property

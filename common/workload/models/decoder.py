@@ -89,7 +89,7 @@ class DecoderSpec:
         return both if self.style == "gpt" else {f"{name}/scale": both[f"{name}/scale"]}
 
     def segments(self) -> tuple[Segment, ...]:
-        """The embedding, each block, the head."""
+        """Returns the embedding, each block, the head."""
         return self._segments
 
     @functools.cached_property
@@ -108,7 +108,7 @@ class DecoderSpec:
         return self.segments()
 
     def inputs(self) -> ArraySpec:
-        """One sequence of token ids."""
+        """Returns one sequence of token ids."""
         return ArraySpec((self.context,), self.vocabulary)
 
     def targets(self) -> ArraySpec:

@@ -32,7 +32,7 @@ class BuildReport:
     """What a mirror found out by building a model.
 
     Attributes:
-        outputs: Of the first EXAMPLES examples.
+        outputs: The outputs of the first EXAMPLES examples.
         loss_of_each: The user's own loss of these, if they gave one for this framework.
         params: The initial weights by neutral name, in order.
         buffers: The initial buffers.
@@ -178,7 +178,7 @@ def _check_loss(
 
 
 def _metric(model: Model, source: str, loss: str, outputs: np.ndarray, targets: np.ndarray) -> str:
-    """The metric's name; a user's own is tried on as many held-out targets as a batch might have."""
+    """Returns the metric's name; a user's own is tried on as many held-out targets as a batch might have."""
     if not callable(model.metric):
         name = model.metric or METRICS.get(loss, LOSS_METRIC)
         if name not in (*NAMED_METRICS, LOSS_METRIC):

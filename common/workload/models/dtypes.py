@@ -37,7 +37,7 @@ def check_numbers(source: str, framework: str, params: Dtypes, buffers: Dtypes) 
 
 
 def is_real(dtype: str) -> bool:
-    """Whether numbers of a dtype are real, as those of float64 and bfloat16 are."""
+    """Returns whether numbers of a dtype are real, as those of float64 and bfloat16 are."""
     return "float" in dtype
 
 
@@ -62,7 +62,7 @@ def refuse_two_bytes(source: str, dtypes: Dtypes) -> None:
 
     Args:
         source: Where the model is declared, for messages.
-        dtypes: Of its variables.
+        dtypes: The dtypes of its variables.
 
     Raises:
         ConfigError: One has two bytes.

@@ -74,7 +74,7 @@ class ModelFacts:
         return bool(self.unused or self.branches)
 
     def use_of(self, path: str) -> Use:
-        """How a step uses a layer or a block.
+        """Returns how a step uses a layer or a block.
 
         Args:
             path: Its path.

@@ -8,7 +8,7 @@ class DescribedOptimizer:
     """What a worker found out about the optimizer that the file builds.
 
     Attributes:
-        learning_rate: Of all its parameters.
+        learning_rate: The learning rate of all its parameters.
         kept: What it keeps of each parameter, by the framework's own key.
         groups: The names of the parameters in each of its groups.
         refused: Why no strategy can take it, if none can.
@@ -38,7 +38,7 @@ class Use:
     """How a step uses a module.
 
     Attributes:
-        positions: Of a linear layer: how often it is applied to one example, for each of its calls.
+        positions: The positions of a linear layer: how often it is applied to one example, for each of its calls.
         takes_gradient: Whether the gradient of its inputs is needed.
         gives_gradient: Whether its outputs depend on anything that is trained.
     """

@@ -17,7 +17,7 @@ class LayerTensor:
         neutral: Its neutral name.
         native: Its name in the framework.
         shape: Its shape in the framework.
-        permutation: Of the framework's axes, to the neutral layout.
+        permutation: The permutation of the framework's axes, to the neutral layout.
     """
 
     neutral: str
@@ -39,8 +39,8 @@ class ParameterLayer:
         name: Its path in the model.
         kind: The name of its class.
         call: The path of the module whose calls are recorded for it: its own, or that of the attention around it.
-        params: By role: kernel, bias, table, scale, recurrent, second_bias, or value for one that nobody knows.
-        buffers: By role: running_mean, running_var.
+        params: The params by role: kernel, bias, table, scale, recurrent, second_bias, or value for one that nobody knows.
+        buffers: The buffers by role: running_mean, running_var.
     """
 
     name: str

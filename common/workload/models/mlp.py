@@ -43,7 +43,7 @@ class MlpSpec:
         return table
 
     def segments(self) -> tuple[Segment, ...]:
-        """One segment a layer."""
+        """Returns one segment a layer."""
         sizes = self._sizes()
         return tuple(Segment(f"layers/{i}", 2 * sizes[i] * sizes[i + 1], (sizes[i + 1],)) for i in range(self.layers))
 
@@ -56,7 +56,7 @@ class MlpSpec:
         return ArraySpec((self.features,))
 
     def targets(self) -> ArraySpec:
-        """One class, or of a regression as many real numbers as there are outputs."""
+        """Returns one class, or of a regression as many real numbers as there are outputs."""
         return ArraySpec((self.outputs,)) if self.loss == "mean_squared_error" else ArraySpec((), self.outputs)
 
     @property

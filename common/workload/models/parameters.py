@@ -14,7 +14,7 @@ _ROUNDINGS = 3
 
 @functools.lru_cache(maxsize=64)
 def stated(model: ModelSpec) -> ModelFacts:
-    """The facts of a model whose formulas every mirror has."""
+    """Returns the facts of a model whose formulas every mirror has."""
     params, positions = model.params(), (num_positions(model),)
     products = sum(param.is_factor for param in params.values())
     # The first layer reads data, whose gradient nobody needs; of ids there is none.
@@ -36,7 +36,7 @@ def linear(
     groups: int = 0,
     shares_input: bool = False,
 ) -> dict[str, Param]:
-    """The parameters of a linear layer.
+    """Returns the parameters of a linear layer.
 
     Args:
         name: Its path.
@@ -57,7 +57,7 @@ def linear(
 
 
 def norm(name: str, width: int) -> dict[str, Param]:
-    """The parameters of a normalisation of `width` features.
+    """Returns the parameters of a normalisation of `width` features.
 
     Args:
         name: The path of the layer.

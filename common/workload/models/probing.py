@@ -33,7 +33,7 @@ class ProbedPass:
     """A forward pass in training.
 
     Attributes:
-        outputs: Of every example.
+        outputs: The outputs of every example.
         again: The same of a second call with the same seed and buffers.
         buffers: The buffers after the first call, by neutral name.
         drawing: The layers in which random numbers were drawn.
@@ -50,7 +50,7 @@ class How:
     """How a forward pass is taken.
 
     Attributes:
-        seed: Of all random numbers.
+        seed: The seed of all random numbers.
         rows: Which examples: the first, and the one to end before.
         is_still: Whether draws are held still.
         is_frozen: Whether batch normalisations, and the layers of `running`, are in evaluation.
@@ -78,7 +78,7 @@ class ProbedModel(Protocol):
         """Takes the examples through the model."""
 
     def mixing(self, how: How, halves: Halves) -> Iterator[str]:
-        """The innermost layers whose outputs of an example depend on others, as far as they can be called alone.
+        """Returns the innermost layers whose outputs of an example depend on others, as far as they can be called alone.
 
         Args:
             how: How the whole model is called.
@@ -86,10 +86,10 @@ class ProbedModel(Protocol):
         """
 
     def loss(self, outputs: np.ndarray, rows: Rows) -> np.ndarray | None:
-        """The user's own loss of each target; None if there is none.
+        """Returns the user's own loss of each target; None if there is none.
 
         Args:
-            outputs: Of some examples.
+            outputs: The outputs of some examples.
             rows: Which they are.
         """
 
@@ -119,7 +119,7 @@ def find_habits(probe: ProbedModel) -> Habits:
 
 
 def _find_running(probe: ProbedModel, still: ProbedPass) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The buffers that a pass moves and that its outputs depend on: those that evaluation keeps, and the others."""
+    """Returns the buffers that a pass moves and that its outputs depend on: those that evaluation keeps, and the others."""
     moved = {
         n: v for n, v in still.buffers.items() if n not in probe.normalising and not _are_same(v, probe.initial[n])
     }
@@ -132,7 +132,7 @@ def _find_running(probe: ProbedModel, still: ProbedPass) -> tuple[tuple[str, ...
 
 
 def _find_mixing(probe: ProbedModel, how: How) -> tuple[str, ...]:
-    """The layers that mix examples; the loss, if it does."""
+    """Returns the layers that mix examples; the loss, if it does."""
     whole = probe.take(how).outputs
     if len(whole) != EXAMPLES or not np.isfinite(whole).all():  # too few to be halved, or not of one example each
         return ()

@@ -32,7 +32,7 @@ class RankerSpec:
             raise ConfigError(f"hidden={self.hidden} leaves no unit for its half; give 2 or more.")
 
     def rows(self) -> tuple[int, ...]:
-        """The number of rows of each table."""
+        """Returns the number of rows of each table."""
         return (*self.cardinalities, *((self.hash_buckets,) if self.hash_buckets else ()))
 
     def params(self) -> dict[str, Param]:
@@ -61,7 +61,7 @@ class RankerSpec:
         return self.segments()
 
     def inputs(self) -> ArraySpec:
-        """One id per table."""
+        """Returns one id per table."""
         return ArraySpec((len(self.rows()),), self.rows())
 
     def targets(self) -> ArraySpec:
@@ -74,7 +74,7 @@ class RankerSpec:
         return stated(self)
 
     def fitted(self, sizes: DataSizes) -> "RankerSpec":
-        """One table per column of ids."""
+        """Returns one table per column of ids."""
         if not sizes.cardinalities:
             raise ConfigError("the ranker takes whole-number ids [examples, columns] and targets 0 or 1.")
         return dataclasses.replace(self, cardinalities=sizes.cardinalities, hash_buckets=sizes.hash_buckets)

@@ -11,12 +11,12 @@ def trained(params: Mapping[str, Param]) -> dict[str, Param]:
 
 
 def num_trained(params: Iterable[Param]) -> int:
-    """The number of elements of the parameters that are not frozen."""
+    """Returns the number of elements of the parameters that are not frozen."""
     return sum(param.size for param in params if not param.frozen)
 
 
 def carry_gradients(model: ModelSpec, segments: Iterable[Segment]) -> bool:
-    """Whether what some segments hand on depends on a parameter that is trained.
+    """Returns whether what some segments hand on depends on a parameter that is trained.
 
     Args:
         model: The spec.
@@ -26,6 +26,6 @@ def carry_gradients(model: ModelSpec, segments: Iterable[Segment]) -> bool:
 
 
 def first_trained(model: ModelSpec) -> int:
-    """The number of the first segment with a parameter that is trained: ahead of it no gradient is needed."""
+    """Returns the number of the first segment with a parameter that is trained: ahead of it no gradient is needed."""
     segments = model.segments()
     return next((number for number, each in enumerate(segments) if carry_gradients(model, [each])), len(segments))

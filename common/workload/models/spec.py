@@ -25,7 +25,7 @@ class Param:
         lookups: How many of its rows one example looks up by id; 0: every example reads all of it.
         groups: Along `split`, how many groups of indices stay together (attention heads); 0: each index stands alone.
         shares_input: Whether its layer reads what an earlier layer reads, so that one gradient serves both.
-        tied: Of a table: whether a later layer multiplies with all of it, as with a kernel.
+        tied: The tied of a table: whether a later layer multiplies with all of it, as with a kernel.
         frozen: Whether it stays as it is: it has no gradient and no optimizer state.
         reads: How often a forward pass reads it: its layer does, and each regularizer that adds it to the loss.
     """
@@ -99,8 +99,8 @@ class DataSizes:
     Attributes:
         input_shape: One example's inputs.
         outputs: The number of distinct targets; of real targets, how many numbers one example has.
-        cardinalities: For tables of ids: the number of distinct ids of each column.
-        hash_buckets: For tables of ids: the number of ids of a last, crossed column; 0 if there is none.
+        cardinalities: The cardinalities for tables of ids: the number of distinct ids of each column.
+        hash_buckets: The hash buckets for tables of ids: the number of ids of a last, crossed column; 0 if there is none.
         loss: What fits the targets: "mean_squared_error" if they are real numbers, else "cross_entropy".
     """
 
@@ -130,26 +130,26 @@ class ModelSpec(Protocol):
         """
 
     def params(self) -> dict[str, Param]:
-        """Its parameters by neutral name, in order."""
+        """Returns its parameters by neutral name, in order."""
 
     def segments(self) -> tuple[Segment, ...]:
-        """Its smallest pieces, in order."""
+        """Returns its smallest pieces, in order."""
 
     def blocks(self) -> tuple[Segment, ...]:
-        """What fully sharded data parallelism gathers together; the segments, of our own models."""
+        """Returns what fully sharded data parallelism gathers together; the segments, of our own models."""
 
     def inputs(self) -> ArraySpec:
-        """What one example's inputs look like."""
+        """Returns what one example's inputs look like."""
 
     def targets(self) -> ArraySpec:
-        """What one example's targets look like."""
+        """Returns what one example's targets look like."""
 
     @property
     def facts(self) -> ModelFacts:
         """What else is known of it."""
 
     def fitted(self, sizes: DataSizes) -> Self:
-        """The same model with the input and output sizes of a data set.
+        """Returns the same model with the input and output sizes of a data set.
 
         Raises:
             ConfigError: The model cannot take such data.
@@ -161,39 +161,39 @@ IGNORED = -1
 
 
 def draws(model: ModelSpec) -> bool:
-    """Whether the model has dropout, so that a step needs to know which examples it takes."""
+    """Returns whether the model has dropout, so that a step needs to know which examples it takes."""
     return vars(model).get("dropout", 0) > 0  # asked in every step
 
 
 def ignores_targets(model: ModelSpec) -> bool:
-    """Whether some targets do not count, so that each batch has another number of them."""
+    """Returns whether some targets do not count, so that each batch has another number of them."""
     return vars(model).get("ignored", 0) > 0
 
 
 def batch_norms(model: ModelSpec) -> dict[str, int]:
-    """The batch normalisations that every mirror states: the path of each, and its number of channels."""
+    """Returns the batch normalisations that every mirror states: the path of each, and its number of channels."""
     if vars(model).get("norm") != "batch":
         return {}
     return {layer(name): param.size for name, param in model.params().items() if param.role == "scale"}
 
 
 def num_positions(model: ModelSpec) -> int:
-    """How often a layer is applied to one example: once to each token, once to anything else."""
+    """Returns how often a layer is applied to one example: once to each token, once to anything else."""
     return math.prod(model.segments()[-1].outputs[:-1])
 
 
 def num_params(model: ModelSpec) -> int:
-    """The number of parameters."""
+    """Returns the number of parameters."""
     return sum(param.size for param in model.params().values())
 
 
 def layer(name: str) -> str:
-    """The path of the layer that a parameter belongs to."""
+    """Returns the path of the layer that a parameter belongs to."""
     return name.rpartition("/")[0]
 
 
 def parameters_of(model: ModelSpec, *segments: Segment) -> dict[str, Param]:
-    """The parameters of some segments, by name."""
+    """Returns the parameters of some segments, by name."""
     found: dict[str, Param] = {}
     for segment in segments:
         names = segment.parameters
@@ -202,7 +202,7 @@ def parameters_of(model: ModelSpec, *segments: Segment) -> dict[str, Param]:
 
 
 def shared_parameters(model: ModelSpec) -> dict[str, list[Segment]]:
-    """The parameters that several segments use, with those segments in order."""
+    """Returns the parameters that several segments use, with those segments in order."""
     users: dict[str, list[Segment]] = {}
     for segment in model.segments():
         for name in parameters_of(model, segment):
@@ -212,7 +212,7 @@ def shared_parameters(model: ModelSpec) -> dict[str, list[Segment]]:
 
 @functools.lru_cache(maxsize=8)
 def _by_segment(model: ModelSpec) -> dict[str, dict[str, Param]]:
-    """The parameters below each segment's path. Sorted once: a pipeline of a thousand layers asks a thousand times."""
+    """Returns the parameters below each segment's path. Sorted once: a pipeline of a thousand layers asks a thousand times."""
     found: dict[str, dict[str, Param]] = {segment.name: {} for segment in model.segments()}
     for name, param in model.params().items():
         path = layer(name)

@@ -79,7 +79,7 @@ class TransformerSpec:
         return table
 
     def segments(self) -> tuple[Segment, ...]:
-        """The embedding, each block, the head."""
+        """Returns the embedding, each block, the head."""
         return self._segments
 
     @functools.cached_property
@@ -100,7 +100,7 @@ class TransformerSpec:
         return self.segments()[1:-1] if self.tied else self.segments()
 
     def inputs(self) -> ArraySpec:
-        """One sequence of token ids."""
+        """Returns one sequence of token ids."""
         return ArraySpec((self.context,), self.vocabulary)
 
     def targets(self) -> ArraySpec:

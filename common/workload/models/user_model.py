@@ -39,7 +39,7 @@ class UserModelSpec:
 
     Attributes:
         path: The folder of its description.
-        sha256: Of the description and the initial weights, so that a workload's digest tells two models apart.
+        sha256: The sha256 of the description and the initial weights, so that a workload's digest tells two models apart.
     """
 
     name: ClassVar[str] = "own"
@@ -74,15 +74,15 @@ class UserModelSpec:
         return self.described.loss
 
     def params(self) -> dict[str, Param]:
-        """Its parameters by neutral name, in order; a tied one once."""
+        """Returns its parameters by neutral name, in order; a tied one once."""
         return self.described.params
 
     def segments(self) -> tuple[Segment, ...]:
-        """What the file gives as `segments`, or the children of a sequential model; else one segment."""
+        """Returns what the file gives as `segments`, or the children of a sequential model; else one segment."""
         return self.described.segments
 
     def blocks(self) -> tuple[Segment, ...]:
-        """What FSDP gathers together; what is in none of them is gathered for the whole step."""
+        """Returns what FSDP gathers together; what is in none of them is gathered for the whole step."""
         return self.described.blocks
 
     def inputs(self) -> ArraySpec:
@@ -99,11 +99,11 @@ class UserModelSpec:
         return _facts(self)
 
     def fitted(self, sizes: DataSizes) -> Self:
-        """The same model: its file fixes its sizes."""
+        """Returns the same model: its file fixes its sizes."""
         return self
 
     def initial(self, kind: str = "params") -> "dict[str, np.ndarray]":
-        """The initial values, float64.
+        """Returns the initial values, float64.
 
         Args:
             kind: "params" or "buffers".
@@ -139,7 +139,7 @@ def _facts(spec: UserModelSpec) -> ModelFacts:
 
 
 def _channels(found: Description, layer: str) -> int:
-    """The channels of a layer: what it keeps or trains has one number of each."""
+    """Returns the channels of a layer: what it keeps or trains has one number of each."""
     prefix = f"{layer.replace('.', '/')}/"
     kept = [shape for name, shape in found.buffers.items() if name.startswith(prefix) and shape]
     trained = [param.shape for name, param in found.params.items() if name.startswith(prefix)]

@@ -52,11 +52,11 @@ class OptimizerSpec(Protocol):
         """How far a step may move a weight whose true gradient is zero, by rounding alone; None if no formula says so."""
 
     def state(self, param: Param) -> Mapping[str, Shape]:
-        """The shape of every slot of a parameter."""
+        """Returns the shape of every slot of a parameter."""
         ...
 
     def applies_to(self, role: Role) -> bool:
-        """Whether it can update parameters of a role."""
+        """Returns whether it can update parameters of a role."""
         ...
 
     def update(self, step: int, weight: "np.ndarray", gradient: "np.ndarray", state: "dict[str, np.ndarray]") -> None:

@@ -44,7 +44,7 @@ class Scale:
 
     @classmethod
     def of(cls, run: Run, result: "RunResult") -> "Scale":
-        """The scale at which a drawing just fits.
+        """Returns the scale at which a drawing just fits.
 
         Args:
             run: What was trained.
@@ -197,7 +197,7 @@ def _list(root: Element, found: Sequence[DrawnTransfer], names: Sequence[str], t
 
 
 def amount(each: DrawnTransfer) -> str:
-    """How many a transfer is and how many bytes one device hands over, as in `2 x 4.1 KiB`.
+    """Returns how many a transfer is and how many bytes one device hands over, as in `2 x 4.1 KiB`.
 
     Args:
         each: The transfer.
@@ -207,7 +207,7 @@ def amount(each: DrawnTransfer) -> str:
 
 
 def _in_words(run: Run, result: "RunResult", found: Sequence[DrawnTransfer], names: Sequence[str]) -> str:
-    """What the drawing shows, for those who do not see it."""
+    """Returns what the drawing shows, for those who do not see it."""
     wholes = whole_bytes(run)
     held = [
         f"{name} holds "

@@ -41,7 +41,7 @@ CLASSES = (
 
 
 def whole_bytes(run: Run) -> tuple[int, int, int]:
-    """The bytes of each class of memory on a device that holds all of it.
+    """Returns the bytes of each class of memory on a device that holds all of it.
 
     Args:
         run: What was trained.
@@ -52,10 +52,10 @@ def whole_bytes(run: Run) -> tuple[int, int, int]:
 
 
 def share(held: int, whole: int) -> str:
-    """How much a device holds, and which part of the whole that is.
+    """Returns how much a device holds, and which part of the whole that is.
 
     Args:
-        held: In bytes.
+        held: The held, in bytes.
         whole: What a device holds that has everything.
     """
     if not held or not whole:
@@ -64,10 +64,10 @@ def share(held: int, whole: int) -> str:
 
 
 def device_names(result: "RunResult") -> list[str]:
-    """A name for each device of a run: its process, and which device it is where the process has several.
+    """Returns a name for each device of a run: its process, and which device it is where the process has several.
 
     Args:
-        result: Of a run.
+        result: The result of a run.
     """
     roles = [row.role for row in result.processes]
     alone = [short_device(row.device) for row in result.processes]
@@ -75,10 +75,10 @@ def device_names(result: "RunResult") -> list[str]:
 
 
 def drawn_from(result: "RunResult") -> str:
-    """A digest of what a drawing is made from, which a file carries: it differs when the drawing is stale.
+    """Returns a digest of what a drawing is made from, which a file carries: it differs when the drawing is stale.
 
     Args:
-        result: Of a run.
+        result: The result of a run.
     """
     shown = []
     for row in result.processes:

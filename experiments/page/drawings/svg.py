@@ -30,7 +30,7 @@ def put(parent: Element, tag: str, kind: str = "", **attributes: float | str) ->
     """Adds a shape.
 
     Args:
-        parent: Of the shape.
+        parent: The parent of the shape.
         tag: Such as "rect".
         kind: Its classes.
         **attributes: As SVG has them; an underscore stands for a hyphen.
@@ -43,7 +43,7 @@ def write(parent: Element, x: float, y: float, words: str, kind: str = "") -> El
     """Adds a line of text.
 
     Args:
-        parent: Of the text.
+        parent: The parent of the text.
         x: Where it begins; or ends, or has its middle, as its class says.
         y: Of its base line.
         words: What it says.
@@ -58,17 +58,17 @@ def stroke(parent: Element, kind: str, points: list[tuple[float, float]], width:
     """Adds a line through points.
 
     Args:
-        parent: Of the line.
+        parent: The parent of the line.
         kind: Its classes.
-        points: From the first to the last.
-        width: Of the line.
+        points: The points from the first to the last.
+        width: The width of the line.
     """
     path = "M" + "L".join(f"{x:.6g} {y:.6g}" for x, y in points)
     return put(parent, "path", kind, d=path, stroke_width=width)
 
 
 def file_of(root: Element) -> str:
-    """The text of a file with a drawing: it brings its own colours."""
+    """Returns the text of a file with a drawing: it brings its own colours."""
     whole = copy.deepcopy(root)
     whole.set("xmlns", "http://www.w3.org/2000/svg")
     style = Element("style")

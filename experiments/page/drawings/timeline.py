@@ -31,8 +31,8 @@ def timeline(trace: Trace, name: str, step: int | None = None) -> Element:
     """Draws one step of a trace.
 
     Args:
-        trace: Of a run.
-        name: Of the run.
+        trace: The trace of a run.
+        name: The name of the run.
         step: Its number; the one that took least time, unless given.
     """
     step = trace.fastest() if step is None else step
@@ -128,7 +128,7 @@ def _bar(
 
 
 def _label(span: Span, is_one_stage: bool) -> str:
-    """The micro-batch; where a rank has several stages, its stage before it."""
+    """Returns the micro-batch; where a rank has several stages, its stage before it."""
     if span.microbatch is None:
         return ""
     return str(span.microbatch) if is_one_stage else f"{span.stage}:{span.microbatch}"
@@ -155,7 +155,7 @@ def _milliseconds(microseconds: float) -> str:
 
 
 def _in_words(trace: Trace, devices: Sequence[Device], step: int) -> str:
-    """How long each device did what, for those who do not see the drawing."""
+    """Returns how long each device did what, for those who do not see the drawing."""
     told = []
     for device in devices:
         totals = collections.Counter[str]()
@@ -167,10 +167,10 @@ def _in_words(trace: Trace, devices: Sequence[Device], step: int) -> str:
 
 
 def passes(trace: Trace, step: int) -> list[list[str]]:
-    """What each device computed of which stage for which micro-batch, in order, as in "1F0".
+    """Returns what each device computed of which stage for which micro-batch, in order, as in "1F0".
 
     Args:
-        trace: Of a pipeline.
+        trace: The trace of a pipeline.
         step: Its number.
     """
     letters = {name: letter for letter, name in PHASE_OF_LETTER.items()}
@@ -185,10 +185,10 @@ def passes(trace: Trace, step: int) -> list[list[str]]:
 
 
 def drawn_from(trace: Trace) -> str:
-    """A digest of the order in which a pipeline computes, which a file carries; times are never the same.
+    """Returns a digest of the order in which a pipeline computes, which a file carries; times are never the same.
 
     Args:
-        trace: Of a pipeline.
+        trace: The trace of a pipeline.
     """
     order = [passes(trace, step) for step in trace.steps[:1]]
     return hashlib.sha256(json.dumps(order).encode()).hexdigest()[:16]

@@ -29,7 +29,7 @@ class DrawnTransfer:
         operation: What is done.
         group: The mesh axis along which it goes.
         paths: Who sends to whom; more than one where the same happens in several groups.
-        bytes: Of all `count` of them. What happens in several groups at once counts once.
+        bytes: The bytes of all `count` of them. What happens in several groups at once counts once.
         count: How many there are.
         ranks: The devices of a group, as recorded; 0 if that is not known.
     """
@@ -48,10 +48,10 @@ class DrawnTransfer:
         return {index for path in self.paths for side in path for index in side}
 
     def between(self, names: Sequence[str]) -> str:
-        """Who sends to whom, in words.
+        """Returns who sends to whom, in words.
 
         Args:
-            names: Of the devices.
+            names: The names of the devices.
         """
         return "; ".join(dict.fromkeys(self._in_words(path, names) for path in self.paths))
 
@@ -75,7 +75,7 @@ def transfers(mesh: Mesh, result: "RunResult", most: int) -> list[DrawnTransfer]
     """Lists the transfers of a step in order, at most as many as asked for if joining neighbors can reach that.
 
     Args:
-        mesh: Of the run.
+        mesh: The mesh of the run.
         result: What came of it.
         most: How many a drawing has room for.
     """
@@ -89,7 +89,7 @@ def transfers(mesh: Mesh, result: "RunResult", most: int) -> list[DrawnTransfer]
 
 
 def _place(phase: str) -> int:
-    """The place of a phase; results of older schemas have none."""
+    """Returns the place of a phase; results of older schemas have none."""
     return PHASES.index(phase) if phase in PHASES else -1
 
 
@@ -134,7 +134,7 @@ def _side_by_side(ordered: Iterable[DrawnTransfer]) -> list[DrawnTransfer]:
 
 
 def _join(mesh: Mesh, result: "RunResult") -> list[DrawnTransfer]:
-    """One transfer for every collective, whichever of its devices recorded it, and for every message; in order."""
+    """Returns one transfer for every collective, whichever of its devices recorded it, and for every message; in order."""
     rows = result.processes
     expand = sum(send.count for row in rows for send in row.sends) <= MOST_JOINED
     found: dict[Hashable, tuple[tuple[float, ...], DrawnTransfer]] = {}
@@ -159,7 +159,7 @@ def _expanded(sends: Iterable[Send]) -> Iterator[Send]:
 
 
 def _paths(send: Send, index: int, rows: "Sequence[DeviceRow]", mesh: Mesh) -> list[Path]:
-    """The devices between which a record goes; a process with several devices records for all their groups."""
+    """Returns the devices between which a record goes; a process with several devices records for all their groups."""
     if send.to:
         source = find_devices(send.source, rows) or (index,)
         path = source, tuple(each for each in find_devices(send.to, rows) if each not in source)
@@ -173,11 +173,11 @@ def _paths(send: Send, index: int, rows: "Sequence[DeviceRow]", mesh: Mesh) -> l
 
 
 def find_devices(name: str, rows: "Sequence[DeviceRow]") -> tuple[int, ...]:
-    """The places of the devices that a record names: by rank, by device, or by the role of several.
+    """Returns the places of the devices that a record names: by rank, by device, or by the role of several.
 
     Args:
         name: As in `Send.to`.
-        rows: Of the result.
+        rows: The rows of the result.
     """
     if not name:
         return ()
@@ -188,5 +188,5 @@ def find_devices(name: str, rows: "Sequence[DeviceRow]") -> tuple[int, ...]:
 
 
 def short_device(device: str) -> str:
-    """The last part of a device's full name: "CPU:0"."""
+    """Returns the last part of a device's full name: "CPU:0"."""
     return device.rpartition("/")[2].removeprefix("device:")

@@ -25,7 +25,7 @@ class CacheEntry:
 
     Attributes:
         path: A file or a directory.
-        bytes: Of all its files that are ours.
+        bytes: The bytes of all its files that are ours.
         used: When it was last used, in seconds since the epoch.
     """
 
@@ -68,7 +68,7 @@ def evict(folder: Path, limit: int = LIMIT_BYTES) -> list[CacheEntry]:
 
     Args:
         folder: Holds one directory for each entry.
-        limit: In bytes.
+        limit: The limit, in bytes.
 
     Returns:
         What was removed.

@@ -34,7 +34,7 @@ class Finished:
     """A run whose processes are done.
 
     Attributes:
-        directory: Of the run.
+        directory: The directory of the run.
         run: What was trained.
         launch: How it was started.
         seconds: What the run took, from the command to its end.

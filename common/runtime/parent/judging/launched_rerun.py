@@ -62,7 +62,7 @@ def _with_first_weights(run: Run, start: TrainState, folder: Path) -> Run:
     """Makes the same run of a copy of its model, which has other first weights.
 
     Args:
-        run: Of a user's model.
+        run: The run of a user's model.
         start: Has the weights and buffers.
         folder: To copy the model to.
     """

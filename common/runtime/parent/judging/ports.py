@@ -30,7 +30,7 @@ class Ports:
         Args:
             launch: Names the model and the data.
             run: Says the batches, the optimizer and its rate.
-            steps: Of the curve.
+            steps: The steps of the curve.
         """
         own = as_config(run, launch)
         asked = {name: getattr(own, name) for name in _DECIDE} | {"steps": steps}

@@ -43,7 +43,7 @@ def reach_curve(run: Run, launch: Launch, measured: Measured, budget_seconds: fl
 
     Args:
         run: The oracle's.
-        launch: For the state that it continues.
+        launch: The launch for the state that it continues.
         measured: What the run that is judged measured: its first step and its data.
         budget_seconds: How long the oracle may take beyond LEAST_STEPS. Infinity takes it to the last step itself, where
             its weights are known; otherwise a curve that goes beyond the last step will do.
@@ -63,7 +63,7 @@ def reach_curve(run: Run, launch: Launch, measured: Measured, budget_seconds: fl
 
 
 def _target(curve: Curve | None, first: int, last: int, seconds: float) -> int:
-    """The step to take the oracle to, given what it has done and the seconds that are left."""
+    """Returns the step to take the oracle to, given what it has done and the seconds that are left."""
     if seconds == math.inf:
         return last
     reached = _reached(curve, first)
@@ -85,12 +85,12 @@ def _joined(begun: Curve, more: Curve) -> Curve:
 
 
 def curve_folder(run: Run, launch: Launch, dataset_sha256: str) -> Path:
-    """Where the curves of one oracle are kept: named by everything that decides its numbers, its own code included.
+    """Returns where the curves of one oracle are kept: named by everything that decides its numbers, its own code included.
 
     Args:
         run: The oracle's.
-        launch: For the state that it continues.
-        dataset_sha256: Of the data.
+        launch: The launch for the state that it continues.
+        dataset_sha256: The dataset sha256 of the data.
     """
     try:
         started = "" if launch.start_from is None else read_sha256(Path(launch.start_from) / STATE)
@@ -104,7 +104,7 @@ def curve_folder(run: Run, launch: Launch, dataset_sha256: str) -> Path:
 
 
 def curves_directory() -> Path:
-    """Where all curves are kept."""
+    """Returns where all curves are kept."""
     return cache_directory() / "oracle"
 
 
@@ -115,7 +115,7 @@ def _source_digest() -> str:
 
 
 def _find(folder: Path, first: int, last: int, beyond: bool) -> Curve | None:
-    """The kept curve that says most about the steps from `first` to `last`.
+    """Returns the kept curve that says most about the steps from `first` to `last`.
 
     Args:
         folder: From `curve_folder`.
@@ -137,7 +137,7 @@ def _find(folder: Path, first: int, last: int, beyond: bool) -> Curve | None:
 
 
 def _kept(folder: Path) -> dict[int, Path]:
-    """The curves in a folder, by the number of their steps; anything else that is there is nobody's business."""
+    """Returns the curves in a folder, by the number of their steps; anything else that is there is nobody's business."""
     return {
         int(path.stem): path for path in folder.glob("[0-9]*") if re.fullmatch(rf"[0-9]+({re.escape(CUT)})?", path.name)
     }

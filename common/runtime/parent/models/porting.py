@@ -33,7 +33,7 @@ def ask_descriptions(folder: Path, config: RunConfig) -> dict[Path, str]:
     """Writes what asks for both descriptions; returns the tasks.
 
     Args:
-        folder: Of the port.
+        folder: The folder of the port.
         config: Names the model, the data and the seed.
     """
     for side in SIDES:
@@ -45,7 +45,7 @@ def ask_traces(folder: Path, config: RunConfig) -> tuple[dict[Path, str], Matchi
     """Matches the parameters and writes what asks for both traces; returns the tasks and the matching.
 
     Args:
-        folder: Of the port, with both descriptions.
+        folder: The folder of the port, with both descriptions.
         config: Names the data; its batch size, steps and optimizer are those of the trace.
 
     Raises:
@@ -66,7 +66,7 @@ def ask_traces(folder: Path, config: RunConfig) -> tuple[dict[Path, str], Matchi
 
 
 def _nudged(value: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """An array as it is, unless it is constant: then each element is moved by a tenth of a unit or so."""
+    """Returns an array as it is, unless it is constant: then each element is moved by a tenth of a unit or so."""
     if value.dtype.kind != "f" or not value.size or (value != value.flat[0]).any():
         return value
     return value + np.float32(_NUDGED) * np.abs(rng.normal(size=value.shape)).astype(np.float32).astype(np.float64)
@@ -94,9 +94,9 @@ def write_weights(folder: Path, params: Mapping[str, np.ndarray], buffers: Mappi
     """Writes the weights that a trace starts from.
 
     Args:
-        folder: Of the trace.
-        params: By the framework's own neutral names.
-        buffers: Likewise.
+        folder: The folder of the trace.
+        params: The params by the framework's own neutral names.
+        buffers: The buffers by the framework's own neutral names.
     """
     arrays = {f"params/{name}": value for name, value in params.items()}
     arrays |= {f"buffers/{name}": value for name, value in buffers.items()}
@@ -124,8 +124,8 @@ def read_case(folder: Path, matching: Matching) -> PortCase:
     """Reads what both implementations computed.
 
     Args:
-        folder: Of the port.
-        matching: Of their parameters.
+        folder: The folder of the port.
+        matching: The matching of their parameters.
     """
     source, target = (read_trace(folder / f"{side}-trace") for side in SIDES)
     ours, theirs = ({**params, **buffers} for params, buffers in (read_weights(folder / f"{s}-trace") for s in SIDES))
@@ -165,7 +165,7 @@ def port(folder: Path, config: RunConfig, server: Servers) -> tuple[PortCase, Po
 
 
 def _notes(folder: Path) -> list[str]:
-    """What random draws of a forward pass are not held still; and what is in another dtype than its file's."""
+    """Returns what random draws of a forward pass are not held still; and what is in another dtype than its file's."""
     described = {side: read_description(str(folder / side)) for side in SIDES}
     casts = [f"{side}: {note}" for side in SIDES if (note := note_on_dtypes(side, described[side].dtypes, "float64"))]
     drawing = [side for side in SIDES if not described[side].habits.are_stilled]

@@ -79,7 +79,7 @@ def _decide(folder: Path, config: RunConfig, server: Servers) -> Matching:
 
 
 def in_own_names(run: Run, params: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-    """The reference's parameters by the names and in the layout of a run's model.
+    """Returns the reference's parameters by the names and in the layout of a run's model.
 
     Args:
         run: The run; its model may have a counterpart, which is the reference.
@@ -94,7 +94,7 @@ def in_own_names(run: Run, params: Mapping[str, np.ndarray]) -> Mapping[str, np.
 
 
 def _renamed(stored: object) -> object:
-    """A stored matching, whose sides an earlier version called by their frameworks."""
+    """Returns a stored matching, whose sides an earlier version called by their frameworks."""
     if isinstance(stored, list):
         return [_renamed(each) for each in stored]
     if isinstance(stored, dict):

@@ -187,7 +187,7 @@ class ForkClient:
             raise
 
     def is_stopped(self, number: int) -> bool:
-        """Whether a worker is stopped, as SIGSTOP or a debugger does it."""
+        """Returns whether a worker is stopped, as SIGSTOP or a debugger does it."""
         return number in self.pids and is_stopped(self.pids[number])
 
     def ending(self, number: int, code: int) -> str:

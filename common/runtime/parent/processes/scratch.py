@@ -60,7 +60,7 @@ def sweep(temporary: Path) -> None:
 
 
 def _is_left(folder: Path) -> bool:
-    """Whether the process that a folder belongs to has ended, as far as this process can see it."""
+    """Returns whether the process that a folder belongs to has ended, as far as this process can see it."""
     descriptor = os.open(folder / OWNER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)

@@ -111,12 +111,12 @@ class ProcessWatch:
         return [w for w, code in self.codes.items() if (code or self._left_early(w)) and w not in self._spared]
 
     def _left_early(self, worker: int) -> bool:
-        """Whether a process ended well before its part was done: something in it called `os._exit(0)`."""
+        """Returns whether a process ended well before its part was done: something in it called `os._exit(0)`."""
         phase = read_life(self.directory, self.processes[worker].role).phase
         return worker not in self._released and self.codes[worker] == 0 and phase != DONE
 
     def _can_spare(self, worker: int) -> bool:
-        """Whether the run goes on without a process: it trains already, and another such process is left."""
+        """Returns whether the run goes on without a process: it trains already, and another such process is left."""
         left = [w for w, spec in self.processes.items() if spec.expendable and w not in self.codes]
         served = [spec for spec in self.processes.values() if not spec.serves]
         training = any(read_life(self.directory, spec.role).phase not in ("", "start", "build") for spec in served)
