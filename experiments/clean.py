@@ -23,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
         ConfigError: A directory that was named is none of ours; nothing was removed.
     """
     parser = Parser(prog="samestep clean", allow_abbrev=False, description=__doc__)
-    parser.add_argument("directories", nargs="*", metavar="DIR", help="a run or a comparison to remove")
+    parser.add_argument("directories", nargs="*", metavar="DIR", help="a run, a comparison or a record to remove")
     for name, what in disk_usage.KINDS.items():
         parser.add_argument(f"--{name}", action="store_true", help=f"remove the {what}")
     parser.add_argument("--all", action="store_true", help="remove all of them")
@@ -51,6 +51,11 @@ def _left_alone() -> list[str]:
     ]:
         counts = ", ".join(f"{reasons.count(reason)} {reason}" for reason in dict.fromkeys(reasons))
         lines.append(f"--runs leaves alone: {counts}; `samestep clean DIR` removes one.")
+    if recent := disk_usage.recent_records():
+        lines.append(
+            f"--records leaves alone: {recent} that changed within the last day and may be being written; `samestep clean DIR` "
+            "removes one."
+        )
     if unlisted := disk_usage.find_unlisted(disk_usage.RUNS):
         count = f"{len(unlisted)} without a list of what samestep wrote, as an earlier version's and copies"
         lines.append(f"--runs leaves alone: {count} ({unlisted[0]}); remove such a directory yourself.")

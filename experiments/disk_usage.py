@@ -1,4 +1,4 @@
-"""What samestep keeps on this disk: run directories, comparisons, the oracle's curves, decoded data and calibrations.
+"""What samestep keeps on this disk: run directories, comparisons, records, the oracle's curves, decoded data and calibrations.
 
 Only what samestep wrote is found and removed, by the lists in `common/files/written.py`; no link is followed.
 """
@@ -8,7 +8,7 @@ import dataclasses
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
@@ -25,6 +25,7 @@ KINDS = {
     "data": "decoded data sets",
     "machines": "calibrations of this machine",
     "runs": "run directories",
+    "records": "records of scripts",
 }
 """What is kept, by the name of the flag that frees it."""
 RUNS = Path("runs")
@@ -72,6 +73,7 @@ def stores() -> list[Store]:
         Store("data", "what is needed is decoded again", data, *_files(r"[0-9a-f]{24}\.npz")),
         Store("machines", "--machine here measures again", machine.parent, *_files(re.escape(machine.name))),
         Store("runs", "with their results", RUNS, find_runs, _free_runs),
+        Store("records", "with their reruns", RUNS, find_records, _free_records),
     ]
 
 
@@ -111,9 +113,14 @@ def why_kept(run: Path) -> str:
         return ""
     if config.get("prepare") and read_error(run) is None and not any(run.glob("process-*.json")):
         return "that was prepared and waits to be started"
-    if time.time() - max(path.lstat().st_mtime for path in run.iterdir()) < QUIET_SECONDS:
+    if time.time() - _changed(run) < QUIET_SECONDS:
         return "without a result that changed within the last day and may be running"
     return ""
+
+
+def _changed(directory: Path) -> float:
+    """Returns when any file in a directory was written last."""
+    return max(path.lstat().st_mtime for path in directory.iterdir())
 
 
 def is_running(run: Path) -> bool:
@@ -163,6 +170,38 @@ def _tidy(comparison: Path) -> None:
         discard(path, keep=[name for name in found if (path / name).is_file()])
 
 
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+def find_records(folder: Path) -> list[CacheEntry]:
+    """Returns the records of scripts in and below a folder; the reruns in a record belong to it."""
+    found = {path for path, names in find_written(folder) if _is_record(names)}
+    return find_entries(sorted(path for path in found if found.isdisjoint(path.parents)))
+
+
+def _is_record(names: Collection[str]) -> bool:
+    from samestep.common.steps.record import rank_file  # here: --help imports no NumPy
+
+    return rank_file(0) in names
+
+
+def recent_records() -> int:
+    """Returns how many records a script may still be writing."""
+    return len(find_records(RUNS)) - len(_old_records(RUNS))
+
+
+def _old_records(folder: Path) -> list[CacheEntry]:
+    return [record for record in find_records(folder) if time.time() - _changed(record.path) >= QUIET_SECONDS]
+
+
+def _free_records(folder: Path) -> list[CacheEntry]:
+    """Removes all records but those that a script may still be writing."""
+    removed = _old_records(folder)
+    for record in removed:
+        discard_all(record.path)
+    return removed
+
+
 # --- what is named ----------------------------------------------------------------------------------------------------
 
 
@@ -173,11 +212,11 @@ def check_named(directory: Path) -> Path:
         ConfigError: It is neither a run nor a comparison that samestep made there, or it is being run.
     """
     there = [found for _, found in find_written(directory, depth=0)]
-    if not any({"config.json", COMPARISON} & found.keys() for found in there):
+    if not any({"config.json", COMPARISON} & found.keys() or _is_record(found) for found in there):
         why = "is a link" if directory.is_symlink() else "is not there" if not directory.exists() else ""
         if not why and _read_config(directory):
             why = "has no list of what samestep wrote there, as an earlier version's or a copy; remove it yourself"
-        raise ConfigError(f"{directory} {why or 'is neither a run nor a comparison'}; nothing was removed.")
+        raise ConfigError(f"{directory} {why or 'is no run, comparison or record'}; nothing was removed.")
     for run in find_runs(directory):
         if is_running(run.path):
             raise ConfigError(f"{run.path} is running; nothing was removed: wait for its end, or stop it.")

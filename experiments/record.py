@@ -36,7 +36,8 @@ def main(arguments: Sequence[str]) -> int:
     command = command[1:] if command[:1] == ["--"] else command
     if given["every"] < 1 or (given["stop_after"] or 1) < 1:
         raise ConfigError("--every and --stop-after take a number from 1 on.")
-    from samestep.common.steps.recording import RecordOptions  # here: --help imports no NumPy
+    from samestep.common.files.removing import discard  # here: --help imports no NumPy
+    from samestep.common.steps.recording import RecordOptions
     from samestep.experiments.recording.facts import facts_of
     from samestep.experiments.recording.start import check_command, default_directory, record_command, why_nothing
 
@@ -45,6 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     ended = record_command(command, RecordOptions(str(out), **given))
     lines = [*ended.notes, *facts_of(out)]
     if reason := why_nothing(out, ended):
+        discard(out)
         if not ended.exit_code:
             raise Unavailable(reason)
         lines = [reason]

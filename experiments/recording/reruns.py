@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed, signal_exit_code
+from samestep.common.files.removing import discard
 from samestep.common.files.writing import make_folder
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.record import rank_files
@@ -47,7 +48,8 @@ def run_again(command: Sequence[str], options: RecordOptions, directory: Path, i
     if ended.exit_code in _ENDING:
         raise KeyboardInterrupt(*_ENDING[ended.exit_code])
     if options.stop_after != 0 and (why := why_nothing(Path(options.out), ended)):
-        raise Unavailable(why)
+        discard(Path(options.out))
+        raise WorkerFailed(why) if ended.exit_code else Unavailable(why)
     if ended.exit_code:
         words = " ".join(command)
         raise WorkerFailed(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import ConfigError, Unavailable
-from samestep.common.files.writing import create, open_directory, replacing
+from samestep.common.files.writing import create, make_folder, open_directory, replacing
 from samestep.common.files.written import LIST, seal
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
@@ -211,9 +211,9 @@ def test_a_comparison_that_is_named_goes_with_all_its_runs(here: Path, capsys: p
 @pytest.mark.parametrize(
     ("made", "why"),
     [
-        (lambda path: path.mkdir(), "is neither a run nor a comparison"),
-        (lambda path: path.write_text("mine"), "is neither a run nor a comparison"),
-        (os.mkfifo, "is neither a run nor a comparison"),
+        (lambda path: path.mkdir(), "is no run, comparison or record"),
+        (lambda path: path.write_text("mine"), "is no run, comparison or record"),
+        (os.mkfifo, "is no run, comparison or record"),
         (lambda path: None, "is not there"),
         (lambda path: path.symlink_to("one"), "is a link"),
         (lambda path: shutil.copytree("one", path), "has no list of what samestep wrote there"),
@@ -268,3 +268,37 @@ def test_what_is_not_ours_stays(here: Path, capsys: pytest.CaptureFixture[str]) 
     assert [path.name for path in run.iterdir()] == ["notes.md"]
     assert (elsewhere / "result.json").exists()
     assert (foreign / "config.json").exists()
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+def a_record(path: Path, used: float) -> Path:
+    """A directory as `samestep record` leaves it, with a rerun of `samestep diff` in it."""
+    open_directory(path)
+    make_folder(path / "reruns", path)
+    for directory in (path / "reruns" / "perturbed-0", path):
+        open_directory(directory)
+        put(directory / "rank-0.steps", 100)
+        os.utime(directory / "rank-0.steps", (used, used))
+    for file in path.iterdir():
+        os.utime(file, (used, used))
+    return path
+
+
+def test_records_go_with_their_reruns_unless_they_may_still_be_written(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = a_record(here / "runs" / "old", LONG_AGO), a_record(here / "runs" / "new", time.time())
+    (old / "mine.txt").write_text("mine")
+    os.utime(old / "mine.txt", (LONG_AGO, LONG_AGO))
+    assert clean.main(["--runs"]) == 0
+    assert (old / "rank-0.steps").exists()
+    assert clean.main(["--records"]) == 0
+    told = capsys.readouterr().out
+    assert "Freed 200 B (records of scripts: 1)." in told
+    assert "--records leaves alone: 1 that changed within the last day" in told
+    assert [each.name for each in old.iterdir()] == ["mine.txt"]
+    assert (new / "rank-0.steps").exists()
+    assert clean.main([str(new)]) == 0
+    assert not new.exists()

@@ -106,7 +106,16 @@ def _loss(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     if times <= scale.same:
         return None
     words = f"the loss is {one.loss:.9g} in A and {other.loss:.9g} in B, {times:,.0f} times what rounding makes"
-    return Finding(Difference(one.number, "loss", "", (), words), times > scale.different)
+    ratio = _factor(walk, one, other)
+    words = words if ratio is None else f"the loss and every gradient are {spell(ratio)} x A's"
+    return Finding(Difference(one.number, "loss", "", (), words, ratio), times > scale.different)
+
+
+def _factor(walk: Walk, one: RunStep, other: RunStep) -> float | None:
+    """Returns the factor of the loss, if every gradient has it as well."""
+    compared = walk.compare("gradient", one, other)
+    ratio = common_ratio(walk.seen(compared)) if compared is not None else None
+    return ratio if ratio is not None and one.loss and near(ratio, (other.loss or 0.0) / one.loss) else None
 
 
 def _gradient(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
