@@ -1,4 +1,4 @@
-"""`samestep diff` from end to end, on scripts of torch."""
+"""`samestep diff` from end to end, on real scripts."""
 
 import json
 import os
@@ -77,6 +77,18 @@ def test_bf16_sees_little_and_float64_decides(below: Path) -> None:
     assert found.stdout.startswith("cannot tell") and "--float64" in found.stdout
     decided = samestep("diff", one, other, "--float64")
     assert decided.returncode == 0, decided.stdout + decided.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.tf
+def test_a_script_of_torch_and_one_of_keras_are_the_same(below: Path) -> None:
+    torch, keras = (
+        record(below, name, [sys.executable, str(SCRIPT.with_name(f"{name}.py"))]) for name in ("torch_mlp", "keras_mlp")
+    )
+    found = samestep("diff", torch, keras)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert found.stdout.startswith("same: 4 steps\n")
+    assert "A is a record of torch, B of tf" in found.stdout
 
 
 def test_other_initial_weights_are_taken_from_a(below: Path, a: str) -> None:
