@@ -83,7 +83,8 @@ def test_bf16_sees_little_and_float64_decides(below: Path) -> None:
 @pytest.mark.tf
 def test_a_script_of_torch_and_one_of_keras_are_the_same(below: Path) -> None:
     torch, keras = (
-        record(below, name, [sys.executable, str(SCRIPT.with_name(f"{name}.py"))]) for name in ("torch_mlp", "keras_mlp")
+        record(below, name, [sys.executable, str(SCRIPT.with_name(f"{name}.py"))])
+        for name in ("torch_mlp", "keras_mlp")
     )
     found = samestep("diff", torch, keras)
     assert found.returncode == 0, found.stdout + found.stderr

@@ -1,5 +1,6 @@
 """What DeepSpeed's engine keeps; it reduces the gradients inside the backward pass and updates in its own step."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -24,6 +25,10 @@ def storages(tensors: Iterable[torch.Tensor]) -> dict[StorageWeakRef, int]:
     return {StorageWeakRef(storage): storage.nbytes() for storage in untyped}
 
 
+LET_GO_SECONDS = 0.03
+"""gloo's thread holds a buffer for a moment after its exchange has ended, and longer on a busy machine (torch 2.13)."""
+
+
 class PeakBytes(TorchDispatchMode):
     """A context that follows the memory of parameters, and that of the buffers in which they are gathered."""
 
@@ -41,6 +46,8 @@ class PeakBytes(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         if func._schema.name == "c10d::_allgather_base_":
             self._buffers |= storages([args[0]])
+            result[1].wait()
+            time.sleep(LET_GO_SECONDS)
         self._buffers = {buffer: size for buffer, size in self._buffers.items() if not buffer.expired()}
         seen = {**self._buffers, **self._alive()}
         # What is new was made before what is gone went: a parameter is copied out of its buffer.
