@@ -15,7 +15,7 @@ COMPUTED = (CLIP_NORM, "loss_scale")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Seen:
+class SeenTensor:
     """A tensor at the step that differs, in both runs.
 
     Attributes:
@@ -138,8 +138,8 @@ class Evidence:
     step: int
     a: Side
     b: Side
-    gradients: Sequence[Seen] = ()
-    moves: Sequence[Seen] = ()
+    gradients: Sequence[SeenTensor] = ()
+    moves: Sequence[SeenTensor] = ()
     is_same_in_total: bool | None = None
 
     def swapped(self) -> "Evidence":
@@ -183,7 +183,7 @@ def kind_of(name: str, layer: str, shape: Sequence[int]) -> str:
     return "bias" if re.search(r"bias$", name) or len(shape) < 2 else "kernel"
 
 
-def common_ratio(seen: Sequence[Seen]) -> float | None:
+def common_ratio(seen: Sequence[SeenTensor]) -> float | None:
     """Returns the one ratio that explains every tensor within rounding; None if there is none."""
     finite = [each for each in seen if math.isfinite(each.ratio) and each.norm > each.rounding * each.bound]
     if not finite:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from samestep.common.mistakes.evidence import COMPUTED, Evidence, Seen, common_ratio, length
+from samestep.common.mistakes.evidence import COMPUTED, Evidence, SeenTensor, common_ratio, length
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
 
 MOST_RUN_AHEAD = 64
@@ -75,15 +75,15 @@ def _update_times(evidence: Evidence) -> Words | None:
     return None if ratio is None or near(ratio, 1.0) or abs(ratio) < 1e-6 else {"ratio": spell(ratio)}
 
 
-def _parameters(evidence: Evidence) -> list[Seen]:
+def _parameters(evidence: Evidence) -> list[SeenTensor]:
     return [each for each in evidence.moves if each.role == "parameter"]
 
 
-def _differing(evidence: Evidence) -> list[Seen]:
+def _differing(evidence: Evidence) -> list[SeenTensor]:
     return [each for each in _parameters(evidence) if each.differs]
 
 
-def _decay_of(seen: Sequence[Seen]) -> float | None:
+def _decay_of(seen: Sequence[SeenTensor]) -> float | None:
     """c, if B's moves are A's plus c times the weights."""
     known = [each for each in seen if each.before is not None and length(each.before) > 0]
     if not known or len(known) < len(seen):
@@ -162,7 +162,7 @@ def _statistics_differ(evidence: Evidence) -> Words | None:
     return {"names": _names(buffers, evidence.moves)}
 
 
-def _names(seen: Sequence[Seen], every: Sequence[Seen]) -> str:
+def _names(seen: Sequence[SeenTensor], every: Sequence[SeenTensor]) -> str:
     if len(seen) == len(every):
         return "every parameter"
     rest = f" and {len(seen) - 3} more" if len(seen) > 3 else ""

@@ -15,7 +15,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, open_plain
 from samestep.common.steps.projections import PROJECTIONS
 from samestep.common.steps.record import Phase, RecordedStep, RecordedTensor, RecordHeader, rank_files, read_rank
-from samestep.common.steps.recorded_run import RecordedRun, RunStep, Split, Sums, own_ranks
+from samestep.common.steps.recorded_run import RankSplit, RecordedRun, RunStep, Sums, own_ranks
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -147,13 +147,13 @@ class _Join:
                 made.bits[tensor] = (int(made.bits[tensor]) + int(seen[0]["bits"])) % 2**64
         return made
 
-    def _splits(self, phase: Phase, steps: Sequence[RecordedStep]) -> Iterator[Split]:
+    def _splits(self, phase: Phase, steps: Sequence[RecordedStep]) -> Iterator[RankSplit]:
         for tensor, pieces in zip(self.whole, self.held, strict=True):
             for replicas in pieces:
                 if len(replicas) > 1 and tensor.role == "parameter":
                     bits = {rank: _bits(steps[rank], phase, place) for rank, place in replicas}
                     if odd := _odd(bits):
-                        yield Split(phase, tensor.name, odd)
+                        yield RankSplit(phase, tensor.name, odd)
 
 
 def _row(step: RecordedStep, phase: Phase, place: int) -> np.void | None:
@@ -174,11 +174,11 @@ def _odd(values: Mapping[int, object]) -> tuple[int, ...]:
     return tuple(rank for rank, value in values.items() if value != common) if others else ()
 
 
-def _scalar_splits(steps: Sequence[RecordedStep]) -> Iterator[Split]:
+def _scalar_splits(steps: Sequence[RecordedStep]) -> Iterator[RankSplit]:
     for name in dict.fromkeys(name for step in steps for name in step.scalars):
         values = {rank: step.scalars[name] for rank, step in enumerate(steps) if name in step.scalars}
         if odd := _odd(values):
-            yield Split("scalar", name, odd)
+            yield RankSplit("scalar", name, odd)
 
 
 def _rows(steps: Sequence[RecordedStep]) -> dict[int, tuple[int, ...]] | None:

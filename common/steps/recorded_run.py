@@ -30,7 +30,7 @@ class Sums:
 
 
 @dataclasses.dataclass(frozen=True)
-class Split:
+class RankSplit:
     """Ranks that should hold the same numbers and do not.
 
     Attributes:
@@ -68,7 +68,7 @@ class RunStep:
     passes: int = 1
     parts: tuple[float, ...] = ()
     sums: Mapping[Phase, Sums] | None = None
-    splits: tuple[Split, ...] = ()
+    splits: tuple[RankSplit, ...] = ()
 
     @property
     def examples(self) -> collections.Counter[int] | None:

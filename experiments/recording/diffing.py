@@ -6,7 +6,7 @@ from pathlib import Path
 
 from samestep.common.errors import SamestepError, Unavailable
 from samestep.common.judging.recorded.judge import judge
-from samestep.common.judging.recorded.measured import Measured, coarser, measure, repeats_itself
+from samestep.common.judging.recorded.measured import MeasuredYardstick, coarser, measure, repeats_itself
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.steps.recorded_run import RecordedRun
@@ -92,7 +92,7 @@ def _with_reruns(a: Reruns, b: Reruns, length: int) -> Diffed:
     return Diffed(verdict, a, b)
 
 
-def _of_both(a: Reruns, b: Reruns, runs: Sequence[RecordedRun], until: int) -> Measured:
+def _of_both(a: Reruns, b: Reruns, runs: Sequence[RecordedRun], until: int) -> MeasuredYardstick:
     """Returns the yardstick of A, or that of B where that is coarser, if B can be run again."""
     pairing = pair(a.run, b.run)
     measured = measure(a.run, runs, pairing)

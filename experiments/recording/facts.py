@@ -23,7 +23,7 @@ _ENOUGH = 3
 """Steps after which something that happened at every one of them is told."""
 
 
-class Seen:
+class RecordFacts:
     """What the steps of a record add up to. It is given each step once, and keeps none."""
 
     def __init__(self, headers: Sequence[RecordHeader]) -> None:
@@ -116,7 +116,7 @@ def _whole(headers: Sequence[RecordHeader]) -> np.ndarray:
     )
 
 
-def read_facts(out: Path) -> Seen | None:
+def read_facts(out: Path) -> RecordFacts | None:
     """Reads a record; None if it has no step.
 
     Args:
@@ -126,7 +126,7 @@ def read_facts(out: Path) -> Seen | None:
         readers = [read_rank(stack.enter_context(open_plain(path)), str(path)) for path in rank_files(out)]
         if not readers:
             return None
-        seen = Seen([header for header, _ in readers])
+        seen = RecordFacts([header for header, _ in readers])
         for steps in zip(*(steps for _, steps in readers), strict=False):
             seen.add(steps)
         return seen
@@ -148,13 +148,13 @@ def facts_of(out: Path) -> list[str]:
     return [*lines, *_of_replicas(seen), *_of_data(seen), *_of_training(seen)]
 
 
-def _of_replicas(seen: Seen) -> Iterator[str]:
+def _of_replicas(seen: RecordFacts) -> Iterator[str]:
     for name, (step, rank) in itertools.islice(seen.drifted.items(), 1):
         more = f" and {_count(len(seen.drifted) - 1, 'other tensor')}" if len(seen.drifted) > 1 else ""
         yield f"replicas differ: since step {step}, {name}{more} on ranks 0 and {rank}; their initial weights were the same."
 
 
-def _of_data(seen: Seen) -> Iterator[str]:
+def _of_data(seen: RecordFacts) -> Iterator[str]:
     layouts = {*seen.headers[0].layouts}
     if (seen.is_same_start or layouts & {"ddp", "fsdp1", "fsdp2"}) and "tp" not in layouts:
         for (one, other), times in seen.same_examples.items():
@@ -171,7 +171,7 @@ def _of_data(seen: Seen) -> Iterator[str]:
             return
 
 
-def _of_training(seen: Seen) -> Iterator[str]:
+def _of_training(seen: RecordFacts) -> Iterator[str]:
     if seen.skipped:
         yield f"the gradient scaler skipped {_count(len(seen.skipped), 'step')}, first step {seen.skipped[0]}."
     within = "" if seen.looked_at == seen.steps else f" at the {_count(seen.looked_at, 'step')} that were looked at"

@@ -24,7 +24,7 @@ _ENDING = {signal_exit_code(KeyboardInterrupt(*name)): name for name in ((), ("S
 _WEIGHTS = "initial-weights.npz"
 
 
-class Rerun(Protocol):
+class RunCommand(Protocol):
     """Runs a command and records it."""
 
     def __call__(self, command: Sequence[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
@@ -71,7 +71,7 @@ class Reruns:
     run: RecordedRun
     directory: Path
     name: str
-    rerun: Rerun = run_again
+    rerun: RunCommand = run_again
 
     def why_not(self) -> str:
         """Why the command cannot be run again; "" if it can."""
@@ -185,7 +185,9 @@ def count_steps(run: RecordedRun) -> int:
     return _last_step(run) + 1
 
 
-def record_argument(command: Sequence[str], out: Path, weights: Path | None, rerun: Rerun = run_again) -> RecordedRun:
+def record_argument(
+    command: Sequence[str], out: Path, weights: Path | None, rerun: RunCommand = run_again
+) -> RecordedRun:
     """Records a command that is given in the place of a record.
 
     Args:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import Unavailable, WorkerFailed
-from samestep.common.judging.recorded.verdict import Difference, RecordedVerdict
+from samestep.common.judging.recorded.verdict import FirstDifference, RecordedVerdict
 from samestep.common.steps.recording import RecordOptions
 from samestep.experiments.printing.diff_report import annotation, diff_document, next_step
 from samestep.experiments.printing.formats import write
@@ -159,7 +159,7 @@ def test_every_format_says_the_same(tmp_path: Path) -> None:
     ],
 )
 def test_what_to_do_next_can_be_typed(need: str, words: str) -> None:
-    verdict = RecordedVerdict("unknown", 40, Difference(30, "gradient"), need=need)
+    verdict = RecordedVerdict("unknown", 40, FirstDifference(30, "gradient"), need=need)
     step = next_step(verdict, ["A", "B", "--steps", "9", "--format=json"])
     assert words in step and "json" not in step and "--steps 9" not in step
 

@@ -8,7 +8,7 @@ import pytest
 from samestep.common.judging.recorded.judge import judge
 from samestep.common.judging.recorded.measured import measure
 from samestep.common.judging.recorded.pairing import pair
-from samestep.common.judging.recorded.yardstick import Derived, Scale
+from samestep.common.judging.recorded.yardstick import Derived, RoundingScale
 from tests.recording.judged import diff, recorded
 from tests.recording.numpy_script import Script
 
@@ -82,8 +82,8 @@ def test_a_blind_yardstick_decides_nothing(tmp_path: Path) -> None:
     a, b = (recorded(Script(steps=2, optimizer="sgd", flipped=each), tmp_path) for each in (False, True))
 
     class Coarse(Derived):
-        def of(self, number: int, phase: str, sums: object) -> Scale:
-            return Scale(1e-3 * sums.norm + 1e-6)
+        def of(self, number: int, phase: str, sums: object) -> RoundingScale:
+            return RoundingScale(1e-3 * sums.norm + 1e-6)
 
     pairing = pair(a, b)
     verdict = judge(a, b, Coarse(1e-3 * pairing.sizes, pairing), pairing)

@@ -10,7 +10,7 @@ from samestep.tf_impl.recording.statistics import Statistics
 from samestep.tf_impl.recording.tensors import Held, container_of
 
 
-class Plan:
+class UpdatePlan:
     """What is recorded of one optimizer."""
 
     def __init__(self, optimizer: Any, held: Sequence[Held], num_replicas: int) -> None:

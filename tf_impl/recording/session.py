@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from samestep.common.steps.record import Phase, RecordedStep, stats_dtype
 from samestep.common.steps.recording import Recorder
-from samestep.tf_impl.recording.plans import Plan, is_wide
-from samestep.tf_impl.recording.slots import Counters, SeenStep, Slots
+from samestep.tf_impl.recording.plans import UpdatePlan, is_wide
+from samestep.tf_impl.recording.slots import SeenStep, Slots, WriteCounters
 from samestep.tf_impl.recording.start import Start
 from samestep.tf_impl.recording.statistics import Statistics, unpack
 from samestep.tf_impl.recording.tensors import Held, TensorTable
@@ -37,8 +37,8 @@ class Session:
         """
         self._recorder, self._start = recorder, Start(recorder)
         self._recorders: dict[int, Recorder] = {}
-        self._table, self._plans = TensorTable(), dict[int, Plan]()
-        self._counters: dict[int, Counters] = {}
+        self._table, self._plans = TensorTable(), dict[int, UpdatePlan]()
+        self._counters: dict[int, WriteCounters] = {}
         self._models = weakref.WeakSet[Any]()
         self._owners: dict[int, Any] = {}
         self._new: list[tuple[int, tuple[Held, ...]]] = []
@@ -54,18 +54,18 @@ class Session:
         """Remembers a model that was called in training."""
         self._models.add(model)
 
-    def counters(self) -> Counters:
+    def counters(self) -> WriteCounters:
         """Returns the counters of the replica whose code runs."""
         replica = replica_id()
         if replica not in self._counters:
-            self._counters[replica] = Counters(self._recorder.options.every)
+            self._counters[replica] = WriteCounters(self._recorder.options.every)
         return self._counters[replica]
 
     def is_inner(self, optimizer: Any) -> bool:
         """Returns whether an optimizer takes the steps of one that scales the loss."""
         return id(optimizer) in self._owners
 
-    def plan(self, optimizer: Any, variables: Iterable[Any] = ()) -> Plan:
+    def plan(self, optimizer: Any, variables: Iterable[Any] = ()) -> UpdatePlan:
         """Returns what is recorded of an optimizer.
 
         Args:
@@ -81,10 +81,10 @@ class Session:
             for model in sorted(self._models, key=lambda each: each.name):
                 self._table.add_model(model)
             held = self._table.of_optimizer(list(variables))
-            self._plans[id(owner)] = Plan(inner, held, tf.distribute.get_strategy().num_replicas_in_sync)
+            self._plans[id(owner)] = UpdatePlan(inner, held, tf.distribute.get_strategy().num_replicas_in_sync)
         return self._plans[id(owner)]
 
-    def slots(self, plan: Plan) -> Slots:
+    def slots(self, plan: UpdatePlan) -> Slots:
         """Returns the slots of an optimizer on the replica whose code runs.
 
         Args:
@@ -156,7 +156,7 @@ class Session:
 
     def write_steps(self) -> None:
         """Writes the steps that were taken since the last call."""
-        seen: dict[int, list[tuple[SeenStep, Plan]]] = {}
+        seen: dict[int, list[tuple[SeenStep, UpdatePlan]]] = {}
         for plan in self._plans.values():
             for replica, slots in plan.slots.items():
                 seen.setdefault(replica, []).extend((step, plan) for step in slots.read(is_wide(plan.held)))
@@ -190,7 +190,7 @@ class Session:
         empty["projections"], empty["square"] = np.nan, np.nan
         return empty
 
-    def _write(self, replica: int, step: SeenStep, plan: Plan, rows_seen: int) -> None:
+    def _write(self, replica: int, step: SeenStep, plan: UpdatePlan, rows_seen: int) -> None:
         losses = (step.loss * plan.num_replicas / plan.num_batches,) if step.has_loss else ()
         scalars = {"lr": step.lr} | plan.scalars
         if step.scale != 1:

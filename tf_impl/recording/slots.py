@@ -52,7 +52,7 @@ def gather_now(variable: Any, places: np.ndarray) -> np.ndarray:
     return ops.resource_gather(variable.handle, places % variable.shape[0], tf.int64).numpy()
 
 
-class Counters:
+class WriteCounters:
     """What one replica counts, whatever optimizer takes the step."""
 
     def __init__(self, every: int) -> None:
@@ -133,7 +133,7 @@ class Slots:
     """Where the steps of one optimizer on one replica are written."""
 
     def __init__(
-        self, counters: Counters, statistics: Statistics, weights: Sequence[Any], phases: Sequence[Phase]
+        self, counters: WriteCounters, statistics: Statistics, weights: Sequence[Any], phases: Sequence[Phase]
     ) -> None:
         """Makes the variables.
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from samestep.common.judging.recorded.verdict import Difference
-from samestep.common.judging.recorded.walk import Compared, Past, Walk
+from samestep.common.judging.recorded.verdict import FirstDifference
+from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
 from samestep.common.judging.recorded.yardstick import unit_of
-from samestep.common.mistakes.evidence import COMPUTED, Seen, clip_coefficient, common_ratio
+from samestep.common.mistakes.evidence import COMPUTED, SeenTensor, clip_coefficient, common_ratio
 from samestep.common.mistakes.mistake import near, spell
 from samestep.common.mistakes.updates import same_number
 from samestep.common.steps.recorded_run import RunStep
@@ -27,7 +27,7 @@ class Finding:
         is_kink: Whether a unit that rounding tipped over a kink would look like that.
     """
 
-    first: Difference
+    first: FirstDifference
     is_certain: bool = True
     is_kink: bool = False
 
@@ -69,7 +69,7 @@ def _initial(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     names = [tensor.name for tensor, each in zip(walk.pairing.tensors, differs, strict=True) if each]
     rest = "" if len(names) < 4 else f" and {len(names) - 3} more"
     words = f"the initial weights of {', '.join(names[:3])}{rest} are others ({len(names)} of {len(differs)} tensors)"
-    return Finding(Difference(-1, "initial weights", _layer(names[0]), (), words))
+    return Finding(FirstDifference(-1, "initial weights", _layer(names[0]), (), words))
 
 
 def _examples(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
@@ -80,7 +80,7 @@ def _examples(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     ranks = tuple(rank for rank in theirs if sorted(ours.get(rank, ())) != sorted(theirs[rank]))
     alike = (a & b).total()
     words = f"{alike} of A's {a.total()} examples are among the {b.total()} of B"
-    return Finding(Difference(one.number, "data", "", ranks if 0 < len(ranks) < len(theirs) else (), words))
+    return Finding(FirstDifference(one.number, "data", "", ranks if 0 < len(ranks) < len(theirs) else (), words))
 
 
 def _scalars(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
@@ -92,7 +92,7 @@ def _scalars(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     words = [f"{name} is {one.scalars[name]:.6g} in A and {other.scalars[name]:.6g} in B" for name in differ[:4]]
     words += [f"{each.name} of rank {each.ranks[0]} of B is another one" for each in split[: not words]]
     ranks = () if differ else split[0].ranks
-    return Finding(Difference(one.number, "hyper-parameters", "", ranks, ", ".join(words)))
+    return Finding(FirstDifference(one.number, "hyper-parameters", "", ranks, ", ".join(words)))
 
 
 def _loss(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
@@ -108,7 +108,7 @@ def _loss(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     words = f"the loss is {one.loss:.9g} in A and {other.loss:.9g} in B, {times:,.0f} times what rounding makes"
     ratio = _factor(walk, one, other)
     words = words if ratio is None else f"the loss and every gradient are {spell(ratio)} x A's"
-    return Finding(Difference(one.number, "loss", "", (), words, ratio), times > scale.different)
+    return Finding(FirstDifference(one.number, "loss", "", (), words, ratio), times > scale.different)
 
 
 def _factor(walk: Walk, one: RunStep, other: RunStep) -> float | None:
@@ -131,7 +131,7 @@ def _gradient(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
         seen, {each.name for each, flag in zip(walk.pairing.tensors, differs, strict=True) if flag}, name
     )
     return Finding(
-        Difference(one.number, phase, _layer(name), (), words, ratio),
+        FirstDifference(one.number, phase, _layer(name), (), words, ratio),
         is_certain,
         _is_kink(walk, compared, differs, seen),
     )
@@ -145,7 +145,7 @@ def _first_backward(walk: Walk, differs: np.ndarray) -> str:
     return next((name for is_parameter, name in reversed(names) if is_parameter), names[-1][1])
 
 
-def _say(seen: dict[str, Seen], differing: set[str], name: str) -> tuple[str, float | None]:
+def _say(seen: dict[str, SeenTensor], differing: set[str], name: str) -> tuple[str, float | None]:
     """Returns how gradients differ: by a factor, or by how much the first one does."""
     if (ratio := common_ratio(list(seen.values()))) is not None:
         return f"every gradient is {spell(ratio)} x A's", ratio
@@ -155,7 +155,7 @@ def _say(seen: dict[str, Seen], differing: set[str], name: str) -> tuple[str, fl
     return f"the gradient of {name} is off by {off}; {len(differing)} of {len(seen)} gradients differ", None
 
 
-def _is_clipping(one: RunStep, other: RunStep, seen: list[Seen]) -> bool:
+def _is_clipping(one: RunStep, other: RunStep, seen: list[SeenTensor]) -> bool:
     """Returns whether the factor of all gradients is that of their clipping."""
     coefficients = [clip_coefficient(step.scalars) for step in (one, other)]
     ratio = common_ratio(seen)
@@ -163,7 +163,7 @@ def _is_clipping(one: RunStep, other: RunStep, seen: list[Seen]) -> bool:
     return is_clipped and near(ratio * coefficients[0], coefficients[1])  # type: ignore[operator]
 
 
-def _is_kink(walk: Walk, compared: Compared, differs: np.ndarray, seen: dict[str, Seen]) -> bool:
+def _is_kink(walk: Walk, compared: ComparedTensors, differs: np.ndarray, seen: dict[str, SeenTensor]) -> bool:
     """A tipped unit moves the gradients below it a little, each by its own factor, and none above it."""
     order = [place for place, tensor in enumerate(walk.pairing.tensors) if tensor.name in seen]
     off = [seen[walk.pairing.tensors[place].name] for place in order if differs[place]]
@@ -176,7 +176,7 @@ def _skipped(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     if one.is_skipped == other.is_skipped:
         return None
     words = f"the gradient scaler left out the update in {'A' if one.is_skipped else 'B'} only"
-    return Finding(Difference(one.number, "update", "", (), words))
+    return Finding(FirstDifference(one.number, "update", "", (), words))
 
 
 def _update(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
@@ -191,7 +191,7 @@ def _update(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
         f"the weights of {name} are apart by {compared.times[place]:,.0f} times what rounding makes; {int(differs.sum())} of "
         f"{len(differs)} tensors differ"
     )
-    return Finding(Difference(one.number, "update", _layer(name), (), words), is_certain)
+    return Finding(FirstDifference(one.number, "update", _layer(name), (), words), is_certain)
 
 
 def _replicas(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
@@ -203,7 +203,7 @@ def _replicas(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     first = step.splits[0]
     words = f"{first.phase} {first.name} differs between the ranks of {which}"
     layer = "" if first.phase == "scalar" else _layer(first.name)
-    return Finding(Difference(one.number, "replicas", layer, first.ranks, words))
+    return Finding(FirstDifference(one.number, "replicas", layer, first.ranks, words))
 
 
 def _layer(name: str) -> str:

@@ -7,10 +7,10 @@ import numpy as np
 
 from samestep.common.errors import ConfigError
 from samestep.common.judging.recorded.findings import Finding, find
-from samestep.common.judging.recorded.measured import Measured
+from samestep.common.judging.recorded.measured import MeasuredYardstick
 from samestep.common.judging.recorded.pairing import Pairing, pair
 from samestep.common.judging.recorded.verdict import Kind, Need, RecordedVerdict, TensorRow
-from samestep.common.judging.recorded.walk import Compared, Past, Walk
+from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
 from samestep.common.judging.recorded.yardstick import Derived, Yardstick, unit_of
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.table import causes
@@ -83,7 +83,7 @@ def _same(walk: Walk, seen: _Seen) -> RecordedVerdict:
     if seen.resolution is not None and seen.resolution > BLIND:
         return _verdict(walk, seen, "unknown", None, need="seed" if seen.resolution > RANDOM else "float64")
     made = _verdict(walk, seen, "amplified" if growth >= AMPLIFIED else "same", None)
-    notes, last = made.notes, walk.yardstick.last if isinstance(walk.yardstick, Measured) else seen.num_steps
+    notes, last = made.notes, walk.yardstick.last if isinstance(walk.yardstick, MeasuredYardstick) else seen.num_steps
     if seen.num_steps - 1 > last:
         notes += (
             f"from step {last + 1} on, rounding is taken to grow as before; --steps {seen.num_steps} measures it",
@@ -158,7 +158,7 @@ def _look(walk: Walk, one: RunStep, other: RunStep, seen: _Seen) -> None:
         seen.first_apart, seen.last_apart = seen.first_apart or norm, norm
 
 
-def _resolution(gradient: Compared) -> float | None:
+def _resolution(gradient: ComparedTensors) -> float | None:
     known = np.nan_to_num(gradient.one.norm) > 0
     relative = gradient.scale.rounding[known] / gradient.one.norm[known]
     return float(np.median(gradient.scale.same * relative)) if known.any() else None

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from samestep.common.judging.recorded.pairing import Pairing
-from samestep.common.judging.recorded.yardstick import THRESHOLD, Scale, apart_of, floor, unit_of
+from samestep.common.judging.recorded.yardstick import THRESHOLD, RoundingScale, apart_of, floor, unit_of
 from samestep.common.steps.record import Phase
 from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
 
@@ -20,7 +20,7 @@ MOST_GROWTH = 100.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredYardstick:
     """A yardstick made of perturbed reruns of A.
 
     Attributes:
@@ -39,7 +39,7 @@ class Measured:
     last: int
     rate: float = 1.0
 
-    def of(self, number: int, phase: Phase, sums: Sums) -> Scale:
+    def of(self, number: int, phase: Phase, sums: Sums) -> RoundingScale:
         """See `Yardstick.of`."""
         step = min(number, self.last)
         spread = self.spreads.get((step, phase))
@@ -49,16 +49,16 @@ class Measured:
         share = np.median((spread / np.maximum(norm, 1e-300))[norm > 0]) if (norm > 0).any() else 0.0
         least = self.unit * (norm + floor(sums, self.pairing, phase))
         rounding = np.maximum.reduce([np.nan_to_num(spread, nan=math.inf), POOLED * share * norm, least])
-        return Scale(rounding * self._growth(number), THRESHOLD, THRESHOLD if step == number else math.inf)
+        return RoundingScale(rounding * self._growth(number), THRESHOLD, THRESHOLD if step == number else math.inf)
 
-    def of_loss(self, number: int, loss: float) -> Scale:
+    def of_loss(self, number: int, loss: float) -> RoundingScale:
         """See `Yardstick.of_loss`. It is that of the steps nearby: four numbers are too few."""
         step = min(number, self.last)
         near = [self.losses[each] for each in range(step - 2, step + 3) if each in self.losses]
         is_known = step == number and bool(near)
         spread = math.sqrt(sum(each**2 for each in near) / len(near)) if near else 0.0
         rounding = np.array([max(spread, 2 * float(self.unit.max()) * abs(loss))])
-        return Scale(rounding * self._growth(number), THRESHOLD, THRESHOLD if is_known else math.inf)
+        return RoundingScale(rounding * self._growth(number), THRESHOLD, THRESHOLD if is_known else math.inf)
 
     def _growth(self, number: int) -> float:
         """Returns how far the spread has grown since the last step of the reruns, if it goes on as it did."""
@@ -68,7 +68,7 @@ class Measured:
         return max(number / max(self.last, 1), math.exp(min(later * math.log(self.rate), MOST_GROWTH)))
 
 
-def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing, side: int = 0) -> Measured:
+def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing, side: int = 0) -> MeasuredYardstick:
     """Measures what perturbations did to the steps of a run.
 
     Args:
@@ -92,7 +92,9 @@ def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing, 
             moved = [pairing.of(each.sums[phase], side) for each in others if each.sums and phase in each.sums]
             if moved:
                 spreads[last, phase] = np.sqrt(np.mean([apart_of(ours, each) ** 2 for each in moved], axis=0))
-    return Measured(unit_of(pairing, a.header.is_float64), pairing, spreads, losses, last, _rate(spreads, last))
+    return MeasuredYardstick(
+        unit_of(pairing, a.header.is_float64), pairing, spreads, losses, last, _rate(spreads, last)
+    )
 
 
 def _rate(spreads: Mapping[tuple[int, Phase], np.ndarray], last: int) -> float:
@@ -104,7 +106,7 @@ def _rate(spreads: Mapping[tuple[int, Phase], np.ndarray], last: int) -> float:
     return max(1.0, (now / then) ** (1 / (last - half))) if then else 2.0
 
 
-def coarser(one: Measured, other: Measured) -> Measured:
+def coarser(one: MeasuredYardstick, other: MeasuredYardstick) -> MeasuredYardstick:
     """The yardstick of two runs that round differently, as far as both were measured.
 
     Args:

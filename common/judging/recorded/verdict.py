@@ -27,7 +27,7 @@ TIPPED = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
-class Difference:
+class FirstDifference:
     """Where two runs first differ.
 
     Attributes:
@@ -85,7 +85,7 @@ class RecordedVerdict:
 
     kind: Kind
     num_steps: int
-    first: Difference | None = None
+    first: FirstDifference | None = None
     causes: tuple[Cause, ...] = ()
     rows: tuple[TensorRow, ...] = ()
     worst: float = 0.0
@@ -127,7 +127,7 @@ class RecordedVerdict:
         return f"not the same{where}: {cause}"
 
 
-def place(first: Difference) -> str:
+def place(first: FirstDifference) -> str:
     """Returns where a difference is, in words."""
     step = "before the first step" if first.step < 0 else f"step {first.step}"
     layer = f", layer {first.layer}" if first.layer else ""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from samestep.common.judging.recorded.pairing import Pairing
-from samestep.common.judging.recorded.yardstick import Scale, Yardstick, apart_of
-from samestep.common.mistakes.evidence import Evidence, Seen, Side, kind_of
+from samestep.common.judging.recorded.yardstick import RoundingScale, Yardstick, apart_of
+from samestep.common.mistakes.evidence import Evidence, SeenTensor, Side, kind_of
 from samestep.common.steps.record import Phase
 from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
 
@@ -19,7 +19,7 @@ MOST_EXAMPLES = 10_000_000
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Compared:
+class ComparedTensors:
     """The tensors of a phase of a step, compared.
 
     Attributes:
@@ -31,7 +31,7 @@ class Compared:
 
     one: Sums
     other: Sums
-    scale: Scale
+    scale: RoundingScale
     times: np.ndarray
 
     @property
@@ -116,7 +116,7 @@ class Walk:
             else:
                 other = next(theirs, None)
 
-    def compare(self, phase: Phase, one: RunStep, other: RunStep) -> Compared | None:
+    def compare(self, phase: Phase, one: RunStep, other: RunStep) -> ComparedTensors | None:
         """Compares all tensors in a phase of a step.
 
         Args:
@@ -133,7 +133,7 @@ class Walk:
         scale, apart = self.yardstick.of(one.number, phase, ours), apart_of(ours, theirs)
         with np.errstate(invalid="ignore", divide="ignore"):
             times = np.where(apart == 0, 0.0, apart / scale.rounding)
-        return Compared(ours, theirs, scale, np.nan_to_num(times, nan=0.0, posinf=np.inf))
+        return ComparedTensors(ours, theirs, scale, np.nan_to_num(times, nan=0.0, posinf=np.inf))
 
     def evidence(self, phase: str, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Evidence:
         """Gathers what a cause is found from.
@@ -145,14 +145,16 @@ class Walk:
             past: The past of both.
         """
         gradient, weight = self.compare("gradient", one, other), self.compare("weight", one, other)
-        moves: tuple[Seen, ...] = ()
+        moves: tuple[SeenTensor, ...] = ()
         if weight is not None and past[0].weights is not None and past[1].weights is not None:
             before = [self.pairing.of(sums, side) for side, sums in enumerate((past[0].weights, past[1].weights))]
             moves = self.seen(weight, (before[0].projections, before[1].projections))
         sides = [_side(step, each) for step, each in zip((one, other), past, strict=True)]
         return Evidence(phase, one.number, sides[0], sides[1], self.seen(gradient) if gradient else (), moves)
 
-    def seen(self, compared: Compared, before: tuple[np.ndarray, np.ndarray] | None = None) -> tuple[Seen, ...]:
+    def seen(
+        self, compared: ComparedTensors, before: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> tuple[SeenTensor, ...]:
         """Returns what was seen of the tensors that have numbers in either run.
 
         Args:
@@ -170,7 +172,7 @@ class Walk:
             size = int(self.pairing.sizes[place])
             rounding, bound = float(compared.scale.rounding[place]), compared.scale.same
             held = None if before is None else before[0][place]
-            found.append(Seen(tensor.name, kind, tensor.role, size, one, other, rounding, bound, held))
+            found.append(SeenTensor(tensor.name, kind, tensor.role, size, one, other, rounding, bound, held))
         return tuple(found)
 
 

@@ -24,7 +24,7 @@ DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Scale:
+class RoundingScale:
     """What differences are divided by.
 
     Attributes:
@@ -41,7 +41,7 @@ class Scale:
 class Yardstick(Protocol):
     """Says how far rounding takes a step."""
 
-    def of(self, number: int, phase: Phase, sums: Sums) -> Scale:
+    def of(self, number: int, phase: Phase, sums: Sums) -> RoundingScale:
         """Returns the yardstick of every tensor.
 
         Args:
@@ -51,7 +51,7 @@ class Yardstick(Protocol):
         """
         ...
 
-    def of_loss(self, number: int, loss: float) -> Scale:
+    def of_loss(self, number: int, loss: float) -> RoundingScale:
         """Returns the yardstick of the loss.
 
         Args:
@@ -73,17 +73,19 @@ class Derived:
     unit: np.ndarray
     pairing: Pairing
 
-    def of(self, number: int, phase: Phase, sums: Sums) -> Scale:
+    def of(self, number: int, phase: Phase, sums: Sums) -> RoundingScale:
         """See `Yardstick.of`."""
         growth = 2.0 ** min(max(number, 0), 30)  # a step at most doubles what the steps before it left, as a rule
         rounding = DERIVED * growth * self.unit * (sums.norm + floor(sums, self.pairing, phase))
-        return Scale(rounding, THRESHOLD, THRESHOLD * DERIVED_ZONE / growth if growth < DERIVED_ZONE else math.inf)
+        return RoundingScale(
+            rounding, THRESHOLD, THRESHOLD * DERIVED_ZONE / growth if growth < DERIVED_ZONE else math.inf
+        )
 
-    def of_loss(self, number: int, loss: float) -> Scale:
+    def of_loss(self, number: int, loss: float) -> RoundingScale:
         """See `Yardstick.of_loss`."""
         growth = 2.0 ** min(max(number, 0), 30)
         different = THRESHOLD * DERIVED_ZONE / growth if growth < DERIVED_ZONE else math.inf
-        return Scale(np.array([DERIVED * growth * float(self.unit.max()) * abs(loss)]), THRESHOLD, different)
+        return RoundingScale(np.array([DERIVED * growth * float(self.unit.max()) * abs(loss)]), THRESHOLD, different)
 
 
 def floor(sums: Sums, pairing: Pairing, phase: Phase) -> np.ndarray | float:
