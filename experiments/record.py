@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, Unavailable
+from samestep.common.flags import spell_flag
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser
 
@@ -34,8 +35,9 @@ def main(arguments: Sequence[str]) -> int:
     given = vars(parser.parse_args(arguments))
     command = given.pop("command")
     command = command[1:] if command[:1] == ["--"] else command
-    if given["every"] < 1 or (given["stop_after"] or 1) < 1:
-        raise ConfigError("--every and --stop-after take a number from 1 on.")
+    for name in ("every", "stop_after"):
+        if given[name] is not None and given[name] < 1:
+            raise ConfigError(f"{spell_flag(name)} is {given[name]}; give a whole number from 1 on.")
     from samestep.common.files.removing import discard  # here: --help imports no NumPy
     from samestep.common.steps.recording import RecordOptions
     from samestep.experiments.recording.facts import facts_of

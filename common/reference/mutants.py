@@ -75,7 +75,7 @@ def _scaled(factor: Callable[[int], float], program: TrainingProgram, context: C
 
 
 def _weighted_shards(weight: Callable[[int, int], float], program: TrainingProgram, context: Context) -> bool:
-    """Returns the gradient as a weighted sum over the shards' means, where each weight should be 1/N; the loss is right.
+    """Makes the gradient a weighted sum over the shards' means, where each weight should be 1/N; the loss is right.
 
     Args:
         weight: (shard, number of shards) -> N times its weight.

@@ -67,7 +67,8 @@ def test_a_killed_run_keeps_its_steps(tmp_path: Path) -> None:
     [
         (["--"], 2, "no command is given"),
         (["--", "no-such-program"], 2, "command 'no-such-program' is not found"),
-        (["--every", "0", "--", "true"], 2, "take a number from 1 on"),
+        (["--every", "0", "--", "true"], 2, "--every is 0; give a whole number from 1 on"),
+        (["--stop-after", "0", "--", "true"], 2, "--stop-after is 0; give a whole number from 1 on"),
         (["--out", str(SCRIPTS), "--", "true"], 2, "is not an empty directory"),
         (["--", "true"], 3, "no Python of the command loaded the recorder"),
         (["--", sys.executable, "-I", "-c", "pass"], 3, "`python -I`"),
