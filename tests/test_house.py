@@ -4,35 +4,36 @@ import ast
 import functools
 import re
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from benchmarks.code_size import product
+from benchmarks.code_size import Size, product
 from samestep.common.catalog import catalogue, framework_info, strategy_info
 from samestep.common.flags import flags
 from samestep.common.request import FRAMEWORKS
 from samestep.common.techniques import Techniques
 from samestep.common.workload.optimizers.table import OPTIMIZERS
+from tests.product import FILES, ROOT, files_of, files_that_declare, files_with
 
-ROOT = Path(__file__).parents[1]
-FOLDERS = ("common", "torch_impl", "tf_impl", "experiments")
-FILES = {str(path.relative_to(ROOT)): path.read_text() for name in FOLDERS for path in (ROOT / name).rglob("*.py")}
-SIZES = product(ROOT)
+
+@functools.cache
+def sizes() -> list[Size]:
+    return product(ROOT)
 
 
 def test_functions_and_files_are_small() -> None:
-    bodies = {f"{size.path}:{name}": lines for size in SIZES for name, lines in size.functions}
+    bodies = {f"{size.path}:{name}": lines for size in sizes() for name, lines in size.functions}
     assert statistics.median(bodies.values()) <= 6
     assert {name: lines for name, lines in bodies.items() if lines > 40} == {}
-    assert {str(size.path): size.lines for size in SIZES if size.lines > 250} == {}
-    strategies = {str(size.path): size.lines for size in SIZES if size.path.parent.name == "strategies"}
+    assert {str(size.path): size.lines for size in sizes() if size.lines > 250} == {}
+    strategies = {str(size.path): size.lines for size in sizes() if size.path.parent.name == "strategies"}
     assert {name: lines for name, lines in strategies.items() if lines > 120} == {}
 
 
 def test_almost_everything_is_annotated() -> None:
-    assert sum(size.annotated for size in SIZES) >= 0.99 * sum(size.annotatable for size in SIZES)
+    assert sum(size.annotated for size in sizes()) >= 0.99 * sum(size.annotatable for size in sizes())
 
 
 def test_neutral_code_hardly_names_any() -> None:
@@ -197,35 +198,6 @@ TABLE = re.findall(
 )
 
 
-@functools.cache
-def words_of(file: str) -> frozenset[str]:
-    """The words in the code of a file, not in its docstrings and comments."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(FILES[file])):
-        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        is_pattern = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "re"
-        if not is_text and not is_pattern:  # `re.compile` names no technique
-            found |= {value for value in vars(node).values() if isinstance(value, str)}
-    return frozenset(found)
-
-
-def files_with(word: str) -> set[str]:
-    """The files of the product whose code has a word."""
-    return {file for file in FILES if word in words_of(file)}
-
-
-def files_with_module(path: str) -> set[str]:
-    """The files of the product that import a module, or from one, whose dotted name has some path in it."""
-    pattern = re.compile(rf"\.{re.escape(path)}\b")
-    imported = {file: [word for word in words_of(file) if word.startswith("samestep.")] for file in FILES}
-    return {file for file, words in imported.items() if any(map(pattern.search, words))}
-
-
-def files_that_declare(field: str) -> set[str]:
-    """The files of the product with a dataclass that has a field."""
-    return {name for name, text in FILES.items() if re.search(rf"^    {field}: ", text, re.MULTILINE)}
-
-
 def test_the_table_is_there() -> None:
     assert [kind for kind, *_ in TABLE] == [
         "an option of a strategy",
@@ -240,55 +212,37 @@ def test_the_table_is_there() -> None:
     ]
 
 
-HOMONYMS = {
-    "common/seconds/published_rows.py": "compile",  # a published row's name
-    "common/workload/data/prose.py": "compile",  # Python's own
-    "common/workload/declared.py": "compile",
-    "tf_impl/tpu/compile_worker.py": "compile",
-    "common/porting/configurations.py": "sgd",  # what Keras and torch call theirs
-    "torch_impl/describing/configured.py": "adamw",
+FEATURES = {
+    "dropout": ["dropout"],
+    "batch_norm": ["batch_norm", "batch_norms", "has_batch_norm"],
+    "tied": ["tied"],
+    "ignored": ["ignored", "ignores_targets"],
 }
-"""File -> the word that it has for something else."""
+"""Feature of a model -> the words that name it."""
 
 
-def files_of(unit: str, words: Iterable[str], folder: str) -> set[str]:
-    """The files of the product that name a unit, import from it, or are it.
-
-    Args:
-        unit: The name of its files.
-        words: What names it.
-        folder: Of such units, as imports spell it.
-    """
-    own = {file for file in FILES if Path(file).stem == unit}
-    named = set[str]().union(*(files_with(word) for word in words))
-    found = own | named | files_with_module(f"{folder}.{unit}")
-    return {file for file in found if "/defects/" not in file and HOMONYMS.get(file) != unit}
+def technique_files() -> dict[str, set[str]]:
+    names = {each.__module__.split(".")[-2]: each for each in Techniques.__bases__}
+    return {name: files_of(name, flags(each), "techniques") for name, each in names.items()}
 
 
-UNITS = {
-    "a technique": {
-        each.__module__.split(".")[-2]: files_of(each.__module__.split(".")[-2], flags(each), "techniques")
-        for each in Techniques.__bases__
-    },
-    "an optimizer": {name: files_of(name, [name, kind.__name__], "optimizers") for name, kind in OPTIMIZERS.items()},
-    "a feature of a model": {
-        name: files_of(name, words, "models")
-        for name, words in {
-            "dropout": ["dropout"],
-            "batch_norm": ["batch_norm", "batch_norms", "has_batch_norm"],
-            "tied": ["tied"],
-            "ignored": ["ignored", "ignores_targets"],
-        }.items()
-    },
-}
-"""Kind -> each unit that there is -> the files in which it occurs."""
+def optimizer_files() -> dict[str, set[str]]:
+    return {name: files_of(name, [name, kind.__name__], "optimizers") for name, kind in OPTIMIZERS.items()}
+
+
+def feature_files() -> dict[str, set[str]]:
+    return {name: files_of(name, words, "models") for name, words in FEATURES.items()}
+
+
+UNITS = {"a technique": technique_files, "an optimizer": optimizer_files, "a feature of a model": feature_files}
+"""Kind -> what gives each unit of it, and the files in which the unit occurs."""
 
 
 @pytest.mark.parametrize("kind", UNITS)
 def test_the_figure_is_that_of_the_largest_unit(kind: str) -> None:
     """Every unit is counted, and the table has the largest as its figure and its example."""
     ((most, example),) = ((int(most), example) for row, most, _, example in TABLE if row == kind)
-    sizes = {unit: len(files) for unit, files in UNITS[kind].items()}
+    sizes = {unit: len(files) for unit, files in UNITS[kind]().items()}
     assert max(sizes.values()) == sizes[example] == most, sizes
 
 
@@ -301,7 +255,7 @@ def test_what_to_touch_is_what_an_example_touches(kind: str, most: str, places: 
         for each in named
     ]
     if kind in UNITS:
-        found = UNITS[kind][example]
+        found = UNITS[kind]()[example]
     else:
         found = files_that_declare(example) if "reads it" in places else files_with(example)
     assert len(found) <= int(most), sorted(found)

@@ -10,7 +10,7 @@ import pytest
 from samestep.common.workload.models.spec import Param
 from samestep.common.workload.optimizers.spec import OptimizerSpec
 from samestep.common.workload.optimizers.table import DEFAULT, MISTAKES, OPTIMIZERS
-from tests.test_house import FILES, ROOT, files_with
+from tests.product import FILES, ROOT, files_with
 
 FOREIGN = {
     "common/porting/configurations.py",

@@ -1,0 +1,65 @@
+"""The product's files as text, for tests that hold the house to its rules: read once, and parsed when a test asks."""
+
+import ast
+import functools
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("common", "torch_impl", "tf_impl", "experiments")
+FILES = {str(path.relative_to(ROOT)): path.read_text() for name in FOLDERS for path in (ROOT / name).rglob("*.py")}
+
+
+@functools.cache
+def words_of(file: str) -> frozenset[str]:
+    """The words in the code of a file, not in its docstrings and comments."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(FILES[file])):
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        is_pattern = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "re"
+        if not is_text and not is_pattern:  # `re.compile` names no technique
+            found |= {value for value in vars(node).values() if isinstance(value, str)}
+    return frozenset(found)
+
+
+def files_with(word: str) -> set[str]:
+    """The files of the product whose code has a word."""
+    return {file for file in FILES if word in words_of(file)}
+
+
+def files_with_module(path: str) -> set[str]:
+    """The files of the product that import a module, or from one, whose dotted name has some path in it."""
+    pattern = re.compile(rf"\.{re.escape(path)}\b")
+    imported = {file: [word for word in words_of(file) if word.startswith("samestep.")] for file in FILES}
+    return {file for file, words in imported.items() if any(map(pattern.search, words))}
+
+
+def files_that_declare(field: str) -> set[str]:
+    """The files of the product with a dataclass that has a field."""
+    return {name for name, text in FILES.items() if re.search(rf"^    {field}: ", text, re.MULTILINE)}
+
+
+HOMONYMS = {
+    "common/seconds/published_rows.py": "compile",  # a published row's name
+    "common/workload/data/prose.py": "compile",  # Python's own
+    "common/workload/declared.py": "compile",
+    "tf_impl/tpu/compile_worker.py": "compile",
+    "common/porting/configurations.py": "sgd",  # what Keras and torch call theirs
+    "torch_impl/describing/configured.py": "adamw",
+}
+"""File -> the word that it has for something else."""
+
+
+def files_of(unit: str, words: Iterable[str], folder: str) -> set[str]:
+    """The files of the product that name a unit, import from it, or are it.
+
+    Args:
+        unit: The name of its files.
+        words: What names it.
+        folder: Of such units, as imports spell it.
+    """
+    own = {file for file in FILES if Path(file).stem == unit}
+    named = set[str]().union(*(files_with(word) for word in words))
+    found = own | named | files_with_module(f"{folder}.{unit}")
+    return {file for file in found if "/defects/" not in file and HOMONYMS.get(file) != unit}
