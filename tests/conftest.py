@@ -29,12 +29,14 @@ _MODULES = {"torch": "torch", "tf": "tensorflow"}
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs something that this machine lacks is skipped, and says so."""
+    absent = {marker: module for marker, module in _MODULES.items() if importlib.util.find_spec(module) is None}
+    has_gpus = _gpus()
     for item in items:
-        for marker, module in _MODULES.items():
-            if item.get_closest_marker(marker) and importlib.util.find_spec(module) is None:
+        for marker, module in absent.items():
+            if item.get_closest_marker(marker):
                 extra = framework_info(marker).extra
                 item.add_marker(pytest.mark.skip(reason=f"{module} is not installed: pip install 'samestep[{extra}]'"))
-        if item.get_closest_marker("gpu") and not _gpus():
+        if item.get_closest_marker("gpu") and not has_gpus:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
