@@ -38,12 +38,18 @@ class _Lot:
         groups: dict[int, list[Block]] = {}
         for each in blocks:
             groups.setdefault(id(each.columns), []).append(each)
-        self._blocks = [each for group in groups.values() for each in group]
-        self._cuts = [None if whole[each.place] else slice(each.start, each.end) for each in self._blocks]
-        self._shapes = [each.shape for each in self._blocks]
-        self._rows = [each.rows.on(self._dtype, self._device) for each in self._blocks]
         self._groups = [(len(each), each[0].columns.on(self._dtype, self._device)) for each in groups.values()]
-        self._places = [each.place for each in self._blocks]
+        ordered = [each for group in groups.values() for each in group]
+        self._places = [each.place for each in ordered]
+        self._members = [
+            (
+                each.place,
+                None if whole[each.place] else slice(each.start, each.end),
+                each.shape,
+                each.rows.on(self._dtype, self._device),
+            )
+            for each in ordered
+        ]
 
     def __call__(self, values: Sequence[torch.Tensor]) -> Found:
         """Computes their statistics.
@@ -51,22 +57,20 @@ class _Lot:
         Args:
             values: All tensors, flat.
         """
-        cuts = zip(self._places, self._cuts, strict=True)
-        parts = [values[place] if cut is None else values[place][cut] for place, cut in cuts]
-        bits = torch.stack([_sum_of_bits(each) for each in parts])
-        numbers = [each if each.dtype == self._dtype else each.to(self._dtype) for each in parts]
-        squares = torch.stack(torch._foreach_norm(numbers)).double().square_()
-        return self._places, self._projected(numbers), squares, bits
-
-    def _projected(self, numbers: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Returns the projections. `out` also keeps autocast away."""
-        found, members = [], zip(numbers, self._shapes, self._rows, strict=True)
-        for size, columns_KC in self._groups:
-            halves_NKC = torch.empty(size, *columns_KC.shape, dtype=self._dtype, device=self._device)
-            for half_KC, (x, shape, rows_KR) in zip(halves_NKC.unbind(), members, strict=False):
-                torch.mm(rows_KR, x.view(shape), out=half_KC)
-            found.append(halves_NKC.mul_(columns_KC).sum(2))
-        return torch.cat(found)
+        size, on = len(self._places), self._device
+        bits = torch.empty(size, dtype=_WORDS, device=on)
+        squares = torch.empty(size, dtype=self._dtype, device=on)
+        members, projections = zip(self._members, bits.unbind(), squares.unbind(), strict=True), []
+        for count, columns_KC in self._groups:
+            halves_NKC = torch.empty(count, *columns_KC.shape, dtype=self._dtype, device=on)
+            for half_KC, ((place, cut, shape, rows_KR), bit, square) in zip(halves_NKC.unbind(), members, strict=False):
+                part = values[place] if cut is None else values[place][cut]  # is in the cache for all three
+                torch.sum(_words(part), 0, dtype=_WORDS, out=bit)
+                x = part if part.dtype == self._dtype else part.to(self._dtype)
+                torch.dot(x, x, out=square)
+                torch.mm(rows_KR, x.view(shape), out=half_KC)  # `out` also keeps autocast away
+            projections.append(halves_NKC.mul_(columns_KC).sum(2))
+        return self._places, torch.cat(projections), squares, bits
 
 
 class Statistics:
@@ -163,10 +167,14 @@ class Pending:
         """Brings them to the host."""
         stats = np.zeros(self._size, self._dtype)
         projections, squares, bits = stats["projections"], stats["square"], stats["bits"]
-        for places, projected, of_squares, of_bits in self._found:
-            np.add.at(projections, places, projected.cpu().numpy())  # a piece may be of several blocks
-            np.add.at(squares, places, of_squares.cpu().numpy())
-            np.add.at(bits, places, of_bits.cpu().numpy().view(np.uint32))
+        for places, *computed in self._found:
+            index = np.array(places)
+            for field, values in zip((projections, squares, bits.view(np.int64)), computed, strict=True):
+                found = values.cpu().numpy()
+                if len(set(places)) == len(places):
+                    field[index] = found
+                else:  # a piece is of several blocks
+                    np.add.at(field, index, found)
         bits &= BITS
         if self.scale is not None:
             projections /= float(self.scale)
@@ -177,10 +185,8 @@ class Pending:
         return stats
 
 
-def _sum_of_bits(numbers: torch.Tensor) -> torch.Tensor:
-    """Returns the sum of bits mod 2**32, int32."""
+def _words(numbers: torch.Tensor) -> torch.Tensor:
+    """Returns the bits of numbers as integers, of which the sum mod 2**32 is kept."""
     if numbers.element_size() >= 4:
-        words = numbers.view(_WORDS)
-    else:
-        words = numbers.view(_HALVES).to(_WORDS) & 0xFFFF if numbers.element_size() == 2 else numbers.view(torch.uint8)
-    return words.sum(dtype=_WORDS)
+        return numbers.view(_WORDS)
+    return numbers.view(_HALVES).to(_WORDS) & 0xFFFF if numbers.element_size() == 2 else numbers.view(torch.uint8)
