@@ -13,7 +13,7 @@ import numpy as np
 
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, open_plain
-from samestep.common.steps.projections import PROJECTIONS
+from samestep.common.steps.projections import BITS, PROJECTIONS
 from samestep.common.steps.record import Phase, RecordedStep, RecordedTensor, RecordHeader, rank_files, read_rank
 from samestep.common.steps.recorded_run import RankSplit, RecordedRun, RunStep, Sums, own_ranks
 
@@ -144,7 +144,7 @@ class _Join:
                     continue
                 made.projections[tensor] += seen[0]["projections"]
                 made.square[tensor] += seen[0]["square"]
-                made.bits[tensor] = (int(made.bits[tensor]) + int(seen[0]["bits"])) % 2**64
+                made.bits[tensor] = (int(made.bits[tensor]) + int(seen[0]["bits"])) & BITS
         return made
 
     def _splits(self, phase: Phase, steps: Sequence[RecordedStep]) -> Iterator[RankSplit]:

@@ -23,6 +23,9 @@ import numpy as np
 PROJECTIONS = 8
 """Of each tensor. Of a difference they estimate the norm within 25 % (one standard deviation, 1 / sqrt(2 x 8))."""
 
+BITS = 2**32 - 1
+"""What is kept of a sum of bits."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
@@ -139,5 +142,8 @@ def project(values: np.ndarray, piece: Piece | None = None) -> np.ndarray:
 
 
 def sum_of_bits(values: np.ndarray) -> int:
-    """Sums the bit patterns of all numbers as unsigned integers mod 2**64: equal for equal bits, in whatever shards."""
-    return int(values.ravel().view(f"u{values.dtype.itemsize}").sum(dtype=np.uint64))
+    """Sums the bit patterns of all numbers mod 2**32: equal for equal bits, in whatever shards.
+
+    A number of 64 bits is two words. A sum of 32 bits is what a device computes without widening every number.
+    """
+    return int(values.ravel().view(f"u{min(values.dtype.itemsize, 4)}").sum(dtype=np.uint64)) & BITS

@@ -18,7 +18,7 @@ import numpy as np
 from samestep.common.errors import ConfigError
 from samestep.common.steps.projections import PROJECTIONS, Piece
 
-SCHEMA = 1
+SCHEMA = 2
 LENGTHS, CHECKSUMS = struct.Struct("<4sII"), struct.Struct("<II")
 """How a frame begins: with MAGIC, the bytes of the JSON object and those of the array; then the CRC-32 of that, and of both."""
 MAGIC = b"step"
@@ -134,9 +134,10 @@ def header_frame(header: RecordHeader) -> bytes:
 def step_frame(step: RecordedStep) -> bytes:
     """Returns the frame of a step."""
     values = {field.name: getattr(step, field.name) for field in dataclasses.fields(step) if field.name != "stats"}
-    values["rows"] = None if step.rows is None else [f"{each:016x}" for each in step.rows]
+    values["rows"] = None if step.rows is None else len(step.rows)
     stats = step.stats or {}
-    return _frame(values | {"phases": list(stats)}, b"".join(array.tobytes() for array in stats.values()))
+    arrays = [np.array(step.rows or (), "<u8"), *stats.values()]
+    return _frame(values | {"phases": list(stats)}, b"".join(array.tobytes() for array in arrays))
 
 
 def _frame(values: Mapping[str, object], array: bytes) -> bytes:
@@ -198,10 +199,11 @@ def _tuple(value: object) -> object:
 
 def _step(values: dict, array: bytes, header: RecordHeader, name: str) -> RecordedStep:
     dtype, phases = stats_dtype(header.is_float64), values.pop("phases")
-    if len(array) != len(phases) * len(header.tensors) * dtype.itemsize:
+    start = 8 * (values["rows"] or 0)
+    if len(array) != start + len(phases) * len(header.tensors) * dtype.itemsize:
         raise ConfigError(f"{name} is damaged: step {values['number']} has not the tensors of its header.")
-    split = np.frombuffer(array, dtype).reshape(len(phases), len(header.tensors))
-    rows = values["rows"] if values["rows"] is None else tuple(int(each, 16) for each in values["rows"])
+    split = np.frombuffer(array, dtype, offset=start).reshape(len(phases), len(header.tensors))
+    rows = None if values["rows"] is None else tuple(np.frombuffer(array[:start], "<u8").tolist())
     return RecordedStep(
         **values | {"rows": rows, "losses": tuple(values["losses"])},
         stats=dict(zip(phases, split, strict=True)) or None,

@@ -10,6 +10,7 @@ import numpy as np
 
 from samestep.common.steps.projections import PROJECTIONS, Piece, project, sum_of_bits
 from samestep.common.steps.record import (
+    SCHEMA,
     RecordedStep,
     RecordedTensor,
     RecordHeader,
@@ -298,7 +299,7 @@ class _Training:
         )
         s = self.s
         command = ("python", "-c", json.dumps(dataclasses.asdict(s)))
-        return RecordHeader(1, "torch", command, "/", {}, {}, rank, s.world, tensors, s.is_float64, s.perturbed)
+        return RecordHeader(SCHEMA, "torch", command, "/", {}, {}, rank, s.world, tensors, s.is_float64, s.perturbed)
 
     def stats(self, rank: int, values: Mapping[str, np.ndarray]) -> np.ndarray:
         rows = np.zeros(len(ORDER), stats_dtype(self.s.is_float64))

@@ -36,7 +36,7 @@ def joined(ranks: list[Rank], place: int) -> Sums:
                     seen.add((phase, tensor.name, tensor.piece))
                     before, square, bits = found.get((phase, tensor.name), (np.zeros(8), 0.0, 0))
                     total = before + row["projections"].astype(float), square + float(row["square"])
-                    found[phase, tensor.name] = (*total, (bits + int(row["bits"])) % 2**64)
+                    found[phase, tensor.name] = (*total, (bits + int(row["bits"])) % 2**32)
     return found
 
 

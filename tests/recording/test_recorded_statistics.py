@@ -104,3 +104,17 @@ def test_options_survive_the_environment() -> None:
     options = RecordOptions("out", ("python", "train.py"), every=3, perturb=1, notes="n")
     assert RecordOptions.from_json(options.to_json()) == options
     assert RecordOptions.from_json(json.dumps({"out": "out", "new": 1})) == RecordOptions("out")
+
+
+@pytest.mark.torch
+def test_autocast_does_not_reach_the_statistics() -> None:
+    import torch
+
+    from samestep.torch_impl.recording.statistics import Statistics
+
+    values = [torch.randn(64, 48), torch.randn(3000)]
+    with torch.autocast("cpu", torch.bfloat16):
+        found = Statistics([Piece.whole(tuple(each.shape)) for each in values], False)(values).resolve()
+    for row, value in zip(found, values, strict=True):
+        apart = np.abs(row["projections"] - project(value.numpy())).max()
+        assert apart < 1e-6 * float(value.norm())

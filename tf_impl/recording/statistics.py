@@ -1,5 +1,6 @@
 """What a record keeps of tensors, computed in a graph: one vector of integers for all of them, so one read is enough."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,15 +8,37 @@ import numpy as np
 import tensorflow as tf
 
 from samestep.common.steps.keras_layout import KerasLayout
-from samestep.common.steps.projections import PROJECTIONS
+from samestep.common.steps.projections import BITS, PROJECTIONS
 from samestep.common.steps.record import stats_dtype
 
 NUMBERS = PROJECTIONS + 2
 """Of a tensor: its projections, square norm and sum of bits."""
 
 
+class _Signs:
+    """How one tensor is projected: as a matrix of its first axes and its last ones, or as a line if either is a single place."""
+
+    def __init__(self, layout: KerasLayout, dtype: tf.DType) -> None:
+        """Makes the constants.
+
+        Args:
+            layout: The layout of the tensor.
+            dtype: Of the products.
+        """
+        rows, columns = (np.ascontiguousarray(each.T) for each in layout.signs())
+        first, last = (columns, rows) if layout.is_turned else (rows, columns)
+        self.is_line = 1 in (first.shape[1], last.shape[1])
+        self.shape = [-1] if self.is_line else [first.shape[1], last.shape[1]]
+        self.key = (first * last if self.is_line else last).tobytes()
+        self.first, self.last = tf.constant(first, dtype), tf.constant(last, dtype)
+
+
 class Statistics:
-    """Computes the statistics of a list of tensors. Its constants are made once, outside of any graph."""
+    """Computes the statistics of a list of tensors. Its constants are made once, outside of any graph.
+
+    As in torch, a projection is two products. The second is one for all matrices with the same signs, and lines of one length go
+    together: an op costs more than the numbers in it.
+    """
 
     def __init__(self, layouts: Sequence[KerasLayout], is_float64: bool) -> None:
         """Makes the signs.
@@ -27,7 +50,7 @@ class Statistics:
         self.layouts = layouts
         self._dtype = tf.float64 if is_float64 else tf.float32
         with tf.init_scope():
-            self._signs = [[tf.constant(each.T, self._dtype) for each in layout.signs()] for layout in layouts]
+            self._signs = [_Signs(layout, self._dtype) for layout in layouts]
         self._compiled: dict[tuple[bool, ...], Any] = {}
 
     def __call__(self, values: Sequence[tf.Tensor | None]) -> tf.Tensor:
@@ -48,29 +71,63 @@ class Statistics:
         return self._compiled[pattern](given)
 
     def _in_graph(self, values: Sequence[tf.Tensor | None]) -> tf.Tensor:
-        floats, bits = [], []
-        for value, layout, (of_rows, of_columns) in zip(values, self.layouts, self._signs, strict=True):
-            if value is None:
-                floats.append(tf.fill([NUMBERS - 1], tf.constant(float("nan"), self._dtype)))
-                bits.append(tf.zeros([], tf.int64))
-                continue
-            value = tf.convert_to_tensor(value)
-            bits.append(_sum_of_bits(value))
-            matrix = tf.cast(tf.reshape(value, _matrix_shape(layout, of_rows, of_columns)), self._dtype)
-            half = tf.matmul(of_columns, matrix, transpose_b=not layout.is_turned)  # [PROJECTIONS, rows], in few passes
-            floats.append(tf.concat([tf.reduce_sum(of_rows * half, 1), [2 * tf.nn.l2_loss(matrix)]], 0))
-        words = tf.bitcast(tf.cast(tf.stack(floats), tf.float64), tf.int64)
-        return tf.reshape(tf.concat([words, tf.stack(bits)[:, None]], 1), [-1])
+        groups: dict[tuple[object, ...], list[int]] = {}
+        tensors = [None if value is None else tf.convert_to_tensor(value) for value in values]
+        for place, (value, signs) in enumerate(zip(tensors, self._signs, strict=True)):
+            if value is not None:
+                groups.setdefault((signs.is_line, value.dtype, signs.key), []).append(place)
+        parts = [self._of_group(places, tensors) for places in groups.values()]
+        absent = [place for place, value in enumerate(tensors) if value is None]
+        nothing = tf.fill([len(absent), NUMBERS - 1], tf.constant(float("nan"), self._dtype))
+        floats = tf.concat([*(tf.concat([of[0], of[1][:, None]], 1) for of in parts), nothing], 0)
+        bits = tf.concat([*(of[2] for of in parts), tf.zeros([len(absent)], tf.int64)], 0)
+        words = tf.concat([tf.bitcast(tf.cast(floats, tf.float64), tf.int64), bits[:, None]], 1)
+        order = np.argsort([*(place for places in groups.values() for place in places), *absent])
+        return tf.reshape(tf.gather(words, order), [-1])
+
+    def _of_group(self, places: Sequence[int], tensors: Sequence[Any]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns the projections, square norms and sums of bits of tensors whose last products have the same signs."""
+        signs = [self._signs[place] for place in places]
+        values = [tf.reshape(tensors[place], each.shape) for place, each in zip(places, signs, strict=True)]
+        if signs[0].is_line:
+            lines = tf.stack(values)
+            x_NS = tf.cast(lines, self._dtype)
+            projected = tf.matmul(x_NS, signs[0].first * signs[0].last, transpose_b=True)
+            return projected, tf.reduce_sum(x_NS * x_NS, 1), _sums_of_bits(lines)
+        matrices = [tf.cast(value, self._dtype) for value in values]
+        halves = tf.stack([_product(each.first, x) for each, x in zip(signs, matrices, strict=True)])
+        squares = 2 * tf.stack([tf.nn.l2_loss(x) for x in matrices])
+        bits = tf.concat([_sums_of_bits(value[None]) for value in values], 0)
+        return tf.reduce_sum(halves * signs[0].last, 2), squares, bits
 
 
-def _matrix_shape(layout: KerasLayout, of_rows: tf.Tensor, of_columns: tf.Tensor) -> list[int]:
-    shape = [of_rows.shape[1], of_columns.shape[1]]
-    return shape[::-1] if layout.is_turned else shape
+def _product(signs: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
+    """Multiplies matrices. A GPU leaves out the last 13 bits of a float32 (TF32), so these are multiplied on their own."""
+    if matrix.dtype != tf.float32 or not _has_gpu() or not tf.config.experimental.tensor_float_32_execution_enabled():
+        return tf.matmul(signs, matrix)
+    upper = tf.bitcast(
+        tf.bitwise.bitwise_and(tf.bitcast(matrix, tf.int32), tf.constant(-(2**13), tf.int32)), tf.float32
+    )
+    return tf.matmul(signs, upper) + tf.matmul(signs, matrix - upper)
 
 
-def _sum_of_bits(value: tf.Tensor) -> tf.Tensor:
-    words = {1: tf.uint8, 2: tf.uint16, 4: tf.uint32, 8: tf.int64}[value.dtype.size]
-    return tf.reduce_sum(tf.cast(tf.bitcast(value, words), tf.int64))
+def _sums_of_bits(values: tf.Tensor) -> tf.Tensor:
+    """Sums the words of each tensor.
+
+    Args:
+        values: [tensors, ...].
+
+    Returns:
+        int64 [tensors], of which the last 32 bits count.
+    """
+    words = tf.bitcast(values, {1: tf.uint8, 2: tf.uint16, 4: tf.int32, 8: tf.int32}[values.dtype.size])
+    wide = tf.int64 if _has_gpu() else tf.int32  # TensorFlow brings int32 of a GPU to the host
+    return tf.cast(tf.reduce_sum(tf.cast(words, wide), range(1, words.shape.rank)), tf.int64)
+
+
+@functools.cache
+def _has_gpu() -> bool:
+    return bool(tf.config.list_logical_devices("GPU"))
 
 
 def unpack(words: np.ndarray, is_float64: bool) -> np.ndarray:
@@ -84,5 +141,5 @@ def unpack(words: np.ndarray, is_float64: bool) -> np.ndarray:
     stats = np.zeros(len(table), stats_dtype(is_float64))
     floats = np.ascontiguousarray(table[:, :-1]).view(np.float64)
     stats["projections"], stats["square"] = floats[:, :-1], floats[:, -1]
-    stats["bits"] = table[:, -1].view(np.uint64)
+    stats["bits"] = table[:, -1].view(np.uint64) & np.uint64(BITS)
     return stats

@@ -10,6 +10,8 @@ from samestep.common.steps.projections import Piece
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
 
 def is_dtensor(tensor: torch.Tensor) -> "TypeGuard[DTensor]":
     """Whether a tensor is a DTensor. A script that does not use them has not imported them, and they take long to import."""
@@ -30,6 +32,8 @@ def piece_of(tensor: torch.Tensor) -> Piece:
 
 def local_of(tensor: torch.Tensor) -> torch.Tensor:
     """Returns the numbers of a tensor that this process holds."""
+    if type(tensor) in _PLAIN:
+        return tensor.detach()
     local = tensor._local_tensor if is_dtensor(tensor) else tensor
     collectives = sys.modules.get("torch.distributed._functional_collectives")
     if collectives is not None and isinstance(local, collectives.AsyncCollectiveTensor):
@@ -40,8 +44,8 @@ def local_of(tensor: torch.Tensor) -> torch.Tensor:
 def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
     """Returns the piece of a tensor's gradient that this process holds; None if there is no gradient."""
     gradient = tensor.grad
-    if gradient is None:
-        return None
+    if gradient is None or (type(gradient) is torch.Tensor and gradient.layout == torch.strided):
+        return gradient
     if is_dtensor(gradient) and is_dtensor(tensor) and gradient.placements != tensor.placements:
         gradient = gradient.redistribute(placements=tensor.placements)  # a sum that is still partial
     local = local_of(gradient)

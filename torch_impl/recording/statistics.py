@@ -1,87 +1,93 @@
 """What a record keeps of tensors, computed in torch: the mirror of common/steps/projections.py, for many tensors at once.
 
-Tensors of one shape are stacked while they are small: a call costs more than the numbers in it. Nothing is brought to the host
-until `resolve`, so a GPU is not waited for within a step.
+A projection is two products, with the signs of the rows and then with those of the columns. The first is a product of matrices
+for each tensor. The second is one for all tensors with the same columns, and small tensors of a CPU go together: a call costs
+more than the numbers in it. Nothing is brought to the host until `resolve`, so a GPU is not waited for within a step.
 """
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 
-from samestep.common.steps.projections import PROJECTIONS, Piece, as_matrix, blocks, signs
+from samestep.common.steps.projections import BITS, Piece
 from samestep.common.steps.record import stats_dtype
+from samestep.torch_impl.recording.blocks import Block, Kind, Signs, blocks_of
 from samestep.torch_impl.recording.tiny import Found, Tiny, is_plain
 
 _TINY_NUMBERS = 2**11
 """Of one tensor. Biases and norms are so many that on a CPU all of them are computed in one go."""
-_STACKED_NUMBERS = 2**14
-"""Of one tensor. Beyond that, stacking costs more than it saves."""
 _SINGLE, _DOUBLE = torch.float32, torch.float64  # before float64 mode renames them
-_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-_INTS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_WORDS, _HALVES = torch.int32, torch.int16
 
 
-class _Block:
-    """A rectangle of a tensor's matrix that one process holds, and its signs."""
+class _Lot:
+    """The blocks of one dtype and device, those with the same columns next to each other."""
 
-    def __init__(self, offset: int, shape: tuple[int, int], left: np.ndarray, right: np.ndarray) -> None:
-        """Takes the signs.
+    def __init__(self, blocks: Sequence[Block], whole: Sequence[bool], kind: Kind) -> None:
+        """Sorts them.
 
         Args:
-            offset: The offset of its first number in the piece.
-            shape: Rows and columns.
-            left: Of its rows, [rows, PROJECTIONS].
-            right: Of its columns.
+            blocks: The blocks.
+            whole: Of each tensor, whether it is one block.
+            kind: Dtype and device.
         """
-        self.offset, self.shape, self.size = offset, shape, shape[0] * shape[1]
-        is_line = 1 in shape
-        self._signs = ((left * right),) if is_line else (left.T.copy(), right.T.copy())
-        self._on: dict[tuple[torch.device, torch.dtype], list[torch.Tensor]] = {}
+        self._dtype = kind[0] if kind[0] in (_SINGLE, _DOUBLE) else _SINGLE
+        self._device = kind[1]
+        groups: dict[int, list[Block]] = {}
+        for each in blocks:
+            groups.setdefault(id(each.columns), []).append(each)
+        self._groups = [(len(each), each[0].columns.on(self._dtype, self._device)) for each in groups.values()]
+        ordered = [each for group in groups.values() for each in group]
+        self._places = [each.place for each in ordered]
+        self._members = [
+            (
+                each.place,
+                None if whole[each.place] else slice(each.start, each.end),
+                each.shape,
+                each.rows.on(self._dtype, self._device),
+            )
+            for each in ordered
+        ]
 
-    def flat_signs(self) -> np.ndarray:
-        """Returns the signs of all numbers, [PROJECTIONS, numbers]."""
-        if len(self._signs) == 1:
-            return self._signs[0].T
-        left_KR, right_KC = self._signs
-        return (left_KR[:, :, None] * right_KC[:, None]).reshape(PROJECTIONS, self.size)
+    def __call__(self, values: Sequence[torch.Tensor]) -> Found:
+        """Computes their statistics.
 
-    def project(self, x_NS: torch.Tensor) -> torch.Tensor:
-        """Projects several blocks at once: [N, numbers] -> [N, PROJECTIONS]."""
-        key = x_NS.device, x_NS.dtype
-        if key not in self._on:
-            self._on[key] = [torch.from_numpy(each).to(device=x_NS.device, dtype=x_NS.dtype) for each in self._signs]
-        signs = self._on[key]
-        if len(signs) == 1:
-            return x_NS @ signs[0]
-        left_KR, right_KC = signs
-        if len(x_NS) == 1:
-            return (left_KR @ x_NS.view(self.shape)).mul_(right_KC).sum(1)[None]
-        return torch.matmul(left_KR, x_NS.view(-1, *self.shape)).mul_(right_KC).sum(2)
+        Args:
+            values: All tensors, flat.
+        """
+        size, on = len(self._places), self._device
+        bits = torch.empty(size, dtype=_WORDS, device=on)
+        squares = torch.empty(size, dtype=self._dtype, device=on)
+        members, projections = zip(self._members, bits.unbind(), squares.unbind(), strict=True), []
+        for count, columns_KC in self._groups:
+            halves_NKC = torch.empty(count, *columns_KC.shape, dtype=self._dtype, device=on)
+            for half_KC, ((place, cut, shape, rows_KR), bit, square) in zip(halves_NKC.unbind(), members, strict=False):
+                part = values[place] if cut is None else values[place][cut]  # is in the cache for all three
+                torch.sum(_words(part), 0, dtype=_WORDS, out=bit)
+                x = part if part.dtype == self._dtype else part.to(self._dtype)
+                torch.dot(x, x, out=square)
+                torch.mm(rows_KR, x.view(shape), out=half_KC)  # `out` also keeps autocast away
+            projections.append(halves_NKC.mul_(columns_KC).sum(2))
+        return self._places, torch.cat(projections), squares, bits
 
 
 class Statistics:
     """Computes the statistics of a fixed list of tensors, as often as they change."""
 
     def __init__(self, pieces: Sequence[Piece], is_float64: bool) -> None:
-        """Makes the signs of all pieces; pieces that are alike share them, and are stacked while they are small.
+        """Makes the signs of all pieces; those of equal rows or columns are shared.
 
         Args:
             pieces: What this process holds of each tensor.
             is_float64: Whether the record keeps float64.
         """
-        shared: dict[tuple, _Block] = {}
-        groups: dict[tuple, tuple[_Block, list[int]]] = {}
-        self._parts, self._tiny = [], Tiny()
-        for place, piece in enumerate(pieces):
-            parts = _blocks(piece, shared)
-            self._parts.append(len(parts))
-            if len(parts) == 1 and parts[0].size <= _TINY_NUMBERS:
-                self._tiny.add(place, parts[0].flat_signs())
-            for block in parts:
-                alone = () if block.size <= _STACKED_NUMBERS else (place,)
-                groups.setdefault((id(block), *alone), (block, []))[1].append(place)
-        self._groups, self._dtype = [*groups.values()], stats_dtype(is_float64)
+        shared: dict[tuple, Signs] = {}
+        self._blocks = [blocks_of(place, piece, shared) for place, piece in enumerate(pieces)]
+        self._whole = [len(each) == 1 for each in self._blocks]
+        self._tiny, self._dtype = Tiny(), stats_dtype(is_float64)
+        self._plans: dict[tuple[Kind | None, ...], tuple[list[int], list[_Lot]]] = {}
 
     def __call__(self, values: Sequence[torch.Tensor | None]) -> "Pending":
         """Starts to compute the statistics.
@@ -89,23 +95,47 @@ class Statistics:
         Args:
             values: The pieces, in the order of the constructor; None for those that are not there.
         """
-        flat = [None if value is None else value.reshape(-1) for value in values]
-        tiny = [place for place in self._tiny.signs if (value := flat[place]) is not None and is_plain(value)]
-        found = [self._tiny(tiny, flat)] if tiny else []
-        done = set(tiny)
-        for block, places in self._groups:
-            here = [(place, value) for place in places if place not in done and (value := flat[place]) is not None]
-            kinds = {(value.dtype, value.device) for _, value in here}
-            for kind in kinds:
-                of_kind = (
-                    here if len(kinds) == 1 else [each for each in here if (each[1].dtype, each[1].device) == kind]
-                )
-                parts = [
-                    value if self._parts[place] == 1 else value[block.offset : block.offset + block.size]
-                    for place, value in of_kind
-                ]
-                found.append(_compute(block, [place for place, _ in of_kind], parts))
-        return Pending(len(values), self._dtype, [place for place, value in enumerate(values) if value is None], found)
+        kinds = tuple(None if value is None else (value.dtype, value.device) for value in values)
+        if kinds not in self._plans:
+            self._plans[kinds] = self._planned(kinds)
+        tiny, lots = self._plans[kinds]
+        flat = [_NOTHING if value is None else value.reshape(-1) for value in values]
+        with _exact_products():
+            found = [self._tiny(tiny, flat)] if tiny else []
+            found += [lot(flat) for lot in lots]
+        return Pending(len(values), self._dtype, [place for place, kind in enumerate(kinds) if kind is None], found)
+
+    def _planned(self, kinds: Sequence[Kind | None]) -> tuple[list[int], list[_Lot]]:
+        """Returns the places of tiny tensors, and the lots of all others."""
+        tiny, lots = list[int](), dict[Kind, list[Block]]()
+        for place, (kind, parts) in enumerate(zip(kinds, self._blocks, strict=True)):
+            if kind is not None and is_plain(*kind) and self._whole[place] and parts[0].end <= _TINY_NUMBERS:
+                self._tiny.add(place, parts[0].flat_signs())
+                tiny.append(place)
+            elif kind is not None and parts:
+                lots.setdefault(kind, []).extend(parts)
+        return tiny, [_Lot(parts, self._whole, kind) for kind, parts in lots.items()]
+
+
+_NOTHING = torch.empty(0)
+
+
+@contextlib.contextmanager
+def _exact_products() -> Iterator[None]:
+    """Products of float32 matrices are exact to float32, whatever the script allows: TF32 on a GPU, bf16 on a CPU."""
+    coarse = [each for each in (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul) if _is_coarse(each)]
+    before = [each.fp32_precision for each in coarse]
+    for each in coarse:
+        each.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        for each, precision in zip(coarse, before, strict=True):
+            each.fp32_precision = precision
+
+
+def _is_coarse(products: object) -> bool:
+    return getattr(products, "fp32_precision", "none") in ("tf32", "bf16")  # torch 2.9 and later have it
 
 
 class Pending:
@@ -137,19 +167,15 @@ class Pending:
         """Brings them to the host."""
         stats = np.zeros(self._size, self._dtype)
         projections, squares, bits = stats["projections"], stats["square"], stats["bits"]
-        by_device: dict[tuple[torch.device, torch.dtype], list[Found]] = {}
-        for each in self._found:
-            by_device.setdefault((each[1].device, each[1].dtype), []).append(each)
-        for found in by_device.values():
-            places = [place for each in found for place in each[0]]
-            norms = torch.cat([each[2] for each in found]).cpu().numpy().astype(np.float64)
-            sums = [each[3] for each in found]
-            np.add.at(
-                projections, places, torch.cat([each[1] for each in found]).cpu().numpy()
-            )  # a piece may be of several
-            np.add.at(squares, places, norms**2)
-            on_host = [each.cpu().numpy().view(np.uint64) if isinstance(each, torch.Tensor) else each for each in sums]
-            np.add.at(bits, places, np.concatenate(on_host))
+        for places, *computed in self._found:
+            index = np.array(places)
+            for field, values in zip((projections, squares, bits.view(np.int64)), computed, strict=True):
+                found = values.cpu().numpy()
+                if len(set(places)) == len(places):
+                    field[index] = found
+                else:  # a piece is of several blocks
+                    np.add.at(field, index, found)
+        bits &= BITS
         if self.scale is not None:
             projections /= float(self.scale)
             squares /= float(self.scale) ** 2
@@ -159,47 +185,8 @@ class Pending:
         return stats
 
 
-def _compute(block: _Block, places: list[int], members: Sequence[torch.Tensor]) -> Found:
-    x_NS = torch.stack(members) if len(members) > 1 else members[0][None]
-    bits = _sum_of_bits(x_NS)
-    if x_NS.dtype not in (_SINGLE, _DOUBLE):
-        x_NS = x_NS.to(_SINGLE)
-    return places, block.project(x_NS), torch.linalg.vector_norm(x_NS, dim=1), bits
-
-
-def _sum_of_bits(x_NS: torch.Tensor) -> np.ndarray | torch.Tensor:
-    """Returns the sum of bits of each tensor: uint64 [N], or int64 [N] on a device."""
-    size = x_NS.element_size()
-    if x_NS.device.type == "cpu":  # NumPy sums unsigned numbers four times as fast as torch masks them
-        return x_NS.view(_INTS[size]).numpy().view(_WORDS[size]).sum(axis=1, dtype=np.uint64)
-    return x_NS.view(_INTS[size]).to(torch.int64).bitwise_and_(2 ** (8 * size) - 1 if size < 8 else -1).sum(1)
-
-
-def _blocks(piece: Piece, shared: dict[tuple, _Block]) -> list[_Block]:
-    if piece.is_flat:
-        parts = blocks(piece)
-        keys = [(row, rows, column, columns) for row, rows, column, columns in parts]
-        sides = [(signs(0, row, rows), signs(1, column, columns)) for row, rows, column, columns in parts]
-    elif 0 in piece.size:
-        return []
-    else:
-        row, rows = (piece.start[0], piece.size[0]) if piece.shape else (0, 1)
-        inner = tuple(zip(piece.start[1:], piece.size[1:], strict=True))
-        keys = [(row, rows, piece.shape[1:], inner)]
-        sides = [(signs(0, row, rows), _of_columns(piece, inner))]
-    found, offset = [], 0
-    for key, (left, right) in zip(keys, sides, strict=True):
-        shape = len(left), len(right)
-        found.append(shared.setdefault((offset, key), _Block(offset, shape, left, right)))
-        offset += shape[0] * shape[1]
-    return found
-
-
-def _of_columns(piece: Piece, inner: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Returns the signs of the columns that a piece has, which need not be neighbours."""
-    _, columns = as_matrix(piece.shape)
-    every = signs(1, 0, columns)
-    if piece.size[1:] == piece.shape[1:]:
-        return every
-    index = np.arange(columns).reshape(piece.shape[1:])[tuple(slice(start, start + size) for start, size in inner)]
-    return every[index.ravel()]
+def _words(numbers: torch.Tensor) -> torch.Tensor:
+    """Returns the bits of numbers as integers, of which the sum mod 2**32 is kept."""
+    if numbers.element_size() >= 4:
+        return numbers.view(_WORDS)
+    return numbers.view(_HALVES).to(_WORDS) & 0xFFFF if numbers.element_size() == 2 else numbers.view(torch.uint8)

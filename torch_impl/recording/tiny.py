@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-Found = tuple[list[int], torch.Tensor, torch.Tensor, np.ndarray | torch.Tensor]
-"""Places, projections, norms and sums of bits."""
+Found = tuple[list[int], torch.Tensor, torch.Tensor, torch.Tensor]
+"""Places, projections, square norms, and sums of bits as int32."""
 _SINGLE = torch.float32  # before float64 mode renames it
 
 
-def is_plain(value: torch.Tensor) -> bool:
-    """Returns whether a tensor can be computed with others that are laid beside it."""
-    return value.dtype == _SINGLE and value.device.type == "cpu"
+def is_plain(dtype: torch.dtype, device: torch.device) -> bool:
+    """Returns whether tensors can be computed with others that are laid beside them."""
+    return dtype == _SINGLE and device.type == "cpu"
 
 
 class Tiny:
@@ -32,7 +32,7 @@ class Tiny:
         """
         self.signs[place] = signs
 
-    def __call__(self, places: list[int], values: Sequence[torch.Tensor | None]) -> Found:
+    def __call__(self, places: list[int], values: Sequence[torch.Tensor]) -> Found:
         """Computes them.
 
         Args:
@@ -49,6 +49,6 @@ class Tiny:
         starts, signs_KS = self._together[key]
         x_S = torch.cat([values[place] for place in places]).numpy()
         projected = np.add.reduceat(x_S * signs_KS, starts, axis=1).T
-        norms = np.sqrt(np.add.reduceat(x_S.astype(np.float64) ** 2, starts))
-        bits = np.add.reduceat(x_S.view(np.uint32), starts, dtype=np.uint64)
-        return places, torch.from_numpy(projected), torch.from_numpy(norms), bits
+        squares = np.add.reduceat(x_S.astype(np.float64) ** 2, starts)
+        bits = np.add.reduceat(x_S.view(np.int32), starts, dtype=np.int32)
+        return places, torch.from_numpy(projected), torch.from_numpy(squares), torch.from_numpy(bits)

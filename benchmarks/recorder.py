@@ -1,0 +1,171 @@
+"""What `samestep record` costs a training script: the CPU time of a step, recorded and bare.
+
+`python -m benchmarks.recorder [torch keras] [--every 1 10]` prints a row per size of step. The bare script and the recorded one
+are processes of their own, with one thread each. They take turns at a few steps, so both find the machine in the same state,
+and the ratio is the median over these pairs with its 95 % interval. The bars: 5 % on steps of 50 ms and more and 15 % on steps of
+10 ms; a tenth of that with `--every 10`.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from benchmarks.intervals import median_interval
+
+ROOT = Path(__file__).parents[1]
+VOCABULARY, LENGTH, HEADS = 256, 32, 4
+SIZES = {"10 ms": (64, 16), "50 ms": (256, 12), "200 ms": (256, 64)}
+"""Of a transformer of two layers: width, and sequences of a batch."""
+WARM_UP, PAIRS, STEPS = 12, 25, {"10 ms": 40, "50 ms": 20, "200 ms": 10}
+"""More than the steps that are looked at one by one; and a multiple of ten, which `--every 10` looks at once."""
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("frameworks", nargs="*", default=["torch", "keras"])
+    parser.add_argument("--every", nargs="*", type=int, default=[1, 10])
+    parser.add_argument("--sizes", nargs="*", default=[*SIZES])
+    parser.add_argument("--pairs", type=int, default=PAIRS)
+    given = parser.parse_args()
+    print(
+        "| script | parameters | bare, ms | `--every` | recorded / bare | 95 % |\n|---|---|---|---|---|---|", flush=True
+    )
+    for framework in given.frameworks:
+        for size in given.sizes:
+            for every in given.every:
+                print(_row(framework, size, every, given.pairs), flush=True)
+
+
+def _row(framework: str, size: str, every: int, num_pairs: int) -> str:
+    with tempfile.TemporaryDirectory() as scratch:
+        options = ["--out", str(Path(scratch, "record")), "--every", str(every)]
+        bare, recorded = (_Script(framework, size, words) for words in (None, options))
+        pairs = [_pair(bare, recorded, number) for number in range(num_pairs)]
+        bare.end()
+        recorded.end()
+    ratio, low, high = median_interval([own / other for other, own in pairs])
+    step = sorted(other for other, _ in pairs)[num_pairs // 2] / STEPS[size] * 1e3
+    numbers = f"{bare.num_parameters / 1e6:.2f} M | {step:.1f} | {every} | {ratio:.3f} | {low:.3f} .. {high:.3f}"
+    return f"| {framework}, {size} | {numbers} |"
+
+
+def _pair(bare: "_Script", recorded: "_Script", number: int) -> tuple[float, float]:
+    if number % 2:
+        own = recorded.seconds()
+        return bare.seconds(), own
+    return bare.seconds(), recorded.seconds()
+
+
+class _Script:
+    """A training script that takes its steps when it is told to."""
+
+    def __init__(self, framework: str, size: str, options: list[str] | None) -> None:
+        script = [sys.executable, "-m", "benchmarks.recorder", "--script", framework, size]
+        recorder = [] if options is None else [sys.executable, "-m", "samestep", "record", *options, "--"]
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+        self._process = subprocess.Popen(
+            [*recorder, *script],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self.num_parameters = int(self._said())
+
+    def seconds(self) -> float:
+        """Has it take its steps; returns their CPU time."""
+        print("go", file=self._pipe(self._process.stdin), flush=True)
+        return float(self._said())
+
+    def end(self) -> None:
+        self._pipe(self._process.stdin).close()
+        if code := self._process.wait():
+            raise SystemExit(f"the script ended with exit code {code}.")
+
+    def _said(self) -> str:
+        return self._pipe(self._process.stdout).readline()
+
+    @staticmethod
+    def _pipe(pipe: IO[str] | None) -> IO[str]:
+        assert pipe is not None
+        return pipe
+
+
+def script(framework: str, size: str) -> None:
+    """The script that is measured.
+
+    Args:
+        framework: "torch" or "keras".
+        size: A key of SIZES.
+    """
+    num_parameters, train = {"torch": _torch, "keras": _keras}[framework](*SIZES[size])
+    train(WARM_UP)
+    print(num_parameters, flush=True)
+    for _ in sys.stdin:
+        start = time.process_time()
+        train(STEPS[size])
+        print(time.process_time() - start, flush=True)
+
+
+def _torch(width: int, num_sequences: int) -> tuple[int, Callable[[int], None]]:
+    import torch
+    from torch import nn
+
+    torch.set_num_threads(1)
+    layer = nn.TransformerEncoderLayer(width, HEADS, 4 * width, 0.0, batch_first=True)
+    model = nn.Sequential(
+        nn.Embedding(VOCABULARY, width), nn.TransformerEncoder(layer, 2), nn.Linear(width, VOCABULARY)
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    tokens = torch.randint(VOCABULARY, (num_sequences, LENGTH + 1))
+
+    def train(count: int) -> None:
+        for _ in range(count):
+            loss = nn.functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    return sum(each.numel() for each in model.parameters()), train
+
+
+def _keras(width: int, num_sequences: int) -> tuple[int, Callable[[int], None]]:
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    layers = keras.layers
+    tokens = keras.Input((LENGTH,), dtype="int32")
+    seen = layers.Embedding(VOCABULARY, width)(tokens)
+    for _ in range(2):
+        seen = layers.LayerNormalization()(seen + layers.MultiHeadAttention(HEADS, width // HEADS)(seen, seen))
+        hidden = layers.Dense(4 * width, activation="relu")(seen)
+        seen = layers.LayerNormalization()(seen + layers.Dense(width)(hidden))
+    model = keras.Model(tokens, layers.Dense(VOCABULARY)(seen))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.AdamW(1e-3), loss, jit_compile=False)
+    drawn = np.random.default_rng(0).integers(0, VOCABULARY, (num_sequences, LENGTH + 1))
+    batch = tf.data.Dataset.from_tensors((drawn[:, :-1], drawn[:, 1:])).repeat()
+
+    def train(count: int) -> None:
+        model.fit(batch, steps_per_epoch=count, verbose=0)
+
+    return model.count_params(), train
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--script"]:
+        script(*sys.argv[2:])
+    else:
+        main()

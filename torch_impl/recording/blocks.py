@@ -1,0 +1,97 @@
+"""The rectangles of a tensor's matrix that one process holds, and the signs of their rows and columns."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from samestep.common.steps.projections import PROJECTIONS, Piece, as_matrix, blocks, signs
+
+Kind = tuple[torch.dtype, torch.device]
+
+
+class Signs:
+    """The signs of rows or columns, on the devices on which they are needed."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        """Takes them.
+
+        Args:
+            values: [numbers, PROJECTIONS].
+        """
+        self.values = np.ascontiguousarray(values.T)
+        self._on: dict[Kind, torch.Tensor] = {}
+
+    def on(self, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        """Returns them, [PROJECTIONS, numbers].
+
+        Args:
+            dtype: Of what they are multiplied with.
+            device: Likewise.
+        """
+        if (dtype, device) not in self._on:
+            self._on[dtype, device] = torch.from_numpy(self.values).to(device=device, dtype=dtype)
+        return self._on[dtype, device]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Block:
+    """A rectangle of a tensor's matrix that one process holds.
+
+    Attributes:
+        place: The place of the tensor.
+        start: The offset of its first number in the piece.
+        rows: The signs of its rows.
+        columns: Those of its columns.
+    """
+
+    place: int
+    start: int
+    rows: Signs
+    columns: Signs
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.rows.values.shape[1], self.columns.values.shape[1]
+
+    @property
+    def end(self) -> int:
+        """The offset after its last number."""
+        rows, columns = self.shape
+        return self.start + rows * columns
+
+    def flat_signs(self) -> np.ndarray:
+        """Returns the signs of all numbers, [PROJECTIONS, numbers]."""
+        return (self.rows.values[:, :, None] * self.columns.values[:, None]).reshape(PROJECTIONS, -1)
+
+
+def blocks_of(place: int, piece: Piece, shared: dict[tuple, Signs]) -> list[Block]:
+    """Returns the blocks of a piece; equal rows or columns share their signs."""
+
+    def shared_signs(dim: int, start: int, size: int) -> Signs:
+        return shared.setdefault((dim, start, size), Signs(signs(dim, start, size)))
+
+    if 0 in piece.size:
+        return []
+    if not piece.is_flat:
+        row, rows = (piece.start[0], piece.size[0]) if piece.shape else (0, 1)
+        inner = tuple(zip(piece.start[1:], piece.size[1:], strict=True))
+        if piece.size[1:] == piece.shape[1:]:
+            columns = shared_signs(1, 0, as_matrix(piece.shape)[1])
+        else:
+            columns = shared.setdefault((piece.shape[1:], inner), Signs(_of_columns(piece, inner)))
+        return [Block(place, 0, shared_signs(0, row, rows), columns)]
+    found = []
+    for row, rows, column, columns in blocks(piece):
+        start = found[-1].end if found else 0
+        found.append(Block(place, start, shared_signs(0, row, rows), shared_signs(1, column, columns)))
+    return found
+
+
+def _of_columns(piece: Piece, inner: Sequence[tuple[int, int]]) -> np.ndarray:
+    """Returns the signs of the columns that a piece has, which need not be neighbours."""
+    _, columns = as_matrix(piece.shape)
+    index = np.arange(columns).reshape(piece.shape[1:])[tuple(slice(start, start + size) for start, size in inner)]
+    return signs(1, 0, columns)[index.ravel()]
