@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed, signal_exit_code
+from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed
 from samestep.common.files.removing import discard
 from samestep.common.files.writing import make_folder
 from samestep.common.steps.joining import read_run
@@ -19,8 +19,6 @@ from samestep.experiments.recording.start import record_command, why_nothing
 
 FOLDER = "reruns"
 """In the directory of a record."""
-_ENDING = {signal_exit_code(KeyboardInterrupt(*name)): name for name in ((), ("SIGTERM",), ("SIGHUP",))}
-"""The exit code of a command that was ended by a signal, which this process passed on or got as well -> its name."""
 _WEIGHTS = "initial-weights.npz"
 
 
@@ -43,18 +41,15 @@ class RunCommand(Protocol):
 
 
 def run_again(command: Sequence[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
-    """See `Rerun`."""
+    """See `RunCommand`."""
     ended = record_command(command, options, subprocess.DEVNULL if is_quiet else sys.stderr.fileno(), directory)
-    if ended.exit_code in _ENDING:
-        raise KeyboardInterrupt(*_ENDING[ended.exit_code])
     if options.stop_after != 0 and (why := why_nothing(Path(options.out), ended)):
         discard(Path(options.out))
         raise WorkerFailed(why) if ended.exit_code else Unavailable(why)
     if ended.exit_code:
-        words = " ".join(command)
-        raise WorkerFailed(
-            f"'{words}' ended with exit code {ended.exit_code}; its record as far as it got: {options.out}"
-        )
+        why = ended.notes[0] if ended.notes else f"'{' '.join(command)}' ended with exit code {ended.exit_code}"
+        kept = "." if is_quiet else f"; its record as far as it got: {options.out}"
+        raise WorkerFailed(f"{why.removesuffix('.')}{kept}")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -144,14 +139,18 @@ class Reruns:
         return path
 
     def _kept(self, name: str, num_steps: int, options: RecordOptions) -> RecordedRun:
-        """Returns a rerun that is there already, or a new one. One that was interrupted is left as it is."""
+        """Returns a rerun that is there already and is long enough, or a new one."""
         folder, number = self._folder(), 0
         while (directory := folder / f"{name}-{number}").exists():
-            if rank_files(directory) and (found := _read(directory)) and _last_step(found) + 1 >= num_steps:
+            if rank_files(directory) and (found := _read(directory, num_steps)):
                 return found
             number += 1
         print(f"samestep: {self.name} is run again: {name}, {num_steps} steps ...", file=sys.stderr, flush=True)
-        self._run(dataclasses.replace(options, out=str(directory)))
+        try:
+            self._run(dataclasses.replace(options, out=str(directory)))
+        except BaseException:  # Ctrl-C as well
+            discard(directory)
+            raise
         return read_run(directory)
 
     def _run(self, options: RecordOptions) -> None:
@@ -169,20 +168,28 @@ class Reruns:
         return folder
 
 
-def _read(directory: Path) -> RecordedRun | None:
+def _read(directory: Path, num_steps: int) -> RecordedRun | None:
+    """Returns a rerun; None if it was interrupted, or is too short."""
     try:
-        return read_run(directory)
-    except SamestepError:  # it was interrupted
+        found = read_run(directory)
+        return found if count_steps(found, num_steps) >= num_steps else None
+    except SamestepError:
         return None
 
 
-def _last_step(run: RecordedRun) -> int:
-    return max((step.number for step in run.steps), default=-1)
+def count_steps(run: RecordedRun, most: int | None = None) -> int:
+    """Returns the number of steps that all ranks of a run took.
 
-
-def count_steps(run: RecordedRun) -> int:
-    """Returns the number of steps that all ranks of a run took."""
-    return _last_step(run) + 1
+    Args:
+        run: The run; no more of it is read than is needed.
+        most: Where to stop counting.
+    """
+    last = -1
+    for step in run.steps:
+        last = max(last, step.number)
+        if most is not None and last + 1 >= most:
+            break
+    return last + 1
 
 
 def record_argument(
