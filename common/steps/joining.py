@@ -13,7 +13,7 @@ import numpy as np
 
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, open_plain
-from samestep.common.steps.projections import PROJECTIONS
+from samestep.common.steps.projections import BITS, PROJECTIONS
 from samestep.common.steps.record import Phase, RecordedStep, RecordedTensor, RecordHeader, rank_files, read_rank
 from samestep.common.steps.recorded_run import RankSplit, RecordedRun, RunStep, Sums, own_ranks
 
@@ -157,7 +157,8 @@ class _Join:
         )
         np.add.at(made.projections, owners, taken["projections"])
         np.add.at(made.square, owners, taken["square"])
-        np.add.at(made.bits, owners, taken["bits"])  # wraps around at 2**64
+        np.add.at(made.bits, owners, taken["bits"])
+        np.bitwise_and(made.bits, np.uint64(BITS), out=made.bits)
         lacking = self.owners[~is_known]
         made.projections[lacking] = made.square[lacking] = math.nan
         return made
