@@ -80,10 +80,14 @@ class _Join:
     Attributes:
         whole: The tensors of the run.
         held: The held for each tensor, the distinct pieces: (rank, place in the rank's header) of each replica of it.
+        owners: The tensor of each piece.
+        replicas: The replicas of each piece, [pieces, most replicas], as places among the rows of all ranks; -1 is none.
     """
 
     whole: tuple[RecordedTensor, ...]
     held: tuple[tuple[tuple[tuple[int, int], ...], ...], ...]
+    owners: np.ndarray
+    replicas: np.ndarray
 
     @classmethod
     def of(cls, headers: Sequence[RecordHeader], name: str) -> "_Join":
@@ -107,17 +111,28 @@ class _Join:
                     f"{name}: the pieces of {each} that its ranks hold have {size} of {math.prod(full.piece.shape)} "
                     "numbers; record the script again."
                 )
-        held = tuple(tuple(tuple(places) for places in pieces[each].values()) for each in whole)
-        return cls(tuple(whole.values()), held)
+        held = tuple(tuple(tuple(places) for places in pieces.get(each, {}).values()) for each in whole)
+        first_rows = np.cumsum([0, *(len(header.tensors) for header in headers)])
+        owners = [tensor for tensor, parts in enumerate(held) for _ in parts]
+        replicas = np.full((len(owners), len(headers)), -1)
+        for number, places in enumerate(places for parts in held for places in parts):
+            replicas[number, : len(places)] = [first_rows[rank] + place for rank, place in places]
+        return cls(tuple(whole.values()), held, np.array(owners, int), replicas)
 
     def step(self, steps: Sequence[RecordedStep]) -> RunStep:
         """Joins what the ranks saw of a step."""
         first = steps[0]
         rows = _rows(steps)
-        looked = all(step.stats is not None for step in steps)
-        phases = [phase for phase in (first.stats or {}) if phase != "local"] if looked else []
-        joined = {phase: self._sums(phase, steps) for phase in phases}
-        splits = [split for phase in phases for split in self._splits(phase, steps)]
+        phases = [
+            phase for phase in (first.stats or {}) if phase != "local" and all(phase in (s.stats or {}) for s in steps)
+        ]
+        joined, splits = dict[Phase, Sums](), list[RankSplit]()
+        for phase in phases:
+            rows_of_ranks = [step.stats[phase] for step in steps if step.stats is not None]
+            all_rows = rows_of_ranks[0] if len(rows_of_ranks) == 1 else np.concatenate(rows_of_ranks)
+            is_there = _is_there(all_rows)
+            joined[phase] = self._sums(all_rows, is_there)
+            splits += self._splits(phase, all_rows, is_there)
         return RunStep(
             number=first.number,
             loss=_loss(steps, rows),
@@ -130,42 +145,42 @@ class _Join:
             splits=(*_scalar_splits(steps), *splits),
         )
 
-    def _sums(self, phase: Phase, steps: Sequence[RecordedStep]) -> Sums:
+    def _sums(self, rows: np.ndarray, is_there: np.ndarray) -> Sums:
+        """Adds up the pieces of each tensor. Of replicas the first one counts that has numbers."""
+        chosen = np.full(len(self.owners), -1)
+        for column in self.replicas.T[::-1]:
+            chosen = np.where((column >= 0) & is_there[column], column, chosen)
+        is_known = chosen >= 0
+        taken, owners = rows[chosen[is_known]], self.owners[is_known]
         made = Sums(
             np.zeros((len(self.whole), PROJECTIONS)), np.zeros(len(self.whole)), np.zeros(len(self.whole), np.uint64)
         )
-        for tensor, pieces in enumerate(self.held):
-            for replicas in pieces:
-                seen = [
-                    row for rank, place in replicas for row in (_row(steps[rank], phase, place),) if row is not None
-                ]
-                if not seen:
-                    made.projections[tensor] = made.square[tensor] = math.nan
-                    continue
-                made.projections[tensor] += seen[0]["projections"]
-                made.square[tensor] += seen[0]["square"]
-                made.bits[tensor] = (int(made.bits[tensor]) + int(seen[0]["bits"])) & BITS
+        np.add.at(made.projections, owners, taken["projections"])
+        np.add.at(made.square, owners, taken["square"])
+        np.add.at(made.bits, owners, taken["bits"])
+        np.bitwise_and(made.bits, np.uint64(BITS), out=made.bits)
+        lacking = self.owners[~is_known]
+        made.projections[lacking] = made.square[lacking] = math.nan
         return made
 
-    def _splits(self, phase: Phase, steps: Sequence[RecordedStep]) -> Iterator[RankSplit]:
-        for tensor, pieces in zip(self.whole, self.held, strict=True):
-            for replicas in pieces:
-                if len(replicas) > 1 and tensor.role == "parameter":
-                    bits = {rank: _bits(steps[rank], phase, place) for rank, place in replicas}
-                    if odd := _odd(bits):
-                        yield RankSplit(phase, tensor.name, odd)
+    def _splits(self, phase: Phase, rows: np.ndarray, is_there: np.ndarray) -> Iterator[RankSplit]:
+        bits = rows["bits"]
+        first, is_replica = self.replicas[:, :1], self.replicas >= 0
+        differs = (bits[self.replicas] != bits[first]) | (is_there[self.replicas] != is_there[first])
+        odd_ones = set(np.flatnonzero((differs & is_replica).any(axis=1)).tolist())
+        pieces = ((tensor, places) for tensor, parts in zip(self.whole, self.held, strict=True) for places in parts)
+        for number, (tensor, places) in enumerate(pieces) if odd_ones else ():
+            if number in odd_ones and tensor.role == "parameter":
+                own = self.replicas[number, : len(places)]
+                values = {
+                    rank: int(bits[row]) if is_there[row] else None for (rank, _), row in zip(places, own, strict=True)
+                }
+                yield RankSplit(phase, tensor.name, _odd(values))
 
 
-def _row(step: RecordedStep, phase: Phase, place: int) -> np.void | None:
-    """Returns what a rank saw of a tensor; None if it had no gradient."""
-    assert step.stats is not None
-    row = step.stats[phase][place]
-    return None if np.isnan(row["square"]) and np.isnan(row["projections"]).all() and not row["bits"] else row
-
-
-def _bits(step: RecordedStep, phase: Phase, place: int) -> int | None:
-    row = _row(step, phase, place)
-    return None if row is None else int(row["bits"])
+def _is_there(rows: np.ndarray) -> np.ndarray:
+    """Returns which rows have numbers: a tensor without a gradient has none."""
+    return ~(np.isnan(rows["square"]) & np.isnan(rows["projections"]).all(axis=1) & (rows["bits"] == 0))
 
 
 def _odd(values: Mapping[int, object]) -> tuple[int, ...]:
