@@ -6,17 +6,12 @@ from pathlib import Path
 
 from samestep.common.errors import SamestepError, Unavailable
 from samestep.common.judging.recorded.judge import judge
-from samestep.common.judging.recorded.measured import MeasuredYardstick, coarser, measure, repeats_itself
+from samestep.common.judging.recorded.measured import measure, repeats_itself
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
-from samestep.common.steps.recorded_run import RecordedRun
 from samestep.experiments.recording.reruns import Reruns, count_steps
+from samestep.experiments.recording.tipping import SEEDS, try_further
 
-SEEDS = range(4)
-"""Of the perturbed reruns that every judgement has."""
-MORE_SEEDS = range(4, 20)
-"""Of those that are made before a difference that has no name is called one. A number that A has within rounding of a
-threshold tips over in about a third of the perturbed reruns: that none of 20 shows it has a chance of 0.0003."""
 STEPS = 20
 """How many steps of the perturbed reruns are taken, unless asked otherwise."""
 
@@ -54,7 +49,7 @@ def diff(a: Reruns, b: Reruns, num_steps: int) -> Diffed:
         return Diffed(first, a, b)
     if why := a.why_not():
         return Diffed(first, a, b, (f"A cannot be run again, so nothing measured how far rounding takes it: {why}.",))
-    length = min(num_steps, count_steps(a.run), count_steps(b.run))
+    length = min(count_steps(side.run, num_steps) for side in (a, b))
     try:
         return _with_reruns(a, b, length)
     except SamestepError as error:
@@ -80,29 +75,7 @@ def _with_reruns(a: Reruns, b: Reruns, length: int) -> Diffed:
             verdict = dataclasses.replace(verdict, kind="unknown", need="seed", causes=())
         return Diffed(verdict, a, b, ("A does not repeat itself: run again, it was given other examples.",))
     verdict = judge(a.run, b.run, measure(a.run, runs, pairing), pairing)
-    if not verdict.may_be_tipped or verdict.need == "steps":
-        return Diffed(verdict, a, b)
-    assert verdict.first is not None
-    step = verdict.first.step
-    for until in (min(max(step, 0) + 1, length), length):  # the steps after it only if it was tipped
-        every = [*runs, *a.perturbed(MORE_SEEDS, until)]
-        verdict = judge(a.run, b.run, _of_both(a, b, every, until), pairing)
-        if verdict.first is not None and verdict.first.step <= step:
-            break
-    return Diffed(verdict, a, b)
-
-
-def _of_both(a: Reruns, b: Reruns, runs: Sequence[RecordedRun], until: int) -> MeasuredYardstick:
-    """Returns the yardstick of A, or that of B where that is coarser, if B can be run again."""
-    pairing = pair(a.run, b.run)
-    measured = measure(a.run, runs, pairing)
-    try:
-        moved = [] if b.why_not() else b.perturbed(SEEDS, until)
-    except SamestepError:
-        moved = []
-    if not moved or not all(repeats_itself(b.run, run) for run in moved):
-        return measured
-    return coarser(measured, measure(b.run, moved, pairing, 1))
+    return Diffed(try_further(a, b, runs, verdict, length), a, b)
 
 
 def in_float64(sides: Sequence[Reruns]) -> list[Reruns]:

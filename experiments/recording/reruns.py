@@ -147,7 +147,7 @@ class Reruns:
         """Returns a rerun that is there already, or a new one. One that was interrupted is left as it is."""
         folder, number = self._folder(), 0
         while (directory := folder / f"{name}-{number}").exists():
-            if rank_files(directory) and (found := _read(directory)) and _last_step(found) + 1 >= num_steps:
+            if rank_files(directory) and (found := _read(directory, num_steps)):
                 return found
             number += 1
         print(f"samestep: {self.name} is run again: {name}, {num_steps} steps ...", file=sys.stderr, flush=True)
@@ -169,20 +169,28 @@ class Reruns:
         return folder
 
 
-def _read(directory: Path) -> RecordedRun | None:
+def _read(directory: Path, num_steps: int) -> RecordedRun | None:
+    """Returns a rerun; None if it was interrupted, or is too short."""
     try:
-        return read_run(directory)
-    except SamestepError:  # it was interrupted
+        found = read_run(directory)
+        return found if count_steps(found, num_steps) >= num_steps else None
+    except SamestepError:
         return None
 
 
-def _last_step(run: RecordedRun) -> int:
-    return max((step.number for step in run.steps), default=-1)
+def count_steps(run: RecordedRun, most: int | None = None) -> int:
+    """Returns the number of steps that all ranks of a run took.
 
-
-def count_steps(run: RecordedRun) -> int:
-    """Returns the number of steps that all ranks of a run took."""
-    return _last_step(run) + 1
+    Args:
+        run: The run; no more of it is read than is needed.
+        most: Where to stop counting.
+    """
+    last = -1
+    for step in run.steps:
+        last = max(last, step.number)
+        if most is not None and last + 1 >= most:
+            break
+    return last + 1
 
 
 def record_argument(

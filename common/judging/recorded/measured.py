@@ -107,16 +107,15 @@ def _rate(spreads: Mapping[tuple[int, Phase], np.ndarray], last: int) -> float:
 
 
 def coarser(one: MeasuredYardstick, other: MeasuredYardstick) -> MeasuredYardstick:
-    """The yardstick of two runs that round differently, as far as both were measured.
+    """The yardstick of two runs that round differently, at the steps where both were measured; elsewhere that of the first.
 
     Args:
         one: Of the one.
         other: Of the other.
     """
-    spreads = {key: np.fmax(each, other.spreads[key]) for key, each in one.spreads.items() if key in other.spreads}
-    losses = {step: max(each, other.losses[step]) for step, each in one.losses.items() if step in other.losses}
-    last = min(one.last, other.last)
-    return dataclasses.replace(one, spreads=spreads, losses=losses, last=last, rate=max(one.rate, other.rate))
+    spreads = {key: np.fmax(each, other.spreads.get(key, each)) for key, each in one.spreads.items()}
+    losses = {step: max(each, other.losses.get(step, each)) for step, each in one.losses.items()}
+    return dataclasses.replace(one, spreads=spreads, losses=losses, rate=max(one.rate, other.rate))
 
 
 def repeats_itself(a: RecordedRun, rerun: RecordedRun) -> bool:

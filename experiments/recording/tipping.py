@@ -1,0 +1,69 @@
+"""Looks for a rerun in which rounding does what B did, before a difference that has no name is called one.
+
+Rarely, a number lies within rounding of a threshold (ReLU at 0, a maximum), and another order of sums puts it on the other side.
+A number that A has there tips over in about a third of the perturbed reruns: that none of 20 shows it has a chance of 0.0003.
+"""
+
+import contextlib
+from collections.abc import Sequence
+
+from samestep.common.errors import SamestepError
+from samestep.common.judging.recorded.judge import judge
+from samestep.common.judging.recorded.measured import coarser, measure, repeats_itself
+from samestep.common.judging.recorded.pairing import pair
+from samestep.common.judging.recorded.verdict import RecordedVerdict
+from samestep.common.steps.recorded_run import RecordedRun
+from samestep.experiments.recording.reruns import Reruns
+
+SEEDS = range(4)
+"""Of the perturbed reruns that every judgement has."""
+MORE_SEEDS = range(4, 20)
+"""Of those of A that are made before a difference without a name is called one."""
+
+
+def try_further(
+    a: Reruns, b: Reruns, runs: Sequence[RecordedRun], verdict: RecordedVerdict, length: int
+) -> RecordedVerdict:
+    """Makes one rerun after the other, of A and then of B, until one tips over as well. Returns what is said then.
+
+    Each takes the steps until the one that differs. Only one that tips over takes those after it.
+
+    Args:
+        a: The run that the other is held against.
+        b: The other.
+        runs: The reruns of A that there are.
+        verdict: What is said with those.
+        length: How many steps reruns take, at most.
+    """
+    pairing, of_a, of_b = pair(a.run, b.run), [*runs], list[RecordedRun]()
+    attempts = [*((a, of_a, seed) for seed in MORE_SEEDS), *((b, of_b, seed) for seed in SEEDS)]
+    for side, made, seed in attempts:
+        if not _is_open(verdict):
+            break
+        assert verdict.first is not None
+        before, until = [*made], max(verdict.first.step, 0) + 1
+        for num_steps in dict.fromkeys((until, length)):
+            rerun = side.perturbed([seed], num_steps) if side is a else _of_b(b, seed, num_steps)
+            if not rerun:
+                break
+            made[:] = [*before, *rerun]
+            yardstick = measure(a.run, of_a, pairing)
+            if of_b:
+                yardstick = coarser(yardstick, measure(b.run, of_b, pairing, 1))
+            verdict = judge(a.run, b.run, yardstick, pairing)
+            if verdict.first is not None and verdict.first.step < until:
+                break
+    return verdict
+
+
+def _is_open(verdict: RecordedVerdict) -> bool:
+    """Returns whether the first difference may be a number that tipped over."""
+    return verdict.may_be_tipped and verdict.need != "steps"
+
+
+def _of_b(b: Reruns, seed: int, num_steps: int) -> list[RecordedRun]:
+    """Returns a rerun of B; none if it cannot be run again, or does other things then."""
+    with contextlib.suppress(SamestepError):
+        if not b.why_not():
+            return [run for run in b.perturbed([seed], num_steps) if repeats_itself(b.run, run)]
+    return []
