@@ -1,6 +1,8 @@
-"""One of ten small training scripts, in one of five layouts: what `benchmarks.alarms` records. It is right in each of them.
+"""One of ten small training scripts, in one of five layouts. It is right in each of them, unless it is asked for a mistake.
 
-python benchmarks/alarm_script.py --model relu --layout ddp --seed 3 [--bf16]
+python benchmarks/alarm_script.py --model relu --layout ddp --seed 3 [--bf16] [--mistake wire]
+
+`benchmarks.alarms` records it where it is right, and `benchmarks.power` where it is not.
 """
 
 import argparse
@@ -81,6 +83,12 @@ MODELS = {
 }
 LAYOUTS = {"permuted": 1, "accumulated": 1, "ddp": 2, "ddp4": 4, "fsdp2": 2}
 """Layout -> its processes."""
+MISTAKES = {
+    "off": "all gradients are off by 0.01 %",
+    "target": "one target of the batch is wrong",
+    "twice": "one example is there twice, and another one is missing",
+    "wire": "gradients are bf16 on the wire",
+}
 
 
 def _optimizer(name: str, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
@@ -89,21 +97,42 @@ def _optimizer(name: str, parameters: list[nn.Parameter]) -> torch.optim.Optimiz
     return torch.optim.AdamW(parameters, lr=3e-3)
 
 
-def _loss(name: str, outputs: torch.Tensor, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+def _loss(name: str, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     if name == "autoencoder":
-        return functional.mse_loss(outputs, inputs)
+        return functional.mse_loss(outputs, targets)
     return functional.cross_entropy(outputs.flatten(0, -2), targets.flatten())
 
 
-def _shared(net: nn.Module, layout: str) -> nn.Module:
+def _shared(net: nn.Module, layout: str, is_bf16_wire: bool) -> nn.Module:
     if layout.startswith("ddp"):
-        return nn.parallel.DistributedDataParallel(net)
+        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+
+        net = nn.parallel.DistributedDataParallel(net)
+        if is_bf16_wire:  # under a name of its own: by name it is refused without NCCL
+            net.register_comm_hook(None, lambda state, bucket: bf16_compress_hook(state, bucket))
     if layout == "fsdp2":
         from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import fully_shard
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-        fully_shard(net, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+        policy = MixedPrecisionPolicy(reduce_dtype=torch.bfloat16 if is_bf16_wire else None)
+        fully_shard(net, mesh=init_device_mesh("cpu", (dist.get_world_size(),)), mp_policy=policy)
     return net
+
+
+def _spoiled(mistake: str | None, batch: torch.Tensor, targets: torch.Tensor, classes: int) -> torch.Tensor:
+    """Returns the examples of a step, and spoils their targets, as a mistake has it."""
+    if mistake == "target":
+        target = targets[int(batch[3])].view(-1)
+        target[0] = target[0] + 1 if targets.is_floating_point() else (target[0] + 1) % classes
+    return torch.cat([batch[:3], batch[4:5], batch[4:]]) if mistake == "twice" else batch
+
+
+def _spoil_gradients(mistake: str | None, net: nn.Module, is_sent: bool) -> None:
+    for each in net.parameters():
+        if mistake == "off":
+            each.grad.mul_(1.0001)
+        if mistake == "wire" and not is_sent:
+            each.grad.copy_(each.grad.bfloat16())
 
 
 def main() -> None:
@@ -113,6 +142,7 @@ def main() -> None:
     parser.add_argument("--layout", choices=["plain", *LAYOUTS], default="plain")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--mistake", choices=MISTAKES)
     given = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(given.seed)
@@ -123,17 +153,20 @@ def main() -> None:
     is_tokens = given.model in ("gelu", "silu", "relu-tokens", "deep", "lstm")
     inputs = torch.randint(VOCABULARY, (64, LENGTH)) if is_tokens else torch.randn(64, FEATURES)
     targets = torch.roll(inputs, -1, 1) if is_tokens else torch.randint(CLASSES, (64,))
-    model = _shared(net, given.layout)
+    targets = inputs.clone() if given.model == "autoencoder" else targets
+    model = _shared(net, given.layout, given.mistake == "wire")
     optimizer = _optimizer(given.model, [*model.parameters()])
     for step in range(STEPS):
         batch = torch.arange(step * BATCH, (step + 1) * BATCH) % 64
+        batch = _spoiled(given.mistake, batch, targets, VOCABULARY if is_tokens else CLASSES)
         batch = batch.flip(0) if given.layout == "permuted" else batch[rank::world]
         optimizer.zero_grad()
         parts = batch.chunk(2) if given.layout == "accumulated" else (batch,)
         for part in parts:
             with torch.autocast("cpu", torch.bfloat16) if given.bf16 else contextlib.nullcontext():
-                loss = _loss(given.model, model(inputs[part]), inputs[part], targets[part]) / len(parts)
+                loss = _loss(given.model, model(inputs[part]), targets[part]) / len(parts)
             loss.backward()
+        _spoil_gradients(given.mistake, net, world > 1)
         optimizer.step()
 
 

@@ -3,40 +3,23 @@
     python -m benchmarks.alarms [--pairs N] [--store DIR]
 
 500 pairs: 10 scripts x 5 layouts x 5 seeds x {float32, bf16}, 20 steps each. What is judged is kept in DIR/alarms.jsonl and its
-records beside it: the next call goes on from there. Processes are forked off after torch is imported, which takes longer than
-the scripts.
+records beside it: the next call goes on from there. The record of a script, and its reruns, serve all five layouts.
 """
 
 import argparse
-import atexit
 import collections
-import dataclasses
 import itertools
 import json
-import os
-import runpy
-import socket
 import sys
-import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-import torch
-
 from benchmarks.alarm_script import LAYOUTS, MODELS, STEPS
-from samestep.common.errors import SamestepError, WorkerFailed
-from samestep.common.steps.joining import read_run
-from samestep.common.steps.record import rank_files
-from samestep.common.steps.recording import RecordOptions
+from benchmarks.forked_scripts import begin, recorded
+from samestep.common.errors import SamestepError
 from samestep.experiments.recording.diffing import diff, in_float64
-from samestep.experiments.recording.reruns import Reruns
-from samestep.experiments.recording.start import prepared
-from samestep.torch_impl.recording import install
 
-SCRIPT = Path(__file__).parent / "alarm_script.py"
 SEEDS = range(5)
-ALARM = 4
-"""The exit code of a verdict that is wrong here: all pairs are healthy."""
 
 
 def pairs() -> Iterator[tuple[str, str, int, bool]]:
@@ -46,53 +29,11 @@ def pairs() -> Iterator[tuple[str, str, int, bool]]:
             yield model, list(LAYOUTS)[(number + turn) % len(LAYOUTS)], seed, is_bf16
 
 
-def _recorded(store: Path, name: str, model: str, layout: str, seed: int, is_bf16: bool) -> Reruns:
-    directory = store / f"{model}-{layout}-{seed}{'-bf16' * is_bf16}"
-    if not rank_files(directory):
-        words = ["--model", model, "--layout", layout, "--seed", str(seed), *["--bf16"] * is_bf16]
-        fork_off([sys.executable, str(SCRIPT), *words], RecordOptions(str(directory)), Path.cwd(), True)
-    return Reruns(read_run(directory), directory.resolve(), name, fork_off)
-
-
-def fork_off(command: Sequence[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
-    """Runs a command of ours, and records it, in processes that have torch already: a `Rerun`."""
-    world = LAYOUTS.get(command[command.index("--layout") + 1], 1)
-    out = prepared(Path(options.out))
-    full = dataclasses.replace(options, out=str(out), command=tuple(command))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    group = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    children = []
-    for rank in range(world):
-        child = os.fork()
-        if not child:
-            _become(command, full, group | {"RANK": str(rank), "LOCAL_RANK": str(rank)} if world > 1 else {})
-        children.append(child)
-    ended = [os.waitpid(child, 0)[1] for child in children]
-    if any(ended):
-        raise WorkerFailed(f"{command} ended with {ended}")
-
-
-def _become(command: Sequence[str], options: RecordOptions, environment: dict[str, str]) -> None:
-    """Turns this process into the command, and ends it."""
-    code = 1
-    try:
-        os.environ.update(environment)
-        sys.argv = list(command[1:])
-        install(options.to_json())
-        runpy.run_path(command[1], run_name="__main__")
-        atexit._run_exitfuncs()
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
-
-
 def _judged(store: Path, model: str, layout: str, seed: int, is_bf16: bool) -> dict[str, object]:
-    a = _recorded(store, "A", model, "plain", seed, is_bf16)
-    b = _recorded(store, "B", model, layout, seed, is_bf16)
+    a, b = (
+        recorded(store, name, ["--model", model, "--layout", each, "--seed", str(seed), *["--bf16"] * is_bf16])
+        for name, each in (("A", "plain"), ("B", layout))
+    )
     found = diff(a, b, STEPS).verdict
     exact = diff(*in_float64((a, b)), STEPS).verdict
     return {
@@ -132,11 +73,10 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=500)
     parser.add_argument("--store", type=Path, default=Path("runs/alarms"))
     given = parser.parse_args()
-    given.store.mkdir(parents=True, exist_ok=True)
+    begin(given.store)
     log = given.store / "alarms.jsonl"
     rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     done = {tuple(row["pair"]) for row in rows}
-    torch.set_num_threads(1)  # a pool of threads would not survive a fork
     for pair in itertools.islice(pairs(), given.pairs):
         if pair in done:
             continue

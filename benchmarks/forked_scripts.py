@@ -1,0 +1,112 @@
+"""Records the small scripts of `alarm_script.py` in processes that are forked off one that has imported torch.
+
+The import takes longer than the scripts. A record that is there already is taken as it is.
+"""
+
+import atexit
+import contextlib
+import dataclasses
+import gc
+import os
+import runpy
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import torch._dynamo  # which every optimizer imports at its first step
+import torch.distributed.fsdp
+
+from benchmarks.alarm_script import LAYOUTS, STEPS
+from samestep.common.errors import ConfigError, WorkerFailed
+from samestep.common.files.removing import discard_all
+from samestep.common.steps.joining import read_run
+from samestep.common.steps.record import rank_files
+from samestep.common.steps.recording import RecordOptions
+from samestep.experiments.recording.reruns import Reruns, count_steps
+from samestep.experiments.recording.start import prepared
+from samestep.torch_impl.recording import install
+
+SCRIPT = Path(__file__).parent / "alarm_script.py"
+
+
+def begin(store: Path) -> None:
+    """Prepares this process to be forked.
+
+    Args:
+        store: Where the records go.
+    """
+    store.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)  # a pool of threads would not survive a fork
+    gc.freeze()  # the recorder looks through all objects of a script, and these are not the script's
+
+
+def recorded(store: Path, name: str, words: Sequence[str], num_steps: int = STEPS) -> Reruns:
+    """Returns the record of a script.
+
+    Args:
+        store: Where the records are.
+        name: "A" or "B".
+        words: The arguments of the script.
+        num_steps: How many steps it takes.
+    """
+    directory = store / "-".join(word.removeprefix("--") for word in words)
+    if not _is_whole(directory, num_steps):
+        discard_all(directory)
+        options = RecordOptions(str(directory), stop_after=num_steps)
+        fork_off([sys.executable, str(SCRIPT), *words], options, Path.cwd(), True)
+    return Reruns(read_run(directory), directory.resolve(), name, fork_off)
+
+
+def _is_whole(directory: Path, num_steps: int) -> bool:
+    """Returns whether a record is there, and was not interrupted."""
+    with contextlib.suppress(ConfigError):
+        return bool(rank_files(directory)) and count_steps(read_run(directory)) == num_steps
+    return False
+
+
+def fork_off(command: Sequence[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
+    """Runs a command of ours, and records it, in processes that have torch already: a `RunCommand`."""
+    world = LAYOUTS.get(command[command.index("--layout") + 1], 1)
+    out = prepared(Path(options.out))
+    full = dataclasses.replace(options, out=str(out), command=tuple(command))
+    group = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+    children = set()
+    for rank in range(world):
+        child = os.fork()
+        if not child:
+            _become(command, full, group | {"RANK": str(rank), "LOCAL_RANK": str(rank)} if world > 1 else {})
+        children.add(child)
+    while children:
+        ended, status = os.wait()
+        children.remove(ended)
+        if status:
+            for other in children:  # they would wait for this one
+                os.kill(other, signal.SIGKILL)
+                os.waitpid(other, 0)
+            raise WorkerFailed(f"a process of {command} ended with status {status}")
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+def _become(command: Sequence[str], options: RecordOptions, environment: dict[str, str]) -> None:
+    """Turns this process into the command, and ends it."""
+    code = 1
+    try:
+        os.environ.update(environment)
+        sys.argv = list(command[1:])
+        install(options.to_json())
+        runpy.run_path(command[1], run_name="__main__")
+        atexit._run_exitfuncs()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
