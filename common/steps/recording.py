@@ -156,11 +156,15 @@ class Recorder:
         if self.options.stop_after is not None and self.number >= self.options.stop_after:
             self.leave()
 
-    def leave(self) -> None:
-        """Ends the process with exit code 0, at once: what the script would do at its end is not wanted."""
+    def leave(self, exit_code: int = 0) -> None:
+        """Ends the process at once: what the script would do at its end is not wanted.
+
+        Args:
+            exit_code: That of the process.
+        """
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0)
+        os._exit(exit_code)
 
     def end(self, reason: str = "") -> None:
         """Records nothing more.
@@ -190,16 +194,22 @@ class Recorder:
             try:
                 return function(*args, **kwargs)
             except OSError as error:
-                self.end(f"the record ends at step {self.number}: {error.strerror or error}.")
+                self._fail(f"the record ends at step {self.number}: {error.strerror or error}.")
             except Exception as error:
                 place = error.__traceback__
                 while place is not None and place.tb_next is not None:
                     place = place.tb_next
                 where = "" if place is None else f" in {Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}"
-                self.end(f"the record ends at step {self.number}: {type(error).__name__}{where}: {error}")
+                self._fail(f"the record ends at step {self.number}: {type(error).__name__}{where}: {error}")
             return None
 
         return hook
+
+    def _fail(self, reason: str) -> None:
+        """Ends the record; and the process, if only its first steps are wanted, which nobody counts now."""
+        self.end(reason)
+        if self.options.stop_after is not None:
+            self.leave(1)
 
     def _append(self, frame: bytes) -> None:
         if self._file is not None:

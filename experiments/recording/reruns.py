@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed, signal_exit_code
+from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed
 from samestep.common.files.removing import discard
 from samestep.common.files.writing import make_folder
 from samestep.common.steps.joining import read_run
@@ -19,8 +19,6 @@ from samestep.experiments.recording.start import record_command, why_nothing
 
 FOLDER = "reruns"
 """In the directory of a record."""
-_ENDING = {signal_exit_code(KeyboardInterrupt(*name)): name for name in ((), ("SIGTERM",), ("SIGHUP",))}
-"""The exit code of a command that was ended by a signal, which this process passed on or got as well -> its name."""
 _WEIGHTS = "initial-weights.npz"
 
 
@@ -43,18 +41,15 @@ class RunCommand(Protocol):
 
 
 def run_again(command: Sequence[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
-    """See `Rerun`."""
+    """See `RunCommand`."""
     ended = record_command(command, options, subprocess.DEVNULL if is_quiet else sys.stderr.fileno(), directory)
-    if ended.exit_code in _ENDING:
-        raise KeyboardInterrupt(*_ENDING[ended.exit_code])
     if options.stop_after != 0 and (why := why_nothing(Path(options.out), ended)):
         discard(Path(options.out))
         raise WorkerFailed(why) if ended.exit_code else Unavailable(why)
     if ended.exit_code:
-        words = " ".join(command)
-        raise WorkerFailed(
-            f"'{words}' ended with exit code {ended.exit_code}; its record as far as it got: {options.out}"
-        )
+        why = ended.notes[0] if ended.notes else f"'{' '.join(command)}' ended with exit code {ended.exit_code}"
+        kept = "." if is_quiet else f"; its record as far as it got: {options.out}"
+        raise WorkerFailed(f"{why.removesuffix('.')}{kept}")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -144,14 +139,18 @@ class Reruns:
         return path
 
     def _kept(self, name: str, num_steps: int, options: RecordOptions) -> RecordedRun:
-        """Returns a rerun that is there already, or a new one. One that was interrupted is left as it is."""
+        """Returns a rerun that is there already and is long enough, or a new one."""
         folder, number = self._folder(), 0
         while (directory := folder / f"{name}-{number}").exists():
             if rank_files(directory) and (found := _read(directory, num_steps)):
                 return found
             number += 1
         print(f"samestep: {self.name} is run again: {name}, {num_steps} steps ...", file=sys.stderr, flush=True)
-        self._run(dataclasses.replace(options, out=str(directory)))
+        try:
+            self._run(dataclasses.replace(options, out=str(directory)))
+        except BaseException:  # Ctrl-C as well
+            discard(directory)
+            raise
         return read_run(directory)
 
     def _run(self, options: RecordOptions) -> None:

@@ -20,6 +20,7 @@ from samestep.common.runtime.parent.prepare import new_directory
 from samestep.common.runtime.parent.processes.scratch import Scratch
 from samestep.common.steps.record import rank_files
 from samestep.common.steps.recording import VARIABLE, RecordOptions
+from samestep.experiments.recording.apart import ApartCommand
 
 _INJECTED = Path(__file__).parent / "injected" / "sitecustomize.py"
 _RECORDERS = {"torch": "samestep.torch_impl.recording", "keras": "samestep.tf_impl.recording"}
@@ -47,12 +48,12 @@ class RecordedCommand:
 def record_command(
     command: Sequence[str], options: RecordOptions, output: int | None = None, directory: Path | None = None
 ) -> RecordedCommand:
-    """Runs a command and records it. Its input, output and error stream are those of this process.
+    """Runs a command and records it. Its input, output and error stream are those of this process, and so is its terminal.
 
     Args:
         command: Its words.
         options: How to record; the fields `command`, `notes` and `package` are filled in.
-        output: Where its output and errors go instead, as `subprocess.DEVNULL`.
+        output: Where its output and errors go instead, as `subprocess.DEVNULL`. Then it has no input and no terminal.
         directory: Where it is started; here, unless given.
 
     Raises:
@@ -149,9 +150,11 @@ def why_nothing(out: Path, ended: RecordedCommand) -> str:
 
 
 def _run(command: Sequence[str], environment: dict[str, str], output: int | None, directory: Path | None) -> int:
-    started = subprocess.Popen(command, env=environment, stdout=output, stderr=output, cwd=directory)
-    with started as process, _forwarding(process):
-        code = process.wait()
+    if output is None:
+        with subprocess.Popen(command, env=environment, cwd=directory) as process, _forwarding(process):
+            code = process.wait()
+    else:
+        code = ApartCommand(command, environment, output, directory).wait()
     return 128 - code if code < 0 else code
 
 

@@ -1,0 +1,65 @@
+"""Runs a command that the user did not start: it has no terminal, and ends with this process, and so does what it started."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from samestep.common.runtime.parent.processes import started
+from samestep.common.runtime.parent.processes.signals import hold_signals
+from samestep.common.runtime.processes import Process, descendants
+
+_END_SECONDS, _KILL_SECONDS, _PAUSE_SECONDS = 5.0, 3.0, 0.02
+
+
+class ApartCommand:
+    """A running command. Ctrl-C reaches this process alone, which then ends the command."""
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], output: int, directory: Path | None
+    ) -> None:
+        """Starts it.
+
+        Args:
+            command: Its words.
+            environment: Its environment.
+            output: Where its output and errors go.
+            directory: Where it is started; here, unless given.
+        """
+        with hold_signals():
+            self._process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=directory, process_group=0
+            )  # fmt: skip
+            started.remember(self)
+
+    def wait(self) -> int:
+        """Waits for its end; returns its exit code."""
+        try:
+            return self._process.wait()
+        finally:
+            self.close()
+
+    def close(self) -> Sequence[Process]:
+        """Ends it if it runs, and what it started; returns what could not be ended."""
+        with hold_signals():
+            if self in started.everything():
+                started.forget(self)
+            return self._end() if self._process.poll() is None else []
+
+    def _end(self) -> list[Process]:
+        """Asks it to end, as torchrun then ends its workers; what is still there after a while is killed."""
+        seen = descendants([self._process.pid])
+        os.killpg(self._process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_SECONDS)
+        deadline = time.monotonic() + _KILL_SECONDS
+        while (left := [process for process in seen if process.is_alive]) and time.monotonic() < deadline:
+            for process in left:
+                with contextlib.suppress(OSError):
+                    os.kill(process.pid, signal.SIGKILL)
+            self._process.poll()
+            time.sleep(_PAUSE_SECONDS)
+        return left
