@@ -105,6 +105,16 @@ class Reruns:
             for seed in seeds
         ]
 
+    def kept(self) -> list[RecordedRun]:
+        """Returns the perturbed reruns that are there already: of each seed the last, which is the longest."""
+        by_seed: dict[str, RecordedRun] = {}
+        for path in sorted(
+            (self.directory / FOLDER).glob("perturbed-*-*"), key=lambda path: (len(path.name), path.name)
+        ):
+            if found := _read(path, 1):
+                by_seed[path.name.split("-")[1]] = found
+        return [*by_seed.values()]
+
     def in_float64(self, num_steps: int) -> RecordedRun:
         """Returns the first steps of the command in float64.
 

@@ -38,7 +38,7 @@ def _command(argument: Argument) -> list[str] | None:
     Raises:
         ConfigError: It is neither.
     """
-    if Path(argument).is_dir():
+    if os.path.isdir(argument):  # Path.is_dir raises on a command that is too long for a name
         return None
     text = os.fspath(argument)
     try:

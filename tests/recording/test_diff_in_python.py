@@ -34,6 +34,11 @@ def test_a_rerun_that_fails_is_a_note(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_command_may_be_longer_than_a_name(tmp_path: Path) -> None:
+    with pytest.raises(samestep.ConfigError, match="command 'nothere' is not found"):
+        samestep.diff(run(Script(), tmp_path / "a"), f"nothere {'x' * 5000}")
+
+
 def test_a_command_that_fails_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     a = run(Script(), tmp_path / "a")
