@@ -1,19 +1,13 @@
 """Says whether two recorded scripts took the same steps, and where and why they first differ: `samestep diff A B`."""
 
 import os
-import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser, add_format
 from samestep.experiments.printing.formats import check_format, write
-
-if TYPE_CHECKING:
-    from samestep.experiments.recording.reruns import Reruns
 
 _ABOUT = """Compare two records that `samestep record` wrote, or record two commands and compare them: the data, the
 hyper-parameters, the initial weights, then loss, gradients and update of every step. What rounding makes is measured: A's command
@@ -42,14 +36,12 @@ def main(arguments: Sequence[str]) -> int:
     add_format(parser)
     given = parser.parse_args(arguments)
     check_format(given.format)
-    if not 1 <= given.steps <= MOST_STEPS:
-        raise ConfigError(f"--steps {given.steps} is not from 1 to {MOST_STEPS}.")
-    sides = [_command(given.a), _command(given.b)]
+    check_steps(given.steps)
     from samestep.experiments.printing.diff_report import annotation, diff_document  # here: --help imports no NumPy
     from samestep.experiments.recording.diffing import diff, in_float64
+    from samestep.experiments.recording.sides import read_sides
 
-    a = _side("A", given.a, sides[0], None)
-    b = _side("B", given.b, sides[1], a if given.weights_from else None)
+    a, b = read_sides(given.a, given.b, given.weights_from is not None)
     if given.float64:
         a, b = in_float64((a, b))
     found = diff(a, b, given.steps)
@@ -59,42 +51,14 @@ def main(arguments: Sequence[str]) -> int:
     return found.verdict.exit_code
 
 
-def _command(argument: str) -> list[str] | None:
-    """Returns the words of a command; None if the argument is a directory.
+def check_steps(number: int) -> None:
+    """Refuses a number of steps that nobody can take.
 
     Raises:
-        ConfigError: It is neither.
+        ConfigError: It is none, or too many.
     """
-    if Path(argument).is_dir():
-        return None
-    try:
-        words = shlex.split(argument)
-    except ValueError as error:
-        raise ConfigError(f"'{argument}' is not a command: {error}.") from None
-    if len(words) < 2:
-        raise ConfigError(f"'{argument}' is neither a record nor a command; `samestep record` writes a record.")
-    return words
-
-
-def _side(who: str, argument: str, command: list[str] | None, weights_of: "Reruns | None") -> "Reruns":
-    """Reads a record, or makes one of a command."""
-    from samestep.common.steps.joining import read_run
-    from samestep.experiments.recording.reruns import Reruns, count_steps, record_argument
-    from samestep.experiments.recording.start import check_command, default_directory
-
-    weights = None if weights_of is None else weights_of.weights()
-    if command is None:
-        side = Reruns(read_run(Path(argument)), Path(argument).resolve(), who)
-        if weights is None:
-            return side
-        if why := side.why_not():
-            raise ConfigError(f"{who} cannot be run again from A's weights: {why}.")
-        run = side.started_from(weights, count_steps(side.run))
-        return Reruns(run, Path(run.name), who)
-    check_command(command)
-    out = default_directory(command).absolute()
-    print(f"samestep: {who} is recorded into {out} ...", file=sys.stderr, flush=True)
-    return Reruns(record_argument(command, out, weights), out, who)
+    if not 1 <= number <= MOST_STEPS:
+        raise ConfigError(f"--steps {number} is not from 1 to {MOST_STEPS}.")
 
 
 if __name__ == "__main__":

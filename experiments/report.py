@@ -1,4 +1,4 @@
-"""Writes a report on runs and comparisons, whatever made their directories: `samestep report RUNS... -o page.html`."""
+"""Writes a report on runs and comparisons, or on one or two records: `samestep report RUNS... -o page.html`."""
 
 import errno
 import os
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from samestep.experiments.comparing.comparison import Comparison
 
 FORMATS = ("html", "github", "csv", "json")
-_DESCRIPTION = """Write a report on runs and comparisons. The page is one file that needs no network: verdicts, a table to sort
-and filter, and figures. What cannot be read is listed, and the rest is reported: files that are damaged, and files of other runs
-than those beside them. Exit code: 2 if there is nothing to report, or the file cannot be written; 1 if a directory could not be
-read; 0 otherwise."""
+_DESCRIPTION = """Write a report on runs and comparisons, or on one record, or on two that are held against each other. The page
+is one file that needs no network: verdicts, a table to sort and filter, and figures. What cannot be read is listed, and the rest
+is reported: files that are damaged, and files of other runs than those beside them. Exit code: 2 if there is nothing to report,
+or the file cannot be written; 1 if a directory could not be read; 0 otherwise."""
 DEFAULT = "report.html"
 
 
@@ -34,21 +34,30 @@ def main(arguments: Sequence[str]) -> int:
         raise unknown("format", given.format, FORMATS)
     from samestep.experiments.page.document import document  # here, like the next ones: --help imports no NumPy
     from samestep.experiments.page.loading import load
+    from samestep.experiments.page.records.record_page import are_records, report_records
 
+    paths = [Path(path) for path in given.runs]
+    if are_records(paths):
+        _write(report_records(paths, given.format), given.output, given.format)
+        return 0
     allowed = check_allowed(name.strip() for text in given.allow for name in text.split(","))
-    loaded = load([Path(path) for path in given.runs], allowed)
+    loaded = load(paths, allowed)
     for problem in loaded.problems:
         print(f"not reported: {problem.place}: {problem.message}", file=sys.stderr)
     if loaded.kept_apart:
         print(loaded.kept_apart, file=sys.stderr)
-    out = given.output or (DEFAULT if given.format == "html" else None)
-    text = document(loaded, given.format)
+    _write(document(loaded, given.format), given.output, given.format)
+    return 1 if loaded.problems else 0
+
+
+def _write(text: str, output: str | None, form: str) -> None:
+    """Writes a report where it was asked for: a page into a file, any other format to stdout, unless a file is named."""
+    out = output or (DEFAULT if form == "html" else None)
     if out is None:
         print(text)
     else:
         save(text, Path(out))
         print(f"Report: {out}")
-    return 1 if loaded.problems else 0
 
 
 def save(text: str, path: Path) -> None:
@@ -105,7 +114,10 @@ def report_comparison(comparison: "Comparison") -> Path:
 def _parser() -> Parser:
     parser = Parser(prog="samestep report", allow_abbrev=False, description=_DESCRIPTION)
     parser.add_argument(
-        "runs", nargs="+", metavar="RUNS", help="directories of runs, of comparisons, or that hold some"
+        "runs",
+        nargs="+",
+        metavar="RUNS",
+        help="directories of runs, of comparisons, or that hold some; or one or two records",
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE", help=f"file to write (default: {DEFAULT}; other formats are printed)"

@@ -1,16 +1,16 @@
 """One training step, under every distribution strategy of PyTorch and TensorFlow, proven to be the same step.
 
 `samestep.run("torch:ddp", devices=2)` trains, judges and returns the result; `samestep.compare` does so for many
-strategies; `samestep.predict` says what a step would hold and send; `samestep.record` records your own training;
-`samestep.load` reads what a run left. Importing this
-package imports nothing but the standard library.
+strategies; `samestep.predict` says what a step would hold and send; `samestep.record` records your own training, and
+`samestep.diff` says whether two records are of the same steps; `samestep.load` reads what a run left. Importing this package
+imports nothing but the standard library.
 """
 
 import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from samestep.api import compare, load, predict, record, run
+    from samestep.api import compare, diff, load, predict, record, run
     from samestep.common.errors import (
         ConfigError,
         Diverged,
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Unavailable,
         WorkerFailed,
     )
+    from samestep.common.judging.recorded.verdict import RecordedVerdict
     from samestep.common.runtime.records import RunResult
     from samestep.common.workload.declaration import Model
     from samestep.experiments.advising.forecast import Forecast
@@ -35,9 +36,10 @@ _HOMES = {
         "Unavailable",
         "WorkerFailed",
     ),
+    "samestep.common.judging.recorded.verdict": ("RecordedVerdict",),
     "samestep.common.runtime.records": ("RunResult",),
     "samestep.common.workload.declaration": ("Model",),
-    "samestep.api": ("compare", "load", "predict", "record", "run"),
+    "samestep.api": ("compare", "diff", "load", "predict", "record", "run"),
     "samestep.experiments.comparing.comparison": ("Comparison",),
     "samestep.experiments.advising.forecast": ("Forecast",),
     "samestep.experiments.advising.prediction": ("Prediction",),
@@ -46,7 +48,8 @@ _HOMES = {
 """Module -> what this package offers of it, imported when it is first used."""
 
 __all__ = [  # noqa: RUF022 (type checkers want the names written out)
-    "run", "compare", "predict", "record", "load", "Model", "RunResult", "Comparison", "Row", "Forecast", "Prediction",
+    "run", "compare", "predict", "record", "diff", "load", "Model", "RunResult", "Comparison", "Row", "Forecast", "Prediction",
+    "RecordedVerdict",
     "SamestepError", "ConfigError", "Unavailable", "ParityFailed", "WorkerFailed", "Diverged",
 ]  # fmt: skip
 

@@ -1,11 +1,12 @@
 """The commands as functions: `import samestep` offers them. They print nothing; `docs/api.md` shows them."""
 
 import contextlib
+import dataclasses
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from samestep.common.cell import Cell, parse_cells
 from samestep.common.errors import ConfigError, unknown
@@ -26,6 +27,9 @@ from samestep.experiments.comparing.comparison_request import check_bit_equal
 from samestep.experiments.predict import read
 from samestep.experiments.printing.progress import show_progress
 from samestep.settings import CompareSettings, PredictSettings, RunSettings
+
+if TYPE_CHECKING:
+    from samestep.common.judging.recorded.verdict import RecordedVerdict
 
 
 def run(cell: str, *, progress: bool = False, **settings: Unpack[RunSettings]) -> RunResult:
@@ -159,6 +163,43 @@ def record(out: str | os.PathLike[str] | None = None, *, every: int = 1) -> Iter
             stop()
     for fact in facts_of(directory)[1:]:
         warnings.warn(fact, stacklevel=3)
+
+
+def diff(
+    a: str | os.PathLike[str],
+    b: str | os.PathLike[str],
+    *,
+    float64: bool = False,
+    weights_from: Literal["A"] | None = None,
+    steps: int = 20,
+    progress: bool = False,
+) -> "RecordedVerdict":
+    """Compares two records of training, or two commands, and says whether they took the same steps.
+
+    Args:
+        a: The directory of a record; or a command, which is recorded first, into a new directory in runs/. Where rounding has
+            to be measured, its command is run again.
+        b: Likewise; it is held against A.
+        float64: Run both commands again in float64, and compare those runs.
+        weights_from: "A" starts B from A's initial weights.
+        steps: How many steps reruns take, at most.
+        progress: Whether to show on stderr what runs, and what a command prints.
+
+    Raises:
+        ConfigError: Something is no record and no command, is damaged, or has nothing in common with the other.
+        Unavailable: A command took no step that can be recorded, or cannot be run again in float64.
+        WorkerFailed: A command failed.
+    """
+    from samestep.experiments.diff import check_steps
+    from samestep.experiments.recording import diffing
+    from samestep.experiments.recording.sides import read_sides
+
+    check_steps(steps)
+    if weights_from not in (None, "A"):
+        raise unknown("side", str(weights_from), ["A"])
+    sides = read_sides(a, b, weights_from is not None, is_quiet=not progress)
+    found = diffing.diff(*(diffing.in_float64(sides) if float64 else sides), steps)
+    return dataclasses.replace(found.verdict, notes=(*found.verdict.notes, *found.notes))
 
 
 def load(path: str | os.PathLike[str]) -> RunResult | Comparison:

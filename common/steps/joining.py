@@ -4,6 +4,7 @@ import collections
 import contextlib
 import dataclasses
 import math
+import os
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, open_plain
+from samestep.common.steps.log import METRICS
 from samestep.common.steps.projections import BITS, PROJECTIONS
 from samestep.common.steps.record import Phase, RecordedStep, RecordedTensor, RecordHeader, rank_files, read_rank
 from samestep.common.steps.recorded_run import RankSplit, RecordedRun, RunStep, Sums, own_ranks
@@ -56,6 +58,11 @@ def read_run(directory: Path) -> RecordedRun:
         ConfigError: It is no record, is damaged, or lacks a rank.
     """
     files = rank_files(directory)
+    if not files and os.path.lexists(directory / METRICS):
+        raise ConfigError(
+            f"{directory} is a run of samestep, which keeps no gradients: `samestep report` shows it, and `samestep compare "
+            "--against` holds others against it. `samestep record` records your own scripts."
+        )
     if not files:
         raise ConfigError(f"{directory} is not a record: it holds no rank-0.steps; `samestep record` writes one.")
     headers = [_header_of(path) for path in files]

@@ -79,16 +79,22 @@ def _text(found: Diffed, step: str) -> str:
     sides = [f"{who}: {_spell(side)}" for who, side in (("A", found.a), ("B", found.b))]
     table = github(*cells(_COLUMNS, _shown(verdict.rows)), width) if verdict.rows and _wants_table(verdict) else ""
     left = len(verdict.rows) - MOST_ROWS
-    facts = [
+    more = [f"{count(left, 'tensor')} more in --format json"] if table and left > 0 else []
+    facts = [*facts_of_diff(found), *more]
+    parts = [fill(verdict.headline, width, "  "), "\n".join(sides), table, bullets(facts, width)]
+    return "\n\n".join(filter(None, [*parts, fill(f"Next: {step}", width, "  ") if step else ""]))
+
+
+def facts_of_diff(found: Diffed) -> list[str]:
+    """Returns what is known beside the verdict: how far, where it was seen before, and what else differs."""
+    verdict = found.verdict
+    return [
         *([verdict.first.words] if verdict.first and verdict.causes and verdict.first.words else []),
         *(f"seen before: {cause.thread}" for cause in verdict.causes if cause.thread),
         *_measured(verdict),
-        *([f"{count(left, 'tensor')} more in --format json"] if table and left > 0 else []),
         *verdict.notes,
         *found.notes,
     ]
-    parts = [fill(verdict.headline, width, "  "), "\n".join(sides), table, bullets(facts, width)]
-    return "\n\n".join(filter(None, [*parts, fill(f"Next: {step}", width, "  ") if step else ""]))
 
 
 def _wants_table(verdict: RecordedVerdict) -> bool:

@@ -9,6 +9,7 @@ from samestep.common.judging.recorded.judge import judge
 from samestep.common.judging.recorded.measured import measure, repeats_itself
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
+from samestep.common.judging.recorded.yardstick import Derived, Yardstick, unit_of
 from samestep.experiments.recording.reruns import Reruns, count_steps
 from samestep.experiments.recording.tipping import SEEDS, try_further
 
@@ -56,6 +57,26 @@ def diff(a: Reruns, b: Reruns, num_steps: int) -> Diffed:
         return Diffed(
             first, a, b, (f"A could not be run again, so nothing measured how far rounding takes it: {error}",)
         )
+
+
+def judge_as_kept(a: Reruns, b: Reruns) -> tuple[Diffed, Yardstick]:
+    """Judges two records and runs nothing: by the reruns that are kept in A, or by unit roundoffs if there are none.
+
+    Args:
+        a: The run that the other is held against.
+        b: The other.
+
+    Raises:
+        ConfigError: They have nothing in common, or are damaged.
+    """
+    pairing = pair(a.run, b.run)
+    runs = [] if a.run.header.is_float64 else a.kept()
+    if runs and all(repeats_itself(a.run, run) for run in runs):
+        measured = measure(a.run, runs, pairing)
+        return Diffed(judge(a.run, b.run, measured, pairing), a, b), measured
+    derived = Derived(unit_of(pairing, a.run.header.is_float64), pairing)
+    notes = () if a.run.header.is_float64 else ("A holds no reruns, so nothing measured how far rounding takes it",)
+    return Diffed(judge(a.run, b.run, derived, pairing), a, b, notes), derived
 
 
 def _is_settled(a: Reruns, first: RecordedVerdict) -> bool:

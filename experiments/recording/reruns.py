@@ -61,12 +61,14 @@ class Reruns:
         directory: The directory of the record.
         name: "A" or "B", for what is shown.
         rerun: Runs a command.
+        is_quiet: Whether nothing is shown while a command runs.
     """
 
     run: RecordedRun
     directory: Path
     name: str
     rerun: RunCommand = run_again
+    is_quiet: bool = False
 
     def why_not(self) -> str:
         """Why the command cannot be run again; "" if it can."""
@@ -102,6 +104,16 @@ class Reruns:
             )
             for seed in seeds
         ]
+
+    def kept(self) -> list[RecordedRun]:
+        """Returns the perturbed reruns that are there already: of each seed the last, which is the longest."""
+        by_seed: dict[str, RecordedRun] = {}
+        for path in sorted(
+            (self.directory / FOLDER).glob("perturbed-*-*"), key=lambda path: (len(path.name), path.name)
+        ):
+            if found := _read(path, 1):
+                by_seed[path.name.split("-")[1]] = found
+        return [*by_seed.values()]
 
     def in_float64(self, num_steps: int) -> RecordedRun:
         """Returns the first steps of the command in float64.
@@ -145,7 +157,8 @@ class Reruns:
             if rank_files(directory) and (found := _read(directory, num_steps)):
                 return found
             number += 1
-        print(f"samestep: {self.name} is run again: {name}, {num_steps} steps ...", file=sys.stderr, flush=True)
+        if not self.is_quiet:
+            print(f"samestep: {self.name} is run again: {name}, {num_steps} steps ...", file=sys.stderr, flush=True)
         try:
             self._run(dataclasses.replace(options, out=str(directory)))
         except BaseException:  # Ctrl-C as well
@@ -192,17 +205,18 @@ def count_steps(run: RecordedRun, most: int | None = None) -> int:
     return last + 1
 
 
-def record_argument(
-    command: Sequence[str], out: Path, weights: Path | None, rerun: RunCommand = run_again
-) -> RecordedRun:
+def record_argument(command: Sequence[str], out: Path, weights: Path | None, is_quiet: bool = False) -> RecordedRun:
     """Records a command that is given in the place of a record.
 
     Args:
         command: Its words.
         out: The directory of the record.
         weights: A .npz file that it starts from; None leaves its own.
-        rerun: Runs a command.
+        is_quiet: Whether its output is thrown away; else it goes to stderr.
+
+    Raises:
+        SamestepError: It failed.
     """
     options = RecordOptions(str(out), weights_from=None if weights is None else str(weights))
-    rerun(command, options, Path.cwd(), False)
+    run_again(command, options, Path.cwd(), is_quiet)
     return read_run(out)

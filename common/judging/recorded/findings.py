@@ -7,7 +7,7 @@ import numpy as np
 
 from samestep.common.judging.recorded.verdict import FirstDifference
 from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
-from samestep.common.judging.recorded.yardstick import unit_of
+from samestep.common.judging.recorded.yardstick import times_rounding, unit_of
 from samestep.common.mistakes.evidence import COMPUTED, SeenTensor, clip_coefficient, common_ratio
 from samestep.common.mistakes.mistake import near, spell
 from samestep.common.mistakes.updates import same_number
@@ -102,7 +102,7 @@ def _loss(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     apart = abs(one.loss - other.loss) if np.isfinite([one.loss, other.loss]).all() else np.inf
     if not np.isfinite(one.loss) and not np.isfinite(other.loss):
         return None
-    times = apart / scale.rounding[0] if apart else 0.0
+    times = times_rounding(apart, float(scale.rounding[0]))
     if times <= scale.same:
         return None
     words = f"the loss is {one.loss:.9g} in A and {other.loss:.9g} in B, {times:,.0f} times what rounding makes"

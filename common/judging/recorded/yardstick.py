@@ -134,6 +134,18 @@ def apart_of(one: Sums, other: Sums) -> np.ndarray:
     return np.where(np.isnan(difference), _both_broken(one, other), difference)
 
 
+def times_rounding(apart: float, rounding: float) -> float:
+    """Returns how many times a difference has what rounding makes. Infinitely many times, if that is nothing.
+
+    Args:
+        apart: The difference.
+        rounding: What rounding makes.
+    """
+    if not apart:
+        return 0.0
+    return apart / rounding if rounding else math.inf
+
+
 def _both_broken(one: Sums, other: Sums) -> np.ndarray:
     """0 where neither has finite numbers, infinity where one has."""
     broken = [~np.isfinite(each.square) & (each.bits != 0) for each in (one, other)]

@@ -1,0 +1,161 @@
+"""Figures of records: curves by step, and the projections of two records against each other."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from samestep.common.judging.recorded.yardstick import THRESHOLD
+from samestep.experiments.page.axes import AxisScale, linear, logarithmic
+from samestep.experiments.page.curves import Panel, Place, curve, dot, thin
+from samestep.experiments.page.records.gathered import GatheredPair, GatheredRecord, ShownTensor
+
+KINDS = {"A": "numpy", "B": "torch", "loss": "numpy", "gradient": "torch", "weight": "tf"}
+"""What is drawn -> its class in the style sheet."""
+MOST_TENSORS = 40
+"""On a panel of projections; those that differ come first."""
+_LEAST_TIMES = 1e-2
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordFigure:
+    """A figure of records.
+
+    Attributes:
+        title: What stands above it.
+        alt: What it shows, for those who do not see it.
+        meaning: How it is read.
+        key: The class of each mark, and its meaning.
+        panel: The figure itself.
+    """
+
+    title: str
+    alt: str
+    meaning: str
+    key: Sequence[tuple[str, str]]
+    panel: Panel
+
+
+def loss_figure(losses: Mapping[str, Sequence[Place]]) -> RecordFigure | None:
+    """Draws losses by step.
+
+    Args:
+        losses: The points of each curve, by its name.
+    """
+    meaning = "The loss of every step: the sum over the micro-batches of a rank, then the mean over the ranks."
+    return _by_step("Loss", meaning, "loss", losses, lambda values: linear(values, _number, from_zero=False))
+
+
+def single_figures(record: GatheredRecord) -> list[RecordFigure]:
+    """Draws the curves of one record."""
+    name = record.directory.name
+    norms = "The norm of all gradients together, as the optimizer was given them."
+    rates = "The learning rate of the first group of the optimizer."
+    drawn = [
+        loss_figure({name: record.losses}),
+        _by_step("Gradient", norms, "norm, logarithmic", {name: record.norms}, lambda v: logarithmic(v, _power)),
+        _by_step("Learning rate", rates, "rate", {name: record.rates}, lambda v: linear(v, _number)),
+    ]
+    return [each for each in drawn if each is not None]
+
+
+def rounding_figure(pair: GatheredPair) -> RecordFigure | None:
+    """Draws how far two records are apart, step by step, as a multiple of what rounding makes."""
+    points = {
+        name: [(step, max(min(times, 1e30), _LEAST_TIMES)) for step, times in found]
+        for name, found in pair.times.items()
+    }
+
+    def axis(values: Sequence[float]) -> AxisScale:
+        whole = logarithmic([*values, THRESHOLD, _LEAST_TIMES], _power)
+        return AxisScale(whole.low, whole.high, lambda v: "equal" if v <= _LEAST_TIMES else _power(v), is_log=True)
+
+    meaning = (
+        "The largest difference of any tensor, divided by what rounding alone makes of it at this step. Below the dashed line it "
+        "is rounding. Weights that have come apart stay apart."
+    )
+    levels = [(THRESHOLD, "more than rounding")]
+    return _by_step("Difference by step", meaning, "x rounding, logarithmic", points, axis, levels)
+
+
+def projection_figure(pair: GatheredPair) -> RecordFigure | None:
+    """Draws the projections of B's tensors against those of A's, each in units of the tensor's norm in A."""
+    drawn = [each for each in most_telling(pair.tensors) if not each.is_rounding]
+    if not drawn:
+        return None
+    points = {
+        each.name: [(float(x) / each.norm, float(y) / each.norm) for x, y in zip(each.one, each.other, strict=True)]
+        for each in drawn
+    }
+    values = [value for found in points.values() for point in found for value in point if math.isfinite(value)]
+    axis = linear(values, _number, from_zero=False)
+    axes = (axis, axis)
+    dots = [
+        dot(
+            axes,
+            point,
+            "bad" if each.differs else "torch",
+            data={"data-value": point[1], "data-at": point[0], "title": each.name},
+        )
+        for each in drawn
+        for point in points[each.name]
+        if all(map(math.isfinite, point))
+    ]
+    line = curve(axes, [(axis.low, axis.low), (axis.high, axis.high)], "ideal", "B equals A")
+    what = "gradient" if pair.phase == "gradient" else "weights"
+    left = len([each for each in pair.tensors if each.norm and not each.is_rounding]) - len(drawn)
+    meaning = (
+        f"Each tensor's {what} at step {pair.step} as eight projections, in units of the tensor's norm in A. On the dashed "
+        "line B equals A. Along another line B is a multiple of A; scattered, it is something else."
+        + (f" {left} more tensors are not drawn." if left > 0 else "")
+    )
+    panel = Panel(
+        axis, axis, ("A", "B"), f"{len(dots)} projections of {len(drawn)} tensors, B by A.", [line], dots=dots
+    )
+    key = [("torch", "within rounding"), ("bad", "differs")]
+    return RecordFigure(f"Projections at step {pair.step}", panel.alt, meaning, key, panel)
+
+
+def most_telling(tensors: Sequence[ShownTensor]) -> list[ShownTensor]:
+    """Returns the tensors that are drawn, in the order of the model: those that differ, then others, as far as there is room."""
+    there = [each for each in tensors if each.norm]
+    order = sorted(range(len(there)), key=lambda number: (not there[number].differs, number))[:MOST_TENSORS]
+    return [there[number] for number in sorted(order)]
+
+
+def _by_step(
+    title: str,
+    meaning: str,
+    unit: str,
+    found: Mapping[str, Sequence[Place]],
+    axis: Callable[[Sequence[float]], AxisScale],
+    levels: Sequence[tuple[float, str]] = (),
+) -> RecordFigure | None:
+    """Draws curves by step; None if there is nothing to draw."""
+    drawn = {name: [each for each in points if math.isfinite(each[1])] for name, points in found.items()}
+    drawn = {name: points for name, points in drawn.items() if points}
+    if not drawn:
+        return None
+    across = linear([x for points in drawn.values() for x, _ in points], lambda v: f"{v:,.0f}", from_zero=False)
+    up = axis([y for points in drawn.values() for _, y in points])
+    kinds = {name: KINDS.get(name, "torch") for name in drawn}
+    curves = [
+        curve((across, up), thin(points), kinds[name], f"{name}: from {points[0][1]:.4g} to {points[-1][1]:.4g}")
+        for name, points in drawn.items()
+    ]
+    ends = ", ".join(f"{name} {points[-1][1]:.4g}" for name, points in drawn.items())
+    alt = f"{title} by step, {len(drawn)} curves. At the last step: {ends}."
+    return RecordFigure(
+        title,
+        alt,
+        meaning,
+        [(kinds[name], name) for name in drawn],
+        Panel(across, up, ("step", unit), alt, curves, levels),
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:g}"
+
+
+def _power(value: float) -> str:
+    return f"{value:g}" if 1e-3 <= value < 1e5 else f"{value:.0e}"

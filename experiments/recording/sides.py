@@ -1,0 +1,67 @@
+"""The two sides of a diff: each is a record, or a command that is recorded first."""
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from samestep.common.errors import ConfigError
+from samestep.common.steps.joining import read_run
+from samestep.experiments.recording.reruns import Reruns, count_steps, record_argument
+from samestep.experiments.recording.start import check_command, default_directory
+
+Argument = str | os.PathLike[str]
+"""The directory of a record, or a command in one string."""
+
+
+def read_sides(a: Argument, b: Argument, takes_weights: bool = False, is_quiet: bool = False) -> tuple[Reruns, Reruns]:
+    """Reads two records, or makes them.
+
+    Args:
+        a: The one.
+        b: The other.
+        takes_weights: Whether B starts from A's initial weights.
+        is_quiet: Whether nothing is shown while commands run.
+
+    Raises:
+        SamestepError: A record cannot be read, or a command failed.
+    """
+    commands = [_command(each) for each in (a, b)]  # both before anything runs
+    one = _side("A", a, commands[0], None, is_quiet)
+    return one, _side("B", b, commands[1], one.weights() if takes_weights else None, is_quiet)
+
+
+def _command(argument: Argument) -> list[str] | None:
+    """Returns the words of a command; None if the argument is a directory.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    if os.path.isdir(argument):  # Path.is_dir raises on a command that is too long for a name
+        return None
+    text = os.fspath(argument)
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"'{text}' is not a command: {error}.") from None
+    if len(words) < 2:
+        raise ConfigError(f"'{text}' is neither a record nor a command; `samestep record` writes a record.")
+    check_command(words)
+    return words
+
+
+def _side(who: str, argument: Argument, command: Sequence[str] | None, weights: Path | None, is_quiet: bool) -> Reruns:
+    """Reads a record, or makes one of a command."""
+    if command is None:
+        side = Reruns(read_run(Path(argument)), Path(argument).resolve(), who, is_quiet=is_quiet)
+        if weights is None:
+            return side
+        if why := side.why_not():
+            raise ConfigError(f"{who} cannot be run again from A's weights: {why}.")
+        run = side.started_from(weights, count_steps(side.run))
+        return Reruns(run, Path(run.name), who, is_quiet=is_quiet)
+    out = default_directory(command).absolute()
+    if not is_quiet:
+        print(f"samestep: {who} is recorded into {out} ...", file=sys.stderr, flush=True)
+    return Reruns(record_argument(command, out, weights, is_quiet), out, who, is_quiet=is_quiet)
