@@ -39,17 +39,18 @@ class Session:
         self._watch: Watch | None = None
         self._depth, self._is_started, self._has_optimizer = 0, False, False
         self._scale: torch.Tensor | None = None
-        self._counts = Counts()
-        self._begin_step()
+        self.counts = Counts()
+        self.forget()
 
-    def _begin_step(self) -> None:
+    def forget(self) -> None:
+        """Begins a step."""
         self._losses: list[torch.Tensor] = []
         self._scalars: dict[str, torch.Tensor | float] = {}
         self._gradients: list[Pending] = []
         self._stepped: list[Optimizer] = []
         self._infinite: list[torch.Tensor] = []
         self._is_skipped, self._is_replayed, self._num_groups = False, False, 0
-        self._counts.begin_step()
+        self.counts.begin_step()
         self._examples.clear()
 
     def before_call(self, module: nn.Module, arguments: Sequence[object], keywords: Mapping[str, object]) -> None:
@@ -160,7 +161,7 @@ class Session:
         if any(each is optimizer for each in self._stepped):
             self.finish()
         if self._watch is None:
-            self._counts.forget_schedules()
+            self.counts.forget_schedules()
             self._watch = Watch(self._recorder, [*self._called.values()])
         self._scalars |= scalars_of(optimizer, self._num_groups)
         self._num_groups += len(optimizer.param_groups)
@@ -207,13 +208,9 @@ class Session:
         """
         self._scalars[name] = value.detach().clone() if isinstance(value, torch.Tensor) else value
 
-    def count_schedule(self, schedule: object) -> None:
-        """A schedule of the learning rate took a step."""
-        self._counts.add_schedule(schedule)
-
     def count_pass(self) -> None:
         """A DataLoader begins a pass through its data, for the next batch that is trained on."""
-        self._counts.add_pass(bool(self._stepped or (self._gradients and not self._has_optimizer)))
+        self.counts.add_pass(bool(self._stepped or (self._gradients and not self._has_optimizer)))
 
     def finish(self) -> None:
         """Writes the step."""
@@ -227,11 +224,11 @@ class Session:
                 self._examples.hashes(),
                 {name: float(each) for name, each in self._scalars.items()},
                 self._is_skipped or any(bool(each) for each in self._infinite),
-                self._counts.values(),
+                self.counts.values(),
                 stats,
             )
         )
-        self._begin_step()
+        self.forget()
 
     def end(self) -> None:
         """The script ends: writes the step that nothing came after."""
