@@ -3,17 +3,18 @@
 A recorder never disturbs its script. What goes wrong in it ends the record and is noted; `samestep record` prints the notes.
 """
 
+import atexit
 import dataclasses
 import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from samestep.common.files.writing import create
+from samestep.common.steps.environment import environment, versions
 from samestep.common.steps.record import (
     SCHEMA,
     RecordedStep,
@@ -28,23 +29,6 @@ VARIABLE = "SAMESTEP_RECORD"
 """The environment variable that holds the options, as JSON."""
 DENSE_STEPS = 10
 """The first steps are looked at one by one, however seldom the later ones are."""
-_PACKAGES = (
-    "torch",
-    "numpy",
-    "keras",
-    "tensorflow",
-    "transformers",
-    "accelerate",
-    "lightning",
-    "pytorch-lightning",
-    "deepspeed",
-)
-DECIDING = (
-    "CUBLAS_WORKSPACE_CONFIG", "CUDA_VISIBLE_DEVICES", "KERAS_BACKEND", "MKL_NUM_THREADS", "NVIDIA_TF32_OVERRIDE",
-    "OMP_NUM_THREADS", "PYTHONHASHSEED", "TF_DETERMINISTIC_OPS", "TF_ENABLE_ONEDNN_OPTS", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-    "XLA_FLAGS",
-)  # fmt: skip
-"""The variables of the environment that decide numbers."""
 P, T = ParamSpec("P"), TypeVar("T")
 
 
@@ -105,7 +89,9 @@ class Recorder:
 
     @property
     def is_active(self) -> bool:
-        """Whether anything is to be recorded: not after an end, and not in a process that was forked off."""
+        """Whether anything is to be recorded: not after an end, and not in a process that was forked off since the first step."""
+        if os.getpid() != self.process and not self.is_open:
+            self.process = os.getpid()  # what was forked off before may be a rank
         return not self._is_ended and os.getpid() == self.process
 
     @property
@@ -139,7 +125,7 @@ class Recorder:
             self.end(f"another process wrote {path.name}; process {os.getpid()} was not recorded.")
             return
         header = RecordHeader(
-            SCHEMA, self.framework, self.options.command, os.getcwd(), _versions(), _environment(), rank, world,
+            SCHEMA, self.framework, self.options.command, os.getcwd(), versions(), environment(), rank, world,
             tuple(tensors), is_float64, self.options.perturb, layouts,
         )  # fmt: skip
         self._file = os.fdopen(create(path), "wb")
@@ -164,6 +150,7 @@ class Recorder:
         """
         sys.stdout.flush()
         sys.stderr.flush()
+        self.end()
         os._exit(exit_code)
 
     def end(self, reason: str = "") -> None:
@@ -175,6 +162,26 @@ class Recorder:
         self._is_ended = True
         if reason:
             self.note(reason)
+
+    def end_with_process(self, last: Callable[[], None]) -> Callable[[], None]:
+        """Ends the record with the process: at its exit, and before it is left at once or another program takes its place.
+
+        Args:
+            last: Writes the step that nothing came after.
+
+        Returns:
+            What ends the record now.
+        """
+        last = self.guarded(last)
+
+        def stop() -> None:
+            last()
+            self.end()
+
+        atexit.register(stop)
+        for name in ("_exit", "execv", "execve"):
+            setattr(os, name, _preceded(getattr(os, name), stop))
+        return stop
 
     def note(self, text: str) -> None:
         """Leaves a sentence for the user, for when the script has ended."""
@@ -217,6 +224,15 @@ class Recorder:
             self._file.flush()
 
 
+def _preceded(original: Callable[P, T], first: Callable[[], None]) -> Callable[P, T]:
+    @functools.wraps(original)
+    def both(*args: P.args, **kwargs: P.kwargs) -> T:
+        first()
+        return original(*args, **kwargs)
+
+    return both
+
+
 def leave_note(notes: str, kind: str, text: str) -> None:
     """Appends a line to the notes.
 
@@ -234,17 +250,3 @@ def leave_note(notes: str, kind: str, text: str) -> None:
         os.close(descriptor)
     except OSError:
         pass  # the command outlived `samestep record`
-
-
-def _versions() -> Mapping[str, str]:
-    found = {"python": ".".join(map(str, sys.version_info[:3]))}
-    for name in _PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def _environment() -> Mapping[str, str]:
-    return {name: os.environ[name] for name in DECIDING if name in os.environ}

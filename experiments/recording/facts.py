@@ -16,6 +16,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, open_plain
 from samestep.common.steps.projections import Piece
 from samestep.common.steps.record import RecordedStep, RecordHeader, rank_files, read_rank
+from samestep.experiments.recording.exchange import ExchangeFacts
 
 INITIAL = -1
 """The number of the frame with the initial weights."""
@@ -41,6 +42,7 @@ class RecordFacts:
         self.skipped: list[int] = []
         self.schedule = Counter[int]()
         self._is_whole, self._initial = _whole(headers), list[np.ndarray]()
+        self.exchange = ExchangeFacts([each.name for each in headers[0].tensors], self._is_whole)
 
     def add(self, ranks: Sequence[RecordedStep]) -> None:
         """Takes in one step.
@@ -63,6 +65,7 @@ class RecordFacts:
         if "schedule_steps" in first.counts:
             self.schedule[first.counts["schedule_steps"]] += 1
         self._add_examples(ranks)
+        self.exchange.add(ranks)
 
     def _add_weights(self, number: int, bits: Sequence[np.ndarray]) -> None:
         if number == INITIAL:
@@ -145,7 +148,7 @@ def facts_of(out: Path) -> list[str]:
     lines = [f"recorded {_count(seen.steps, 'step')}, {_count(ranks, 'rank')}, {_count(tensors, 'tensor')} in {out}"]
     if ranks < seen.headers[0].world:
         lines.append(f"only {ranks} of {seen.headers[0].world} processes took a step.")
-    return [*lines, *_of_replicas(seen), *_of_data(seen), *_of_training(seen)]
+    return [*lines, *_of_replicas(seen), *seen.exchange.lines(), *_of_data(seen), *_of_training(seen)]
 
 
 def _of_replicas(seen: RecordFacts) -> Iterator[str]:

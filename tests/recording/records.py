@@ -31,6 +31,8 @@ def joined(ranks: list[Rank], place: int) -> Sums:
     seen = set()
     for header, steps in ranks:
         for phase, rows in (steps[place].stats or {}).items():
+            if phase == "local":  # of each rank
+                continue
             for tensor, row in zip(header.tensors, rows, strict=True):
                 if (phase, tensor.name, tensor.piece) not in seen:
                     seen.add((phase, tensor.name, tensor.piece))

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from samestep.experiments.recording.facts import facts_of
@@ -14,6 +15,10 @@ FAULTS = {
     "same": "ranks 0 and 1 got the same examples at each of 8 steps",
     "padded": "1 of 15 examples came 2 times where others came 1",
     "fast": "the learning-rate schedule took 2 steps at each of 4 optimizer steps",
+}
+EXCHANGE = {
+    "alone": ["replicas differ", "gradients were not exchanged: since step 0, used.weight and 1 more of each rank"],
+    "left_out": ["the gradient of rank 1 was left out: since step 0, used.weight and 1 more was updated on all ranks"],
 }
 
 
@@ -28,7 +33,7 @@ def records(folder: Path) -> dict[str, list[Rank]]:
     cases |= {name: (f"layouts.py {name}", {"world": 2}) for name in (*SPREAD, "tp")}
     cases |= {f"{name}-moved": (f"layouts.py {name}", {"perturb": 3, "world": 2}) for name in ("fsdp1", "fsdp2")}
     cases["plain-moved"] = ("layouts.py plain", {"perturb": 3})
-    cases |= {name: (f"faulty.py {name}", {"world": 2}) for name in (*FAULTS, "right")}
+    cases |= {name: (f"faulty.py {name}", {"world": 2}) for name in (*FAULTS, *EXCHANGE, "right")}
     cases["unused"] = ("faulty.py unused", {})
     return run_many(folder, cases)
 
@@ -60,6 +65,23 @@ def test_shards_are_perturbed_alike(records: dict[str, list[Rank]], layout: str)
 def test_what_a_record_proves_is_told(records: dict[str, list[Rank]], folder: Path, fault: str) -> None:
     _, *found = facts_of(folder / fault)
     assert len(found) == 1 and FAULTS[fault] in found[0]
+
+
+@pytest.mark.parametrize("fault", EXCHANGE)
+def test_what_became_of_the_gradients_is_told(records: dict[str, list[Rank]], folder: Path, fault: str) -> None:
+    _, *found = facts_of(folder / fault)
+    assert len(found) == len(EXCHANGE[fault])
+    assert all(expected in line for expected, line in zip(EXCHANGE[fault], found, strict=True))
+
+
+def test_each_rank_has_its_own_gradient(records: dict[str, list[Rank]]) -> None:
+    for layout in ("ddp", "right"):
+        (_, first), (_, second) = records[layout]
+        for one, other in zip(first[1:], second[1:], strict=True):
+            own = [each.stats["local"]["projections"].astype(float) for each in (one, other)]
+            given = one.stats["gradient"]["projections"]
+            assert np.abs(own[0] - own[1]).max() > 0.1 * np.abs(given).max()
+            np.testing.assert_allclose((own[0] + own[1]) / 2, given, atol=1e-5 * np.abs(given).max())
 
 
 def test_a_layer_without_a_use_is_told(records: dict[str, list[Rank]], folder: Path) -> None:

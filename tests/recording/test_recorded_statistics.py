@@ -112,9 +112,10 @@ def test_autocast_does_not_reach_the_statistics() -> None:
 
     from samestep.torch_impl.recording.statistics import Statistics
 
-    values = [torch.randn(64, 48), torch.randn(3000)]
+    generator = torch.Generator().manual_seed(0)
+    values = [torch.randn(64, 48, generator=generator), torch.randn(3000, generator=generator)]
     with torch.autocast("cpu", torch.bfloat16):
         found = Statistics([Piece.whole(tuple(each.shape)) for each in values], False)(values).resolve()
     for row, value in zip(found, values, strict=True):
         apart = np.abs(row["projections"] - project(value.numpy())).max()
-        assert apart < 1e-6 * float(value.norm())
+        assert apart < 1e-5 * float(value.norm())  # of bf16, 1e-3

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samestep.common.steps.recording import DECIDING
+from samestep.common.steps.environment import DECIDING
 from tests.recording.records import Rank, distance, examples, joined, loss, run_many
 
 pytestmark = pytest.mark.torch
@@ -163,6 +163,16 @@ def test_a_run_starts_with_the_weights_of_another(records: dict[str, list[Rank]]
         np.testing.assert_allclose(projections, initial[key][0], atol=1e-6 * max(square, 1e-30) ** 0.5)
 
 
-def test_a_forked_process_writes_nothing(tmp_path: Path) -> None:
-    found = run_many(tmp_path, {"workers": ("workers.py", {})})
+def test_processes_and_threads(tmp_path: Path) -> None:
+    cases = {name: (f"processes.py {name}", {}) for name in ("forked", "left", "threads")}
+    notes = tmp_path / "notes"
+    notes.touch()
+    cases["threads"][1]["notes"] = str(notes)
+    found = run_many(tmp_path, {"workers": ("workers.py", {})} | cases)
     assert len(found["workers"]) == 1 and len(found["workers"][0][1]) == 1 + 2
+    assert [len(steps) for _, steps in found["forked"]] == [1 + 4, 1 + 4]
+    assert len(found["left"][0][1]) == 1 + 4
+    ((_, steps),) = found["threads"]
+    assert [step.number for step in steps] == [*range(-1, 4)]
+    assert all(len(step.losses) == 1 and len(step.rows) == 4 for step in steps[2:])
+    assert "several threads train at a time" in notes.read_text()

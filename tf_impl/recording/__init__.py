@@ -1,6 +1,5 @@
 """The recorder of Keras on TensorFlow: it follows a script that says nothing, and writes what each step did to every tensor."""
 
-import atexit
 import sys
 from collections.abc import Callable
 
@@ -28,10 +27,4 @@ def install(options: str) -> Callable[[], None]:
     Hooks(session, recorder).install()
     if recorder.options.float64:
         use_float64()
-
-    def stop() -> None:
-        recorder.guarded(session.write_steps)()
-        recorder.end()
-
-    atexit.register(stop)
-    return stop
+    return recorder.end_with_process(session.write_steps)

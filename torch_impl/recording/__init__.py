@@ -1,6 +1,5 @@
 """The recorder of PyTorch: it follows a script that says nothing, and writes what each step did to every tensor."""
 
-import atexit
 from collections.abc import Callable
 
 from samestep.common.steps.recording import Recorder, RecordOptions
@@ -27,13 +26,7 @@ def install(options: str) -> Callable[[], None]:
     install_keras()
     if recorder.options.float64:
         use_float64()
-
-    def stop() -> None:
-        recorder.guarded(session.end)()
-        recorder.end()
-
-    atexit.register(stop)
-    return stop
+    return recorder.end_with_process(session.end)
 
 
 def install_keras() -> None:

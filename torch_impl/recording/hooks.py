@@ -12,6 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.pieces import is_dtensor
 from samestep.torch_impl.recording.session import Session
+from samestep.torch_impl.recording.thread import FollowedThread
 
 P, T = ParamSpec("P"), TypeVar("T")
 
@@ -28,18 +29,25 @@ class Hooks:
         """
         self._session, self._recorder = session, recorder
         self._is_inside = False  # of a module or of a backward pass, which may call modules again
+        self._thread = FollowedThread(session.forget, recorder.note)
 
     def _guard(self, function: Callable[P, T]) -> Callable[P, T | None]:
         """Returns a hook that ends no script, and that torch.compile leaves alone where it compiles a whole step."""
-        return _disable_dynamo(self._recorder.guarded(function))
+        guarded, thread = self._recorder.guarded(function), self._thread
+
+        @functools.wraps(function)
+        def hook(*args: P.args, **kwargs: P.kwargs) -> T | None:
+            return guarded(*args, **kwargs) if thread.is_here() else None
+
+        return _disable_dynamo(hook)
 
     def install(self) -> None:
         """Sets all of them."""
         session, guard = self._session, self._guard
         nn.Module.__call__ = self.follow_calls(nn.Module.__call__)
         torch.autograd.backward = self._follow_backward(torch.autograd.backward)
-        register_optimizer_step_pre_hook(guard(session.before_update))
-        after = guard(session.after_update)
+        before, after, thread = guard(session.before_update), guard(session.after_update), self._thread
+        register_optimizer_step_pre_hook(lambda *each: before(*each) if thread.train() else None)
         register_optimizer_step_post_hook(lambda optimizer, arguments, keywords: after(optimizer))
         for name in ("clip_grad_norm_", "clip_grad_value_"):
             clip = self._follow_clipping(getattr(nn.utils, name), "norm" if "norm" in name else "value")
@@ -62,9 +70,9 @@ class Hooks:
 
         @functools.wraps(original)
         def call(module: nn.Module, *arguments: Any, **keywords: Any) -> Any:
-            if torch.compiler.is_compiling() or self._is_inside:
+            if torch.compiler.is_compiling() or self._is_inside or not self._thread.is_here():
                 return original(module, *arguments, **keywords)
-            if module.training and torch.is_grad_enabled():
+            if module.training and torch.is_grad_enabled() and self._thread.take():
                 before(module, arguments, keywords)
             self._is_inside = True
             try:
@@ -81,7 +89,7 @@ class Hooks:
 
         @functools.wraps(original)
         def backward(tensors: Any, grad_tensors: Any = None, *arguments: Any, **keywords: Any) -> Any:
-            if torch.compiler.is_compiling() or self._is_inside:
+            if torch.compiler.is_compiling() or self._is_inside or not self._thread.train():
                 return original(tensors, grad_tensors, *arguments, **keywords)
             each = [tensors] if isinstance(tensors, torch.Tensor) else [*tensors]
             given = (
@@ -149,7 +157,7 @@ class Hooks:
         return step
 
     def _follow_schedule(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        count = self._guard(self._session.count_schedule)
+        count = self._guard(self._session.counts.add_schedule)
 
         @functools.wraps(original)
         def step(schedule: Any, *arguments: Any, **keywords: Any) -> Any:

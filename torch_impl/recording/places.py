@@ -10,11 +10,16 @@ from torch import nn
 from samestep.torch_impl.recording.pieces import is_dtensor
 
 
+def is_of_many() -> bool:
+    """Returns whether this process has met others."""
+    distributed = sys.modules.get("torch.distributed")
+    return distributed is not None and distributed.is_available() and distributed.is_initialized()
+
+
 def rank_and_world() -> tuple[int, int]:
     """Returns the rank of this process and their number: the default group's, or the launcher's."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(), distributed.get_world_size()
+    if is_of_many():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 

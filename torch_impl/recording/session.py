@@ -6,7 +6,7 @@ A script without an optimizer ends a step where its weights have changed between
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -15,8 +15,10 @@ from torch.optim import Optimizer
 
 from samestep.common.steps.record import Phase, RecordedStep
 from samestep.common.steps.recording import Recorder
+from samestep.torch_impl.recording.closures import Given, with_followed_closure
 from samestep.torch_impl.recording.counts import Counts
 from samestep.torch_impl.recording.examples import Examples
+from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.pieces import local_of
 from samestep.torch_impl.recording.scalars import scalars_of
 from samestep.torch_impl.recording.start import start_with
@@ -34,23 +36,25 @@ class Session:
         Args:
             recorder: Gets the steps.
         """
-        self._recorder, self._examples = recorder, Examples()
+        self._recorder, self._examples, self._own = recorder, Examples(), OwnGradients(recorder)
         self._called: dict[int, nn.Module] = {}
         self._watch: Watch | None = None
         self._depth, self._is_started, self._has_optimizer = 0, False, False
         self._scale: torch.Tensor | None = None
-        self._counts = Counts()
-        self._begin_step()
+        self.counts = Counts()
+        self.forget()
 
-    def _begin_step(self) -> None:
+    def forget(self) -> None:
+        """Begins a step."""
         self._losses: list[torch.Tensor] = []
         self._scalars: dict[str, torch.Tensor | float] = {}
         self._gradients: list[Pending] = []
         self._stepped: list[Optimizer] = []
         self._infinite: list[torch.Tensor] = []
         self._is_skipped, self._is_replayed, self._num_groups = False, False, 0
-        self._counts.begin_step()
+        self.counts.begin_step()
         self._examples.clear()
+        self._own.forget()
 
     def before_call(self, module: nn.Module, arguments: Sequence[object], keywords: Mapping[str, object]) -> None:
         """An outermost module is called in training mode.
@@ -64,6 +68,7 @@ class Session:
             if not any(each.requires_grad for each in module.parameters()):
                 return  # a loss
             self._called[id(module)] = module
+            self._own.follow(module)
         self._begin_pass()
         if not self._is_replayed:
             self._examples.add(arguments, keywords)
@@ -80,7 +85,8 @@ class Session:
             gradients: The gradients of the tensors, as far as they are given; a scalar without one is a loss.
         """
         self._begin_pass()
-        scale, self._scale = self._scale, None
+        scale = self._own.scale = self._scale
+        self._scale = None
         if not self._is_replayed:
             scalars = [
                 local_of(each)
@@ -119,7 +125,7 @@ class Session:
 
     def before_update(
         self, optimizer: Optimizer, arguments: tuple[object, ...], keywords: dict[str, object]
-    ) -> tuple[tuple[object, ...], dict[str, object]] | None:
+    ) -> Given | None:
         """An optimizer is about to step; returns its arguments with a closure that is followed, if it has one.
 
         Args:
@@ -132,14 +138,11 @@ class Session:
             return None
         self._has_optimizer = True
         self._begin_update(optimizer)
-        closure = arguments[1] if len(arguments) > 1 else keywords.get("closure")
-        if not callable(closure):
+        after = functools.partial(self._recorder.guarded(self._after_closure), optimizer)
+        given = with_followed_closure((arguments, keywords), after)
+        if given is None:
             self._take_of(optimizer)
-            return None
-        followed = self._followed(optimizer, closure)
-        if len(arguments) > 1:
-            return (arguments[0], followed, *arguments[2:]), keywords
-        return arguments, keywords | {"closure": followed}
+        return given
 
     def after_update(self, optimizer: Optimizer) -> None:
         """It has stepped."""
@@ -160,23 +163,13 @@ class Session:
         if any(each is optimizer for each in self._stepped):
             self.finish()
         if self._watch is None:
-            self._counts.forget_schedules()
+            self.counts.forget_schedules()
             self._watch = Watch(self._recorder, [*self._called.values()])
         self._scalars |= scalars_of(optimizer, self._num_groups)
         self._num_groups += len(optimizer.param_groups)
 
-    def _followed(self, optimizer: Optimizer, closure: Callable[[], object]) -> Callable[[], object]:
-        """A closure after whose first call the gradients are taken. What an optimizer tries further is no part of the step."""
-
-        @functools.wraps(closure)
-        def followed(*arguments: object, **keywords: object) -> object:
-            result = closure(*arguments, **keywords)
-            self._recorder.guarded(self._after_closure)(optimizer)
-            return result
-
-        return followed
-
     def _after_closure(self, optimizer: Optimizer) -> None:
+        """The gradients are those of its first call. What an optimizer tries further is no part of the step."""
         if not self._is_replayed:
             self._scalars |= scalars_of(optimizer, self._num_groups - len(optimizer.param_groups))
             self._take_of(optimizer)
@@ -207,19 +200,17 @@ class Session:
         """
         self._scalars[name] = value.detach().clone() if isinstance(value, torch.Tensor) else value
 
-    def count_schedule(self, schedule: object) -> None:
-        """A schedule of the learning rate took a step."""
-        self._counts.add_schedule(schedule)
-
     def count_pass(self) -> None:
         """A DataLoader begins a pass through its data, for the next batch that is trained on."""
-        self._counts.add_pass(bool(self._stepped or (self._gradients and not self._has_optimizer)))
+        self.counts.add_pass(bool(self._stepped or (self._gradients and not self._has_optimizer)))
 
     def finish(self) -> None:
         """Writes the step."""
         stats: dict[Phase, np.ndarray] | None = None
         if self._gradients and self._watch is not None:
             stats = {"gradient": Pending.together(self._gradients), "weight": self._watch.weights()}
+            if (own := self._watch.in_order(self._own)) is not None:
+                stats = {"local": own} | stats
         self._recorder.write(
             RecordedStep(
                 self._recorder.number,
@@ -227,11 +218,11 @@ class Session:
                 self._examples.hashes(),
                 {name: float(each) for name, each in self._scalars.items()},
                 self._is_skipped or any(bool(each) for each in self._infinite),
-                self._counts.values(),
+                self.counts.values(),
                 stats,
             )
         )
-        self._begin_step()
+        self.forget()
 
     def end(self) -> None:
         """The script ends: writes the step that nothing came after."""

@@ -9,6 +9,7 @@ from torch.optim import Optimizer
 
 from samestep.common.steps.record import RecordedStep
 from samestep.common.steps.recording import Recorder
+from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.places import layouts, rank_and_world
 from samestep.torch_impl.recording.statistics import Pending, Statistics
 from samestep.torch_impl.recording.tensors import Held, find_tensors, parameters_of
@@ -29,7 +30,7 @@ class Watch:
         """
         self._held: list[Held] = find_tensors(called)
         tensors = [each.tensor for each in self._held]
-        is_float64 = bool(tensors) and all(each.dtype == "float64" for each in tensors)
+        is_float64 = self._is_float64 = bool(tensors) and all(each.dtype == "float64" for each in tensors)
         self._statistics = Statistics([each.piece for each in tensors], is_float64)
         self._bits = np.zeros(0, np.uint64)
         if not tensors:
@@ -50,6 +51,10 @@ class Watch:
             return self._statistics(
                 [each.gradient() if own is None or id(each.owner) in own else None for each in self._held]
             )
+
+    def in_order(self, own: OwnGradients) -> np.ndarray | None:
+        """Returns the gradients of this rank before they were reduced, where they were seen."""
+        return own.taken([each.owner for each in self._held], self._is_float64)
 
     def weights(self) -> np.ndarray:
         """Returns what the weights are now, as a record keeps it."""

@@ -1,5 +1,6 @@
 """What the arguments name: "no_sync" sets DDP's flag after the forward pass, "same" gives both ranks the same examples, "padded"
-uses a sampler that pads, "fast" steps the schedule twice, "unused" has a layer without a use; "-" is right."""
+uses a sampler that pads, "fast" steps the schedule twice, "unused" has a layer without a use, "alone" calls the model within DDP,
+"left_out" adds up the gradients without rank 1's; "-" is right."""
 
 import os
 import sys
@@ -28,10 +29,15 @@ for _ in range(2):
     for inputs, targets in DataLoader(data, batch_size=4, sampler=sampler):
         optimizer.zero_grad()
         for half in range(2):
-            loss = nn.functional.mse_loss(net(inputs[half::2]), targets[half::2]) / 2
+            called = model if "alone" in sys.argv or "left_out" in sys.argv else net
+            loss = nn.functional.mse_loss(called(inputs[half::2]), targets[half::2]) / 2
             if "no_sync" in sys.argv:
                 net.require_backward_grad_sync = half == 1
             loss.backward()
+        if "left_out" in sys.argv:
+            for parameter in net.parameters():
+                parameter.grad *= rank == 0
+                dist.all_reduce(parameter.grad)
         optimizer.step()
         for _ in range(2 if "fast" in sys.argv else 1):
             schedule.step()

@@ -1,0 +1,83 @@
+"""The gradient of each rank before it is exchanged: the phase "local" of a record.
+
+A hook of a parameter is given what a backward pass adds to its gradient. What reduces it runs later, and is not disturbed.
+A step may have several passes, so their projections are added. This costs a call for each tensor, so few steps are looked at.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import nn
+
+from samestep.common.steps.projections import Piece
+from samestep.common.steps.record import stats_dtype
+from samestep.common.steps.recording import DENSE_STEPS, Recorder
+from samestep.torch_impl.recording.places import is_of_many, layouts
+from samestep.torch_impl.recording.statistics import Pending, Statistics
+
+_SELDOM = 10
+"""After the first steps, every tenth that is looked at has them."""
+
+
+class OwnGradients:
+    """The gradients of this rank in one step after the other."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        """Follows no module yet.
+
+        Args:
+            recorder: Guards the script from errors.
+        """
+        self._recorder = recorder
+        self._passes: dict[int, list[Pending]] = {}
+        self.scale: torch.Tensor | None = None  # of the loss of this pass
+
+    def follow(self, module: nn.Module) -> None:
+        """Follows the parameters of a module, if it is a replica of those of other ranks."""
+        parameters = [each for each in module.parameters() if each.requires_grad]
+        if is_of_many() and not {"fsdp1", "fsdp2", "tp"} & {*layouts(parameters, [module])}:
+            for each in parameters:
+                each.register_hook(self._follower(each))
+
+    def _follower(self, parameter: torch.Tensor) -> Callable[[torch.Tensor], None]:
+        key, statistics = id(parameter), Statistics([Piece.whole(tuple(parameter.shape))], is_float64=True)
+        see = self._recorder.guarded(functools.partial(self._see, key, parameter.numel(), statistics))
+
+        def hook(gradient: torch.Tensor) -> None:
+            see(gradient)
+
+        return hook
+
+    def _see(self, key: int, size: int, statistics: Statistics, gradient: torch.Tensor) -> None:
+        number, every = self._recorder.number, self._recorder.options.every
+        is_whole = gradient.numel() == size and gradient.layout == torch.strided
+        if is_whole and (number < DENSE_STEPS or number % (_SELDOM * every) == 0):
+            with torch.no_grad():
+                pending = statistics([gradient])
+            pending.scale = self.scale
+            self._passes.setdefault(key, []).append(pending)
+
+    def forget(self) -> None:
+        """Begins a step."""
+        self._passes = {}
+
+    def taken(self, parameters: Sequence[torch.Tensor], is_float64: bool) -> np.ndarray | None:
+        """Returns the gradients of the step, as a record keeps them; None if there are none.
+
+        Args:
+            parameters: All tensors of the record.
+            is_float64: Whether it keeps float64.
+        """
+        if not self._passes:
+            return None
+        stats = np.zeros(len(parameters), stats_dtype(is_float64))
+        stats["projections"], stats["square"] = np.nan, np.nan
+        for row, parameter in zip(stats, parameters, strict=True):
+            passes = [each.resolve()[0] for each in self._passes.get(id(parameter), ())]
+            if passes:
+                row["projections"] = sum(each["projections"] for each in passes)
+                row["square"] = passes[0]["square"] if len(passes) == 1 else np.mean(row["projections"] ** 2)
+                row["bits"] = passes[0]["bits"] if len(passes) == 1 else 0
+        return stats
