@@ -143,7 +143,9 @@ class Launcher:
         try:
             choose = self._server if launch.model is None else self._server_for_models
             server = choose(run.framework, run.threads, launch.timeout_seconds, run.strategy.package)
-            server.preload([run.module])  # once, and not by each of its processes: torch.distributed.tensor takes a second
+            server.preload(
+                [run.module]
+            )  # once, and not by each of its processes: torch.distributed.tensor takes a second
             alone = not any(spec.environment for spec in specs)
             meeting = (
                 Meeting() if alone else meet(server, run.strategy.danger_of_open_ports, len(specs), launch.bandwidth)
