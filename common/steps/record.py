@@ -67,7 +67,8 @@ class RecordHeader:
         tensors: In the order of the model.
         is_float64: Whether the script was run in float64.
         perturbed: The seed of a perturbation of the initial weights in their last bit; None if there was none.
-        layouts: How the processes share the model, as far as it is seen: "ddp", "dp", "fsdp1", "fsdp2", "tp", "mirrored".
+        layouts: How the processes share the model, as far as it is seen: "ddp", "deepspeed", "dp", "fsdp1", "fsdp2", "tp",
+            "mirrored".
     """
 
     schema: int

@@ -159,7 +159,7 @@ def _of_replicas(seen: RecordFacts) -> Iterator[str]:
 
 def _of_data(seen: RecordFacts) -> Iterator[str]:
     layouts = {*seen.headers[0].layouts}
-    if (seen.is_same_start or layouts & {"ddp", "fsdp1", "fsdp2"}) and "tp" not in layouts:
+    if (seen.is_same_start or layouts & {"ddp", "deepspeed", "fsdp1", "fsdp2"}) and "tp" not in layouts:
         for (one, other), times in seen.same_examples.items():
             if times == seen.compared >= _ENOUGH:
                 yield f"ranks {one} and {other} got the same examples at each of {times} steps."

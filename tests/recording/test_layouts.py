@@ -34,6 +34,10 @@ def records(folder: Path) -> dict[str, list[Rank]]:
     cases |= {f"{name}-moved": (f"layouts.py {name}", {"perturb": 3, "world": 2}) for name in ("fsdp1", "fsdp2")}
     cases["plain-moved"] = ("layouts.py plain", {"perturb": 3})
     cases |= {name: (f"faulty.py {name}", {"world": 2}) for name in (*FAULTS, *EXCHANGE, "right")}
+    cases |= {
+        f"{kind}-{world}": (f"partitions.py {kind}", {"world": world, "perturb": 7})
+        for kind, world in (("plain", 1), ("mapped", 1), ("mapped", 2), ("shards", 2))
+    }
     cases["unused"] = ("faulty.py unused", {})
     return run_many(folder, cases)
 
@@ -59,6 +63,14 @@ def test_shards_are_perturbed_alike(records: dict[str, list[Rank]], layout: str)
     plain, spread = joined(records["plain-moved"], 0), joined(records[f"{layout}-moved"], 0)
     assert {key: value[2] for key, value in plain.items()} == {key: value[2] for key, value in spread.items()}
     assert plain["weight", "head.weight"][2] != joined(records["plain"], 0)["weight", "head.weight"][2]
+
+
+@pytest.mark.parametrize("partitions", ["mapped-1", "mapped-2", "shards-2"])
+def test_flat_partitions_add_up_to_the_parameters_they_hold(records: dict[str, list[Rank]], partitions: str) -> None:
+    assert distance(records["plain-1"], records[partitions]) < 3e-6
+    for place in range(1, 6):
+        assert records[partitions][0][1][place].scalars == records["plain-1"][0][1][place].scalars
+        assert loss(records["plain-1"], place) == pytest.approx(loss(records[partitions], place), rel=1e-6)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from samestep.common.judging.recorded.judge import judge
 from samestep.common.steps.environment import DECIDING
+from samestep.common.steps.joining import read_run
 from tests.recording.records import Rank, distance, examples, joined, loss, run_many
 
 pytestmark = pytest.mark.torch
@@ -29,6 +31,7 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "split": ("several.py split", {}),
     "raw": ("odd.py raw", {}),
     "bn": ("odd.py plain", {}),
+    "turned": ("odd.py turned", {}),
     "compiled": ("odd.py compiled", {}),
     "parallel": ("odd.py parallel", {}),
     "frozen": ("odd.py frozen", {}),
@@ -37,8 +40,13 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
 
 
 @pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Rank]]:
-    return run_many(tmp_path_factory.mktemp("records"), CASES)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("records")
+
+
+@pytest.fixture(scope="module")
+def records(folder: Path) -> dict[str, list[Rank]]:
+    return run_many(folder, CASES)
 
 
 def test_a_plain_script_is_recorded_whole(records: dict[str, list[Rank]]) -> None:
@@ -89,6 +97,12 @@ def test_the_same_steps_have_the_same_record(records: dict[str, list[Rank]], one
     assert distance(records[one], records[other]) < 2e-6
     for place in range(1, len(records[one][0][1])):
         assert examples(records[one], place) == examples(records[other], place)
+
+
+def test_statistics_of_a_batch_are_no_initial_weights(records: dict[str, list[Rank]], folder: Path) -> None:
+    """The first forward pass has moved the buffers of BatchNorm before the first update: other data are what differs."""
+    verdict = judge(read_run(folder / "bn"), read_run(folder / "turned"))
+    assert verdict.first is not None and (verdict.first.step, verdict.first.phase) == (0, "data")
 
 
 def test_the_losses_of_micro_batches_add_up(records: dict[str, list[Rank]]) -> None:

@@ -31,7 +31,7 @@ def layouts(parameters: Sequence[torch.Tensor], called: Sequence[nn.Module]) -> 
         called: The outermost modules that were called.
 
     Returns:
-        Of "ddp", "dp", "fsdp1", "fsdp2" and "tp" those that it uses.
+        Of "ddp", "deepspeed", "dp", "fsdp1", "fsdp2" and "tp" those that it uses.
     """
     modules = [each for module in called for each in module.modules()]
     found = {_LAYOUTS[name] for each in modules for kind in type(each).__mro__ if (name := kind.__name__) in _LAYOUTS}
@@ -44,6 +44,7 @@ def layouts(parameters: Sequence[torch.Tensor], called: Sequence[nn.Module]) -> 
 _LAYOUTS = {
     "DistributedDataParallel": "ddp",
     "DataParallel": "dp",
+    "DeepSpeedEngine": "deepspeed",
     "FullyShardedDataParallel": "fsdp1",
     "FSDPModule": "fsdp2",
 }

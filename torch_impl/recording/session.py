@@ -1,7 +1,7 @@
 """What one process of a script is at, step by step: hooks report what happens, and the session writes the record.
 
-A step is what lies between two updates. It ends when the next forward or backward pass begins, or when an optimizer that has
-already stepped in it steps again: so two optimizers that update different parameters after one backward pass take one step.
+A step is what lies between two updates. It ends when the next forward or backward pass begins, or when an optimizer updates
+a parameter again: so optimizers that update different parameters after one backward pass take one step together.
 A script without an optimizer ends a step where its weights have changed between two passes.
 """
 
@@ -23,7 +23,7 @@ from samestep.torch_impl.recording.pieces import local_of
 from samestep.torch_impl.recording.scalars import scalars_of
 from samestep.torch_impl.recording.start import start_with
 from samestep.torch_impl.recording.statistics import Pending
-from samestep.torch_impl.recording.tensors import find_objects
+from samestep.torch_impl.recording.tensors import find_objects, has_gradient, parameters_of
 from samestep.torch_impl.recording.watch import Watch
 
 
@@ -50,6 +50,7 @@ class Session:
         self._scalars: dict[str, torch.Tensor | float] = {}
         self._gradients: list[Pending] = []
         self._stepped: list[Optimizer] = []
+        self._updated: set[int] = set()
         self._infinite: list[torch.Tensor] = []
         self._is_skipped, self._is_replayed, self._num_groups = False, False, 0
         self.counts.begin_step()
@@ -134,7 +135,10 @@ class Session:
             keywords: The keywords of its step, it first.
         """
         self._depth += 1
-        if self._depth > 1:  # an optimizer within another
+        closure = arguments[1] if len(arguments) > 1 else keywords.get("closure")
+        if self._depth > 1 or (
+            closure is None and self._is_rehearsed(optimizer)
+        ):  # within another optimizer, or no step
             return None
         self._has_optimizer = True
         self._begin_update(optimizer)
@@ -147,9 +151,13 @@ class Session:
     def after_update(self, optimizer: Optimizer) -> None:
         """It has stepped."""
         self._depth -= 1
-        if not self._depth:
+        if not self._depth and not self._is_rehearsed(optimizer):
             self._stepped.append(optimizer)
             self._is_replayed = False
+
+    def _is_rehearsed(self, optimizer: Optimizer) -> bool:
+        """Returns whether a wrapper only lets an optimizer make its state, which it does before the first pass."""
+        return not self._is_started and not has_gradient(optimizer)
 
     def skip(self, optimizer: Optimizer) -> None:
         """A gradient scaler leaves out the step of an optimizer."""
@@ -160,8 +168,9 @@ class Session:
         self._is_skipped = True
 
     def _begin_update(self, optimizer: Optimizer) -> None:
-        if any(each is optimizer for each in self._stepped):
+        if any(id(each) in self._updated for each in parameters_of(optimizer)):
             self.finish()
+        self._updated |= {id(each) for each in parameters_of(optimizer)}
         if self._watch is None:
             self.counts.forget_schedules()
             self._watch = Watch(self._recorder, [*self._called.values()])
@@ -176,7 +185,7 @@ class Session:
             self._is_replayed = True
 
     def is_stepping(self, optimizer: Optimizer) -> bool:
-        """Returns whether an optimizer has taken the step that is not finished."""
+        """Returns whether it took part in the step that is not finished."""
         return any(each is optimizer for each in self._stepped)
 
     def scale_loss(self, scale: torch.Tensor) -> None:
@@ -184,11 +193,7 @@ class Session:
         self._scale = scale.clone()
 
     def divide_losses(self, count: int) -> None:
-        """The gradients of several losses were averaged.
-
-        Args:
-            count: Of how many.
-        """
+        """The gradients of several losses were averaged."""
         self._losses = [each / count for each in self._losses]
 
     def add_scalar(self, name: str, value: torch.Tensor | float) -> None:

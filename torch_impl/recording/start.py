@@ -1,5 +1,6 @@
 """What is done to the initial weights before the first pass: perturbed, saved or replaced, if that is asked for."""
 
+import math
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -39,7 +40,8 @@ def start_with(recorder: Recorder, called: Iterable[nn.Module]) -> None:
             _load(held, options.weights_from, recorder)
         if options.perturb is not None:
             for each in held:
-                _perturb(each, options.perturb)
+                for piece, value in _places(each):
+                    _perturb(each.tensor.name, piece, value, options.perturb)
         if options.weights_to is not None and rank_and_world()[0] == 0:
             _save(held, Path(options.weights_to), recorder)
     if options.stop_after == 0:
@@ -47,36 +49,42 @@ def start_with(recorder: Recorder, called: Iterable[nn.Module]) -> None:
 
 
 def _save(held: Sequence[Held], path: Path, recorder: Recorder) -> None:
-    if any(each.tensor.piece != Piece.whole(each.tensor.piece.shape) for each in held):
+    if any(math.prod(each.tensor.piece.size) < math.prod(each.tensor.piece.shape) for each in held):
         recorder.note("the initial weights are sharded; save them from a run of one process.")
         return
     with replacing(path, is_users=True) as file:
-        np.savez(file, **{each.tensor.name: each.value().float().cpu().numpy() for each in held})
+        np.savez(
+            file,
+            **{each.tensor.name: each.value().float().cpu().numpy().reshape(each.tensor.piece.shape) for each in held},
+        )
 
 
 def _load(held: Sequence[Held], path: Path, recorder: Recorder) -> None:
     """Replaces the initial weights by those of the same name and shape."""
     arrays = read_arrays(path)
     for each in held:
-        whole, piece = arrays.get(each.tensor.name), each.tensor.piece
-        if whole is None or whole.shape != piece.shape:
-            recorder.note(
-                f"{path} has no {each.tensor.name} of shape {piece.shape}; its own initial weights were kept."
-            )
+        whole, shape = arrays.get(each.tensor.name), each.tensor.piece.shape
+        if whole is None or whole.shape != shape:
+            recorder.note(f"{path} has no {each.tensor.name} of shape {shape}; its own initial weights were kept.")
             continue
-        places = tuple(slice(first, first + size) for first, size in zip(piece.start, piece.size, strict=True))
-        part = torch.from_numpy((whole.ravel() if piece.is_flat else whole)[places].copy())
-        each.value().copy_(part.reshape(each.value().shape))
+        for piece, value in _places(each):
+            places = tuple(slice(first, first + size) for first, size in zip(piece.start, piece.size, strict=True))
+            part = torch.from_numpy((whole.ravel() if piece.is_flat else whole)[places].copy())
+            value.copy_(part.reshape(value.shape))
 
 
-def _perturb(held: Held, seed: int) -> None:
+def _places(held: Held) -> list[tuple[Piece, torch.Tensor]]:
+    """Returns all that holds the numbers of a tensor."""
+    return [(held.tensor.piece, held.value()), *((piece, read()) for piece, read in held.copies)]
+
+
+def _perturb(name: str, piece: Piece, value: torch.Tensor, seed: int) -> None:
     """Multiplies each number by 1 + u or 1 - u, as its name, its GLOBAL place and the seed say: shards are perturbed alike."""
-    value = held.value()
     dtype = value.dtype
     if torch.is_autocast_enabled(value.device.type):  # the products are computed in its dtype
         dtype = torch.get_autocast_dtype(value.device.type)
     unit = torch.finfo(dtype).eps / 2
-    signs = torch.from_numpy(signs_of(held.tensor.piece, zlib.crc32(held.tensor.name.encode()) ^ (seed * _ODD)))
+    signs = torch.from_numpy(signs_of(piece, zlib.crc32(name.encode()) ^ (seed * _ODD)))
     signs = signs.to(value.device).reshape(value.shape)
     value.copy_(value.to(torch.float64) * (1 + unit * signs))
 

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from samestep.common.steps.record import RecordedTensor
 from samestep.torch_impl.recording.flat import flat_tensors
 from samestep.torch_impl.recording.keras_layers import GIVEN, in_layout, is_keras, keras_tensors
+from samestep.torch_impl.recording.partitions import Copy, is_partitioned, partition_of
 from samestep.torch_impl.recording.pieces import gradient_of, local_of, piece_of
 
 _WRAPPERS = {"module", "_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module"}
@@ -30,12 +31,14 @@ class Held:
         owner: The parameter that an optimizer holds.
         value: Reads the piece of this process.
         gradient: Likewise; None if there is none.
+        copies: Other tensors that hold the same numbers, which change with an update only.
     """
 
     tensor: RecordedTensor
     owner: torch.Tensor
     value: Callable[[], torch.Tensor]
     gradient: Callable[[], torch.Tensor | None]
+    copies: tuple[Copy, ...] = ()
 
 
 def find_objects() -> tuple[list[nn.Module], list[Optimizer]]:
@@ -57,7 +60,8 @@ def find_tensors(called: Sequence[nn.Module]) -> list[Held]:
     """
     modules, optimizers = find_objects()
     trained = {id(each): each for optimizer in optimizers for each in parameters_of(optimizer)}
-    wanted = set(trained) or {id(each) for module in called for each in module.parameters()}
+    partitioned = {id(each) for module in modules for each in _own_parameters(module) if is_partitioned(each)}
+    wanted = set(trained) | partitioned or {id(each) for module in called for each in module.parameters()}
     taken: set[int] = set()
     parts: list[tuple[str, list[Held]]] = []
     for root in _roots(modules, wanted):
@@ -66,7 +70,7 @@ def find_tensors(called: Sequence[nn.Module]) -> list[Held]:
         if found:
             parts.append((_class_name(_unwrapped(root)), found))
     held = list(_named(parts))
-    alone = [each for key, each in trained.items() if key not in taken]
+    alone = [] if partitioned else [each for key, each in trained.items() if key not in taken]
     return [*held, *(_held(f"param.{number}", each, "") for number, each in enumerate(alone))]
 
 
@@ -74,6 +78,15 @@ def parameters_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:
     """Yields the parameters that an optimizer updates."""
     for group in optimizer.param_groups:
         yield from group["params"]
+
+
+def has_gradient(optimizer: Optimizer) -> bool:
+    """Returns whether any parameter of an optimizer has a gradient that is not zero."""
+    return any(each.grad is not None and bool(each.grad.any()) for each in parameters_of(optimizer))
+
+
+def _own_parameters(module: nn.Module) -> Iterator[torch.Tensor]:
+    yield from (each for each in (module.__dict__.get("_parameters") or {}).values() if each is not None)
 
 
 def _roots(modules: Sequence[nn.Module], wanted: set[int]) -> list[nn.Module]:
@@ -142,6 +155,10 @@ def _with_places(found: Iterable[Held]) -> list[Held]:
 
 
 def _held(name: str, tensor: torch.Tensor, layer: str, role: str = "parameter") -> Held:
+    if is_partitioned(tensor):
+        part = partition_of(tensor)
+        info = RecordedTensor(_stripped(name), _dtype(tensor), part.piece, role, layer, tensor.requires_grad)
+        return Held(info, tensor if part.flat is None else part.flat, part.value, part.gradient, (part.copy,))
     info = RecordedTensor(_stripped(name), _dtype(tensor), piece_of(tensor), role, layer, tensor.requires_grad)
     return Held(info, tensor, lambda: local_of(tensor), lambda: gradient_of(tensor))
 

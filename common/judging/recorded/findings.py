@@ -57,13 +57,14 @@ def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> F
 
 
 def _initial(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
-    """Initial weights differ if they do by more than their last bits."""
+    """Initial weights differ if they do by more than their last bits. Buffers have seen the first batch already."""
     compared = walk.compare("weight", one, other)
     if compared is None:
         return None
     unit = unit_of(walk.pairing, walk.a.header.is_float64)
     apart = np.sqrt(np.mean((compared.one.projections - compared.other.projections) ** 2, axis=1))
     differs = (apart > 10 * unit * compared.one.norm) & (compared.one.bits != compared.other.bits)
+    differs &= [tensor.role == "parameter" for tensor in walk.pairing.tensors]
     if not differs.any():
         return None
     names = [tensor.name for tensor, each in zip(walk.pairing.tensors, differs, strict=True) if each]

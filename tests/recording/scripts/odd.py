@@ -1,4 +1,4 @@
-"""What the first argument names: "raw" tensors without a module, "compiled", "parallel", "frozen", "sparse", or "shared"."""
+"""What the first argument names: "raw" tensors without a module, "compiled", "parallel", "frozen", "sparse", or "turned" data."""
 
 import sys
 
@@ -9,6 +9,8 @@ torch.manual_seed(0)
 torch.set_num_threads(1)
 kind = sys.argv[1]
 inputs, targets = torch.randn(4, 8, 6), torch.randn(4, 8, 3)
+if kind == "turned":
+    inputs = inputs.flip(0)
 if kind == "raw":
     weight = torch.randn(6, 3, requires_grad=True)
     optimizer = torch.optim.SGD([weight], lr=0.1)
