@@ -1,8 +1,7 @@
 """What one process of a script is at, step by step: hooks report what happens, and the session writes the record.
 
-A step is what lies between two updates. It ends when the next forward or backward pass begins, or when an optimizer that has
-already stepped in it steps again: so two optimizers that update different parameters after one backward pass take one step.
-A script without an optimizer ends a step where its weights have changed between two passes.
+A step ends when the next forward or backward pass begins, or when an optimizer that has already stepped in it steps again: so two
+that update different parameters after one pass take one step. Without an optimizer, it ends where the weights have changed.
 """
 
 import functools
@@ -22,7 +21,7 @@ from samestep.torch_impl.recording.scalars import scalars_of
 from samestep.torch_impl.recording.start import start_with
 from samestep.torch_impl.recording.statistics import Pending
 from samestep.torch_impl.recording.tensors import find_objects
-from samestep.torch_impl.recording.watch import Watch
+from samestep.torch_impl.recording.watch import InitialWeights, Watch
 
 
 class Session:
@@ -37,6 +36,7 @@ class Session:
         self._recorder, self._examples = recorder, Examples()
         self._called: dict[int, nn.Module] = {}
         self._watch: Watch | None = None
+        self._initial: InitialWeights | None = None
         self._depth, self._is_started, self._has_optimizer = 0, False, False
         self._scale: torch.Tensor | None = None
         self._counts = Counts()
@@ -91,13 +91,12 @@ class Session:
 
     def after_backward(self) -> None:
         """It ended. Nobody else says when the gradients of a script without an optimizer are there."""
+        if self._watch is None and not self._has_optimizer:
+            self._has_optimizer = bool(find_objects()[1])
         if self._has_optimizer or self._depth:
             return
         if self._watch is None:
-            self._has_optimizer = bool(find_objects()[1])
-            if self._has_optimizer:
-                return
-            self._watch = Watch(self._recorder, [*self._called.values()])
+            self._watch = Watch(self._recorder, [*self._called.values()], self._initial)
         self.take_again()
 
     def take_again(self) -> None:
@@ -109,6 +108,7 @@ class Session:
         if not self._is_started:
             self._is_started = True
             start_with(self._recorder, self._called.values())
+            self._initial = InitialWeights([*self._called.values()])
         if not self._depth and (self._stepped or self._is_moved()):
             self.finish()
 
@@ -161,7 +161,7 @@ class Session:
             self.finish()
         if self._watch is None:
             self._counts.forget_schedules()
-            self._watch = Watch(self._recorder, [*self._called.values()])
+            self._watch = Watch(self._recorder, [*self._called.values()], self._initial)
         self._scalars |= scalars_of(optimizer, self._num_groups)
         self._num_groups += len(optimizer.param_groups)
 
