@@ -10,7 +10,8 @@ import numpy as np
 
 CLIP_NORM, CLIP_MOST = (f"clip_{each}" for each in ("norm", "max_norm"))
 """The scalars of clipping: the norm before it, and the most that it leaves."""
-COMPUTED = (CLIP_NORM, "loss_scale")
+LOSS_SCALE = "loss_scale"
+COMPUTED = (CLIP_NORM, LOSS_SCALE)
 """Scalars that a step computes; all others are hyper-parameters."""
 
 
@@ -28,6 +29,8 @@ class SeenTensor:
         rounding: The norm of a difference that rounding makes.
         bound: The most of it that a difference may have.
         before: The projections of the weights before the step.
+        earlier: The projections of A's gradient a step before.
+        shape: The shape of the whole tensor.
     """
 
     name: str
@@ -39,6 +42,8 @@ class SeenTensor:
     rounding: float
     bound: float
     before: np.ndarray | None = None
+    earlier: np.ndarray | None = None
+    shape: tuple[int, ...] = ()
 
     @property
     def norm(self) -> float:
@@ -94,6 +99,11 @@ class Side:
         digests: A hash of the examples of each step, until this one.
         is_seen_before: Whether most examples of this step were in steps before.
         splits: What ranks hold differently that should be the same: (phase, name of the tensor or scalar, ranks).
+        later: A hash of the examples of each step after this one, if the data differ.
+        only: The shapes of the parameters that the other run has not, by name.
+        again: How many examples all steps together were given more often than those of the other run, which has them as well;
+            None if nobody knows.
+        alone: Likewise, of examples that the other run has not at all.
     """
 
     world: int
@@ -107,6 +117,10 @@ class Side:
     digests: Sequence[int | None]
     is_seen_before: bool
     splits: Sequence[tuple[str, str, tuple[int, ...]]]
+    later: Sequence[int | None] = ()
+    only: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    again: int | None = None
+    alone: int | None = None
 
     @property
     def examples(self) -> collections.Counter[int]:
@@ -131,7 +145,6 @@ class Evidence:
         b: The other.
         gradients: The gradients of each tensor that has one; empty where the step was not looked at.
         moves: The moves of each tensor, what the update added to it.
-        is_same_in_total: Whether all steps together were given the same examples; None if nobody knows.
     """
 
     phase: str
@@ -140,7 +153,6 @@ class Evidence:
     b: Side
     gradients: Sequence[SeenTensor] = ()
     moves: Sequence[SeenTensor] = ()
-    is_same_in_total: bool | None = None
 
     def swapped(self) -> "Evidence":
         """Returns the same with A and B in each other's place."""

@@ -29,7 +29,8 @@ def _doubled(evidence: Evidence) -> Words | None:
     """As many examples are there once more as are missing."""
     more, less = evidence.b.examples - evidence.a.examples, evidence.a.examples - evidence.b.examples
     total = evidence.a.examples.total()
-    if not more or not set(more) <= set(evidence.a.examples) or more.total() > FEW * total:
+    is_known = set(more) <= set(evidence.a.examples) or (bool(evidence.b.again) and not evidence.b.alone and not less)
+    if not more or not is_known or more.total() > FEW * total:
         return None
     words = {"more": _counted(more.total()), "rank": _ranks_of(evidence.b, set(more))}
     return words | {"less": f", and {_counted(less.total())} missing" if less else ""}
@@ -61,12 +62,22 @@ def _same_order(evidence: Evidence) -> Words | None:
 def _shifted(evidence: Evidence) -> Words | None:
     """B's step has the examples of another step of A."""
     now = evidence.b.digests[-1] if evidence.b.digests else None
-    found = [number for number, digest in enumerate(evidence.a.digests[:-1]) if digest == now]
-    return {"earlier": str(found[-1])} if now is not None and found else None
+    own = [*evidence.a.digests, *evidence.a.later]
+    found = [number for number, digest in enumerate(own) if digest == now]
+    return {"other": str(found[-1])} if now is not None and found else None
 
 
 def _reordered(evidence: Evidence) -> Words | None:
-    return {} if evidence.is_same_in_total else None
+    counts = {count for side in (evidence.a, evidence.b) for count in (side.again, side.alone)}
+    return {} if counts == {0} else None
+
+
+def _overlapping(evidence: Evidence) -> Words | None:
+    """All steps together have as many examples of A once more as are missing, and the ranks of B share them."""
+    a, b = evidence.a, evidence.b
+    if not b.again or b.alone or b.world < 2 or b.again != (a.again or 0) + (a.alone or 0):
+        return None
+    return {"more": _counted(b.again), "less": _counted(b.again)}
 
 
 def _other_targets(evidence: Evidence) -> Words | None:
@@ -116,8 +127,17 @@ EXAMPLES = (
         "position_lost",
         ("data",),
         _shifted,
-        "B has the examples of A's step {earlier}: its place in the data was lost or shifted",
+        "B has the examples of A's step {other}: its place in the data was lost or shifted",
         "huggingface/transformers#40245",
+        has_sides=True,
+    ),
+    Mistake(
+        "shares_overlap",
+        ("data",),
+        _overlapping,
+        "over all steps, B has {more} of A's once more, and {less} missing: its ranks shuffle by seeds of their own, or their "
+        "shares overlap",
+        "mlcommons/training#625",
         has_sides=True,
     ),
     Mistake(

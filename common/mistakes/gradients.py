@@ -1,11 +1,11 @@
-"""Mistakes in the size of gradients: sums where there should be means, parts that are arithmetic.missing, clipping."""
+"""Mistakes in the size of gradients: sums where there should be means, parts that are missing, clipping."""
 
 from functools import partial
 
 from samestep.common.mistakes import gradient_arithmetic as arithmetic
+from samestep.common.mistakes.gradient_arithmetic import GRADIENTS
 from samestep.common.mistakes.mistake import Mistake
 
-GRADIENTS = ("loss", "gradient", "clipping")
 SCALES = (
     Mistake(
         "loss_summed",
@@ -82,56 +82,6 @@ SCALES = (
         "Lightning-AI/pytorch-lightning#19987",
     ),
 )
-CLIPPING = (
-    Mistake(
-        "clip_before_unscaling",
-        GRADIENTS,
-        partial(arithmetic.clip, arithmetic.loss_scales),
-        "the norm that B clips by is {ratio} times A's, the loss scale: one of the two clips before it unscales",
-        "Lightning-AI/pytorch-lightning#9330",
-    ),
-    Mistake(
-        "clip_by_local_norm",
-        GRADIENTS,
-        partial(arithmetic.clip, arithmetic.roots),
-        "the norm that B clips by is {ratio} times A's, the root of the number of processes: one of the two clips by the norm "
-        "of a part, or counts replicas",
-        "pytorch/pytorch#88621",
-    ),
-    Mistake(
-        "clip_forgotten",
-        GRADIENTS,
-        arithmetic.not_clipped,
-        "A clips its gradients to norm {most}, and B does not",
-        "deepspeedai/DeepSpeed#1801",
-        has_sides=True,
-    ),
-)
-PARTS = (
-    Mistake(
-        "forgotten_exchange",
-        (*GRADIENTS, "replicas"),
-        arithmetic.unexchanged,
-        "the gradients of {which} differ between the ranks of B: they were not exchanged",
-        "pytorch/pytorch#104336",
-        has_sides=True,
-    ),
-    Mistake(
-        "missing_gradients",
-        GRADIENTS,
-        arithmetic.missing,
-        "{names} have a gradient in A and none in B",
-        "pytorch/pytorch#69031",
-        has_sides=True,
-    ),
-    Mistake(
-        "partial_on_replicated",
-        GRADIENTS,
-        arithmetic.part_only,
-        "only {kinds} have other gradients{how}: they were not summed over ranks, or were twice",
-        "NVIDIA/Megatron-LM#1446",
-    ),
-)
 ROUNDED = (
     Mistake(
         "gradients_rounded_to_bf16",
@@ -153,8 +103,8 @@ ROUNDED = (
         "mean_of_means",
         GRADIENTS,
         arithmetic.mean_of_means,
-        "loss and gradients differ by factors near 1 that no two layers share, and only one of the two is cut into {parts} "
-        "parts: a mean of means where the parts have uneven numbers of arithmetic.targets, or other targets",
+        "loss and gradients differ by factors near 1 that no two layers share, and one of the two is a mean over {parts} "
+        "parts: a mean of means where the parts have uneven numbers of targets, other targets, or a loss that does not add up",
         "huggingface/transformers#34191",
     ),
 )

@@ -1,15 +1,22 @@
 """Mistakes after which ranks no longer hold the same weights."""
 
-from samestep.common.mistakes.evidence import Evidence
+from samestep.common.mistakes.evidence import COMPUTED, LOSS_SCALE, Evidence
 from samestep.common.mistakes.mistake import Mistake, Words
 
 
 def _scalars_by_rank(evidence: Evidence) -> Words | None:
-    """Ranks have other hyper-parameters or loss scales."""
-    split = [(name, ranks) for phase, name, ranks in evidence.b.splits if phase == "scalar"]
+    """Ranks have other hyper-parameters or loss scales; norms that are computed differ wherever gradients do."""
+    decided = {name for phase, name, _ in evidence.b.splits if phase == "scalar"} - {*COMPUTED} | {LOSS_SCALE}
+    split = [(name, ranks) for phase, name, ranks in evidence.b.splits if phase == "scalar" and name in decided]
     if not split or evidence.a.splits:
         return None
     return {"names": ", ".join(name for name, _ in split[:4]), "ranks": " and ".join(map(str, split[0][1]))}
+
+
+def _skipped(evidence: Evidence) -> Words | None:
+    """Some ranks left out the update, and others did not."""
+    skipped = [ranks for phase, _, ranks in evidence.b.splits if phase == "skipped"]
+    return {"ranks": " and ".join(map(str, skipped[0]))} if skipped and not evidence.a.splits else None
 
 
 def _of_one_kind(evidence: Evidence) -> Words | None:
@@ -31,15 +38,25 @@ def _weights(evidence: Evidence) -> Words | None:
     return {"count": str(len(split)), "ranks": " and ".join(map(str, split[0][1]))}
 
 
-REPLICAS = (
+BY_RANK = (
     Mistake(
         "scalars_differ_by_rank",
-        ("hyper-parameters", "replicas"),
+        ("hyper-parameters", "gradient", "clipping", "replicas"),
         _scalars_by_rank,
         "{names} of rank {ranks} of B is another one than that of the other ranks",
         "pytorch/pytorch#136009",
         has_sides=True,
     ),
+    Mistake(
+        "skipped_on_one_rank",
+        ("gradient", "clipping", "update", "replicas"),
+        _skipped,
+        "the gradient scaler left out the update on some ranks of B only (rank {ranks} did otherwise than the others)",
+        "pytorch/pytorch#115710",
+        has_sides=True,
+    ),
+)
+REPLICAS = (
     Mistake(
         "clip_on_one_rank",
         ("gradient", "clipping", "replicas"),

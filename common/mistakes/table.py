@@ -3,20 +3,27 @@
 import dataclasses
 from collections.abc import Iterator
 
+from samestep.common.mistakes.clipping import CLIPPING
+from samestep.common.mistakes.decay import DECAY
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.examples import EXAMPLES, TARGETS
-from samestep.common.mistakes.gradients import CLIPPING, PARTS, ROUNDED, SCALES
+from samestep.common.mistakes.gradients import ROUNDED, SCALES
 from samestep.common.mistakes.mistake import Mistake
-from samestep.common.mistakes.replicas import REPLICAS
-from samestep.common.mistakes.updates import HYPER, UPDATES
+from samestep.common.mistakes.parts import PARTS
+from samestep.common.mistakes.rates import HYPER
+from samestep.common.mistakes.replicas import BY_RANK, REPLICAS
+from samestep.common.mistakes.updates import BATCH_NORM, UPDATES
 
 MISTAKES: tuple[Mistake, ...] = (
     *EXAMPLES,
+    *BY_RANK,
     *HYPER,
+    *BATCH_NORM,
     *PARTS,
     *CLIPPING,
     *SCALES,
     *ROUNDED,
+    *DECAY,
     *TARGETS,
     *UPDATES,
     *REPLICAS,

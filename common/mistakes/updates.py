@@ -1,191 +1,110 @@
-"""Mistakes in what is done with the right gradients: rates, schedules, decay, what moves and what does not."""
+"""Mistakes in what is done with the right gradients: what moves and what does not, and how far."""
 
+import dataclasses
 import math
-from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from samestep.common.mistakes.evidence import COMPUTED, Evidence, SeenTensor, common_ratio, length
+from samestep.common.mistakes.evidence import Evidence, SeenTensor, common_ratio, length
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
-
-MOST_RUN_AHEAD = 64
-"""How many times as fast a schedule may run."""
-
-LEAST = 16
-"""Numbers in the tensors that differ, for the share of their weights to be no chance."""
-
-
-def _rates(evidence: Evidence) -> tuple[float, float] | None:
-    a, b = (side.scalars.get("lr") for side in (evidence.a, evidence.b))
-    return None if a is None or b is None or not a or near(b / a, 1.0) else (a, b)
-
-
-def _factors(evidence: Evidence) -> Iterator[tuple[float, str]]:
-    for side in (evidence.a, evidence.b):
-        for number, what in ((side.world, "processes"), (side.passes, "micro-batches")):
-            if number > 1:
-                yield float(number), f"the number of {what} ({number})"
-                yield math.sqrt(number), f"the root of the number of {what} ({number})"
-
-
-def _rate_by_ranks(evidence: Evidence) -> Words | None:
-    """The learning rate has a factor at every step so far, and it is the number of processes or micro-batches, or its root."""
-    rates = _rates(evidence)
-    if rates is None or (len(evidence.a.rates) > 1 and near(evidence.b.rates[0], evidence.a.rates[0])):
-        return None
-    ratio = rates[1] / rates[0]
-    for number, what in _factors(evidence):
-        if near(ratio, number) or near(ratio, 1 / number):
-            return {"ratio": spell(ratio), "what": what}
-    return None
-
-
-def _schedule(evidence: Evidence) -> Words | None:
-    """B's rate at step k is A's at step N k, as far as A went."""
-    a, b = evidence.a.rates, evidence.b.rates
-    if _rates(evidence) is None or len(b) < 2:
-        return None
-    for times in range(2, MOST_RUN_AHEAD + 1):
-        common = [(b[k], a[k * times]) for k in range(len(b)) if k * times < len(a)]
-        if len(common) > 1 and all(near(one, other) for one, other in common) and len({one for one, _ in common}) > 1:
-            return {"times": str(times)}
-    return None
-
-
-def _other_scalar(evidence: Evidence) -> Words | None:
-    """A hyper-parameter is another one."""
-    a, b = evidence.a.scalars, evidence.b.scalars
-    names = [name for name in a if name in b and name not in COMPUTED and not same_number(a[name], b[name])]
-    words = [f"{name} is {a[name]:.6g} in A and {b[name]:.6g} in B" for name in names]
-    return {"what": ", ".join(words[:4])} if words else None
-
-
-def same_number(one: float, other: float) -> bool:
-    """Returns whether two hyper-parameters are the same, but for float32.
-
-    Args:
-        one: The one.
-        other: The other.
-    """
-    return one == other or abs(one - other) <= 1e-6 * abs(one) or (math.isnan(one) and math.isnan(other))
+from samestep.common.mistakes.moved import differing, driven, names_of, parameters
 
 
 def _update_times(evidence: Evidence) -> Words | None:
-    ratio = common_ratio(_parameters(evidence))
+    ratio = common_ratio(driven(evidence))
     return None if ratio is None or near(ratio, 1.0) or abs(ratio) < 1e-6 else {"ratio": spell(ratio)}
 
 
-def _parameters(evidence: Evidence) -> list[SeenTensor]:
-    return [each for each in evidence.moves if each.role == "parameter"]
+def _bias(evidence: Evidence, step: int | None) -> float | None:
+    """Returns the factor that corrects the bias of Adam's moments; 1 at no step.
 
-
-def _differing(evidence: Evidence) -> list[SeenTensor]:
-    return [each for each in _parameters(evidence) if each.differs]
-
-
-def _decay_of(seen: Sequence[SeenTensor]) -> float | None:
-    """c, if B's moves are A's plus c times the weights."""
-    known = [each for each in seen if each.before is not None and length(each.before) > 0]
-    if not known or len(known) < len(seen):
+    Args:
+        evidence: Has the coefficients.
+        step: Counted from 1.
+    """
+    first, second = (evidence.a.scalars.get(f"betas.{each}") for each in (0, 1))
+    if first is None or second is None:
         return None
-    weights = [(length(each.before) / each.rounding if each.rounding else 1e12) for each in known]  # type: ignore[arg-type]
-    fits = [float(each.before @ (each.other - each.one)) / float(each.before @ each.before) for each in known]  # type: ignore[operator,union-attr]
-    factor = sum(w * fit for w, fit in zip(weights, fits, strict=True)) / sum(weights)
-    explains = all(each.explained_by(1.0, factor * each.before) for each in known)  # type: ignore[operator]
-    return factor if explains else None
+    return 1.0 if step is None else math.sqrt(1 - second**step) / (1 - first**step)
 
 
-def _decay(evidence: Evidence) -> tuple[float, float] | None:
-    """Returns how many times lr x decay x weight B takes off beyond A, and lr x decay."""
-    differing = _differing(evidence)
-    factor = _decay_of(differing) if differing else None
-    scalars = evidence.b.scalars if evidence.b.scalars.get("weight_decay") else evidence.a.scalars
-    unit = scalars.get("lr", 0.0) * scalars.get("weight_decay", 0.0)
-    return None if factor is None or not unit else (-factor / unit, unit)
+def _not_corrected(evidence: Evidence) -> Words | None:
+    """Every update of B lacks the correction of the bias, or has that of another step."""
+    ratio, right = common_ratio(_without_decay(evidence)), _bias(evidence, evidence.step + 1)
+    none = _bias(evidence, None)
+    return {} if ratio and right and none and near(ratio, none / right) and not near(ratio, 1.0) else None
 
 
-def _decay_each_microbatch(evidence: Evidence) -> Words | None:
-    found, passes = _decay(evidence), max(evidence.a.passes, evidence.b.passes)
-    if found is None or passes < 2 or not abs(abs(found[0]) - (passes - 1)) < 0.05 * (passes - 1):
+def _counts_anew(evidence: Evidence) -> Words | None:
+    ratio, right = common_ratio(_without_decay(evidence)), _bias(evidence, evidence.step + 1)
+    if ratio is None or right is None or near(ratio, 1.0):
         return None
-    return {"passes": str(passes), "who": "B" if found[0] > 0 else "A"}
+    for step in range(1, evidence.step + 1):
+        if near(ratio, (_bias(evidence, step) or 0.0) / right):
+            return {"step": str(step), "right": str(evidence.step + 1)}
+    return None
 
 
-def _decay_otherwise(evidence: Evidence) -> Words | None:
-    """Decay is there in one of the two only, or to another extent, for all tensors that differ."""
-    found, size = _decay(evidence), sum(each.size for each in _differing(evidence))
-    if found is None or _decay_each_microbatch(evidence) or size < LEAST or round(abs(found[0])) < 1:
-        return None
-    if abs(abs(found[0]) - round(abs(found[0]))) > 0.05:
-        return None
-    kinds = {each.kind for each in _differing(evidence)}
-    words = {"norm": "norms", "table": "embeddings", "bias": "biases", "kernel": "kernels"}
-    every = kinds == {each.kind for each in _parameters(evidence)}
-    return {
-        "which": "every parameter" if every else " and ".join(words[each] for each in sorted(kinds)),
-        "times": f"{abs(found[0]):.3g}",
-        "way": "more" if found[0] > 0 else "less",
-    }
+def _without_decay(evidence: Evidence) -> list[SeenTensor]:
+    """Returns what gradients alone did to the parameters that have one: their moves, but for a decay apart from the gradient."""
+    unit = evidence.a.scalars.get("lr", 0.0) * evidence.a.scalars.get("weight_decay", 0.0)
+    return [
+        dataclasses.replace(e, one=e.one + unit * e.before, other=e.other + unit * e.before)
+        for e in driven(evidence)
+        if e.before is not None
+    ]
 
 
 def _does_not_move(evidence: Evidence) -> Words | None:
-    driven = {each.name for each in evidence.gradients if each.norm > each.bound * each.rounding}
-    differing = [each for each in _differing(evidence) if each.name in driven]
-    still = [each for each in differing if length(each.other) <= each.bound * each.rounding]
-    if not still or len(still) < len(differing):
+    pushed = {each.name for each in evidence.gradients if each.norm > each.bound * each.rounding}
+    apart = [each for each in differing(evidence) if each.name in pushed]
+    still = [each for each in apart if length(each.other) <= each.bound * each.rounding]
+    if not still or len(still) < len(apart):
         return None
-    return {"names": _names(still, _parameters(evidence))}
+    return {"names": names_of(still, parameters(evidence))}
 
 
 def _drifts(evidence: Evidence) -> Words | None:
     """Tensors without a gradient, which A leaves where they are, move in B."""
-    driven = {each.name for each in evidence.gradients if each.one.any() or each.other.any()}
-    moved = [each for each in _differing(evidence) if length(each.one) <= each.bound * each.rounding]
-    unused = [each for each in moved if each.name not in driven]
-    if not unused or len(unused) < len(_differing(evidence)):
+    pushed = {each.name for each in evidence.gradients if each.one.any() or each.other.any()}
+    moved = [each for each in differing(evidence) if length(each.one) <= each.bound * each.rounding]
+    unused = [each for each in moved if each.name not in pushed]
+    if not unused or len(unused) < len(differing(evidence)):
         return None
-    return {"names": _names(unused, _parameters(evidence))}
+    return {"names": names_of(unused, parameters(evidence))}
 
 
 def _statistics_move(evidence: Evidence) -> Words | None:
     buffers = [each for each in evidence.moves if each.role == "buffer" and each.differs]
     moved = [each for each in buffers if not np.any(each.one)]
-    if not moved or _differing(evidence):
+    if not moved or differing(evidence):
         return None
-    return {"names": _names(moved, evidence.moves)}
+    return {"names": names_of(moved, evidence.moves)}
 
 
 def _statistics_differ(evidence: Evidence) -> Words | None:
     buffers = [each for each in evidence.moves if each.role == "buffer" and each.differs]
-    if not buffers or _differing(evidence) or _statistics_move(evidence) or _statistics_move(evidence.swapped()):
+    if not buffers or differing(evidence) or _statistics_move(evidence) or _statistics_move(evidence.swapped()):
         return None
-    return {"names": _names(buffers, evidence.moves)}
+    return {"names": names_of(buffers, evidence.moves)}
 
 
-def _names(seen: Sequence[SeenTensor], every: Sequence[SeenTensor]) -> str:
-    if len(seen) == len(every):
-        return "every parameter"
-    rest = f" and {len(seen) - 3} more" if len(seen) > 3 else ""
-    return ", ".join(each.name for each in seen[:3]) + rest
+def _normalizes_apart(evidence: Evidence) -> Words | None:
+    """Statistics of a batch differ although the weights before them do not, and the runs are cut differently."""
+    cuts = {side.world * side.passes for side in (evidence.a, evidence.b)}
+    buffers = [each for each in evidence.moves if each.role == "buffer" and each.differs]
+    return {"names": names_of(buffers, evidence.moves)} if buffers and len(cuts) > 1 else None
 
 
-HYPER = (
+BATCH_NORM = (
     Mistake(
-        "rate_by_processes",
-        ("hyper-parameters",),
-        _rate_by_ranks,
-        "B's learning rate is {ratio} times A's: multiplied or divided by {what}",
-        "huggingface/accelerate#2142",
+        "local_statistics",
+        ("loss", "gradient"),
+        _normalizes_apart,
+        "running statistics ({names}) differ with the loss, and only one of the two is cut into parts: each rank or micro-batch "
+        "normalizes by its own examples",
+        "facebookresearch/moco#41",
     ),
-    Mistake(
-        "schedule_runs_n_times",
-        ("hyper-parameters",),
-        _schedule,
-        "B's schedule runs {times} times as fast: its learning rate at step k is A's at step {times} k",
-        "huggingface/accelerate#2142",
-        has_sides=True,
-    ),
-    Mistake("other_hyperparameter", ("hyper-parameters",), _other_scalar, "{what}", ""),
 )
 UPDATES = (
     Mistake(
@@ -195,21 +114,6 @@ UPDATES = (
         "{names} have no gradient and stand still in A, and move in B",
         "pytorch/pytorch#128949",
         has_sides=True,
-    ),
-    Mistake(
-        "decay_each_microbatch",
-        ("update",),
-        _decay_each_microbatch,
-        "{who} takes the weight decay off at each of {passes} micro-batches, not once a step",
-        "keras-team/keras#19990",
-    ),
-    Mistake(
-        "other_decay",
-        ("update",),
-        _decay_otherwise,
-        "B takes {times} times lr x weight_decay x weight {way} off {which} than A: the decay is left out, taken twice, or "
-        "put into the gradient",
-        "",
     ),
     Mistake(
         "weights_do_not_move",
@@ -228,12 +132,27 @@ UPDATES = (
         has_sides=True,
     ),
     Mistake(
-        "local_statistics",
+        "other_statistics",
         ("update",),
         _statistics_differ,
-        "only running statistics differ ({names}): each rank or micro-batch normalizes by its own examples, or moves them "
-        "more often",
-        "",
+        "only running statistics differ ({names}): they are moved more often, by other examples, or by another momentum",
+        "pytorch/pytorch#62471",
+    ),
+    Mistake(
+        "no_bias_correction",
+        ("update",),
+        _not_corrected,
+        "the gradients are the same, and the bias of Adam's moments is not corrected in B",
+        "kozistr/pytorch_optimizer#160",
+        has_sides=True,
+    ),
+    Mistake(
+        "step_count_lost",
+        ("update",),
+        _counts_anew,
+        "the gradients are the same, and B corrects the bias of Adam's moments as in step {step}, not {right}, of its count",
+        "huggingface/transformers#40245",
+        has_sides=True,
     ),
     Mistake(
         "update_times",

@@ -149,7 +149,7 @@ class _Join:
             passes=max(len(step.losses) for step in steps),
             parts=tuple(loss for step in steps for loss in step.losses),
             sums=joined or None,
-            splits=(*_scalar_splits(steps), *splits),
+            splits=(*_skip_splits(steps), *_scalar_splits(steps), *splits),
         )
 
     def _sums(self, rows: np.ndarray, is_there: np.ndarray) -> Sums:
@@ -201,6 +201,11 @@ def _scalar_splits(steps: Sequence[RecordedStep]) -> Iterator[RankSplit]:
         values = {rank: step.scalars[name] for rank, step in enumerate(steps) if name in step.scalars}
         if odd := _odd(values):
             yield RankSplit("scalar", name, odd)
+
+
+def _skip_splits(steps: Sequence[RecordedStep]) -> Iterator[RankSplit]:
+    if odd := _odd({rank: step.is_skipped for rank, step in enumerate(steps)}):
+        yield RankSplit("skipped", "update", odd)
 
 
 def _rows(steps: Sequence[RecordedStep]) -> dict[int, tuple[int, ...]] | None:

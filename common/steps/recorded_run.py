@@ -34,7 +34,7 @@ class RankSplit:
     """Ranks that should hold the same numbers and do not.
 
     Attributes:
-        phase: What differs: "gradient", "weight" or "scalar".
+        phase: What differs: "skipped", "gradient", "weight" or "scalar".
         name: The name of the tensor or scalar.
         ranks: Those that differ from most of the others, or from the first.
     """

@@ -248,7 +248,7 @@ class _Training:
             if s.mistake == "replicas_drift" and rank:
                 weight *= kind(1.01)
         if s.moves_statistics:
-            self.weights[rank]["net.running_mean"] += kind(0.2 if s.mistake == "local_statistics" else 0.1)
+            self.weights[rank]["net.running_mean"] += kind(0.2 if s.mistake == "other_statistics" else 0.1)
         if s.mistake == "frozen_statistics_move":
             self.weights[rank]["net.running_mean"] *= kind(0.9)
 

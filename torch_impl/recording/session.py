@@ -24,7 +24,7 @@ from samestep.torch_impl.recording.scalars import scalars_of
 from samestep.torch_impl.recording.start import start_with
 from samestep.torch_impl.recording.statistics import Pending
 from samestep.torch_impl.recording.tensors import find_objects, has_gradient, parameters_of
-from samestep.torch_impl.recording.watch import Watch
+from samestep.torch_impl.recording.watch import InitialWeights, Watch
 
 
 class Session:
@@ -39,6 +39,7 @@ class Session:
         self._recorder, self._examples, self._own = recorder, Examples(), OwnGradients(recorder)
         self._called: dict[int, nn.Module] = {}
         self._watch: Watch | None = None
+        self._initial: InitialWeights | None = None
         self._depth, self._is_started, self._has_optimizer = 0, False, False
         self._scale: torch.Tensor | None = None
         self.counts = Counts()
@@ -98,13 +99,12 @@ class Session:
 
     def after_backward(self) -> None:
         """It ended. Nobody else says when the gradients of a script without an optimizer are there."""
+        if self._watch is None and not self._has_optimizer:
+            self._has_optimizer = bool(find_objects()[1])
         if self._has_optimizer or self._depth:
             return
         if self._watch is None:
-            self._has_optimizer = bool(find_objects()[1])
-            if self._has_optimizer:
-                return
-            self._watch = Watch(self._recorder, [*self._called.values()])
+            self._watch = Watch(self._recorder, [*self._called.values()], self._initial)
         self.take_again()
 
     def take_again(self) -> None:
@@ -116,6 +116,7 @@ class Session:
         if not self._is_started:
             self._is_started = True
             start_with(self._recorder, self._called.values())
+            self._initial = InitialWeights([*self._called.values()])
         if not self._depth and (self._stepped or self._is_moved()):
             self.finish()
 
@@ -173,7 +174,7 @@ class Session:
         self._updated |= {id(each) for each in parameters_of(optimizer)}
         if self._watch is None:
             self.counts.forget_schedules()
-            self._watch = Watch(self._recorder, [*self._called.values()])
+            self._watch = Watch(self._recorder, [*self._called.values()], self._initial)
         self._scalars |= scalars_of(optimizer, self._num_groups)
         self._num_groups += len(optimizer.param_groups)
 

@@ -1,7 +1,7 @@
 """Which tensors a script trains, how they are called, and which part of each this process holds.
 
-Modules and optimizers are looked for among all objects of the process, once, so the script says nothing. Of the modules that no
-other one contains, those count that hold a parameter of an optimizer; without an optimizer, those that were called.
+Modules and optimizers are looked for among all objects of the process, so the script says nothing. Of the modules that no other
+one contains, those count that hold a parameter of an optimizer, or that were called.
 """
 
 import dataclasses
@@ -32,6 +32,7 @@ class Held:
         value: Reads the piece of this process.
         gradient: Likewise; None if there is none.
         copies: Other tensors that hold the same numbers, which change with an update only.
+        is_updated: Whether an optimizer holds it, or nobody does because there is none.
     """
 
     tensor: RecordedTensor
@@ -39,6 +40,7 @@ class Held:
     value: Callable[[], torch.Tensor]
     gradient: Callable[[], torch.Tensor | None]
     copies: tuple[Copy, ...] = ()
+    is_updated: bool = True
 
 
 def find_objects() -> tuple[list[nn.Module], list[Optimizer]]:
@@ -61,7 +63,8 @@ def find_tensors(called: Sequence[nn.Module]) -> list[Held]:
     modules, optimizers = find_objects()
     trained = {id(each): each for optimizer in optimizers for each in parameters_of(optimizer)}
     partitioned = {id(each) for module in modules for each in _own_parameters(module) if is_partitioned(each)}
-    wanted = set(trained) | partitioned or {id(each) for module in called for each in module.parameters()}
+    called_on = {id(each) for module in called for each in module.parameters() if each.requires_grad}
+    wanted = {*trained, *partitioned, *called_on}
     taken: set[int] = set()
     parts: list[tuple[str, list[Held]]] = []
     for root in _roots(modules, wanted):
@@ -69,7 +72,9 @@ def find_tensors(called: Sequence[nn.Module]) -> list[Held]:
         taken |= {id(each.owner) for each in found}
         if found:
             parts.append((_class_name(_unwrapped(root)), found))
-    held = list(_named(parts))
+    updated = {*trained, *partitioned}
+    is_updated = {id(each.owner): not updated or id(each.owner) in updated for _, found in parts for each in found}
+    held = [dataclasses.replace(each, is_updated=is_updated[id(each.owner)]) for each in _named(parts)]
     alone = [] if partitioned else [each for key, each in trained.items() if key not in taken]
     return [*held, *(_held(f"param.{number}", each, "") for number, each in enumerate(alone))]
 

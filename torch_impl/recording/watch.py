@@ -18,38 +18,59 @@ INITIAL = -1
 """The number of the frame with the initial weights."""
 
 
+class InitialWeights:
+    """The weights before the first pass, which may move buffers, or weights where a script writes them early."""
+
+    def __init__(self, called: Sequence[nn.Module]) -> None:
+        """Looks at what is there.
+
+        Args:
+            called: The outermost module that is called.
+        """
+        held = find_tensors(called)
+        self.tensors = [each.tensor for each in held]
+        with torch.no_grad():
+            self.stats = _statistics_of(held)([each.value() for each in held]).resolve() if held else None
+
+
 class Watch:
     """Watches the tensors of a script, from the moment on at which its first gradients are there."""
 
-    def __init__(self, recorder: Recorder, called: Sequence[nn.Module]) -> None:
+    def __init__(self, recorder: Recorder, called: Sequence[nn.Module], initial: InitialWeights | None = None) -> None:
         """Finds the tensors, and writes the header and the initial weights.
 
         Args:
             recorder: Gets them.
             called: The outermost modules that were called in training mode.
+            initial: The weights before the first pass, which count if the tensors are the same by now.
         """
         self._held: list[Held] = find_tensors(called)
         tensors = [each.tensor for each in self._held]
-        is_float64 = self._is_float64 = bool(tensors) and all(each.dtype == "float64" for each in tensors)
-        self._statistics = Statistics([each.piece for each in tensors], is_float64)
+        is_float64 = self._is_float64 = _is_float64(self._held)
+        self._statistics = _statistics_of(self._held)
         self._bits = np.zeros(0, np.uint64)
         if not tensors:
             recorder.end("a backward pass ran, but no parameter of a module or an optimizer was found.")
             return
         recorder.begin(tensors, *rank_and_world(), is_float64, layouts([each.owner for each in self._held], called))
         if recorder.is_active:
-            recorder.write(RecordedStep(INITIAL, stats={"weight": self.weights()}))
+            now = self.weights()
+            first = now if initial is None or initial.stats is None or initial.tensors != tensors else initial.stats
+            recorder.write(RecordedStep(INITIAL, stats={"weight": first}))
 
     def gradients(self, optimizer: Optimizer | None = None) -> Pending:
         """Takes the gradients.
 
         Args:
-            optimizer: Only of its parameters, if given.
+            optimizer: Only of its parameters, if given, and of those that no optimizer holds.
         """
         own = None if optimizer is None else {id(each) for each in parameters_of(optimizer)}
         with torch.no_grad():
             return self._statistics(
-                [each.gradient() if own is None or id(each.owner) in own else None for each in self._held]
+                [
+                    each.gradient() if own is None or id(each.owner) in own or not each.is_updated else None
+                    for each in self._held
+                ]
             )
 
     def in_order(self, own: OwnGradients) -> np.ndarray | None:
@@ -69,3 +90,11 @@ class Watch:
     def _seen(self) -> np.ndarray:
         with torch.no_grad():
             return self._statistics([each.value() for each in self._held]).resolve()
+
+
+def _statistics_of(held: Sequence[Held]) -> Statistics:
+    return Statistics([each.tensor.piece for each in held], _is_float64(held))
+
+
+def _is_float64(held: Sequence[Held]) -> bool:
+    return bool(held) and all(each.tensor.dtype == "float64" for each in held)

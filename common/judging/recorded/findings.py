@@ -10,7 +10,7 @@ from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
 from samestep.common.judging.recorded.yardstick import times_rounding, unit_of
 from samestep.common.mistakes.evidence import COMPUTED, SeenTensor, clip_coefficient, common_ratio
 from samestep.common.mistakes.mistake import near, spell
-from samestep.common.mistakes.updates import same_number
+from samestep.common.mistakes.rates import same_number
 from samestep.common.steps.recorded_run import RunStep
 
 KINK = 0.01
@@ -25,11 +25,13 @@ class Finding:
         first: Where and how.
         is_certain: Whether it is more than rounding for certain.
         is_kink: Whether a unit that rounding tipped over a kink would look like that.
+        is_first: Whether it is known that no phase before it differs.
     """
 
     first: FirstDifference
     is_certain: bool = True
     is_kink: bool = False
+    is_first: bool = True
 
 
 def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Finding | None:
@@ -53,7 +55,8 @@ def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> F
         _replicas,
     )
     found = [finding for check in checks if (finding := check(walk, one, other)) is not None]
-    return next((finding for finding in found if finding.is_certain), next(iter(found), None))
+    certain = next((finding for finding in found if finding.is_certain), None)
+    return next(iter(found), None) if certain is None else dataclasses.replace(certain, is_first=certain is found[0])
 
 
 def _initial(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
@@ -203,7 +206,7 @@ def _replicas(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     which, step = ("A", one) if sides[0] else ("B", other)
     first = step.splits[0]
     words = f"{first.phase} {first.name} differs between the ranks of {which}"
-    layer = "" if first.phase == "scalar" else _layer(first.name)
+    layer = "" if first.phase in ("scalar", "skipped") else _layer(first.name)
     return Finding(FirstDifference(one.number, "replicas", layer, first.ranks, words))
 
 

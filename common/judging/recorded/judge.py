@@ -1,5 +1,6 @@
 """Judges two recorded runs: the first step and phase at which they differ by more than rounding, and why."""
 
+import collections
 import dataclasses
 import math
 
@@ -9,8 +10,8 @@ from samestep.common.errors import ConfigError
 from samestep.common.judging.recorded.findings import Finding, find
 from samestep.common.judging.recorded.measured import MeasuredYardstick
 from samestep.common.judging.recorded.pairing import Pairing, pair
-from samestep.common.judging.recorded.verdict import Kind, Need, RecordedVerdict, TensorRow
-from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
+from samestep.common.judging.recorded.verdict import EXACT, Kind, Need, RecordedVerdict, TensorRow
+from samestep.common.judging.recorded.walk import MOST_EXAMPLES, ComparedTensors, Past, Walk
 from samestep.common.judging.recorded.yardstick import Derived, Yardstick, unit_of
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.table import causes
@@ -63,7 +64,8 @@ def judge(
         seen.num_steps += one.number >= 0
         finding = find(walk, one, other, past)
         if finding and finding.is_certain:
-            return _different(walk, one, other, past, finding, seen)
+            is_first = finding.is_first and unsure is None
+            return _different(walk, one, other, past, dataclasses.replace(finding, is_first=is_first), seen)
         unsure = unsure or (finding and (finding, one, other))
         _look(walk, one, other, seen)
         past[0].end(one)
@@ -121,25 +123,35 @@ def _different(
     evidence = walk.evidence(finding.first.phase, one, other, past)
     if finding.first.phase in ("data", "hyper-parameters"):
         evidence = _with_whole_runs(walk, evidence)
-    found = causes(evidence)
+    found = causes(evidence) if finding.is_first or finding.first.phase in EXACT else ()
     rows = _rows(walk, one, other, finding)
     is_guess = isinstance(walk.yardstick, Derived) and finding.first.phase == "update"
     if (finding.is_kink or is_guess) and not found:
         return _verdict(walk, seen, "unknown", finding, need=_need(walk, finding), rows=rows)
-    need: Need = "weights" if finding.first.phase == "initial weights" else ""
-    made = _verdict(walk, seen, "named" if found or need else "unnamed", finding, need=need, rows=rows)
+    need: Need = "weights" if finding.first.phase == "initial weights" else "" if finding.is_first else "command"
+    made = _verdict(walk, seen, "named" if found or need == "weights" else "unnamed", finding, need=need, rows=rows)
     return dataclasses.replace(made, causes=found)
 
 
 def _with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
-    """Adds what only the steps after the first difference show: whether all examples are the same, and how rates go on."""
-    past = Past(1), Past(1)
+    """Adds what only the steps after the first difference show: whether all examples are the same, how rates and data go on."""
+    past, given = (Past(1), Past(1)), (collections.Counter[int](), collections.Counter[int]())
+    is_known = True
     for one, other in walk.steps():
         past[0].note(one)
         past[1].note(other)
-    a, b = (dataclasses.replace(s, rates=p.rates) for s, p in zip((evidence.a, evidence.b), past, strict=True))
-    is_same = None if past[0].total is None else past[0].total == past[1].total
-    return dataclasses.replace(evidence, a=a, b=b, is_same_in_total=is_same)
+        is_known &= one.number < 0 or (
+            one.rows is not None and other.rows is not None and len(given[0]) < MOST_EXAMPLES
+        )
+        for counts, step in zip(given, (one, other), strict=True):
+            counts.update(step.examples if is_known and step.examples else {})
+    sides = []
+    for side, each, own, others in zip((evidence.a, evidence.b), past, given, given[::-1], strict=True):
+        more = own - others
+        alone = sum(count for row, count in more.items() if row not in others)
+        known = {"again": more.total() - alone, "alone": alone} if is_known else {}
+        sides.append(dataclasses.replace(side, rates=each.rates, later=each.digests[len(side.digests) :], **known))
+    return dataclasses.replace(evidence, a=sides[0], b=sides[1])
 
 
 def _look(walk: Walk, one: RunStep, other: RunStep, seen: _Seen) -> None:

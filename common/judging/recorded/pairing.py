@@ -35,6 +35,16 @@ class Pairing:
         """How many numbers each tensor has."""
         return np.array([np.prod(tensor.piece.shape, dtype=np.int64) for tensor in self.tensors], float)
 
+    def only(self, tensors: Sequence[RecordedTensor], side: int) -> dict[str, tuple[int, ...]]:
+        """Returns the shapes of the tensors that the other record lacks, by name.
+
+        Args:
+            tensors: Those of A or B.
+            side: 0 for A, 1 for B.
+        """
+        names = {*(self.only_a, self.only_b)[side]}
+        return {tensor.name: tensor.piece.shape for tensor in tensors if tensor.name in names}
+
     def of(self, sums: Sums, side: int) -> Sums:
         """Takes the tensors that both have, in the order of A.
 

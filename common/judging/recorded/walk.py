@@ -1,7 +1,7 @@
 """Walks two recorded runs step by step, and keeps of the past what a cause may need."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class Past:
         rates: The learning rate of each step.
         digests: A hash of the examples of each step.
         weights: After the step before; None if it was not looked at.
-        total: The sum of all hashes of examples; None if one step has none.
+        gradients: Likewise, of the step before.
         examples: Those of all steps.
         is_seen_before: Whether most examples of the last step were among them.
     """
@@ -65,7 +65,7 @@ class Past:
     rates: list[float] = dataclasses.field(default_factory=list)
     digests: list[int | None] = dataclasses.field(default_factory=list)
     weights: Sums | None = None
-    total: int | None = 0
+    gradients: Sums | None = None
     examples: set[int] = dataclasses.field(default_factory=set)
     is_seen_before: bool = False
 
@@ -76,7 +76,6 @@ class Past:
         self.rates.append(step.scalars.get("lr", float("nan")))
         examples = step.examples
         self.digests.append(None if not examples else hash(frozenset(examples.items())))
-        self.total = None if examples is None or self.total is None else self.total + sum(examples.elements())
         if examples:
             self.is_seen_before = 2 * sum(each in self.examples for each in examples) > len(examples)
             self.examples |= set(examples) if len(self.examples) < MOST_EXAMPLES else set()
@@ -85,6 +84,7 @@ class Past:
         """Notes what a step did, after it was judged."""
         self.usual_passes = max(self.usual_passes, step.passes)
         self.weights = step.sums.get("weight") if step.sums else None
+        self.gradients = step.sums.get("gradient") if step.sums else None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -149,8 +149,12 @@ class Walk:
         if weight is not None and past[0].weights is not None and past[1].weights is not None:
             before = [self.pairing.of(sums, side) for side, sums in enumerate((past[0].weights, past[1].weights))]
             moves = self.seen(weight, (before[0].projections, before[1].projections))
-        sides = [_side(step, each) for step, each in zip((one, other), past, strict=True)]
-        return Evidence(phase, one.number, sides[0], sides[1], self.seen(gradient) if gradient else (), moves)
+        only = [self.pairing.only(run.tensors, side) for side, run in enumerate((self.a, self.b))]
+        a, b = (_side(step, each, own) for step, each, own in zip((one, other), past, only, strict=True))
+        seen = self.seen(gradient) if gradient else ()
+        if past[0].gradients is not None:
+            seen = _with_earlier(seen, self.pairing, past[0].gradients)
+        return Evidence(phase, one.number, a, b, seen, moves)
 
     def seen(
         self, compared: ComparedTensors, before: tuple[np.ndarray, np.ndarray] | None = None
@@ -172,11 +176,20 @@ class Walk:
             size = int(self.pairing.sizes[place])
             rounding, bound = float(compared.scale.rounding[place]), compared.scale.same
             held = None if before is None else before[0][place]
-            found.append(SeenTensor(tensor.name, kind, tensor.role, size, one, other, rounding, bound, held))
+            shape = tensor.piece.shape
+            found.append(
+                SeenTensor(tensor.name, kind, tensor.role, size, one, other, rounding, bound, held, shape=shape)
+            )
         return tuple(found)
 
 
-def _side(step: RunStep, past: Past) -> Side:
+def _with_earlier(seen: Sequence[SeenTensor], pairing: Pairing, sums: Sums) -> tuple[SeenTensor, ...]:
+    """Adds A's gradients of the step before."""
+    own = dict(zip((tensor.name for tensor in pairing.tensors), pairing.of(sums, 0).projections, strict=True))
+    return tuple(dataclasses.replace(each, earlier=np.nan_to_num(own[each.name])) for each in seen)
+
+
+def _side(step: RunStep, past: Past, only: Mapping[str, tuple[int, ...]]) -> Side:
     splits = [(split.phase, split.name, split.ranks) for split in step.splits]
     return Side(
         past.world,
@@ -190,4 +203,5 @@ def _side(step: RunStep, past: Past) -> Side:
         past.digests,
         past.is_seen_before,
         splits,
+        only=only,
     )

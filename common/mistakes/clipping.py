@@ -1,0 +1,86 @@
+"""Mistakes in clipping: by which norm, before what, and not at all."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from samestep.common.mistakes.evidence import CLIP_MOST, CLIP_NORM, Evidence
+from samestep.common.mistakes.gradient_arithmetic import GRADIENTS, is_exactly, ratio_of_all, roots
+from samestep.common.mistakes.mistake import Mistake, Words, near, spell
+
+
+def clip(ratio_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) -> Words | None:
+    """Gradients before clipping agree, and the norms that they are clipped by do not.
+
+    Args:
+        ratio_of: Yields what the ratio of the norms may be.
+        evidence: The evidence of the step.
+    """
+    norms = [side.scalars.get(CLIP_NORM) for side in (evidence.a, evidence.b)]
+    if ratio_of_all(evidence) is None or norms[0] is None or norms[1] is None or not norms[0]:
+        return None
+    apart = norms[1] / norms[0]
+    for number in ratio_of(evidence):
+        if is_exactly(apart, number):
+            return {"ratio": spell(apart), "number": f"{number:g}"}
+    return None
+
+
+def loss_scales(evidence: Evidence) -> Iterator[float]:
+    """The loss scales of both runs."""
+    yield from (
+        side.scalars["loss_scale"] for side in (evidence.a, evidence.b) if side.scalars.get("loss_scale", 1) > 1
+    )
+
+
+def not_clipped(evidence: Evidence) -> Words | None:
+    """Returns a's gradients are clipped and B's are those before it."""
+    ratio, coefficient = ratio_of_all(evidence), evidence.a.clip_coefficient
+    if ratio is None or coefficient == 1 or CLIP_NORM in evidence.b.scalars or not near(ratio, 1 / coefficient):
+        return None
+    return {"most": f"{evidence.a.scalars[CLIP_MOST]:g}"}
+
+
+def other_norm(evidence: Evidence) -> Words | None:
+    """Returns the same gradients are clipped by norms that differ."""
+    norms = [side.scalars.get(CLIP_NORM) for side in (evidence.a, evidence.b)]
+    bounds = [side.scalars.get(CLIP_MOST) for side in (evidence.a, evidence.b)]
+    ratio = ratio_of_all(evidence)
+    if ratio is None or not norms[0] or not norms[1] or bounds[0] != bounds[1]:
+        return None
+    is_explained = near(ratio * evidence.a.clip_coefficient, evidence.b.clip_coefficient)
+    return {"a": f"{norms[0]:.6g}", "b": f"{norms[1]:.6g}"} if is_explained else None
+
+
+CLIPPING = (
+    Mistake(
+        "clip_before_unscaling",
+        GRADIENTS,
+        partial(clip, loss_scales),
+        "the norm that B clips by is {ratio} times A's, the loss scale: one of the two clips before it unscales",
+        "Lightning-AI/pytorch-lightning#9330",
+    ),
+    Mistake(
+        "clip_by_local_norm",
+        GRADIENTS,
+        partial(clip, roots),
+        "the norm that B clips by is {ratio} times A's, the root of the number of processes: one of the two clips by the norm "
+        "of a part, or counts replicas",
+        "pytorch/pytorch#88621",
+    ),
+    Mistake(
+        "clip_by_other_norm",
+        GRADIENTS,
+        other_norm,
+        "the gradients are the same before clipping, and the norm that they are clipped by is {a} in A and {b} in B: one of the "
+        "two leaves some out of it, or counts some twice",
+        "NVIDIA/Megatron-LM#5916",
+    ),
+    Mistake(
+        "clip_forgotten",
+        GRADIENTS,
+        not_clipped,
+        "A clips its gradients to norm {most}, and B does not",
+        "deepspeedai/DeepSpeed#1801",
+        has_sides=True,
+    ),
+)

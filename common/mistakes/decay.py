@@ -1,0 +1,103 @@
+"""Mistakes in weight decay: left out, taken twice, or taken off at every micro-batch."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from samestep.common.mistakes.evidence import Evidence, SeenTensor, length
+from samestep.common.mistakes.mistake import Mistake, Words
+from samestep.common.mistakes.moved import driven, parameters
+
+CLOSE = 0.05
+"""How far a multiple of the decay may be from a whole number."""
+
+LEAST = 16
+"""Numbers in the tensors that differ, for the share of their weights to be no chance."""
+
+
+def _decay_of(seen: Sequence[SeenTensor]) -> float | None:
+    """c, if B's moves are A's plus c times the weights."""
+    known = [each for each in seen if each.before is not None and length(each.before) > 0]
+    if not known or any(each.before is None for each in seen):
+        return None
+    weights = [(length(each.before) / each.rounding if each.rounding else 1e12) for each in known]  # type: ignore[arg-type]
+    fits = [float(each.before @ (each.other - each.one)) / float(each.before @ each.before) for each in known]  # type: ignore[operator,union-attr]
+    factor = sum(w * fit for w, fit in zip(weights, fits, strict=True)) / sum(weights)
+    explains = all(each.explained_by(1.0, factor * each.before) for each in seen)  # type: ignore[operator]
+    return factor if explains else None
+
+
+def _moves(evidence: Evidence) -> list[SeenTensor]:
+    """Returns the moves of the parameters. Of plain SGD, that part of B's is taken off which other gradients explain.
+
+    Where a script decays its weights between micro-batches, the gradients of the later ones are others as well.
+    """
+    if evidence.phase == "update":
+        return parameters(evidence)
+    rate, gradients = evidence.a.scalars.get("lr", 0.0), {each.name: each for each in evidence.gradients}
+    seen = [each for each in parameters(evidence) if each.name in gradients]
+    if not seen or _decay_of([_of_gradient(each, gradients[each.name], rate) for each in seen]) is None:
+        return []
+    apart = {name: rate * (each.other - each.one) for name, each in gradients.items()}
+    return [dataclasses.replace(each, other=each.other + apart[each.name]) for each in seen]
+
+
+def _of_gradient(move: SeenTensor, gradient: SeenTensor, rate: float) -> SeenTensor:
+    """Holds a move of A against that of plain SGD."""
+    return dataclasses.replace(move, one=-rate * gradient.one, other=move.one)
+
+
+def _decay(evidence: Evidence) -> tuple[float, list[SeenTensor]] | None:
+    """Returns how many times lr x decay x weight B takes off beyond A, and of which tensors."""
+    seen = [each for each in _moves(evidence) if each.differs]
+    factor = _decay_of(seen) if seen else None
+    scalars = evidence.b.scalars if evidence.b.scalars.get("weight_decay") else evidence.a.scalars
+    unit = scalars.get("lr", 0.0) * scalars.get("weight_decay", 0.0)
+    return None if factor is None or not unit else (-factor / unit, seen)
+
+
+def _decay_each_microbatch(evidence: Evidence) -> Words | None:
+    """Every tensor that has a gradient and weights loses as many times the decay as there are further micro-batches."""
+    found, passes = _decay(evidence), max(evidence.a.passes, evidence.b.passes)
+    if found is None or passes < 2 or not abs(abs(found[0]) - (passes - 1)) < CLOSE * (passes - 1):
+        return None
+    pushed = {each.name for each in driven(evidence)}
+    moves = [each for each in _moves(evidence) if each.name in pushed and each.before is not None]
+    factor = _decay_of(found[1]) or 0.0
+    is_spared = not all(each.explained_by(1.0, factor * each.before) for each in moves)  # type: ignore[operator]
+    return None if is_spared else {"passes": str(passes), "who": "B" if found[0] > 0 else "A"}
+
+
+def _decay_otherwise(evidence: Evidence) -> Words | None:
+    """Decay is there in one of the two only, or to another extent, for all tensors that differ."""
+    found = _decay(evidence)
+    if found is None or sum(each.size for each in found[1]) < LEAST or round(abs(found[0])) < 1:
+        return None
+    if abs(abs(found[0]) - round(abs(found[0]))) > CLOSE:
+        return None
+    kinds = {each.kind for each in found[1]}
+    words = {"norm": "norms", "table": "embeddings", "bias": "biases", "kernel": "kernels"}
+    every = kinds == {each.kind for each in parameters(evidence)}
+    return {
+        "which": "every parameter" if every else " and ".join(words[each] for each in sorted(kinds)),
+        "times": f"{abs(found[0]):.3g}",
+        "way": "more" if found[0] > 0 else "less",
+    }
+
+
+DECAY = (
+    Mistake(
+        "decay_each_microbatch",
+        ("loss", "gradient", "update"),
+        _decay_each_microbatch,
+        "{who} takes the weight decay off at each of {passes} micro-batches, not once a step",
+        "keras-team/keras#19990",
+    ),
+    Mistake(
+        "other_decay",
+        ("update",),
+        _decay_otherwise,
+        "B takes {times} times lr x weight_decay x weight {way} off {which} than A: the decay is left out, taken twice, or "
+        "put into the gradient",
+        "",
+    ),
+)

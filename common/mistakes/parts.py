@@ -1,0 +1,136 @@
+"""Mistakes in a part of the gradients: what is missing, stale, not exchanged or counted twice."""
+
+from collections.abc import Sequence
+
+from samestep.common.mistakes.evidence import Evidence, SeenTensor, common_ratio, length
+from samestep.common.mistakes.gradient_arithmetic import GRADIENTS, PART, is_exactly, processes
+from samestep.common.mistakes.mistake import Mistake, Words, near, spell
+
+
+def part_only(evidence: Evidence) -> Words | None:
+    """Only tensors of one kind differ, and there are ranks over which they can be summed."""
+    if max(evidence.a.world, evidence.b.world) < 2:
+        return None
+    differing = [each for each in evidence.gradients if each.differs]
+    kinds = {each.kind for each in differing}
+    of_kind = [each for each in evidence.gradients if each.kind in kinds]
+    if any(_is_nothing(each.other) or _is_nothing(each.one) or each.off < PART for each in differing):
+        return None
+    if not differing or "kernel" in kinds or len(differing) == len(evidence.gradients) or len(of_kind) > len(differing):
+        return None
+    words = {"norm": "norms", "table": "embeddings", "bias": "biases"}
+    ratio = common_ratio(differing)
+    how = "" if ratio is None else f", {spell(ratio)} times"
+    return {"kinds": " and ".join(words[each] for each in sorted(kinds)), "how": how}
+
+
+def part_times(evidence: Evidence) -> Words | None:
+    """The tensors that differ have one ratio, and it is the number of processes."""
+    differing = [each for each in evidence.gradients if each.differs]
+    ratio = common_ratio(differing)
+    if ratio is None or all(each.explained_by(ratio) for each in evidence.gradients):
+        return None
+    for number in processes(evidence):
+        if is_exactly(ratio, number):
+            way = "times" if near(ratio, number) else "divided by"
+            return {"names": _first_names(differing), "ratio": spell(ratio), "way": way, "number": f"{number:g}"}
+    return None
+
+
+def stale(evidence: Evidence) -> Words | None:
+    """The gradients of B are those that both had a step before."""
+    known = [each for each in evidence.gradients if each.earlier is not None]
+    if not any(each.differs for each in known) or len(known) < len(evidence.gradients):
+        return None
+    return {} if all(length(e.other - e.earlier) <= e.bound * e.rounding for e in known) else None  # type: ignore[operator]
+
+
+def untied(evidence: Evidence) -> Words | None:
+    """Only one gradient differs, and B has a parameter of its shape that A has not."""
+    differing = [each for each in evidence.gradients if each.differs]
+    if len(differing) != 1:
+        return None
+    own = [name for name, shape in evidence.b.only.items() if shape == differing[0].shape and len(shape) > 1]
+    return {"own": own[0], "name": differing[0].name} if own else None
+
+
+def missing(evidence: Evidence) -> Words | None:
+    """Tensors have a gradient in A and none in B."""
+    lost = [
+        each for each in evidence.gradients if each.differs and _is_nothing(each.other) and not _is_nothing(each.one)
+    ]
+    if not lost or len(lost) < sum(each.differs for each in evidence.gradients):
+        return None
+    return {"names": _first_names(lost)}
+
+
+def _first_names(seen: Sequence[SeenTensor]) -> str:
+    rest = f" and {len(seen) - 3} more" if len(seen) > 3 else ""
+    return ", ".join(each.name for each in seen[:3]) + rest
+
+
+def _is_nothing(projections: object) -> bool:
+    return not length(projections) > 0  # type: ignore[arg-type]
+
+
+def unexchanged(evidence: Evidence) -> Words | None:
+    """Returns the gradients that the ranks of B gave their optimizers differ."""
+    split = {name for phase, name, _ in evidence.b.splits if phase == "gradient"}
+    trained = {each.name for each in evidence.gradients}
+    kinds = {each.kind for each in evidence.gradients if each.name in split}
+    if not kinds & {"kernel", "table"} or evidence.a.splits:
+        return None
+    which = "all parameters" if split >= trained else f"{len(split)} of {len(trained)} parameters"
+    return {"which": which}
+
+
+PARTS = (
+    Mistake(
+        "forgotten_exchange",
+        (*GRADIENTS, "replicas"),
+        unexchanged,
+        "the gradients of {which} differ between the ranks of B: they were not exchanged",
+        "pytorch/pytorch#104336",
+        has_sides=True,
+    ),
+    Mistake(
+        "missing_gradients",
+        GRADIENTS,
+        missing,
+        "{names} have a gradient in A and none in B",
+        "pytorch/pytorch#69031",
+        has_sides=True,
+    ),
+    Mistake(
+        "stale_gradient",
+        GRADIENTS,
+        stale,
+        "every gradient of B is the one of the step before",
+        "pytorch/pytorch#193061",
+        has_sides=True,
+    ),
+    Mistake(
+        "untied_head",
+        GRADIENTS,
+        untied,
+        "only the gradient of {name} differs, and B has {own} beside it, of the same shape: the two are tied in A, and "
+        "come apart in B",
+        "facebookresearch/lingua#75",
+        has_sides=True,
+    ),
+    Mistake(
+        "partial_on_replicated",
+        GRADIENTS,
+        part_only,
+        "only {kinds} have other gradients{how}: they were not summed over ranks, or were twice",
+        "NVIDIA/Megatron-LM#1446",
+    ),
+    Mistake(
+        "part_times_processes",
+        GRADIENTS,
+        part_times,
+        "the gradients of {names} alone differ, and all are {ratio} times A's, {way} the number of processes ({number}): they "
+        "are summed where the others are averaged, or exchanged twice",
+        "pytorch/pytorch#160285",
+    ),
+)

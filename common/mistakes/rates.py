@@ -1,0 +1,106 @@
+"""Mistakes in learning rates, schedules and other hyper-parameters."""
+
+import math
+from collections.abc import Iterator
+
+from samestep.common.mistakes.evidence import COMPUTED, Evidence
+from samestep.common.mistakes.mistake import Mistake, Words, near, spell
+
+MOST_RUN_AHEAD = 64
+"""How many times as fast a schedule may run."""
+
+
+def _rates(evidence: Evidence) -> tuple[float, float] | None:
+    a, b = (side.scalars.get("lr") for side in (evidence.a, evidence.b))
+    return None if a is None or b is None or not a or near(b / a, 1.0) else (a, b)
+
+
+def _factors(evidence: Evidence) -> Iterator[tuple[float, str]]:
+    for side in (evidence.a, evidence.b):
+        for number, what in ((side.world, "processes"), (side.passes, "micro-batches")):
+            if number > 1:
+                yield float(number), f"the number of {what} ({number})"
+                yield math.sqrt(number), f"the root of the number of {what} ({number})"
+
+
+def _rate_by_ranks(evidence: Evidence) -> Words | None:
+    """The learning rate has a factor at every step so far, and it is the number of processes or micro-batches, or its root."""
+    rates = _rates(evidence)
+    if rates is None or (len(evidence.a.rates) > 1 and near(evidence.b.rates[0], evidence.a.rates[0])):
+        return None
+    ratio = rates[1] / rates[0]
+    for number, what in _factors(evidence):
+        if near(ratio, number) or near(ratio, 1 / number):
+            return {"ratio": spell(ratio), "what": what}
+    return None
+
+
+def _schedule(evidence: Evidence) -> Words | None:
+    """B's rate at step k is A's at step N k, as far as A went."""
+    a, b = evidence.a.rates, evidence.b.rates
+    if _rates(evidence) is None or len(b) < 2:
+        return None
+    for times in range(2, MOST_RUN_AHEAD + 1):
+        common = [(b[k], a[k * times]) for k in range(len(b)) if k * times < len(a)]
+        if (
+            len(common) > evidence.step
+            and all(near(one, other) for one, other in common)
+            and len({one for one, _ in common}) > 1
+        ):
+            return {"times": str(times)}
+    return None
+
+
+def _late(evidence: Evidence) -> Words | None:
+    """B's rate at step k is A's at step k - 1, from here on."""
+    a, b, step = evidence.a.rates, evidence.b.rates, evidence.step
+    if _rates(evidence) is None or not 0 < step < min(len(a), len(b)):
+        return None
+    is_late = all(near(b[k], a[k - 1]) for k in range(step, min(len(a), len(b))))
+    return {"step": str(step)} if is_late and not near(a[step], a[step - 1]) else None
+
+
+def _other_scalar(evidence: Evidence) -> Words | None:
+    """A hyper-parameter is another one."""
+    a, b = evidence.a.scalars, evidence.b.scalars
+    names = [name for name in a if name in b and name not in COMPUTED and not same_number(a[name], b[name])]
+    words = [f"{name} is {a[name]:.6g} in A and {b[name]:.6g} in B" for name in names]
+    return {"what": ", ".join(words[:4])} if words else None
+
+
+def same_number(one: float, other: float) -> bool:
+    """Returns whether two hyper-parameters are the same, but for float32.
+
+    Args:
+        one: The one.
+        other: The other.
+    """
+    return one == other or abs(one - other) <= 1e-6 * abs(one) or (math.isnan(one) and math.isnan(other))
+
+
+HYPER = (
+    Mistake(
+        "rate_by_processes",
+        ("hyper-parameters",),
+        _rate_by_ranks,
+        "B's learning rate is {ratio} times A's: multiplied or divided by {what}",
+        "huggingface/accelerate#2142",
+    ),
+    Mistake(
+        "schedule_runs_n_times",
+        ("hyper-parameters",),
+        _schedule,
+        "B's schedule runs {times} times as fast: its learning rate at step k is A's at step {times} k",
+        "huggingface/accelerate#2142",
+        has_sides=True,
+    ),
+    Mistake(
+        "late_rate",
+        ("hyper-parameters",),
+        _late,
+        "from step {step} on, B has the learning rate that A has a step before: its schedule lags by one",
+        "huggingface/transformers#34053",
+        has_sides=True,
+    ),
+    Mistake("other_hyperparameter", ("hyper-parameters",), _other_scalar, "{what}", ""),
+)
