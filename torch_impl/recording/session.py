@@ -28,11 +28,7 @@ class Session:
     """Follows the script."""
 
     def __init__(self, recorder: Recorder) -> None:
-        """Waits for the first pass.
-
-        Args:
-            recorder: Gets the steps.
-        """
+        """Waits for the first pass. The recorder gets the steps."""
         self._recorder, self._examples = recorder, Examples()
         self._called: dict[int, nn.Module] = {}
         self._watch: Watch | None = None
@@ -117,6 +113,10 @@ class Session:
         is_manual = not self._has_optimizer and self._watch is not None and bool(self._gradients)
         return is_manual and self._watch.is_moved()
 
+    def expect_update(self) -> None:
+        """An optimizer that is not torch's was given gradients, so the script is not one without an optimizer."""
+        self._has_optimizer, self._gradients = True, self._gradients if self._has_optimizer else []
+
     def before_update(
         self, optimizer: Optimizer, arguments: tuple[object, ...], keywords: dict[str, object]
     ) -> tuple[tuple[object, ...], dict[str, object]] | None:
@@ -191,11 +191,7 @@ class Session:
         self._scale = scale.clone()
 
     def divide_losses(self, count: int) -> None:
-        """The gradients of several losses were averaged.
-
-        Args:
-            count: Of how many.
-        """
+        """The gradients of so many losses were averaged."""
         self._losses = [each / count for each in self._losses]
 
     def add_scalar(self, name: str, value: torch.Tensor | float) -> None:
@@ -206,6 +202,10 @@ class Session:
             value: The number.
         """
         self._scalars[name] = value.detach().clone() if isinstance(value, torch.Tensor) else value
+
+    def count_clipping(self) -> None:
+        """The gradients were clipped."""
+        self._scalars["clip_calls"] = float(self._scalars.get("clip_calls", 0.0)) + 1
 
     def count_schedule(self, schedule: object) -> None:
         """A schedule of the learning rate took a step."""
