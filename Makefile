@@ -5,7 +5,7 @@ EXTRAS ?= torch,tf,data,dev
 BIN := .venv/bin
 INSTALLED := .venv/installed-$(EXTRAS)
 
-.PHONY: setup run test test-slow lint docs-pictures
+.PHONY: setup run test test-slow lint museum docs-pictures
 
 setup: $(INSTALLED)
 
@@ -38,6 +38,10 @@ lint: setup
 	$(BIN)/pyrefly check
 	$(BIN)/codespell
 	$(BIN)/python -m pytest --quiet tests/test_docs.py
+
+# Runs released packages that were wrong, and writes docs/museum.md: half an hour, 1 GB in .museum/. Resumes where it stopped.
+museum: setup
+	$(BIN)/python -m museum
 
 # The pictures that docs/ shows, from runs on this machine.
 docs-pictures: setup

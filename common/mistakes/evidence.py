@@ -10,8 +10,9 @@ import numpy as np
 
 CLIP_NORM, CLIP_MOST = (f"clip_{each}" for each in ("norm", "max_norm"))
 """The scalars of clipping: the norm before it, and the most that it leaves."""
-LOSS_SCALE = "loss_scale"
-COMPUTED = (CLIP_NORM, LOSS_SCALE)
+LOSS_SCALE, CLIP_CALLS = "loss_scale", "clip_calls"
+"""The scale of a gradient scaler, and how often gradients were clipped before the update."""
+COMPUTED = (CLIP_NORM, CLIP_CALLS, LOSS_SCALE)
 """Scalars that a step computes; all others are hyper-parameters."""
 
 

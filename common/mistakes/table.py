@@ -7,7 +7,9 @@ from samestep.common.mistakes.clipping import CLIPPING
 from samestep.common.mistakes.decay import DECAY
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.examples import EXAMPLES, TARGETS
+from samestep.common.mistakes.formulas import FORMULAS
 from samestep.common.mistakes.gradients import ROUNDED, SCALES
+from samestep.common.mistakes.microbatches import MICROBATCHES
 from samestep.common.mistakes.mistake import Mistake
 from samestep.common.mistakes.parts import PARTS
 from samestep.common.mistakes.rates import HYPER
@@ -22,9 +24,11 @@ MISTAKES: tuple[Mistake, ...] = (
     *PARTS,
     *CLIPPING,
     *SCALES,
+    *MICROBATCHES,
     *ROUNDED,
     *DECAY,
     *TARGETS,
+    *FORMULAS,
     *UPDATES,
     *REPLICAS,
 )

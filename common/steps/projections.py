@@ -147,3 +147,16 @@ def sum_of_bits(values: np.ndarray) -> int:
     A number of 64 bits is two words. A sum of 32 bits is what a device computes without widening every number.
     """
     return int(values.ravel().view(f"u{min(values.dtype.itemsize, 4)}").sum(dtype=np.uint64)) & BITS
+
+
+def project_ones(shape: Sequence[int]) -> np.ndarray:
+    """Projects a whole tensor of ones.
+
+    Args:
+        shape: Its shape.
+
+    Returns:
+        float64 [PROJECTIONS].
+    """
+    rows, columns = as_matrix(shape)
+    return signs(0, 0, rows).sum(0, np.float64) * signs(1, 0, columns).sum(0, np.float64)

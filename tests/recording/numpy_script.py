@@ -1,6 +1,7 @@
 """A small training script in NumPy, and its record: on several ranks, with micro-batches, and wrong in one way if asked."""
 
 import dataclasses
+import functools
 import json
 import math
 from collections.abc import Mapping
@@ -163,13 +164,19 @@ class _Training:
                 kept = len(micro) / s.passes
                 divisors = [float(self.counted[every].sum()) / s.world * kept] * len(micro)
             factor = {"loss_divided_by_processes": 1 / s.world, "times_microbatches": s.passes, "times_targets": BATCH}
+            factor |= {"loss_times": 0.8}
             divisors = [d / factor.get(s.mistake, 1) for d in divisors]
             if s.mistake == "last_window_divided_by_all" and len(micro) < s.passes:
                 divisors = [d * s.passes / len(micro) for d in divisors]
             found = [self.loss(rank, m, d) for m, d in zip(micro, divisors, strict=True)]
             total = {name: sum(g[name] for _, g in found) for name in found[0][1]}
+            if s.mistake == "clip_each_microbatch":
+                total = functools.reduce(self._clipped_sum, (g for _, g in found))
             made.append(([loss for loss, _ in found], total))
         return made
+
+    def _clipped_sum(self, one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return self.clipped(0, {name: self.clipped(0, one)[0][name] + other[name] for name in one})[0]
 
     def exchange(self, own: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
         s, one = self.s, self.kind.type
@@ -214,7 +221,8 @@ class _Training:
         factor = self.kind.type(min(1.0, s.clip / norm))
         kept = ("norm",) if s.mistake == "clip_on_one_rank" and rank else ()
         made = {name: g if any(k in name for k in kept) else g * factor for name, g in gradients.items()}
-        return made, {"clip_norm": norm, "clip_max_norm": s.clip}
+        calls = s.passes if s.mistake == "clip_each_microbatch" else 1
+        return made, {"clip_norm": norm, "clip_max_norm": s.clip, "clip_calls": calls}
 
     def rate(self, step: int, rank: int) -> float:
         s, ahead = self.s, step * (self.s.world if self.s.mistake == "schedule_runs_n_times" else 1)
@@ -234,14 +242,16 @@ class _Training:
             times = 0 if s.mistake == "other_decay" and "norm" in name else times
             old = weight.copy()
             for _ in range(times):
-                weight *= kind(1 - rate * decay)
+                weight -= kind(rate * decay) * (1 if s.mistake == "decay_without_weight" else weight)
             if s.optimizer == "sgd":
                 weight -= kind(rate) * gradient
             else:
                 first, second = self.slots[rank][name]
                 first += kind(0.1) * (gradient - first)
                 second += kind(0.05) * (gradient * gradient - second)
-                bias = 1 - 0.9 ** (step + 1), math.sqrt(1 - 0.95 ** (step + 1))
+                count = (step + 1) * (s.passes if s.mistake == "steps_of_microbatches" else 1)
+                bias = 1 - 0.9**count, math.sqrt(1 - 0.95**count)
+                bias = (1.0, 1.0) if s.mistake == "bias_correction" else bias
                 weight -= kind(rate * bias[1] / bias[0]) * first / (np.sqrt(second) + kind(1e-8))
             if s.mistake == "update_times":
                 weight += weight - old
@@ -266,7 +276,7 @@ class _Training:
             for rank, file in enumerate(self.files):
                 gradients, scalars = self.clipped(rank, exchanged[rank])
                 self.update(rank, step, gradients)
-                scalars |= {"lr": self.rate(step, rank), "weight_decay": s.decay}
+                scalars |= {"lr": self.rate(step, rank), "weight_decay": s.decay, "betas.0": 0.9, "betas.1": 0.95}
                 scalars |= {"loss_scale": s.loss_scale} if s.loss_scale != 1 else {}
                 scalars |= {"eps": 1e-7 if s.mistake == "other_hyperparameter" else 1e-8}
                 losses = [loss * (2 if s.mistake == "loss_summed" else 1) for loss in found[rank][0]]

@@ -111,6 +111,7 @@ class Hooks:
         @self._guard
         def clipped(bound: float, norm: torch.Tensor | None) -> None:
             session.add_scalar(f"clip_max_{kind}", float(bound))
+            session.count_clipping()
             if norm is not None and not is_dtensor(norm):  # a DTensor's may be the part of one rank
                 session.add_scalar(f"clip_{kind}", norm)
             session.take_again()

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from samestep.common.steps.keras_scalars import scalars_of, written
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.hooks import Hooks
@@ -29,7 +31,9 @@ class KerasGroups:
         """The one group that it has."""
         optimizer = self._optimizer
         parameters = [variable.value for variable in optimizer._trainable_variables]
-        return [{"params": parameters, "lr": written(float(optimizer.learning_rate))} | scalars_of(optimizer)]
+        return [
+            {"params": parameters, "lr": written(float(np.asarray(optimizer.learning_rate)))} | scalars_of(optimizer)
+        ]
 
 
 def follow_keras(keras: ModuleType, session: Session, recorder: Recorder, hooks: Hooks) -> None:
@@ -73,6 +77,17 @@ def follow_keras(keras: ModuleType, session: Session, recorder: Recorder, hooks:
 
         return update
 
+    expect = recorder.guarded(session.expect_update)
+
+    def follow_apply(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def apply(*arguments: Any, **keywords: Any) -> Any:
+            expect()
+            return original(*arguments, **keywords)
+
+        return apply
+
+    optimizers.base_optimizer.BaseOptimizer.apply = follow_apply(optimizers.base_optimizer.BaseOptimizer.apply)
     parallel = importlib.import_module("keras.src.backend.torch.optimizers.torch_parallel_optimizer")
     for kind in (parallel.TorchParallelOptimizer, optimizers.base_optimizer.BaseOptimizer):
         kind._backend_update_step = follow_update(kind._backend_update_step)

@@ -31,11 +31,7 @@ class Session:
     """Follows the script."""
 
     def __init__(self, recorder: Recorder) -> None:
-        """Waits for the first pass.
-
-        Args:
-            recorder: Gets the steps.
-        """
+        """Waits for the first pass. The recorder gets the steps."""
         self._recorder, self._examples, self._own = recorder, Examples(), OwnGradients(recorder)
         self._called: dict[int, nn.Module] = {}
         self._watch: Watch | None = None
@@ -125,6 +121,10 @@ class Session:
         is_manual = not self._has_optimizer and self._watch is not None and bool(self._gradients)
         return is_manual and self._watch.is_moved()
 
+    def expect_update(self) -> None:
+        """An optimizer that is not torch's was given gradients, so the script is not one without an optimizer."""
+        self._has_optimizer, self._gradients = True, self._gradients if self._has_optimizer else []
+
     def before_update(
         self, optimizer: Optimizer, arguments: tuple[object, ...], keywords: dict[str, object]
     ) -> Given | None:
@@ -137,9 +137,7 @@ class Session:
         """
         self._depth += 1
         closure = arguments[1] if len(arguments) > 1 else keywords.get("closure")
-        if self._depth > 1 or (
-            closure is None and self._is_rehearsed(optimizer)
-        ):  # within another optimizer, or no step
+        if self._depth > 1 or (closure is None and self._is_rehearsed(optimizer)):  # within another one, or no step
             return None
         self._has_optimizer = True
         self._begin_update(optimizer)
@@ -194,7 +192,7 @@ class Session:
         self._scale = scale.clone()
 
     def divide_losses(self, count: int) -> None:
-        """The gradients of several losses were averaged."""
+        """The gradients of so many losses were averaged."""
         self._losses = [each / count for each in self._losses]
 
     def add_scalar(self, name: str, value: torch.Tensor | float) -> None:
@@ -205,6 +203,10 @@ class Session:
             value: The number.
         """
         self._scalars[name] = value.detach().clone() if isinstance(value, torch.Tensor) else value
+
+    def count_clipping(self) -> None:
+        """The gradients were clipped."""
+        self._scalars["clip_calls"] = float(self._scalars.get("clip_calls", 0.0)) + 1
 
     def count_pass(self) -> None:
         """A DataLoader begins a pass through its data, for the next batch that is trained on."""

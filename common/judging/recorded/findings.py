@@ -211,5 +211,5 @@ def _replicas(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
 
 
 def _layer(name: str) -> str:
-    """Returns the module that holds a tensor."""
-    return name.rpartition(".")[0] or name
+    """Returns the module that holds a tensor. Keras separates names by slashes."""
+    return name.rpartition("/" if "/" in name else ".")[0] or name

@@ -1,0 +1,87 @@
+"""Writes docs/museum.md: what the museum is, a table of its pieces, and what was seen of each."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from museum.piece import ROOT, Piece
+from museum.showing import Losses, Shown
+
+PAGE: Path = ROOT / "docs" / "museum.md"
+_ABOUT = """# The museum
+
+Released packages that were silently wrong. Each piece runs a short script twice: with the package as it was released, and beside
+it with the version that is right, or with the line that makes it right. Both runs are recorded with `samestep record`, and what
+`samestep diff` says of them is printed here, unedited. `make museum` writes this page: it installs {packages} packages by pip, each
+into a folder of its own in `.museum/`, and goes on where it was interrupted.
+
+{summary}
+
+In bold is the name that `samestep diff` gives the mistake, from [common/mistakes](../common/mistakes). It gives one only if the
+mistake's arithmetic explains the difference of every tensor. The scripts are in [museum/scripts](../museum/scripts), the table of
+pieces in [museum/pieces](../museum/pieces).
+"""
+
+
+def render(shown: Mapping[Piece, Shown]) -> str:
+    """Returns the page.
+
+    Args:
+        shown: What became of every piece.
+    """
+    packages = {package for piece in shown for package in piece.packages}
+    rows = [_row(piece, found) for piece, found in shown.items()]
+    table = [
+        "| Piece | Thread | Wrong | Right | First difference | Name |",
+        "| --- | --- | --- | --- | --- | --- |",
+        *rows,
+    ]
+    parts = [_part(piece, found) for piece, found in shown.items()]
+    about = _ABOUT.format(packages=len(packages), summary=_summary(shown))
+    return "\n".join([about, *table, "", "## What was seen", "", *parts])
+
+
+def _summary(shown: Mapping[Piece, Shown]) -> str:
+    different = sum(found.kind in ("named", "unnamed") for found in shown.values())
+    named = sum(found.is_named(piece) for piece, found in shown.items())
+    wrongly = sum(found.is_named_wrongly(piece) for piece, found in shown.items())
+    located = sum(found.is_located(piece) for piece, found in shown.items())
+    return (
+        f"Of {len(shown)} pieces, {different} are found to be different from what is right, {named} get their name, {wrongly} "
+        f"another one, and of {located} the first difference is where the mistake is made: the step, phase, layer and rank."
+    )
+
+
+def _row(piece: Piece, found: Shown) -> str:
+    name = ", ".join(f"`{each}`" for each in found.names) or "none"
+    sides = (f"`{piece.spell(side)}`" for side in (piece.wrong, piece.right))
+    return f"| [{piece.name}](#{piece.name}) | {_link(piece.thread)} | {' | '.join(sides)} | {found.where} | {name} |"
+
+
+def _link(thread: str) -> str:
+    repository, number = thread.split("#")
+    return f"[{repository.split('/')[1]}#{number}](https://github.com/{repository}/issues/{number})"
+
+
+def _part(piece: Piece, found: Shown) -> str:
+    said = found.said
+    for each in found.names:
+        said = said if f"**{each}**" in said else f"{said} (**{each}**)"
+    lines = [
+        f"### {piece.name}",
+        "",
+        f"{piece.about} What was noticed: {piece.noticed[0].lower()}{piece.noticed[1:]}",
+        "",
+        f"* Script: [{piece.script}.py](../museum/scripts/{piece.script}.py)"
+        + (f", with {', '.join(f'`{each}`' for each in piece.shared)}" if piece.shared else "")
+        + (f", {piece.processes} processes" if piece.processes else ""),
+        f"* Loss of the first and of the last step: {_losses(found.losses)}.",
+        f"* `samestep diff`: {said}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _losses(losses: Sequence[Losses]) -> str:
+    """Returns the losses of the right run and of the wrong one."""
+    right, wrong = ([f"{each:.4g}" if each is not None else "unknown" for each in pair] for pair in losses)
+    return f"{right[0]} and {right[1]} where it is right, {wrong[0]} and {wrong[1]} where it is wrong"

@@ -1,0 +1,55 @@
+"""Learning rates that are not those which were asked for."""
+
+from museum.piece import Piece, Side
+
+SCHEDULES = (
+    Piece(
+        "accelerate-schedule-by-processes",
+        "huggingface/accelerate#2142",
+        "A schedule that accelerate prepares takes as many steps at each step as there are processes.",
+        "Warm-up was over too soon and the rate reached zero early; asked at least nine times, and meant so.",
+        "accelerate_schedule",
+        Side((), ("--keep-schedule",)),
+        Side(),
+        "schedule_runs_n_times",
+        "step 1, hyper-parameters",
+        ("accelerate==1.12.0", "huggingface_hub==0.36.0", "safetensors==0.5.3"),
+        2,
+    ),
+    Piece(
+        "warmup-scheduler-first-rate",
+        "ildoonet/pytorch-gradual-warmup-lr#11",
+        "After its warm-up, the schedule takes the full rate once more and then goes on with the third rate of the other one.",
+        "A bump in the printed rates.",
+        "warmup_schedule",
+        Side((), ("--lambda-schedule",)),
+        Side(),
+        "other_hyperparameter",
+        "step 6, hyper-parameters",
+        ("warmup-scheduler==0.3",),
+    ),
+    Piece(
+        "accelerate-schedule-by-microbatches",
+        "huggingface/accelerate#963",
+        "A schedule that accelerate prepares takes a step at each micro-batch.",
+        "A rate that fell as many times too fast as there are micro-batches.",
+        "accelerate_schedule",
+        Side(("accelerate==0.16.0",), ("--accumulate", "2")),
+        Side(("accelerate==0.15.0",), ("--accumulate", "2")),
+        "schedule_runs_n_times",
+        "step 1, hyper-parameters",
+        ("huggingface_hub==0.36.0", "safetensors==0.5.3"),
+    ),
+    Piece(
+        "timm-warmup-within-the-cosine",
+        "microsoft/Swin-Transformer#277",
+        "By default, the cosine of timm has begun before the warm-up ends.",
+        "A step down in the printed rates, after the warm-up.",
+        "timm_schedule",
+        Side((), ("--warmup-prefix",)),
+        Side(),
+        "schedule_shifted",
+        "step 3, hyper-parameters",
+        ("timm==1.0.20",),
+    ),
+)

@@ -1,0 +1,119 @@
+"""Shows a piece: installs its packages, records both runs, and asks `samestep diff`. What is there already is not done again."""
+
+import ast
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from museum.overlays import PieceFailed, install
+from museum.piece import ROOT, SCRIPTS, STORE, Piece, Side
+from samestep.common.steps.joining import read_run
+
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONHASHSEED": "0", "HF_HUB_OFFLINE": "1"}
+ENVIRONMENT |= {"USE_TF": "0", "USE_TORCH": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+Losses = tuple[float | None, float | None]
+"""Of the first step and of the last one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """What became of a piece.
+
+    Attributes:
+        kind: The verdict of the diff: "same", "amplified", "named", "unnamed" or "unknown".
+        where: The first difference: step, phase, layer, ranks.
+        names: The names of the mistakes that explain it.
+        said: The verdict in one line.
+        losses: The first and the last loss of the right run and of the wrong one.
+    """
+
+    kind: str
+    where: str
+    names: tuple[str, ...]
+    said: str
+    losses: tuple[Losses, ...]
+
+    def is_located(self, piece: Piece) -> bool:
+        """Returns whether the first difference is where the mistake is made.
+
+        Args:
+            piece: What was shown.
+        """
+        return self.where == piece.where
+
+    def is_named(self, piece: Piece) -> bool:
+        """Returns whether the mistake got its name.
+
+        Args:
+            piece: What was shown.
+        """
+        return piece.mistake in self.names
+
+    def is_named_wrongly(self, piece: Piece) -> bool:
+        """Returns whether it got other names only.
+
+        Args:
+            piece: What was shown.
+        """
+        return bool(self.names) and not self.is_named(piece)
+
+
+def show(piece: Piece) -> Shown:
+    """Shows a piece.
+
+    Args:
+        piece: Which.
+
+    Raises:
+        PieceFailed: A package, a script or the diff failed.
+    """
+    install(piece.packages)
+    right, wrong = (_recorded(piece, name) for name in ("right", "wrong"))
+    done = _samestep(["diff", str(right), str(wrong), "--steps", "8", "--format", "json"], piece.name, (0, 3, 4))
+    found = json.loads(done)
+    verdict = found["verdict"]
+    first = verdict["first"] or {"step": 0, "phase": "", "layer": "", "ranks": []}
+    words = [f"step {first['step']}", first["phase"], f"layer {first['layer']}" if first["layer"] else ""]
+    words += [f"rank {' and '.join(map(str, first['ranks']))}" if first["ranks"] else ""]
+    names = tuple(cause["name"] for cause in verdict["causes"])
+    losses = tuple(_losses(path) for path in (right, wrong))
+    where = ", ".join(filter(None, words)) if verdict["first"] else ""
+    return Shown(verdict["kind"], where, names, found["headline"], losses)
+
+
+def _recorded(piece: Piece, name: str) -> Path:
+    """Returns the record of a side, made anew if the piece or its script is another one."""
+    side: Side = getattr(piece, name)
+    folder = STORE / "records" / piece.name / name
+    command = piece.command(side)
+    script = ast.unparse(ast.parse((SCRIPTS / f"{piece.script}.py").read_text()))  # its layout does not matter
+    key = hashlib.sha256("\0".join((*command, script)).encode()).hexdigest()
+    stamp = folder.with_name(f"{name}.key")
+    if not stamp.exists() or stamp.read_text() != key:
+        shutil.rmtree(folder, ignore_errors=True)
+        print(f"museum: {piece.name}, {name} ...", flush=True)
+        _samestep(["record", "--out", str(folder), "--", *command], piece.name, (0,))
+        stamp.write_text(key)
+    return folder
+
+
+def _samestep(arguments: list[str], name: str, allowed: tuple[int, ...]) -> str:
+    environment = os.environ | ENVIRONMENT
+    command = [sys.executable, "-m", "samestep", *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode not in allowed:
+        errors = [line for line in done.stderr.splitlines() if re.match(r"\w*(Error|Exception)\b|samestep: ", line)]
+        raise PieceFailed(f"{' '.join(command)} ended with {done.returncode}: {' | '.join(errors[:3])}")
+    return done.stdout
+
+
+def _losses(record: Path) -> Losses:
+    losses = [step.loss for step in read_run(record).steps if step.number >= 0]
+    return losses[0], losses[-1]
