@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from samestep.common.mistakes.evidence import CLIP_MOST, CLIP_NORM, Evidence
-from samestep.common.mistakes.gradient_arithmetic import GRADIENTS, is_exactly, ratio_of_all, roots
+from samestep.common.mistakes.gradient_arithmetic import GRADIENTS, is_exactly, loss_alone, ratio_of_all, roots
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
 
 
@@ -51,7 +51,24 @@ def other_norm(evidence: Evidence) -> Words | None:
     return {"a": f"{norms[0]:.6g}", "b": f"{norms[1]:.6g}"} if is_explained else None
 
 
+def loss_and_norm(evidence: Evidence) -> Words | None:
+    """The loss has a factor, which clipping takes out of the gradients again."""
+    ratio = evidence.loss_ratio
+    norms = [side.scalars.get(CLIP_NORM) for side in (evidence.a, evidence.b)]
+    if ratio is None or loss_alone(evidence) is None or not norms[0] or not norms[1]:
+        return None
+    is_factor = near(norms[1] / norms[0], ratio) and max(evidence.a.clip_coefficient, evidence.b.clip_coefficient) < 1
+    return {"ratio": spell(ratio)} if is_factor else None
+
+
 CLIPPING = (
+    Mistake(
+        "loss_scaled_before_clipping",
+        ("loss",),
+        loss_and_norm,
+        "the loss is {ratio} times A's, and so are the gradients before they are clipped; after it they are the same",
+        "",
+    ),
     Mistake(
         "clip_before_unscaling",
         GRADIENTS,

@@ -216,6 +216,8 @@ class _Training:
         s = self.s
         if s.clip is None or s.mistake == "clip_forgotten":
             return gradients, {}
+        if s.mistake == "loss_scaled_before_clipping":
+            gradients = {name: g * self.kind.type(2) for name, g in gradients.items()}
         norm = math.sqrt(sum(float((g.astype(float) ** 2).sum()) for g in gradients.values()))
         norm *= {"clip_before_unscaling": s.loss_scale, "clip_by_local_norm": math.sqrt(s.world)}.get(s.mistake, 1.0)
         factor = self.kind.type(min(1.0, s.clip / norm))
@@ -279,7 +281,8 @@ class _Training:
                 scalars |= {"lr": self.rate(step, rank), "weight_decay": s.decay, "betas.0": 0.9, "betas.1": 0.95}
                 scalars |= {"loss_scale": s.loss_scale} if s.loss_scale != 1 else {}
                 scalars |= {"eps": 1e-7 if s.mistake == "other_hyperparameter" else 1e-8}
-                losses = [loss * (2 if s.mistake == "loss_summed" else 1) for loss in found[rank][0]]
+                factor = 2 if s.mistake in ("loss_summed", "loss_scaled_before_clipping") else 1
+                losses = [loss * factor for loss in found[rank][0]]
                 rows = tuple(int(i) * 2654435761 % 2**64 + 1 for i in parts[rank])
                 stats = {"gradient": self.stats(rank, gradients), "weight": self.stats(rank, self.weights[rank])}
                 frame = RecordedStep(step, tuple(losses), rows, scalars, stats=stats)  # type: ignore[arg-type]

@@ -30,6 +30,7 @@ MADE = {
     "clip_forgotten": {"clip": 0.05},
     "clip_before_unscaling": {"clip": 0.05, "loss_scale": 1024.0},
     "clip_by_local_norm": {"clip": 0.05, "world": 2},
+    "loss_scaled_before_clipping": {"clip": 0.05},
     "clip_on_one_rank": {"clip": 0.05, "world": 2},
     "same_data_on_every_worker": TWO,
     "padded_sample_twice": TWO,
