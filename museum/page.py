@@ -11,8 +11,8 @@ _ABOUT = """# The museum
 
 Released packages that were silently wrong. Each piece runs a short script twice: with the package as it was released, and beside
 it with the version that is right, or with the line that makes it right. Both runs are recorded with `samestep record`, and what
-`samestep diff` says of them is printed here, unedited. `make museum` writes this page: it installs {packages} packages by pip, each
-into a folder of its own in `.museum/`, and goes on where it was interrupted.
+`samestep diff` says of them is printed here, unedited. `make museum` writes this page. It installs {packages} packages by pip,
+each into a folder of its own in `.museum/`, and goes on where it was interrupted.
 
 {summary}
 

@@ -7,7 +7,9 @@ from samestep.common.mistakes.evidence import COMPUTED, Evidence
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
 
 MOST_RUN_AHEAD = 64
-"""How many times as fast a schedule may run."""
+"""How many times as fast a schedule may run, and how many steps ahead."""
+LEAST_RATES = 2
+"""So many rates may agree by chance."""
 
 
 def _rates(evidence: Evidence) -> tuple[float, float] | None:
@@ -60,6 +62,18 @@ def _late(evidence: Evidence) -> Words | None:
     return {"step": str(step)} if is_late and not near(a[step], a[step - 1]) else None
 
 
+def _shifted(evidence: Evidence) -> Words | None:
+    """From this step on, B's rate is the one that A has some steps later."""
+    a, b, step = evidence.a.rates, evidence.b.rates, evidence.step
+    if _rates(evidence) is None:
+        return None
+    for ahead in range(1, MOST_RUN_AHEAD + 1):
+        common = [(b[k], a[k + ahead]) for k in range(step, len(b)) if k + ahead < len(a)]
+        if all(near(one, other) for one, other in common) and len({one for one, _ in common}) > LEAST_RATES:
+            return {"step": str(step), "ahead": str(ahead)}
+    return None
+
+
 def _other_scalar(evidence: Evidence) -> Words | None:
     """A hyper-parameter is another one."""
     a, b = evidence.a.scalars, evidence.b.scalars
@@ -100,6 +114,14 @@ HYPER = (
         _late,
         "from step {step} on, B has the learning rate that A has a step before: its schedule lags by one",
         "huggingface/transformers#34053",
+        has_sides=True,
+    ),
+    Mistake(
+        "schedule_shifted",
+        ("hyper-parameters",),
+        _shifted,
+        "from step {step} on, B has the learning rate that A has {ahead} steps later: its schedule began earlier",
+        "microsoft/Swin-Transformer#277",
         has_sides=True,
     ),
     Mistake("other_hyperparameter", ("hyper-parameters",), _other_scalar, "{what}", ""),

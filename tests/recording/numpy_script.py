@@ -228,6 +228,7 @@ class _Training:
 
     def rate(self, step: int, rank: int) -> float:
         s, ahead = self.s, step * (self.s.world if self.s.mistake == "schedule_runs_n_times" else 1)
+        ahead += s.mistake == "schedule_shifted" and step > 1
         rate = s.rate * 0.9**ahead * (s.world if s.mistake == "rate_by_processes" else 1)
         return rate * 2 if s.mistake == "scalars_differ_by_rank" and rank else rate
 

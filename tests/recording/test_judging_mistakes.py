@@ -57,6 +57,7 @@ MADE = {
     "other_statistics": {"moves_statistics": True},
     "clip_each_microbatch": FOUR | {"clip": 0.05},
     "loss_times": {},
+    "schedule_shifted": {},
     "steps_of_microbatches": FOUR,
     "bias_correction": {},
     "decay_without_weight": {},
