@@ -16,7 +16,8 @@ from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, open_plain
 from samestep.common.steps.log import METRICS
 from samestep.common.steps.projections import BITS, PROJECTIONS
-from samestep.common.steps.record import Phase, RecordedStep, RecordedTensor, RecordHeader, rank_files, read_rank
+from samestep.common.steps.rank_reading import read_rank
+from samestep.common.steps.record import Phase, RecordedStep, RecordedTensor, RecordHeader, rank_files
 from samestep.common.steps.recorded_run import RankSplit, RecordedRun, RunStep, Sums, own_ranks
 
 
