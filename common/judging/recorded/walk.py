@@ -8,7 +8,7 @@ import numpy as np
 from samestep.common.judging.recorded.pairing import Pairing
 from samestep.common.judging.recorded.seen_examples import SeenExamples
 from samestep.common.judging.recorded.yardstick import RoundingScale, Yardstick, apart_of
-from samestep.common.mistakes.evidence import Evidence, SeenTensor, Side, kind_of
+from samestep.common.mistakes.evidence import Evidence, SeenTensor, Side, digits_of, kind_of
 from samestep.common.steps.record import Phase
 from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
 
@@ -173,10 +173,10 @@ class Walk:
             size = int(self.pairing.sizes[place])
             rounding, bound = float(compared.scale.rounding[place]), compared.scale.same
             held = None if before is None else before[0][place]
-            shape = tensor.piece.shape
-            found.append(
-                SeenTensor(tensor.name, kind, tensor.role, size, one, other, rounding, bound, held, shape=shape)
-            )
+            bits = [digits_of(int(sums.bits[place]), tensor.dtype) for sums in (compared.one, compared.other)]
+            digits = None if bits[0] is None or bits[1] is None else (bits[0], bits[1])
+            made = SeenTensor(tensor.name, kind, tensor.role, size, one, other, rounding, bound, held)
+            found.append(dataclasses.replace(made, shape=tensor.piece.shape, digits=digits))
         return tuple(found)
 
 
