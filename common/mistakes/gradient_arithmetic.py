@@ -1,15 +1,34 @@
 """The arithmetic of mistakes in gradients: factors, parts that are missing, rounding, clipping."""
 
+import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from samestep.common.mistakes.evidence import CLIP_NORM, Evidence, common_ratio, length
+from samestep.common.mistakes.evidence import CLIP_NORM, Evidence, SeenTensor, common_ratio, length
 from samestep.common.mistakes.mistake import Arithmetic, Words, near, spell
 
 GRADIENTS = ("loss", "gradient", "clipping")
 """Where a mistake in gradients shows first."""
-BF16, FP16 = (3e-4, 3e-3), (3e-5, 3e-4)
-"""The relative error of a tensor whose numbers were rounded to 8, and to 11, digits."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FewDigits:
+    """A dtype of few digits.
+
+    Attributes:
+        digits: How many it has behind the first.
+        least: The least relative error of a tensor whose numbers were rounded to it.
+        most: The largest.
+    """
+
+    digits: int
+    least: float
+    most: float
+
+
+BF16, FP16 = FewDigits(7, 3e-4, 3e-3), FewDigits(10, 3e-5, 3e-4)
+SUMMED = 30.0
+"""How many times as large the error is where parts that cancel each other were rounded, and summed in few digits."""
 
 EXACT = 3e-6
 """How far a sum of losses in float32 may be from what it should be, relative to it."""
@@ -114,21 +133,31 @@ def last_window(evidence: Evidence) -> Words | None:
     return {"passes": str(passes), "usual": str(usual)} if is_exactly(ratio, usual / passes) else None
 
 
-def rounded(window: tuple[float, float], evidence: Evidence) -> Words | None:
-    """Every gradient is off by what rounding to few digits does, in no direction.
+def rounded(to: FewDigits, evidence: Evidence) -> Words | None:
+    """Every gradient is off by what rounding to few digits does, in no direction: its numbers have no more, or its error is such.
 
     Args:
-        window: The least and the largest relative error.
+        to: What they were rounded to.
         evidence: The evidence of the step.
     """
     own = [each for each in evidence.gradients if each.size >= 8 and each.norm > each.rounding * each.bound]
-    if len(own) < 2 or not all(each.differs for each in own):
+    if len(own) < 2 or common_ratio(own) is not None:
         return None
     offs = sorted(each.off for each in own)
-    least, most = window
-    inside = sum(least <= off <= most for off in offs)
-    is_even = inside >= 0.8 * len(offs) and least <= offs[len(offs) // 2] <= most
-    return {"off": f"{offs[len(offs) // 2]:.1e}"} if is_even and common_ratio(own) is None else None
+    middle = offs[len(offs) // 2]
+    if _has_few(to, own) and to.least <= middle <= SUMMED * to.most:
+        return {"off": f"{middle:.1e}"}
+    inside = sum(to.least <= off <= to.most for off in offs)
+    is_even = inside >= 0.8 * len(offs) and to.least <= middle <= to.most
+    return {"off": f"{middle:.1e}"} if is_even and all(each.differs for each in own) else None
+
+
+def _has_few(to: FewDigits, seen: Sequence[SeenTensor]) -> bool:
+    """Returns whether all gradients of one of the two have few digits, and those of the other have not."""
+    if not all(each.digits for each in seen):
+        return False
+    few = [all(each.digits[side] <= to.digits for each in seen) for side in (0, 1)]  # type: ignore[index]
+    return few[0] != few[1]
 
 
 def mean_of_means(evidence: Evidence) -> Words | None:

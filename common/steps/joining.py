@@ -16,7 +16,8 @@ from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, open_plain
 from samestep.common.steps.log import METRICS
 from samestep.common.steps.projections import BITS, PROJECTIONS
-from samestep.common.steps.record import Phase, RecordedStep, RecordedTensor, RecordHeader, rank_files, read_rank
+from samestep.common.steps.rank_reading import read_rank
+from samestep.common.steps.record import Phase, RecordedStep, RecordedTensor, RecordHeader, rank_files
 from samestep.common.steps.recorded_run import RankSplit, RecordedRun, RunStep, Sums, own_ranks
 
 
@@ -162,9 +163,11 @@ class _Join:
         made = Sums(
             np.zeros((len(self.whole), PROJECTIONS)), np.zeros(len(self.whole)), np.zeros(len(self.whole), np.uint64)
         )
-        np.add.at(made.projections, owners, taken["projections"])
-        np.add.at(made.square, owners, taken["square"])
-        np.add.at(made.bits, owners, taken["bits"])
+        for total, part in zip((made.projections, made.square, made.bits), taken.dtype.names, strict=True):
+            if len(self.owners) == len(self.whole):  # each tensor is one piece
+                total[owners] = taken[part]
+            else:
+                np.add.at(total, owners, taken[part])
         np.bitwise_and(made.bits, np.uint64(BITS), out=made.bits)
         lacking = self.owners[~is_known]
         made.projections[lacking] = made.square[lacking] = math.nan

@@ -9,13 +9,12 @@ import dataclasses
 import json
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
-from samestep.common.errors import ConfigError
 from samestep.common.steps.projections import PROJECTIONS, Piece
 
 SCHEMA = 2
@@ -145,70 +144,6 @@ def _frame(values: Mapping[str, object], array: bytes) -> bytes:
     text = json.dumps(values).encode()
     lengths = LENGTHS.pack(MAGIC, len(text), len(array))
     return lengths + CHECKSUMS.pack(zlib.crc32(lengths), zlib.crc32(array, zlib.crc32(text))) + text + array
-
-
-def read_rank(file: IO[bytes], name: str) -> tuple[RecordHeader, Iterator[RecordedStep]]:
-    """Reads the file of one process. A last frame that was not written to its end is left out.
-
-    Args:
-        file: The file; the steps are read as they are asked for.
-        name: The name for messages.
-
-    Raises:
-        ConfigError: It is not a record, or damaged.
-    """
-    frames = _frames(file, name)
-    try:
-        values, _ = next(frames)
-        header = _header(values["header"])
-    except StopIteration:
-        raise ConfigError(f"{name} holds no step of a record; record the script again.") from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{name} is not a record that samestep wrote: {error}.") from None
-    if header.schema != SCHEMA:
-        raise ConfigError(f"{name} has schema {header.schema}, this samestep reads {SCHEMA}; record the script again.")
-    return header, (_step(values, array, header, name) for values, array in frames)
-
-
-def _frames(file: IO[bytes], name: str) -> Iterator[tuple[dict, bytes]]:
-    while len(start := file.read(LENGTHS.size + CHECKSUMS.size)) == LENGTHS.size + CHECKSUMS.size:
-        magic, text_size, array_size = LENGTHS.unpack_from(start)
-        of_lengths, checksum = CHECKSUMS.unpack_from(start, LENGTHS.size)
-        is_damaged = zlib.crc32(start[: LENGTHS.size]) != of_lengths
-        if magic != MAGIC or is_damaged or max(text_size, array_size) > MOST_FRAME_BYTES:
-            raise ConfigError(f"{name} is not a record that samestep wrote, or it is damaged; record the script again.")
-        body = file.read(text_size + array_size)
-        if len(body) < text_size + array_size:
-            return  # the process was killed while it wrote this frame
-        if zlib.crc32(body) != checksum:
-            raise ConfigError(f"{name} is damaged: a frame does not have its checksum; record the script again.")
-        yield json.loads(body[:text_size]), body[text_size:]
-
-
-def _header(values: dict) -> RecordHeader:
-    tensors = tuple(
-        RecordedTensor(**each | {"piece": Piece(**{key: _tuple(value) for key, value in each["piece"].items()})})
-        for each in values["tensors"]
-    )
-    words = {name: tuple(values.get(name, ())) for name in ("command", "layouts")}
-    return RecordHeader(**values | {"tensors": tensors} | words)
-
-
-def _tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _step(values: dict, array: bytes, header: RecordHeader, name: str) -> RecordedStep:
-    dtype, phases = stats_dtype(header.is_float64), values.pop("phases")
-    start = 8 * (values["rows"] or 0)
-    if len(array) != start + len(phases) * len(header.tensors) * dtype.itemsize:
-        raise ConfigError(f"{name} is damaged: step {values['number']} has not the tensors of its header.")
-    split = np.frombuffer(array, dtype, offset=start).reshape(len(phases), len(header.tensors))
-    rows = None if values["rows"] is None else tuple(np.frombuffer(array[:start], "<u8").tolist())
-    return RecordedStep(
-        **values | {"rows": rows, "losses": tuple(values["losses"])},
-        stats=dict(zip(phases, split, strict=True)) or None,
-    )
 
 
 def rank_files(directory: Path) -> list[Path]:

@@ -15,7 +15,8 @@ import numpy as np
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, open_plain
 from samestep.common.steps.projections import Piece
-from samestep.common.steps.record import RecordedStep, RecordHeader, rank_files, read_rank
+from samestep.common.steps.rank_reading import read_rank
+from samestep.common.steps.record import RecordedStep, RecordHeader, rank_files
 from samestep.experiments.recording.exchange import ExchangeFacts
 
 INITIAL = -1

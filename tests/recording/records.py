@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from samestep.common.steps.record import RecordedStep, RecordHeader, rank_files, read_rank
+from samestep.common.steps.rank_reading import read_rank
+from samestep.common.steps.record import RecordedStep, RecordHeader, rank_files
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent / "scripts"

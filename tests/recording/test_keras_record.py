@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from samestep.common.steps.projections import project, sum_of_bits
-from samestep.common.steps.record import RecordedStep, RecordHeader, rank_file, rank_files, read_rank
+from samestep.common.steps.rank_reading import read_rank
+from samestep.common.steps.record import RecordedStep, RecordHeader, rank_file, rank_files
 from samestep.common.steps.rows import hash_rows
 
 pytestmark = [pytest.mark.tf, pytest.mark.timeout(600)]

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samestep.common.steps.record import RecordedStep, RecordHeader, rank_file, read_rank
+from samestep.common.steps.rank_reading import read_rank
+from samestep.common.steps.record import RecordedStep, RecordHeader, rank_file
 
 pytestmark = [pytest.mark.tf, pytest.mark.torch, pytest.mark.timeout(600)]
 HERE = Path(__file__).parent

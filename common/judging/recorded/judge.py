@@ -11,7 +11,7 @@ from samestep.common.judging.recorded.findings import Finding, find
 from samestep.common.judging.recorded.measured import MeasuredYardstick
 from samestep.common.judging.recorded.pairing import Pairing, pair
 from samestep.common.judging.recorded.verdict import EXACT, Kind, Need, RecordedVerdict, TensorRow
-from samestep.common.judging.recorded.walk import MOST_EXAMPLES, ComparedTensors, Past, Walk
+from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
 from samestep.common.judging.recorded.yardstick import Derived, Yardstick, unit_of
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.table import causes
@@ -23,6 +23,9 @@ RANDOM = 0.5
 """From which resolution on no rounding can be the reason: the run does other things each time."""
 AMPLIFIED = 100.0
 """How many times rounding has to grow to be called amplified."""
+
+MOST_EXAMPLES = 10**6
+"""Of which is counted how often they came, at 100 bytes each; of more it is not known."""
 
 
 @dataclasses.dataclass(eq=False)

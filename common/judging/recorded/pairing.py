@@ -1,6 +1,7 @@
 """Which tensor of one record is which of another: by name, by name without what wrappers add, then by shape and order."""
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Sequence
 
@@ -30,7 +31,7 @@ class Pairing:
     only_a: tuple[str, ...] = ()
     only_b: tuple[str, ...] = ()
 
-    @property
+    @functools.cached_property
     def sizes(self) -> np.ndarray:
         """How many numbers each tensor has."""
         return np.array([np.prod(tensor.piece.shape, dtype=np.int64) for tensor in self.tensors], float)

@@ -6,16 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from samestep.common.judging.recorded.pairing import Pairing
+from samestep.common.judging.recorded.seen_examples import SeenExamples
 from samestep.common.judging.recorded.yardstick import RoundingScale, Yardstick, apart_of
-from samestep.common.mistakes.evidence import Evidence, SeenTensor, Side, kind_of
+from samestep.common.mistakes.evidence import Evidence, SeenTensor, Side, digits_of, kind_of
 from samestep.common.steps.record import Phase
 from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
 
 MOST_REMEMBERED = 100_000
 """Steps of which rates and digests are kept: beyond that, a repeated epoch is not recognized as one."""
-
-MOST_EXAMPLES = 10_000_000
-"""Of which is kept whether they were seen."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -66,7 +64,7 @@ class Past:
     digests: list[int | None] = dataclasses.field(default_factory=list)
     weights: Sums | None = None
     gradients: Sums | None = None
-    examples: set[int] = dataclasses.field(default_factory=set)
+    examples: SeenExamples = dataclasses.field(default_factory=SeenExamples)
     is_seen_before: bool = False
 
     def note(self, step: RunStep) -> None:
@@ -77,8 +75,7 @@ class Past:
         examples = step.examples
         self.digests.append(None if not examples else hash(frozenset(examples.items())))
         if examples:
-            self.is_seen_before = 2 * sum(each in self.examples for each in examples) > len(examples)
-            self.examples |= set(examples) if len(self.examples) < MOST_EXAMPLES else set()
+            self.is_seen_before = self.examples.add(examples)
 
     def end(self, step: RunStep) -> None:
         """Notes what a step did, after it was judged."""
@@ -176,10 +173,10 @@ class Walk:
             size = int(self.pairing.sizes[place])
             rounding, bound = float(compared.scale.rounding[place]), compared.scale.same
             held = None if before is None else before[0][place]
-            shape = tensor.piece.shape
-            found.append(
-                SeenTensor(tensor.name, kind, tensor.role, size, one, other, rounding, bound, held, shape=shape)
-            )
+            bits = [digits_of(int(sums.bits[place]), tensor.dtype) for sums in (compared.one, compared.other)]
+            digits = None if bits[0] is None or bits[1] is None else (bits[0], bits[1])
+            made = SeenTensor(tensor.name, kind, tensor.role, size, one, other, rounding, bound, held)
+            found.append(dataclasses.replace(made, shape=tensor.piece.shape, digits=digits))
         return tuple(found)
 
 

@@ -1,0 +1,127 @@
+"""A record that is damaged, cut off or forged: it is read as far as it goes, or refused in one line, never in a traceback."""
+
+import contextlib
+import json
+import random
+import shutil
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from samestep.common.errors import ConfigError
+from samestep.common.judging.recorded.judge import judge
+from samestep.common.steps.joining import read_run
+from samestep.common.steps.record import CHECKSUMS, LENGTHS, _frame, rank_file
+from samestep.common.steps.recorded_run import RecordedRun
+from samestep.experiments.recording.facts import facts_of
+from tests.recording.numpy_script import Script, run
+
+PLACES = 300
+OTHER = [None, -1, 10**30, 1.5, float("nan"), "x", "", [], {}, True, [[1]], {"a": 1}, "9" * 50]
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> RecordedRun:
+    return read_run(run(Script(steps=3, world=2, shards=True), tmp_path_factory.mktemp("good") / "good"))
+
+
+@pytest.fixture
+def path(good: RecordedRun, tmp_path: Path) -> Path:
+    """The file of a rank, in a copy of the record."""
+    shutil.copytree(good.name, tmp_path / "copy")
+    return tmp_path / "copy" / rank_file(1)
+
+
+def steps_of(path: Path) -> list[tuple[object, ...]] | None:
+    """What a record says of its steps; None if it is refused, in one line."""
+    with refusing(path.parent):
+        run = read_run(path.parent)
+        return [
+            (step.number, step.loss, step.rows, step.sums and step.sums["weight"].bits.tolist()) for step in run.steps
+        ]
+    return None
+
+
+@contextlib.contextmanager
+def refusing(directory: Path) -> Iterator[None]:
+    """Lets a refusal pass that is one line, and names the record."""
+    try:
+        yield
+    except ConfigError as error:
+        if "\n" in (said := str(error)) or str(directory) not in said:
+            pytest.fail(said)
+
+
+def test_no_flipped_bit_and_no_cut_changes_what_is_read(path: Path) -> None:
+    whole, content, draw = steps_of(path), path.read_bytes(), random.Random(0)
+    assert len(whole) == 4
+    refused = 0
+    for place in draw.sample(range(len(content)), PLACES):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1 << draw.randrange(8)]) + content[place + 1 :])
+        found = steps_of(path)
+        assert found is None
+        path.write_bytes(content[:place])
+        found = steps_of(path)
+        assert found is None or found == whole[: len(found)]
+        refused += found is None
+    assert 0 < refused < PLACES
+
+
+def _frames(content: bytes) -> tuple[list[object], list[bytes]]:
+    texts, arrays, place = [], [], 0
+    while place < len(content):
+        _, text, array = LENGTHS.unpack_from(content, place)
+        place += LENGTHS.size + CHECKSUMS.size
+        texts.append(json.loads(content[place : place + text]))
+        arrays.append(content[place + text : place + text + array])
+        place += text + array
+    return texts, arrays
+
+
+def _places(value: object, above: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield (*above, key)
+        yield from _places(value[key], (*above, key))
+
+
+def test_no_forged_value_ends_in_a_traceback(good: RecordedRun, path: Path) -> None:
+    """Checksums are right here: somebody wrote the frame on purpose, or another version did."""
+    content, draw = path.read_bytes(), random.Random(1)
+    refused = 0
+    for _ in range(PLACES):
+        texts, arrays = _frames(content)
+        frame = draw.choice([0, 0, 1, 2])
+        *above, last = draw.choice(list(_places(texts[frame])))
+        holder = texts[frame]
+        for key in above:
+            holder = holder[key]
+        if isinstance(holder, dict) and draw.random() < 0.2:
+            del holder[last]
+        else:
+            holder[last] = draw.choice(OTHER)
+        path.write_bytes(b"".join(_frame(text, array) for text, array in zip(texts, arrays, strict=True)))
+        facts_of(path.parent)
+        refused += 1
+        with refusing(path.parent):
+            judge(good, read_run(path.parent))
+            refused -= 1
+    assert refused > PLACES / 2
+
+
+def test_deep_json_is_refused(path: Path) -> None:
+    content = path.read_bytes()
+    text = b"[" * 100_000
+    lengths = LENGTHS.pack(b"step", len(text), 0)
+    path.write_bytes(lengths + CHECKSUMS.pack(zlib.crc32(lengths), zlib.crc32(text)) + text + content)
+    with pytest.raises(ConfigError, match="is not a record that samestep wrote: it is not JSON"):
+        read_run(path.parent)
+
+
+def test_another_schema_is_named_whatever_else_is_other(path: Path) -> None:
+    texts, arrays = _frames(path.read_bytes())
+    texts[0] = {"header": {"schema": 99, "new": 1}}
+    path.write_bytes(b"".join(_frame(text, array) for text, array in zip(texts, arrays, strict=True)))
+    with pytest.raises(ConfigError, match="has schema 99, this samestep reads"):
+        read_run(path.parent)
