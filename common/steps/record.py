@@ -6,24 +6,17 @@ The first frame is the header. Nothing of the user's data is kept but hashes.
 """
 
 import dataclasses
-import json
-import struct
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Literal, get_args
 
 import numpy as np
 
 from samestep.common.errors import ConfigError
+from samestep.common.steps.frames import ADDED, frame_of, read_frames
 from samestep.common.steps.projections import PROJECTIONS, Piece
 
 SCHEMA = 2
-LENGTHS, CHECKSUMS = struct.Struct("<4sII"), struct.Struct("<II")
-"""How a frame begins: with MAGIC, the bytes of the JSON object and those of the array; then the CRC-32 of that, and of both."""
-MAGIC = b"step"
-MOST_FRAME_BYTES = 2**30
-"""Of the array of one frame: ten million tensors."""
 Phase = Literal["local", "gradient", "weight"]
 """What was seen of a tensor. local: this process's gradient before it is exchanged, where it can be seen. gradient: what the
 optimizer was given. weight: after the update; in the frame of step -1, the initial weights."""
@@ -129,7 +122,17 @@ def rank_file(rank: int) -> str:
 
 def header_frame(header: RecordHeader) -> bytes:
     """Returns the first frame of a file."""
-    return _frame({"header": dataclasses.asdict(header)}, b"")
+    return frame_of({"header": dataclasses.asdict(header)}, b"")
+
+
+def added_frame(tensors: Sequence[RecordedTensor], weights: np.ndarray) -> bytes:
+    """Returns the frame of tensors that a script made after its first step. The frames after it have them as well.
+
+    Args:
+        tensors: The new ones, which come after all that were there.
+        weights: Their initial weights.
+    """
+    return frame_of({"tensors": [dataclasses.asdict(each) for each in tensors]}, weights.tobytes(), ADDED)
 
 
 def step_frame(step: RecordedStep) -> bytes:
@@ -138,13 +141,7 @@ def step_frame(step: RecordedStep) -> bytes:
     values["rows"] = None if step.rows is None else len(step.rows)
     stats = step.stats or {}
     arrays = [np.array(step.rows or (), "<u8"), *stats.values()]
-    return _frame(values | {"phases": list(stats)}, b"".join(array.tobytes() for array in arrays))
-
-
-def _frame(values: Mapping[str, object], array: bytes) -> bytes:
-    text = json.dumps(values).encode()
-    lengths = LENGTHS.pack(MAGIC, len(text), len(array))
-    return lengths + CHECKSUMS.pack(zlib.crc32(lengths), zlib.crc32(array, zlib.crc32(text))) + text + array
+    return frame_of(values | {"phases": list(stats)}, b"".join(array.tobytes() for array in arrays))
 
 
 def read_rank(file: IO[bytes], name: str) -> tuple[RecordHeader, Iterator[RecordedStep]]:
@@ -157,58 +154,58 @@ def read_rank(file: IO[bytes], name: str) -> tuple[RecordHeader, Iterator[Record
     Raises:
         ConfigError: It is not a record, or damaged.
     """
-    frames = _frames(file, name)
+    frames = read_frames(file, name)
     try:
         values, _ = next(frames)
         header = _header(values["header"])
+        begin = file.tell()
+        added = [(_tensors(more), array) for more, array in read_frames(file, name, ADDED)]
+        file.seek(begin)
     except StopIteration:
         raise ConfigError(f"{name} holds no step of a record; record the script again.") from None
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"{name} is not a record that samestep wrote: {error}.") from None
     if header.schema != SCHEMA:
         raise ConfigError(f"{name} has schema {header.schema}, this samestep reads {SCHEMA}; record the script again.")
-    return header, (_step(values, array, header, name) for values, array in frames)
-
-
-def _frames(file: IO[bytes], name: str) -> Iterator[tuple[dict, bytes]]:
-    while len(start := file.read(LENGTHS.size + CHECKSUMS.size)) == LENGTHS.size + CHECKSUMS.size:
-        magic, text_size, array_size = LENGTHS.unpack_from(start)
-        of_lengths, checksum = CHECKSUMS.unpack_from(start, LENGTHS.size)
-        is_damaged = zlib.crc32(start[: LENGTHS.size]) != of_lengths
-        if magic != MAGIC or is_damaged or max(text_size, array_size) > MOST_FRAME_BYTES:
-            raise ConfigError(f"{name} is not a record that samestep wrote, or it is damaged; record the script again.")
-        body = file.read(text_size + array_size)
-        if len(body) < text_size + array_size:
-            return  # the process was killed while it wrote this frame
-        if zlib.crc32(body) != checksum:
-            raise ConfigError(f"{name} is damaged: a frame does not have its checksum; record the script again.")
-        yield json.loads(body[:text_size]), body[text_size:]
+    dtype = stats_dtype(header.is_float64)
+    weights = np.concatenate([np.frombuffer(array, dtype) for _, array in added] or [np.zeros(0, dtype)])
+    whole = dataclasses.replace(header, tensors=sum((more for more, _ in added), header.tensors))
+    return whole, (_step(values, array, whole, weights, name) for values, array in frames)
 
 
 def _header(values: dict) -> RecordHeader:
-    tensors = tuple(
+    words = {name: tuple(values.get(name, ())) for name in ("command", "layouts")}
+    return RecordHeader(**values | {"tensors": _tensors(values)} | words)
+
+
+def _tensors(values: dict) -> tuple[RecordedTensor, ...]:
+    return tuple(
         RecordedTensor(**each | {"piece": Piece(**{key: _tuple(value) for key, value in each["piece"].items()})})
         for each in values["tensors"]
     )
-    words = {name: tuple(values.get(name, ())) for name in ("command", "layouts")}
-    return RecordHeader(**values | {"tensors": tensors} | words)
 
 
 def _tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _step(values: dict, array: bytes, header: RecordHeader, name: str) -> RecordedStep:
+def _step(values: dict, array: bytes, header: RecordHeader, added: np.ndarray, name: str) -> RecordedStep:
+    """Returns a step, with rows for all tensors. Those that were added later have their initial weights, and no gradient."""
     dtype, phases = stats_dtype(header.is_float64), values.pop("phases")
-    start = 8 * (values["rows"] or 0)
-    if len(array) != start + len(phases) * len(header.tensors) * dtype.itemsize:
+    start, num_tensors = 8 * (values["rows"] or 0), len(header.tensors)
+    size, left = divmod(len(array) - start, max(len(phases), 1) * dtype.itemsize)
+    if left or size > num_tensors or (phases and size < num_tensors - len(added)):
         raise ConfigError(f"{name} is damaged: step {values['number']} has not the tensors of its header.")
-    split = np.frombuffer(array, dtype, offset=start).reshape(len(phases), len(header.tensors))
+    split = np.frombuffer(array, dtype, offset=start).reshape(len(phases), size if phases else 0)
+    absent = np.zeros(num_tensors - size, dtype)
+    absent["projections"], absent["square"] = np.nan, np.nan
+    more = {"weight": added[len(added) - len(absent) :]} if len(absent) and phases else {}
+    stats = {
+        phase: np.concatenate([rows, more.get(phase, absent)]) if more else rows
+        for phase, rows in zip(phases, split, strict=True)
+    }
     rows = None if values["rows"] is None else tuple(np.frombuffer(array[:start], "<u8").tolist())
-    return RecordedStep(
-        **values | {"rows": rows, "losses": tuple(values["losses"])},
-        stats=dict(zip(phases, split, strict=True)) or None,
-    )
+    return RecordedStep(**values | {"rows": rows, "losses": tuple(values["losses"])}, stats=stats or None)
 
 
 def rank_files(directory: Path) -> list[Path]:
