@@ -1,20 +1,16 @@
 """Reads the file of one process of a record, a step at a time, and refuses what no recorder writes."""
 
+import dataclasses
 import math
-import zlib
 from collections.abc import Iterator, Mapping
 from typing import IO, NoReturn
 
 import numpy as np
 
 from samestep.common.errors import ConfigError
-from samestep.common.files.reading import Unreadable, parse_json
+from samestep.common.steps.frames import ADDED, read_frames
 from samestep.common.steps.projections import Piece
 from samestep.common.steps.record import (
-    CHECKSUMS,
-    LENGTHS,
-    MAGIC,
-    MOST_FRAME_BYTES,
     PHASES,
     SCHEMA,
     Phase,
@@ -40,13 +36,18 @@ def read_rank(file: IO[bytes], name: str) -> tuple[RecordHeader, Iterator[Record
     Raises:
         ConfigError: It is not a record, or damaged.
     """
-    frames = _frames(file, name)
+    frames = read_frames(file, name)
     try:
         values, _ = next(frames)
         schema = values["header"]["schema"]  # type: ignore[index]
         if type(schema) is int and schema != SCHEMA:
             raise ConfigError(f"{name} has schema {schema}, this samestep reads {SCHEMA}; record the script again.")
         header = _header(values["header"])  # type: ignore[arg-type]
+        begin = file.tell()
+        added = [(_tensors(more["tensors"]), array) for more, array in read_frames(file, name, ADDED)]
+        file.seek(begin)
+        dtype = stats_dtype(header.is_float64)
+        weights = np.concatenate([np.zeros(0, dtype), *(_weights(*each, dtype) for each in added)])
     except StopIteration:
         raise ConfigError(f"{name} holds no step of a record; record the script again.") from None
     except ConfigError:
@@ -55,36 +56,22 @@ def read_rank(file: IO[bytes], name: str) -> tuple[RecordHeader, Iterator[Record
         raise ConfigError(
             f"{name} is not a record that samestep wrote: its header has another form ({error})."
         ) from None
-    return header, _steps(frames, header, name)
+    whole = dataclasses.replace(header, tensors=sum((more for more, _ in added), header.tensors))
+    return whole, _steps(frames, whole, weights, name)
 
 
-def _frames(file: IO[bytes], name: str) -> Iterator[tuple[Mapping[str, object], bytes]]:
-    while len(start := file.read(LENGTHS.size + CHECKSUMS.size)) == LENGTHS.size + CHECKSUMS.size:
-        magic, text_size, array_size = LENGTHS.unpack_from(start)
-        of_lengths, checksum = CHECKSUMS.unpack_from(start, LENGTHS.size)
-        is_damaged = zlib.crc32(start[: LENGTHS.size]) != of_lengths
-        if magic != MAGIC or is_damaged or max(text_size, array_size) > MOST_FRAME_BYTES:
-            raise ConfigError(f"{name} is not a record that samestep wrote, or it is damaged; record the script again.")
-        body = file.read(text_size + array_size)
-        if len(body) < text_size + array_size:
-            return  # the process was killed while it wrote this frame
-        if zlib.crc32(body) != checksum:
-            raise ConfigError(f"{name} is damaged: a frame does not have its checksum; record the script again.")
-        try:
-            values = parse_json(body[:text_size])
-        except Unreadable as error:
-            raise ConfigError(f"{name} is not a record that samestep wrote: {error}.") from None
-        if not isinstance(values, Mapping):
-            raise ConfigError(f"{name} is not a record that samestep wrote: a frame holds no object.")
-        yield values, body[text_size:]
+def _weights(tensors: tuple[RecordedTensor, ...], array: bytes, dtype: np.dtype) -> np.ndarray:
+    if len(array) != len(tensors) * dtype.itemsize:
+        _refuse("the tensors that were added have not their initial weights")
+    return np.frombuffer(array, dtype)
 
 
 def _steps(
-    frames: Iterator[tuple[Mapping[str, object], bytes]], header: RecordHeader, name: str
+    frames: Iterator[tuple[Mapping[str, object], bytes]], header: RecordHeader, added: np.ndarray, name: str
 ) -> Iterator[RecordedStep]:
     for number, (values, array) in enumerate(frames):
         try:
-            step = _step(values, array, header)
+            step = _step(values, array, header, added)
         except _ODD as error:
             raise ConfigError(f"{name} is damaged: frame {number + 1} is not a step of its header ({error}).") from None
         yield step
@@ -95,7 +82,7 @@ def _header(values: Mapping[str, object]) -> RecordHeader:
     made = RecordHeader(
         **given
         | {
-            "tensors": tuple(_tensor(each) for each in _list(given["tensors"])),
+            "tensors": _tensors(given["tensors"]),
             "command": _words(given["command"]),
             "layouts": _words(given.get("layouts", [])),
         }
@@ -110,6 +97,10 @@ def _header(values: Mapping[str, object]) -> RecordHeader:
     if made.perturbed is not None:
         _whole(made.perturbed, -_MOST)
     return made
+
+
+def _tensors(values: object) -> tuple[RecordedTensor, ...]:
+    return tuple(_tensor(each) for each in _list(values))
 
 
 def _tensor(values: object) -> RecordedTensor:
@@ -131,17 +122,26 @@ def _piece(values: object) -> Piece:
     return Piece(shape, start, size, is_flat)
 
 
-def _step(values: Mapping[str, object], array: bytes, header: RecordHeader) -> RecordedStep:
+def _step(values: Mapping[str, object], array: bytes, header: RecordHeader, added: np.ndarray) -> RecordedStep:
+    """Returns a step, with rows for all tensors. Those that were added later have their initial weights, and no gradient."""
     given, dtype = dict(values), stats_dtype(header.is_float64)
     phases: list[Phase] = _list(given.pop("phases"))  # type: ignore[assignment]
     needed = {"weight"} if given["number"] == -1 else {"weight", "gradient"}
     if phases and not (needed <= set(phases) <= set(PHASES) and len(set(phases)) == len(phases)):
         _refuse(f"phases {phases}")
     count = None if given["rows"] is None else _whole(given["rows"])
-    start = 8 * (count or 0)
-    if len(array) != start + len(phases) * len(header.tensors) * dtype.itemsize:
+    start, num_tensors = 8 * (count or 0), len(header.tensors)
+    size, left = divmod(len(array) - start, max(len(phases), 1) * dtype.itemsize)
+    if left or not (num_tensors - len(added) <= size <= num_tensors if phases else size == 0):
         _refuse("it has not the tensors of the header")
-    split = np.frombuffer(array, dtype, offset=start).reshape(len(phases), len(header.tensors)) if phases else ()
+    split = np.frombuffer(array[start:], dtype).reshape(len(phases), size)
+    absent = np.zeros(num_tensors - size if phases else 0, dtype)
+    absent["projections"], absent["square"] = np.nan, np.nan
+    later = {"weight": added[len(added) - len(absent) :]}
+    stats = {
+        phase: np.concatenate([rows, later.get(phase, absent)]) if len(absent) else rows
+        for phase, rows in zip(phases, split, strict=True)
+    }
     made = RecordedStep(
         **given
         | {
@@ -149,7 +149,7 @@ def _step(values: Mapping[str, object], array: bytes, header: RecordHeader) -> R
             "rows": None if count is None else tuple(np.frombuffer(array[:start], "<u8").tolist()),
             "scalars": {name: _number(value) for name, value in given["scalars"].items()},  # type: ignore[union-attr]
         },
-        stats=dict(zip(phases, split, strict=True)) or None,
+        stats=stats or None,
     )
     _whole(made.number, -1)
     _flag(made.is_skipped)

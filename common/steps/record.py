@@ -6,23 +6,16 @@ The first frame is the header. Nothing of the user's data is kept but hashes.
 """
 
 import dataclasses
-import json
-import struct
-import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
 
+from samestep.common.steps.frames import ADDED, frame_of
 from samestep.common.steps.projections import PROJECTIONS, Piece
 
 SCHEMA = 2
-LENGTHS, CHECKSUMS = struct.Struct("<4sII"), struct.Struct("<II")
-"""How a frame begins: with MAGIC, the bytes of the JSON object and those of the array; then the CRC-32 of that, and of both."""
-MAGIC = b"step"
-MOST_FRAME_BYTES = 2**30
-"""Of the array of one frame: ten million tensors."""
 Phase = Literal["local", "gradient", "weight"]
 """What was seen of a tensor. local: this process's gradient before it is exchanged, where it can be seen. gradient: what the
 optimizer was given. weight: after the update; in the frame of step -1, the initial weights."""
@@ -128,7 +121,17 @@ def rank_file(rank: int) -> str:
 
 def header_frame(header: RecordHeader) -> bytes:
     """Returns the first frame of a file."""
-    return _frame({"header": dataclasses.asdict(header)}, b"")
+    return frame_of({"header": dataclasses.asdict(header)}, b"")
+
+
+def added_frame(tensors: Sequence[RecordedTensor], weights: np.ndarray) -> bytes:
+    """Returns the frame of tensors that a script made after its first step. The frames after it have them as well.
+
+    Args:
+        tensors: The new ones, which come after all that were there.
+        weights: Their initial weights.
+    """
+    return frame_of({"tensors": [dataclasses.asdict(each) for each in tensors]}, weights.tobytes(), ADDED)
 
 
 def step_frame(step: RecordedStep) -> bytes:
@@ -137,13 +140,7 @@ def step_frame(step: RecordedStep) -> bytes:
     values["rows"] = None if step.rows is None else len(step.rows)
     stats = step.stats or {}
     arrays = [np.array(step.rows or (), "<u8"), *stats.values()]
-    return _frame(values | {"phases": list(stats)}, b"".join(array.tobytes() for array in arrays))
-
-
-def _frame(values: Mapping[str, object], array: bytes) -> bytes:
-    text = json.dumps(values).encode()
-    lengths = LENGTHS.pack(MAGIC, len(text), len(array))
-    return lengths + CHECKSUMS.pack(zlib.crc32(lengths), zlib.crc32(array, zlib.crc32(text))) + text + array
+    return frame_of(values | {"phases": list(stats)}, b"".join(array.tobytes() for array in arrays))
 
 
 def rank_files(directory: Path) -> list[Path]:

@@ -13,13 +13,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+import numpy as np
+
 from samestep.common.files.writing import create
 from samestep.common.steps.environment import environment, versions
+from samestep.common.steps.notes import leave_note
 from samestep.common.steps.record import (
     SCHEMA,
     RecordedStep,
     RecordedTensor,
     RecordHeader,
+    added_frame,
     header_frame,
     rank_file,
     step_frame,
@@ -131,6 +135,15 @@ class Recorder:
         self._file = os.fdopen(create(path), "wb")
         self._append(header_frame(header))
 
+    def add(self, tensors: Sequence[RecordedTensor], weights: np.ndarray) -> None:
+        """Appends tensors that the script made after its first step; the steps from now on have them as well.
+
+        Args:
+            tensors: The new ones.
+            weights: Their initial weights.
+        """
+        self._append(added_frame(tensors, weights))
+
     def write(self, step: RecordedStep) -> None:
         """Appends a step, and leaves the process if it was the last one that is wanted.
 
@@ -231,22 +244,3 @@ def _preceded(original: Callable[P, T], first: Callable[[], None]) -> Callable[P
         return original(*args, **kwargs)
 
     return both
-
-
-def leave_note(notes: str, kind: str, text: str) -> None:
-    """Appends a line to the notes.
-
-    Args:
-        notes: Their file; "" prints to stderr.
-        kind: "python", "framework" or "note".
-        text: The note.
-    """
-    if not notes:
-        print(f"samestep: {text}", file=sys.stderr)
-        return
-    try:
-        descriptor = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        os.write(descriptor, json.dumps([kind, text]).encode() + b"\n")
-        os.close(descriptor)
-    except OSError:
-        pass  # the command outlived `samestep record`

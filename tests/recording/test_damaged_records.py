@@ -12,8 +12,9 @@ import pytest
 
 from samestep.common.errors import ConfigError
 from samestep.common.judging.recorded.judge import judge
+from samestep.common.steps.frames import CHECKSUMS, LENGTHS, frame_of
 from samestep.common.steps.joining import read_run
-from samestep.common.steps.record import CHECKSUMS, LENGTHS, _frame, rank_file
+from samestep.common.steps.record import rank_file
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.experiments.recording.facts import facts_of
 from tests.recording.numpy_script import Script, run
@@ -101,7 +102,7 @@ def test_no_forged_value_ends_in_a_traceback(good: RecordedRun, path: Path) -> N
             del holder[last]
         else:
             holder[last] = draw.choice(OTHER)
-        path.write_bytes(b"".join(_frame(text, array) for text, array in zip(texts, arrays, strict=True)))
+        path.write_bytes(b"".join(frame_of(text, array) for text, array in zip(texts, arrays, strict=True)))
         facts_of(path.parent)
         refused += 1
         with refusing(path.parent):
@@ -122,6 +123,6 @@ def test_deep_json_is_refused(path: Path) -> None:
 def test_another_schema_is_named_whatever_else_is_other(path: Path) -> None:
     texts, arrays = _frames(path.read_bytes())
     texts[0] = {"header": {"schema": 99, "new": 1}}
-    path.write_bytes(b"".join(_frame(text, array) for text, array in zip(texts, arrays, strict=True)))
+    path.write_bytes(b"".join(frame_of(text, array) for text, array in zip(texts, arrays, strict=True)))
     with pytest.raises(ConfigError, match="has schema 99, this samestep reads"):
         read_run(path.parent)

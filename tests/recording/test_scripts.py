@@ -36,6 +36,8 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "parallel": ("odd.py parallel", {}),
     "frozen": ("odd.py frozen", {}),
     "sparse": ("odd.py sparse", {}),
+    "growing": ("growing.py", {}),
+    "growing-moved": ("growing.py", {"perturb": 1}),
 }
 
 
@@ -148,6 +150,19 @@ def test_odd_parameters(records: dict[str, list[Rank]]) -> None:
     assert np.isnan(steps[1].stats["gradient"]["square"][:2]).all()
     assert [each.name for each in header.tensors if each.role == "buffer"] == ["1.running_mean", "1.running_var"]
     assert not np.isnan(records["sparse"][0][1][1].stats["gradient"]["square"]).any()
+
+
+def test_parameters_that_are_made_later_are_added(records: dict[str, list[Rank]]) -> None:
+    ((header, steps),) = records["growing"]
+    names = [each.name for each in header.tensors]
+    assert names == [f"{part}.{kind}" for part in ("body", "head", "adapter") for kind in ("weight", "bias")]
+    assert [len(step.stats["weight"]) for step in steps] == [6] * 5
+    has = [[not math.isnan(each) for each in step.stats["gradient"]["square"][3:5]] for step in steps[1:]]
+    assert has == [[True, False], [True, False], [True, True], [True, True]]
+    adapter = [step.stats["weight"][4] for step in steps]
+    assert adapter[0] == adapter[2] != adapter[3] != adapter[4] and adapter[0]["square"] > 0
+    assert [step.scalars.get("lr/1") for step in steps[1:]] == [None, None, 0.01, 0.01]
+    assert len(records["growing-moved"][0][1]) == 5
 
 
 def test_a_record_holds_nothing_of_the_data(records: dict[str, list[Rank]]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from samestep.common.steps.projections import Piece
 from samestep.common.steps.record import stats_dtype
@@ -36,7 +37,7 @@ class OwnGradients:
 
     def follow(self, module: nn.Module) -> None:
         """Follows the parameters of a module, if it is a replica of those of other ranks."""
-        parameters = [each for each in module.parameters() if each.requires_grad]
+        parameters = [each for each in module.parameters() if each.requires_grad and not is_lazy(each)]
         if is_of_many() and not {"fsdp1", "fsdp2", "tp"} & {*layouts(parameters, [module])}:
             for each in parameters:
                 each.register_hook(self._follower(each))

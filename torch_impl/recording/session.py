@@ -8,12 +8,11 @@ A script without an optimizer ends a step where its weights have changed between
 import functools
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from samestep.common.steps.record import Phase, RecordedStep
+from samestep.common.steps.record import RecordedStep
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.closures import Given, with_followed_closure
 from samestep.torch_impl.recording.counts import Counts
@@ -173,6 +172,8 @@ class Session:
         if self._watch is None:
             self.counts.forget_schedules()
             self._watch = Watch(self._recorder, [*self._called.values()], self._initial)
+        else:
+            self._watch.see_new(optimizer, [*self._called.values()])
         self._scalars |= scalars_of(optimizer, self._num_groups)
         self._num_groups += len(optimizer.param_groups)
 
@@ -214,11 +215,8 @@ class Session:
 
     def finish(self) -> None:
         """Writes the step."""
-        stats: dict[Phase, np.ndarray] | None = None
-        if self._gradients and self._watch is not None:
-            stats = {"gradient": Pending.together(self._gradients), "weight": self._watch.weights()}
-            if (own := self._watch.in_order(self._own)) is not None:
-                stats = {"local": own} | stats
+        is_seen = bool(self._gradients) and self._watch is not None
+        stats = self._watch.stats(self._gradients, self._own) if is_seen else None
         self._recorder.write(
             RecordedStep(
                 self._recorder.number,

@@ -156,11 +156,11 @@ class Pending:
     @staticmethod
     def together(several: Sequence["Pending"]) -> np.ndarray:
         """Brings several to the host, each of other tensors."""
-        first, *others = several
-        stats = first.resolve()
-        for other in others:
-            present = np.setdiff1d(np.arange(len(stats)), other._absent)
-            stats[present] = other.resolve()[present]
+        stats = np.zeros(max(each._size for each in several), several[0]._dtype)
+        stats["projections"], stats["square"] = np.nan, np.nan
+        for each in several:
+            present = np.setdiff1d(np.arange(each._size), each._absent)
+            stats[present] = each.resolve()[present]
         return stats
 
     def resolve(self) -> np.ndarray:

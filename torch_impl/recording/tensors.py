@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from samestep.common.steps.record import RecordedTensor
@@ -75,7 +76,8 @@ def find_tensors(called: Sequence[nn.Module]) -> list[Held]:
     updated = {*trained, *partitioned}
     is_updated = {id(each.owner): not updated or id(each.owner) in updated for _, found in parts for each in found}
     held = [dataclasses.replace(each, is_updated=is_updated[id(each.owner)]) for each in _named(parts)]
-    alone = [] if partitioned else [each for key, each in trained.items() if key not in taken]
+    lacking = [] if partitioned else [each for key, each in trained.items() if key not in taken]
+    alone = [each for each in lacking if not is_lazy(each)]
     return [*held, *(_held(f"param.{number}", each, "") for number, each in enumerate(alone))]
 
 
@@ -138,18 +140,23 @@ def _of_module(root: nn.Module) -> list[Held]:
             flat |= {id(each.owner), *each.also}
     layers = dict(root.named_modules())
     for name, each in root.named_parameters():
-        if id(each) not in flat:
+        if id(each) not in flat and not is_lazy(each):
             found.append(_held(name, each, _class_name(layers[name.rpartition(".")[0]])))
     for name, each in root.named_buffers():
-        if each.is_floating_point():
+        if not is_lazy(each) and each.is_floating_point():
             found.append(_held(name, each, _class_name(layers[name.rpartition(".")[0]]), role="buffer"))
     names = [each.tensor.name for each in found]
-    return found if len(set(names)) == len(names) else _with_places(found)
+    return found if len(set(names)) == len(names) else with_places(found)
 
 
-def _with_places(found: Iterable[Held]) -> list[Held]:
-    """Tells tensors apart that are called alike once the wrappers' names are gone."""
-    seen: dict[str, int] = {}
+def with_places(found: Iterable[Held], names: Iterable[str] = ()) -> list[Held]:
+    """Tells tensors apart that are called alike once the wrappers' names are gone.
+
+    Args:
+        found: The tensors.
+        names: Of others.
+    """
+    seen = dict.fromkeys(names, 1)
     made = []
     for each in found:
         name = each.tensor.name

@@ -7,12 +7,12 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from samestep.common.steps.record import RecordedStep
+from samestep.common.steps.record import Phase, RecordedStep
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.places import layouts, rank_and_world
 from samestep.torch_impl.recording.statistics import Pending, Statistics
-from samestep.torch_impl.recording.tensors import Held, find_tensors, parameters_of
+from samestep.torch_impl.recording.tensors import Held, find_tensors, parameters_of, with_places
 
 INITIAL = -1
 """The number of the frame with the initial weights."""
@@ -44,7 +44,8 @@ class Watch:
             called: The outermost modules that were called in training mode.
             initial: The weights before the first pass, which count if the tensors are the same by now.
         """
-        self._held: list[Held] = find_tensors(called)
+        self._recorder, self._held = recorder, find_tensors(called)
+        self._known = {id(each.owner) for each in self._held}
         tensors = [each.tensor for each in self._held]
         is_float64 = self._is_float64 = _is_float64(self._held)
         self._statistics = _statistics_of(self._held)
@@ -57,6 +58,30 @@ class Watch:
             now = self.weights()
             first = now if initial is None or initial.stats is None or initial.tensors != tensors else initial.stats
             recorder.write(RecordedStep(INITIAL, stats={"weight": first}))
+
+    def see_new(self, optimizer: Optimizer, called: Sequence[nn.Module]) -> None:
+        """Adds the tensors that a script has made since, and gave to an optimizer.
+
+        Args:
+            optimizer: The optimizer.
+            called: As above.
+        """
+        own = {id(each) for each in parameters_of(optimizer)}
+        if own <= self._known:
+            return
+        names = {each.tensor.name for each in self._held}
+        found = [each for each in find_tensors(called) if id(each.owner) not in self._known]
+        new = [each for each in found if each.tensor.role == "parameter" or each.tensor.name not in names]
+        new = with_places(new, names)
+        self._known |= own | {id(each.owner) for each in new}
+        if not new:  # an optimizer holds flat partitions, as DeepSpeed's do
+            return
+        with torch.no_grad():
+            values = [each.value() for each in new]
+            weights = Statistics([each.tensor.piece for each in new], self._is_float64)(values).resolve()
+        self._recorder.add([each.tensor for each in new], weights)
+        self._held += new
+        self._statistics = Statistics([each.tensor.piece for each in self._held], self._is_float64)
 
     def gradients(self, optimizer: Optimizer | None = None) -> Pending:
         """Takes the gradients.
@@ -73,9 +98,16 @@ class Watch:
                 ]
             )
 
-    def in_order(self, own: OwnGradients) -> np.ndarray | None:
-        """Returns the gradients of this rank before they were reduced, where they were seen."""
-        return own.taken([each.owner for each in self._held], self._is_float64)
+    def stats(self, gradients: Sequence[Pending], own: OwnGradients) -> dict[Phase, np.ndarray]:
+        """Returns what a record keeps of a step that is over.
+
+        Args:
+            gradients: Those that optimizers were given.
+            own: Those of this rank, before they were exchanged.
+        """
+        found: dict[Phase, np.ndarray] = {"gradient": Pending.together(gradients), "weight": self.weights()}
+        local = own.taken([each.owner for each in self._held], self._is_float64)
+        return found if local is None else {"local": local} | found
 
     def weights(self) -> np.ndarray:
         """Returns what the weights are now, as a record keeps it."""

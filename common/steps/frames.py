@@ -1,0 +1,65 @@
+"""The frames of a file that is only ever appended to: lengths, a checksum, a JSON object and an array."""
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import IO
+
+from samestep.common.errors import ConfigError
+from samestep.common.files.reading import Unreadable, parse_json
+
+LENGTHS, CHECKSUMS = struct.Struct("<4sII"), struct.Struct("<II")
+"""How a frame begins: with its kind, the bytes of the JSON object and of the array; then the CRC-32 of that, and of both."""
+STEP, ADDED = b"step", b"more"
+"""The kinds: the header or a step, and tensors that were added to the header later."""
+MOST_FRAME_BYTES = 2**30
+"""Of the array of one frame: ten million tensors."""
+
+
+def frame_of(values: Mapping[str, object], array: bytes, kind: bytes = STEP) -> bytes:
+    """Returns a frame.
+
+    Args:
+        values: The JSON object.
+        array: The bytes of the array.
+        kind: STEP or ADDED.
+    """
+    text = json.dumps(values).encode()
+    lengths = LENGTHS.pack(kind, len(text), len(array))
+    return lengths + CHECKSUMS.pack(zlib.crc32(lengths), zlib.crc32(array, zlib.crc32(text))) + text + array
+
+
+def read_frames(file: IO[bytes], name: str, wanted: bytes = STEP) -> Iterator[tuple[Mapping[str, object], bytes]]:
+    """Yields the frames of one kind, from here on. A last one that was not written to its end is left out.
+
+    Args:
+        file: The file.
+        name: The name for messages.
+        wanted: The kind.
+
+    Raises:
+        ConfigError: The file is damaged, or another one.
+    """
+    while len(start := file.read(LENGTHS.size + CHECKSUMS.size)) == LENGTHS.size + CHECKSUMS.size:
+        kind, text_size, array_size = LENGTHS.unpack_from(start)
+        of_lengths, checksum = CHECKSUMS.unpack_from(start, LENGTHS.size)
+        is_damaged = zlib.crc32(start[: LENGTHS.size]) != of_lengths
+        if kind not in (STEP, ADDED) or is_damaged or max(text_size, array_size) > MOST_FRAME_BYTES:
+            raise ConfigError(f"{name} is not a record that samestep wrote, or it is damaged; record the script again.")
+        if kind != wanted:
+            file.seek(text_size + array_size, os.SEEK_CUR)
+            continue
+        body = file.read(text_size + array_size)
+        if len(body) < text_size + array_size:
+            return  # the process was killed while it wrote this frame
+        if zlib.crc32(body) != checksum:
+            raise ConfigError(f"{name} is damaged: a frame does not have its checksum; record the script again.")
+        try:
+            values = parse_json(body[:text_size])
+        except Unreadable as error:
+            raise ConfigError(f"{name} is not a record that samestep wrote: {error}.") from None
+        if not isinstance(values, Mapping):
+            raise ConfigError(f"{name} is not a record that samestep wrote: a frame holds no object.")
+        yield values, body[text_size:]
