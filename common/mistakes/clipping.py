@@ -75,6 +75,7 @@ CLIPPING = (
         partial(clip, loss_scales),
         "the norm that B clips by is {ratio} times A's, the loss scale: one of the two clips before it unscales",
         "Lightning-AI/pytorch-lightning#9330",
+        of_step="the gradient is clipped before it is divided by the loss scale: it is tens of thousands of times too small",
     ),
     Mistake(
         "clip_by_local_norm",
@@ -83,6 +84,7 @@ CLIPPING = (
         "the norm that B clips by is {ratio} times A's, the root of the number of processes: one of the two clips by the norm "
         "of a part, or counts replicas",
         "pytorch/pytorch#88621",
+        of_step="the norm it clips by is that of one of {devices} shards of the gradient",
     ),
     Mistake(
         "clip_by_other_norm",
@@ -99,5 +101,6 @@ CLIPPING = (
         "A clips its gradients to norm {most}, and B does not",
         "deepspeedai/DeepSpeed#1801",
         has_sides=True,
+        of_step="the gradient is not clipped",
     ),
 )

@@ -97,6 +97,7 @@ EXAMPLES = (
         "ranks {ranks} of B were given the same examples",
         "tensorflow/tensorflow#56513",
         has_sides=True,
+        of_step="every worker took the first shard's examples",
     ),
     Mistake(
         "padded_sample_twice",
@@ -105,6 +106,7 @@ EXAMPLES = (
         "B has {more} of A's once more{rank}{less}: a sampler pads, or an example is there twice",
         "mosaicml/composer#2218",
         has_sides=True,
+        of_step="the last example is the first once more: a sampler padded",
     ),
     Mistake(
         "dropped_shard",
@@ -113,6 +115,7 @@ EXAMPLES = (
         "{less} of A's {total} are missing in B",
         "tensorflow/tensorflow#42146",
         has_sides=True,
+        of_step="the gradient of the last of {devices} shards is missing from the sum",
     ),
     Mistake(
         "same_order_each_epoch",
@@ -122,6 +125,7 @@ EXAMPLES = (
         "without set_epoch",
         "pytorch/pytorch#31771",
         has_sides=True,
+        of_step="the examples come in the order of the first epoch: no epoch was shuffled anew",
     ),
     Mistake(
         "position_lost",
@@ -130,6 +134,7 @@ EXAMPLES = (
         "B has the examples of A's step {other}: its place in the data was lost or shifted",
         "huggingface/transformers#40245",
         has_sides=True,
+        of_step="the data begin anew where the run continued: their position was lost",
     ),
     Mistake(
         "shares_overlap",

@@ -13,6 +13,7 @@ SCALES = (
         arithmetic.loss_alone,
         "only the loss that is reported differs, B's is {ratio} times A's; the step itself is the same",
         "keras-team/keras#16285",
+        of_step="the reported loss is the sum over {devices} replicas, not their mean; the step itself is right",
     ),
     Mistake(
         "sum_for_mean",
@@ -21,6 +22,7 @@ SCALES = (
         "every gradient of B is {ratio} times A's, {way} the number of processes ({number}), and the loss is not: one of the "
         "two adds the gradients of its processes up where the other takes their mean",
         "tensorflow/tensorflow#25806",
+        of_step="every gradient is {devices}.000 x the oracle's = number of devices: a sum where a mean belongs",
     ),
     Mistake(
         "loss_divided_by_processes",
@@ -37,6 +39,7 @@ SCALES = (
         "loss and every gradient of B are {ratio} times A's, {way} the number of micro-batches ({number}): one of the two does "
         "not divide by it, or does twice",
         "huggingface/transformers#35203",
+        of_step="every gradient is multiplied by the number of micro-batches",
     ),
     Mistake(
         "divided_by_microbatches",
@@ -44,6 +47,7 @@ SCALES = (
         partial(arithmetic.on_scaled_loss, False, partial(arithmetic.times, arithmetic.microbatches)),
         "every gradient of B is {ratio} times A's, {way} the number of micro-batches ({number}), and the loss is not",
         "pytorch/pytorch#144352",
+        of_step="every gradient is divided by the number of micro-batches once more",
     ),
     Mistake(
         "mean_twice",
@@ -55,6 +59,7 @@ SCALES = (
         "every gradient of B is {ratio} times A's, {way} {number}: the division by the number of processes or micro-batches is "
         "there twice in one of the two, and missing or there once in the other",
         "huggingface/transformers#37474",
+        of_step="every gradient is 1/{devices} of the oracle's: averaged over the devices twice, where once belongs",
     ),
     Mistake(
         "root_of_processes",
@@ -73,6 +78,7 @@ SCALES = (
         "every gradient of B is {ratio} times A's, {way} the number of examples ({number}): one of the two takes the sum over "
         "examples where the other takes the mean",
         "pytorch/torchtitan#2972",
+        of_step="every gradient is the sum over all targets: the division is in the reported loss only",
     ),
     Mistake(
         "last_window_divided_by_all",
@@ -106,5 +112,6 @@ ROUNDED = (
         "loss and gradients differ by factors near 1 that no two layers share, and one of the two is a mean over {parts} "
         "parts: a mean of means where the parts have uneven numbers of targets, other targets, or a loss that does not add up",
         "huggingface/transformers#34191",
+        of_step="each micro-batch and shard is divided by its own targets: a mean of means, where shards have uneven counts",
     ),
 )

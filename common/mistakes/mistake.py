@@ -26,6 +26,8 @@ class Mistake:
         sentence: What is said of it.
         thread: Where it happened, as owner/repository#number; "" if no thread is known.
         has_sides: Whether it is a mistake of B: then it is tried with A and B in each other's place as well.
+        of_step: What is said of a step that the oracle took with this mistake; `{devices}` stands for their number, "" where it
+            has no such mutant.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Mistake:
     sentence: str
     thread: str
     has_sides: bool = False
+    of_step: str = ""
 
 
 def spell(ratio: float) -> str:

@@ -92,6 +92,7 @@ PARTS = (
         "the gradients of {which} differ between the ranks of B: they were not exchanged",
         "pytorch/pytorch#104336",
         has_sides=True,
+        of_step="the gradient is the first shard's own mean: the exchange between {devices} devices was forgotten",
     ),
     Mistake(
         "missing_gradients",
@@ -108,6 +109,7 @@ PARTS = (
         "every gradient of B is the one of the step before",
         "pytorch/pytorch#193061",
         has_sides=True,
+        of_step="it applied the gradient of the step before: the exchange lags by one",
     ),
     Mistake(
         "untied_head",
@@ -117,6 +119,7 @@ PARTS = (
         "come apart in B",
         "facebookresearch/lingua#75",
         has_sides=True,
+        of_step="the tied table has the lookups' half of its gradient only: the head has come untied",
     ),
     Mistake(
         "partial_on_replicated",
@@ -124,6 +127,7 @@ PARTS = (
         part_only,
         "only {kinds} have other gradients{how}: they were not summed over ranks, or were twice",
         "NVIDIA/Megatron-LM#1446",
+        of_step="norms and biases have one rank's part of their gradient: it was not summed for them",
     ),
     Mistake(
         "part_times_processes",

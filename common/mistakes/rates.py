@@ -107,6 +107,7 @@ HYPER = (
         "B's schedule runs {times} times as fast: its learning rate at step k is A's at step {times} k",
         "huggingface/accelerate#2142",
         has_sides=True,
+        of_step="the schedule runs {devices} times per step",
     ),
     Mistake(
         "late_rate",
@@ -115,6 +116,7 @@ HYPER = (
         "from step {step} on, B has the learning rate that A has a step before: its schedule lags by one",
         "huggingface/transformers#34053",
         has_sides=True,
+        of_step="it took the learning rate of the step before: the schedule lags by one",
     ),
     Mistake(
         "schedule_shifted",

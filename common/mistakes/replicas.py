@@ -54,6 +54,7 @@ BY_RANK = (
         "the gradient scaler left out the update on some ranks of B only (rank {ranks} did otherwise than the others)",
         "pytorch/pytorch#115710",
         has_sides=True,
+        of_step="one of {devices} ranks has skipped the step that the others took: its shards did not move",
     ),
 )
 REPLICAS = (
@@ -65,6 +66,7 @@ REPLICAS = (
         "ranks only",
         "deepspeedai/DeepSpeed#1801",
         has_sides=True,
+        of_step="only the first of {devices} ranks has clipped in the step before: the weights of the others are not its own",
     ),
     Mistake(
         "replicas_drift",

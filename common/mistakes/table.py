@@ -50,6 +50,17 @@ class Cause:
     thread: str
 
 
+def of_step(name: str) -> str:
+    """Returns what is said of a step of the oracle that is wrong in a way that records show as well.
+
+    Args:
+        name: The name of the mistake and of the mutant.
+    """
+    (mistake,) = (each for each in MISTAKES if each.name == name)
+    assert mistake.of_step, name
+    return mistake.of_step
+
+
 def causes(evidence: Evidence) -> tuple[Cause, ...]:
     """Finds the known mistake that makes the step differ as it does; several scales, if the numbers that they are of are equal.
 

@@ -104,6 +104,7 @@ BATCH_NORM = (
         "running statistics ({names}) differ with the loss, and only one of the two is cut into parts: each rank or micro-batch "
         "normalizes by its own examples",
         "facebookresearch/moco#41",
+        of_step="batch normalisation takes the statistics of each shard, where those of the whole batch were asked for",
     ),
 )
 UPDATES = (
@@ -153,6 +154,7 @@ UPDATES = (
         "the gradients are the same, and B corrects the bias of Adam's moments as in step {step}, not {right}, of its count",
         "huggingface/transformers#40245",
         has_sides=True,
+        of_step="Adam's bias is corrected as in the first step",
     ),
     Mistake(
         "update_times",

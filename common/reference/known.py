@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 
 from samestep.common.dropout import example_keys
+from samestep.common.mistakes.table import of_step
 from samestep.common.reference import silent_bugs as bugs
 from samestep.common.reference import silent_updates as updates
 from samestep.common.reference.known_runs import DATA_AND_RANKS, NORMALISATION
@@ -51,7 +52,7 @@ LOSS_AND_SUM = (
     _bug(
         "mean_of_means",
         f"{IGNORED}+{STEPS}",
-        "each micro-batch and shard is divided by its own targets: a mean of means, where shards have uneven counts",
+        of_step("mean_of_means"),
         bugs.mean_of_means,
     ),
     _bug(
@@ -60,19 +61,19 @@ LOSS_AND_SUM = (
     _bug(
         "times_targets",
         GPT,
-        "every gradient is the sum over all targets: the division is in the reported loss only",
+        of_step("times_targets"),
         _by_batch(lambda batch: batch.num_targets),
     ),
     _bug(
         "times_microbatches",
         f"{GPT}+{STEPS}",
-        "every gradient is multiplied by the number of micro-batches",
+        of_step("times_microbatches"),
         _by_micro(lambda micro, count: count),
     ),
     _bug(
         "divided_by_microbatches",
         f"{GPT}+{STEPS}",
-        "every gradient is divided by the number of micro-batches once more",
+        of_step("divided_by_microbatches"),
         _by_micro(lambda micro, count: 1 / count),
     ),
     _bug(
@@ -108,7 +109,7 @@ LOSS_AND_SUM = (
     _bug(
         "loss_summed",
         GPT,
-        "the reported loss is the sum over {devices} replicas, not their mean; the step itself is right",
+        of_step("loss_summed"),
         partial(bugs.report_loss, lambda parts: len(parts) * sum(loss for loss, _ in parts)),
     ),
     _bug(
@@ -120,7 +121,7 @@ LOSS_AND_SUM = (
     _bug(
         "partial_on_replicated",
         GPT,
-        "norms and biases have one rank's part of their gradient: it was not summed for them",
+        of_step("partial_on_replicated"),
         bugs.partial_on_replicated,
     ),
     _bug(
@@ -134,7 +135,7 @@ PARAMETERS = (
     _bug(
         "untied_head",
         TIED,
-        "the tied table has the lookups' half of its gradient only: the head has come untied",
+        of_step("untied_head"),
         partial(bugs.tied_halves, 1.0, 0.0),
     ),
     _bug(
@@ -158,7 +159,7 @@ PARAMETERS = (
     _bug(
         "clip_by_local_norm",
         f"{GPT}+{CLIP}",
-        "the norm it clips by is that of one of {devices} shards of the gradient",
+        of_step("clip_by_local_norm"),
         partial(bugs.clip_by, lambda g, devices: bugs.norm(g) / devices**0.5),
     ),
     _bug(
@@ -185,7 +186,7 @@ PARAMETERS = (
         "each parameter is clipped by its own norm",
         partial(bugs.clip_each, False),
     ),
-    _bug("clip_forgotten", f"{GPT}+{CLIP}", "the gradient is not clipped", partial(bugs.set_clip, None)),
+    _bug("clip_forgotten", f"{GPT}+{CLIP}", of_step("clip_forgotten"), partial(bugs.set_clip, None)),
     _bug(
         "clipped_by_default",
         GPT,
@@ -212,21 +213,21 @@ RUN = (
     _bug(
         "same_data_on_every_worker",
         GPT,
-        "every worker took the first shard's examples",
+        of_step("same_data_on_every_worker"),
         updates.same_data_on_every_worker,
     ),
     _bug(
         "padded_sample_twice",
         GPT,
-        "the last example is the first once more: a sampler padded",
+        of_step("padded_sample_twice"),
         updates.padded_sample_twice,
     ),
     _bug("optimizer_state_lost", GPT, "the optimizer state was lost before this step", updates.optimizer_state_lost),
-    _bug("step_count_lost", GPT, "Adam's bias is corrected as in the first step", updates.step_count_lost),
+    _bug("step_count_lost", GPT, of_step("step_count_lost"), updates.step_count_lost),
     _bug(
         "schedule_runs_n_times",
         f"{GPT}+{RATE}",
-        "the schedule runs {devices} times per step",
+        of_step("schedule_runs_n_times"),
         updates.schedule_runs_n_times,
     ),
 )

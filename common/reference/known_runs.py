@@ -1,5 +1,6 @@
 """Known mistakes of a whole run, of and of normalisation, each with a cell in which it matters."""
 
+from samestep.common.mistakes.table import of_step
 from samestep.common.reference import silent_runs as runs
 from samestep.common.reference.mutants import Mutant
 
@@ -9,19 +10,19 @@ NORMED = "digits-mlp+width=8+norm=batch"
 DATA_AND_RANKS = (
     Mutant(
         "same_order_each_epoch",
-        "the examples come in the order of the first epoch: no epoch was shuffled anew",
+        of_step("same_order_each_epoch"),
         runs.same_order_each_epoch,
         "synthetic-mlp+width=8+examples=48",
     ),
     Mutant(
         "position_lost",
-        "the data begin anew where the run continued: their position was lost",
+        of_step("position_lost"),
         runs.position_lost,
         GPT,
     ),
     Mutant(
         "clip_on_one_rank",
-        "only the first of {devices} ranks has clipped in the step before: the weights of the others are not its own",
+        of_step("clip_on_one_rank"),
         runs.clip_on_one_rank,
         f"{GPT}+clip_norm=0.05",
     ),
@@ -29,7 +30,7 @@ DATA_AND_RANKS = (
 NORMALISATION = (
     Mutant(
         "local_statistics",
-        "batch normalisation takes the statistics of each shard, where those of the whole batch were asked for",
+        of_step("local_statistics"),
         runs.local_statistics,
         f"{NORMED}+batch_norm=sync",
     ),

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from samestep.common.batch import Batch
+from samestep.common.mistakes.table import of_step
 from samestep.common.program import Arrays, TrainState
 from samestep.common.reference.models.layers import Gelu, Layer, Linear, Norm, Saved, layers_below
 from samestep.common.reference.models.transformer import Attention
@@ -167,22 +168,22 @@ def _tanh_backward(params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arra
 MUTANTS = (
     Mutant(
         "sum_for_mean",
-        "every gradient is {devices}.000 x the oracle's = number of devices: a sum where a mean belongs",
+        of_step("sum_for_mean"),
         partial(_scaled, lambda devices: devices),
     ),
     Mutant(
         "mean_twice",
-        "every gradient is 1/{devices} of the oracle's: averaged over the devices twice, where once belongs",
+        of_step("mean_twice"),
         partial(_scaled, lambda devices: 1 / devices),
     ),
     Mutant(
         "dropped_shard",
-        "the gradient of the last of {devices} shards is missing from the sum",
+        of_step("dropped_shard"),
         partial(_weighted_shards, lambda shard, count: float(shard < count - 1)),
     ),
     Mutant(
         "forgotten_exchange",
-        "the gradient is the first shard's own mean: the exchange between {devices} devices was forgotten",
+        of_step("forgotten_exchange"),
         partial(_weighted_shards, lambda shard, count: float(shard == 0) * count),
     ),
     Mutant(
@@ -191,7 +192,7 @@ MUTANTS = (
         partial(_weighted_shards, lambda shard, count: float(shard == 0)),
     ),
     Mutant("swapped_batch", "it trained on the next step's batch: the order of the batches is wrong", _swapped_batch),
-    Mutant("stale_gradient", "it applied the gradient of the step before: the exchange lags by one", _stale_gradient),
+    Mutant("stale_gradient", of_step("stale_gradient"), _stale_gradient),
     *(
         Mutant(wrong.__name__, said, partial(_update, optimizer, wrong))
         for optimizer, mistakes in MISTAKES.items()
@@ -204,7 +205,7 @@ MUTANTS = (
     ),
     Mutant(
         "late_rate",
-        "it took the learning rate of the step before: the schedule lags by one",
+        of_step("late_rate"),
         _late_rate,
         "synthetic-mlp+width=8+warmup_steps=40",
     ),

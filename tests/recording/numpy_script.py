@@ -195,6 +195,7 @@ class _Training:
             "mean_twice": 1 / s.world**2,
             "root_of_processes": math.sqrt(s.world),
             "off_by_a_little": 1.0001,
+            "gradients_off_by_far": 1.8,
         }
         mean = {name: g * one(scales.get(s.mistake, 1.0)) for name, g in mean.items()}
         if s.mistake == "gradients_off_at_random" and self.step == 1:

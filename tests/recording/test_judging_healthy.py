@@ -99,3 +99,14 @@ def test_steps_beyond_the_reruns_are_not_condemned(tmp_path: Path) -> None:
     reruns = [dataclasses.replace(rerun, steps=[s for s in rerun.steps if s.number < 5]) for rerun in reruns]
     verdict = judge(one, other, measure(one, reruns, pairing), pairing)
     assert (verdict.kind, verdict.need, verdict.first.step) == ("unknown", "steps", 5)
+
+
+def test_a_kink_is_shown_as_one(tmp_path: Path) -> None:
+    """A itself, moved in its last bit, falls on the other side of a threshold: nobody can say which side is right."""
+    a, b = Script(steps=2, optimizer="sgd"), Script(steps=2, optimizer="sgd", mistake="gradients_off_by_far")
+    one, other = recorded(a, tmp_path), recorded(b, tmp_path)
+    pairing = pair(one, other)
+    tipped = [recorded(dataclasses.replace(b, perturbed=seed), tmp_path) for seed in range(4)]
+    verdict = judge(one, other, measure(one, tipped, pairing), pairing)
+    assert (verdict.kind, verdict.need) == ("unknown", "float64")
+    assert "gradient of net." in verdict.notes[0] and "within rounding of a threshold (a kink)" in verdict.notes[0]

@@ -51,7 +51,9 @@ class Session:
     # --- what hooks ask ------------------------------------------------------------------------------------------------
 
     def add_model(self, model: Any) -> None:
-        """Remembers a model that was called in training."""
+        """Remembers a model that is called in training."""
+        if model not in self._models and tf.executing_eagerly() and not tf.distribute.has_strategy():
+            self._start.prepare_model(model)
         self._models.add(model)
 
     def counters(self) -> WriteCounters:

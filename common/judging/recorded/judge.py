@@ -20,7 +20,7 @@ from samestep.common.steps.recorded_run import RecordedRun, RunStep
 BLIND = 1e-3
 """The relative error of a gradient that a judgement has to be able to see."""
 RANDOM = 0.5
-"""From which resolution on no rounding can be the reason: the run does other things each time."""
+"""From which resolution on no rounding of smooth numbers can be the reason."""
 AMPLIFIED = 100.0
 """How many times rounding has to grow to be called amplified."""
 
@@ -37,6 +37,7 @@ class _Seen:
     first_apart: float = 0.0
     last_apart: float = 0.0
     resolution: float | None = None
+    jump: tuple[int, str, float] = (0, "", 0.0)
 
 
 def judge(
@@ -86,7 +87,7 @@ def judge(
 def _same(walk: Walk, seen: _Seen) -> RecordedVerdict:
     growth = seen.last_apart / seen.first_apart if seen.first_apart else 1.0
     if seen.resolution is not None and seen.resolution > BLIND:
-        return _verdict(walk, seen, "unknown", None, need="seed" if seen.resolution > RANDOM else "float64")
+        return _blind(walk, seen)
     made = _verdict(walk, seen, "amplified" if growth >= AMPLIFIED else "same", None)
     notes, last = made.notes, walk.yardstick.last if isinstance(walk.yardstick, MeasuredYardstick) else seen.num_steps
     if seen.num_steps - 1 > last:
@@ -94,6 +95,21 @@ def _same(walk: Walk, seen: _Seen) -> RecordedVerdict:
             f"from step {last + 1} on, rounding is taken to grow as before; --steps {seen.num_steps} measures it",
         )
     return dataclasses.replace(made, growth=growth, notes=notes)
+
+
+def _blind(walk: Walk, seen: _Seen) -> RecordedVerdict:
+    """Returns the verdict on runs that agree as far as A agrees with itself, which is not far."""
+    is_float64, is_jumping = walk.a.header.is_float64, (seen.resolution or 0.0) > RANDOM
+    made = _verdict(walk, seen, "unknown", None, need="seed" if is_float64 and is_jumping else "float64")
+    if not is_jumping:
+        return made
+    step, name, share = seen.jump
+    words = (
+        f"step {step}, gradient of {name}: A differs from itself by {share:.1e} of the norm, once its weights are moved in their "
+        "last bit, and B from A by no more. Either a number lies within rounding of a threshold (a kink), as in x > mean on a "
+        "tie, or A draws other random numbers each time"
+    )
+    return dataclasses.replace(made, notes=(words, *made.notes))
 
 
 def _verdict(
@@ -167,10 +183,19 @@ def _look(walk: Walk, one: RunStep, other: RunStep, seen: _Seen) -> None:
             seen.worst = max(seen.worst, float(compared.times.max()))
     if gradient is not None and seen.resolution is None:
         seen.resolution = _resolution(gradient)
+        seen.jump = (one.number, *_largest_spread(walk, gradient))
     if weight is not None:
         apart = np.mean((weight.one.projections - weight.other.projections) ** 2, axis=1)
         norm = math.sqrt(float(np.nansum(apart)) / (float(np.nansum(weight.one.square)) or 1.0))
         seen.first_apart, seen.last_apart = seen.first_apart or norm, norm
+
+
+def _largest_spread(walk: Walk, gradient: ComparedTensors) -> tuple[str, float]:
+    """Returns the tensor that rounding moves most, and by what share of its norm."""
+    norm = np.nan_to_num(gradient.one.norm)
+    share = np.where(norm > 0, gradient.scale.rounding / np.where(norm > 0, norm, 1.0), 0.0)
+    place = int(np.argmax(share))
+    return walk.pairing.tensors[place].name, float(share[place])
 
 
 def _resolution(gradient: ComparedTensors) -> float | None:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from samestep.common.batch import Batch
+from samestep.common.mistakes.table import of_step
 from samestep.common.program import Arrays
 from samestep.common.reference.mutants import Context, Mutant
 from samestep.common.reference.program import TrainingProgram
@@ -107,7 +108,7 @@ MISTAKES = (
     ),
     Mutant(
         "clip_before_unscaling",
-        "the gradient is clipped before it is divided by the loss scale: it is tens of thousands of times too small",
+        of_step("clip_before_unscaling"),
         clip_before_unscaling,
         f"{_GPT}+clip_norm=0.05",
     ),
@@ -119,7 +120,7 @@ MISTAKES = (
     ),
     Mutant(
         "skipped_on_one_rank",
-        "one of {devices} ranks has skipped the step that the others took: its shards did not move",
+        of_step("skipped_on_one_rank"),
         skipped_on_one_rank,
         _GPT,
     ),
