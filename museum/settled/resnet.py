@@ -65,7 +65,10 @@ optimizer = kind(net.parameters(), lr=0.1, weight_decay=1e-4)
 schedule = torch.optim.lr_scheduler.StepLR(optimizer, 10)
 generator = torch.Generator().manual_seed(1 + dist.get_rank())
 for _ in range(STEPS):
-    images, labels = torch.randn(BATCH, 3, SIZE, SIZE, generator=generator), torch.randint(10, (BATCH,), generator=generator)
+    images, labels = (
+        torch.randn(BATCH, 3, SIZE, SIZE, generator=generator),
+        torch.randint(10, (BATCH,), generator=generator),
+    )
     optimizer.zero_grad()
     nn.functional.cross_entropy(net(images), labels).backward()
     nn.utils.clip_grad_norm_(net.parameters(), 1.0)
