@@ -130,8 +130,8 @@ def _exact_products() -> Iterator[None]:
     try:
         yield
     finally:
-        for each, precision in zip(coarse, before, strict=True):
-            each.fp32_precision = precision
+        for each, own in zip(coarse, before, strict=True):
+            each.fp32_precision = own
 
 
 def _is_coarse(products: object) -> bool:
