@@ -155,8 +155,8 @@ def _bert(home: Path) -> None:
     from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
     home.mkdir(exist_ok=True)
-    (home / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_WORDS]) + "\n")
-    BertTokenizerFast(vocab_file=str(home / "vocab.txt"), model_max_length=32).save_pretrained(home)
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_WORDS]
+    BertTokenizerFast(vocab={name: n for n, name in enumerate(names)}, model_max_length=32).save_pretrained(home)
     torch.manual_seed(0)
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
     dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}

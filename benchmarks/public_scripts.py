@@ -207,13 +207,13 @@ def main() -> None:
     store.mkdir(parents=True, exist_ok=True)
     log = store / "public.jsonl"
     done = {row["name"]: row for row in map(json.loads, log.read_text().splitlines())} if log.exists() else {}
-    for number, script in enumerate(SCRIPTS):
+    for script in SCRIPTS:
         if not any(name in script.name for name in given.names) if given.names else script.name in done:
             continue
         if not (sources / script.repository.split("/")[1]).is_dir():
             print(clone_line(script.repository, sources), file=sys.stderr)
             continue
-        trial = Trial(script, store / f"{number}")
+        trial = Trial(script, store / script.name.replace("/", "."))
         trial.prepare(sources)
         done[script.name] = row = tried(trial)
         with log.open("a") as file:

@@ -171,12 +171,9 @@ TORCH = (
             environment=_MOCKED,
         )
         for file, one, two in (
-            ("nlp_example.py", "", ""),
             ("by_feature/gradient_accumulation.py", "--gradient_accumulation_steps 2", "torchrun --cpu"),
             ("by_feature/automatic_gradient_accumulation.py", "", ""),
-            ("by_feature/checkpointing.py", "", ""),
             ("by_feature/local_sgd.py", "", ""),
-            ("by_feature/early_stopping.py", "", ""),
         )
     ),
     PublicScript(
