@@ -26,6 +26,10 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "bare": ("scaled.py bare", {}),
     "manual": ("manual.py", {}),
     "halves": ("manual.py halves", {}),
+    "leaves": ("leaves.py", {}),
+    "made": ("leaves.py made", {}),
+    "parts": ("leaves.py halves", {}),
+    "leaves-moved": ("leaves.py", {"perturb": 1}),
     "closures": ("closures.py", {}),
     "turns": ("several.py", {}),
     "split": ("several.py split", {}),
@@ -93,7 +97,8 @@ def test_a_run_that_is_stopped_has_the_same_first_steps(records: dict[str, list[
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("whole", "accumulated"), ("manual", "halves"), ("bn", "compiled"), ("bn", "parallel")]
+    ("one", "other"),
+    [("whole", "accumulated"), ("manual", "halves"), ("leaves", "parts"), ("bn", "compiled"), ("bn", "parallel")],
 )
 def test_the_same_steps_have_the_same_record(records: dict[str, list[Rank]], one: str, other: str) -> None:
     assert distance(records[one], records[other]) < 2e-6
@@ -111,6 +116,20 @@ def test_the_losses_of_micro_batches_add_up(records: dict[str, list[Rank]]) -> N
     (_, steps) = records["halves"][0]
     assert all(len(step.losses) == 2 for step in steps[1:])
     assert loss(records["halves"], 1) == pytest.approx(loss(records["manual"], 1), rel=1e-6)
+
+
+def test_tensors_of_no_module_are_called_as_the_script_calls_them(records: dict[str, list[Rank]]) -> None:
+    """Their gradients and updates are those of every step, whether the script writes them or makes new ones."""
+    (header, steps), (_, made) = records["leaves"][0], records["made"][0]
+    assert [each.name for each in header.tensors] == ["weights.0", "weights.1"]
+    assert [step.number for step in steps] == [-1, *range(5)]
+    assert [step.number for step in made] == [-1, *range(4)]  # nobody reads what the last step made
+    for one, other in zip(steps, made, strict=False):
+        assert one.losses == other.losses
+        assert all((one.stats[phase] == other.stats[phase]).all() for phase in one.stats)
+    moved = records["leaves-moved"][0][1]
+    assert abs(loss(records["leaves"], 2) - loss(records["leaves-moved"], 2)) < 1e-5
+    assert moved[1].stats["gradient"]["bits"].tolist() != steps[1].stats["gradient"]["bits"].tolist()
 
 
 def test_a_scaler_changes_nothing_but_the_steps_it_skips(records: dict[str, list[Rank]]) -> None:

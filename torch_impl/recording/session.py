@@ -17,6 +17,7 @@ from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.closures import Given, with_followed_closure
 from samestep.torch_impl.recording.counts import Counts
 from samestep.torch_impl.recording.examples import Examples
+from samestep.torch_impl.recording.leaves import Leaves
 from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.pieces import local_of
 from samestep.torch_impl.recording.scalars import scalars_of
@@ -32,10 +33,10 @@ class Session:
     def __init__(self, recorder: Recorder) -> None:
         """Waits for the first pass. The recorder gets the steps."""
         self._recorder, self._examples, self._own = recorder, Examples(), OwnGradients(recorder)
-        self._called: dict[int, nn.Module] = {}
+        self._called, self._leaves = dict[int, nn.Module](), Leaves()
         self._watch: Watch | None = None
         self._initial: InitialWeights | None = None
-        self._depth, self._is_started, self._has_optimizer = 0, False, False
+        self._depth, self._has_optimizer = 0, False
         self._scale: torch.Tensor | None = None
         self.counts = Counts()
         self.forget()
@@ -81,6 +82,8 @@ class Session:
             tensors: Where.
             gradients: The gradients of the tensors, as far as they are given; a scalar without one is a loss.
         """
+        if not self._called and not self._has_optimizer:
+            self._leaves.follow(tensors)
         self._begin_pass()
         scale = self._own.scale = self._scale
         self._scale = None
@@ -99,7 +102,7 @@ class Session:
         if self._has_optimizer or self._depth:
             return
         if self._watch is None:
-            self._watch = Watch(self._recorder, [*self._called.values()], self._initial)
+            self._begin_watch()
         self.take_again()
 
     def take_again(self) -> None:
@@ -108,12 +111,14 @@ class Session:
             self._gradients = [self._watch.gradients()]
 
     def _begin_pass(self) -> None:
-        if not self._is_started:
-            self._is_started = True
-            start_with(self._recorder, self._called.values())
-            self._initial = InitialWeights([*self._called.values()])
+        if self._initial is None:
+            start_with(self._recorder, self._called.values(), self._leaves.held())
+            self._initial = InitialWeights([*self._called.values()], self._leaves.held())
         if not self._depth and (self._stepped or self._is_moved()):
             self.finish()
+
+    def _begin_watch(self) -> None:
+        self._watch = Watch(self._recorder, [*self._called.values()], self._leaves.held(), self._initial)
 
     def _is_moved(self) -> bool:
         """Returns whether a script without an optimizer has changed its weights since the last step."""
@@ -155,7 +160,7 @@ class Session:
 
     def _is_rehearsed(self, optimizer: Optimizer) -> bool:
         """Returns whether a wrapper only lets an optimizer make its state, which it does before the first pass."""
-        return not self._is_started and not has_gradient(optimizer)
+        return self._initial is None and not has_gradient(optimizer)
 
     def skip(self, optimizer: Optimizer) -> None:
         """A gradient scaler leaves out the step of an optimizer."""
@@ -171,7 +176,7 @@ class Session:
         self._updated |= {id(each) for each in parameters_of(optimizer)}
         if self._watch is None:
             self.counts.forget_schedules()
-            self._watch = Watch(self._recorder, [*self._called.values()], self._initial)
+            self._begin_watch()
         else:
             self._watch.see_new(optimizer, [*self._called.values()])
         self._scalars |= scalars_of(optimizer, self._num_groups)
@@ -215,8 +220,7 @@ class Session:
 
     def finish(self) -> None:
         """Writes the step."""
-        is_seen = bool(self._gradients) and self._watch is not None
-        stats = self._watch.stats(self._gradients, self._own) if is_seen else None
+        stats = self._watch.stats(self._gradients, self._own) if self._gradients and self._watch is not None else None
         self._recorder.write(
             RecordedStep(
                 self._recorder.number,
@@ -238,8 +242,7 @@ class Session:
     def _take_of(self, optimizer: Optimizer) -> None:
         """Takes the gradients that an optimizer is given; a fused one divides them by the scale itself."""
         assert self._watch is not None
-        scale = vars(optimizer).get("grad_scale")
-        infinite = vars(optimizer).get("found_inf")
+        scale, infinite = (vars(optimizer).get(name) for name in ("grad_scale", "found_inf"))
         self._infinite += [] if infinite is None else [infinite.clone()]
         if self._recorder.looks_at(self._recorder.number):
             taken = self._watch.gradients(optimizer)
