@@ -193,7 +193,7 @@ def test_a_run_starts_with_the_weights_of_another(records: dict[str, list[Rank]]
 
 
 def test_processes_and_threads(tmp_path: Path) -> None:
-    cases = {name: (f"processes.py {name}", {}) for name in ("forked", "left", "threads")}
+    cases = {name: (f"processes.py {name}", {}) for name in ("forked", "left", "threads", "turns")}
     notes = tmp_path / "notes"
     notes.touch()
     cases["threads"][1]["notes"] = str(notes)
@@ -205,3 +205,6 @@ def test_processes_and_threads(tmp_path: Path) -> None:
     assert [step.number for step in steps] == [*range(-1, 4)]
     assert all(len(step.losses) == 1 and len(step.rows) == 4 for step in steps[2:])
     assert "several threads train at a time" in notes.read_text()
+    ((_, steps),) = found["turns"]
+    assert [step.number for step in steps] == [*range(-1, 8)]
+    assert all(len(step.losses) == 1 and len(step.rows) == 4 for step in steps[1:])

@@ -29,7 +29,7 @@ class Hooks:
         """
         self._session, self._recorder = session, recorder
         self._is_inside = False  # of a module or of a backward pass, which may call modules again
-        self._thread = FollowedThread(session.forget, recorder.note)
+        self._thread = FollowedThread(recorder.guarded(session.end), recorder.note)
 
     def _guard(self, function: Callable[P, T]) -> Callable[P, T | None]:
         """Returns a hook that ends no script, and that torch.compile leaves alone where it compiles a whole step."""

@@ -231,10 +231,11 @@ class Session:
         self.forget()
 
     def end(self) -> None:
-        """The script ends: writes the step that nothing came after."""
+        """The script ends, or the thread that is followed: writes the step that nothing came after."""
         if self._stepped or self._is_moved():
             self.finish()
 
+        self.forget()
     def _take_of(self, optimizer: Optimizer) -> None:
         """Takes the gradients that an optimizer is given; a fused one divides them by the scale itself."""
         assert self._watch is not None
