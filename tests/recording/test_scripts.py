@@ -26,6 +26,7 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "bare": ("scaled.py bare", {}),
     "manual": ("manual.py", {}),
     "halves": ("manual.py halves", {}),
+    "grad": ("manual.py grad", {}),
     "closures": ("closures.py", {}),
     "turns": ("several.py", {}),
     "split": ("several.py split", {}),
@@ -123,6 +124,24 @@ def test_a_scaler_changes_nothing_but_the_steps_it_skips(records: dict[str, list
     assert records["unscaled"][0][1][1].scalars["clip_norm"] == pytest.approx(
         math.sqrt(bare[1].stats["gradient"]["square"].sum()), rel=1e-5
     )
+
+
+def test_gradients_that_no_parameter_holds(records: dict[str, list[Rank]]) -> None:
+    (_, manual), (_, grad) = records["manual"][0], records["grad"][0]
+    assert [step.number for step in grad] == [step.number for step in manual]
+    for one, other in zip(grad[1:], manual[1:], strict=True):
+        assert one.losses == pytest.approx(other.losses, rel=1e-6) and one.rows == other.rows
+        assert is_alike(one.stats["weight"], other.stats["weight"])
+        assert not np.isnan(one.stats["gradient"]["square"]).any()
+        ratio = np.linalg.norm(one.stats["gradient"]["projections"], axis=1) / np.linalg.norm(
+            other.stats["gradient"]["projections"], axis=1
+        )
+        np.testing.assert_allclose(ratio, ratio[0], rtol=1e-4)  # it is seen before the script itself clips it
+        assert ratio[0] >= 1
+
+
+def is_alike(one: np.ndarray, other: np.ndarray) -> bool:
+    return np.allclose(one["projections"], other["projections"], atol=1e-5)
 
 
 def test_of_closures_the_first_call_counts(records: dict[str, list[Rank]]) -> None:

@@ -59,7 +59,7 @@ def follow_keras(keras: ModuleType, session: Session, recorder: Recorder, hooks:
     def before(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
         pairs = zip(variables, gradients, strict=True)
         GIVEN.update({id(variable.value): gradient for variable, gradient in pairs if gradient is not None})
-        session.divide_losses(optimizer.gradient_accumulation_steps or 1)
+        session.losses.divide(optimizer.gradient_accumulation_steps or 1)
         session.before_update(of(optimizer), (of(optimizer),), {})
         GIVEN.clear()
 
