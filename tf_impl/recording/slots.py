@@ -1,7 +1,7 @@
 """The variables of our own into which a graph writes what a step was. The host reads them when the call is over.
 
 No Python function can be called out of a graph that XLA compiles, but any graph can assign to variables. A call may take many
-steps (`steps_per_execution`, a loop in a tf.function), so the last CAPACITY are kept.
+steps (`steps_per_execution`, a loop in a tf.function), so the last ones are kept.
 """
 
 import dataclasses
@@ -20,8 +20,9 @@ from samestep.common.steps.rows import mix
 from samestep.tf_impl.recording.statistics import NUMBERS, Statistics, unpack
 
 CAPACITY = 64
-ROWS = 2**16
-"""Examples that are kept until they are read."""
+"""Steps of a call that are kept, unless a model says that its calls take more."""
+ROWS = 2**10
+"""Examples that are kept until they are read, of each step of a call."""
 INTS, FLOATS = 4, 4
 """The numbers of a step that are not of tensors, as `SeenStep` has them."""
 
@@ -55,16 +56,17 @@ def gather_now(variable: Any, places: np.ndarray) -> np.ndarray:
 class WriteCounters:
     """What one replica counts, whatever optimizer takes the step."""
 
-    def __init__(self, every: int) -> None:
+    def __init__(self, every: int, num_rows: int) -> None:
         """Makes the variables.
 
         Args:
             every: After the first steps, only every one of these is looked at.
+            num_rows: The examples that are kept.
         """
-        self._every = every
+        self._every, self._num_rows = every, num_rows
         self.clock = own_variable(0, tf.int64)
         self.loss = own_variable([0.0, 0.0], tf.float64)
-        self.rows = own_variable(np.zeros(ROWS, np.int64), tf.int64)
+        self.rows = own_variable(np.zeros(num_rows, np.int64), tf.int64)
         self.rows_seen = own_variable(0, tf.int64)
         self._rows_read = 0
 
@@ -84,7 +86,7 @@ class WriteCounters:
             sums: int64 [examples].
         """
         size = tf.shape(sums, tf.int64)[0]
-        places = (self.rows_seen.read_value() + tf.range(size)) % ROWS
+        places = (self.rows_seen.read_value() + tf.range(size)) % self._num_rows
         tf.raw_ops.ResourceScatterUpdate(resource=self.rows.handle, indices=places, updates=sums)
         self.rows_seen.assign_add(size)
 
@@ -99,7 +101,7 @@ class WriteCounters:
             None if there were none, or too many to keep.
         """
         start, self._rows_read = self._rows_read, end
-        if not start < end or seen - start > ROWS:
+        if not start < end or seen - start > self._num_rows:
             return None
         return tuple(mix(gather_now(self.rows, np.arange(start, end)).view(np.uint64)).tolist())
 
@@ -133,7 +135,12 @@ class Slots:
     """Where the steps of one optimizer on one replica are written."""
 
     def __init__(
-        self, counters: WriteCounters, statistics: Statistics, weights: Sequence[Any], phases: Sequence[Phase]
+        self,
+        counters: WriteCounters,
+        statistics: Statistics,
+        weights: Sequence[Any],
+        phases: Sequence[Phase],
+        capacity: int = CAPACITY,
     ) -> None:
         """Makes the variables.
 
@@ -142,13 +149,15 @@ class Slots:
             statistics: The statistics of the tensors.
             weights: The replica's variables, of TensorFlow.
             phases: Those of gradients that can be seen.
+            capacity: The steps that one call may take.
         """
+        self.num_lost, self._capacity = 0, capacity
         self.counters, self.statistics, self.weights = counters, statistics, weights
         self._size = len(weights) * NUMBERS
         self._gradients = {phase: own_variable(np.zeros(self._size, np.int64), tf.int64) for phase in phases}
         self.is_applied, self.is_updated = own_variable(0, tf.int64), own_variable(0, tf.int64)
         width = INTS + FLOATS + (len(phases) + 1) * self._size
-        self._ring = own_variable(np.zeros((CAPACITY, width), np.int64), tf.int64)
+        self._ring = own_variable(np.zeros((capacity, width), np.int64), tf.int64)
         self.count = own_variable(0, tf.int64)
         self._commit: Any = None
         self._num_read = 0
@@ -188,7 +197,7 @@ class Slots:
         weights = self._looked_at(self.weights, is_looked_at)
         gradients = [variable.read_value() for variable in self._gradients.values()]
         row = tf.concat([tf.stack(ints), tf.bitcast(tf.stack(floats), tf.int64), *gradients, weights], 0)
-        place = self.count.read_value() % CAPACITY
+        place = self.count.read_value() % self._capacity
         tf.raw_ops.ResourceScatterUpdate(resource=self._ring.handle, indices=place, updates=row)
         counters.loss.assign(tf.where(ended > 0, tf.zeros([2], tf.float64), counters.loss.read_value()))
         counters.clock.assign_add(ended)
@@ -202,9 +211,10 @@ class Slots:
         return tf.cond(is_looked_at, lambda: self.statistics(values), lambda: tf.zeros([self._size], tf.int64))
 
     def read(self, is_float64: bool) -> list[SeenStep]:
-        """Reads the steps since the last call. Those that were overwritten are lost."""
+        """Reads the steps since the last call. Those that were overwritten are lost, and counted."""
         count = read_now(self.count)
-        new = np.arange(max(self._num_read, count - CAPACITY), count)
+        new = np.arange(max(self._num_read, count - self._capacity), count)
+        self.num_lost += count - self._num_read - len(new)
         self._num_read = count
         return [self._unpacked(row, is_float64) for row in gather_now(self._ring, new)] if len(new) else []
 
