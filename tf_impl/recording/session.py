@@ -6,6 +6,7 @@ multiplied by the number of replicas, so their mean over the ranks is the loss o
 
 import contextlib
 import dataclasses
+import math
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -213,6 +214,8 @@ class Session:
         scalars = {"lr": step.lr} | plan.scalars
         if step.scale != 1:
             scalars["loss_scale"] = step.scale
+        if not math.isnan(step.clip_norm):
+            scalars["clip_norm"] = step.clip_norm
         passes = self._passes - self._passes_written.get(replica, 0)
         self._passes_written[replica] = self._passes
         recorded = RecordedStep(

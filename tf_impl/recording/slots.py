@@ -23,7 +23,7 @@ CAPACITY = 64
 """Steps of a call that are kept, unless a model says that its calls take more."""
 ROWS = 2**10
 """Examples that are kept until they are read, of each step of a call."""
-INTS, FLOATS = 4, 4
+INTS, FLOATS = 4, 5
 """The numbers of a step that are not of tensors, as `SeenStep` has them."""
 
 
@@ -66,6 +66,7 @@ class WriteCounters:
         self._every, self._num_rows = every, num_rows
         self.clock = own_variable(0, tf.int64)
         self.loss = own_variable([0.0, 0.0], tf.float64)
+        self.clip_norm = own_variable(float("nan"), tf.float64)
         self.rows = own_variable(np.zeros(num_rows, np.int64), tf.int64)
         self.rows_seen = own_variable(0, tf.int64)
         self._rows_read = 0
@@ -118,6 +119,7 @@ class SeenStep:
         has_loss: Whether there were any.
         lr: The learning rate.
         scale: The scale of the loss.
+        clip_norm: The norm of all gradients before they were clipped to one; NaN where they were not.
         stats: Phase -> the rows of the tensors of its slots; None where the step was not looked at.
     """
 
@@ -128,6 +130,7 @@ class SeenStep:
     has_loss: bool
     lr: float
     scale: float
+    clip_norm: float
     stats: dict[Phase, np.ndarray] | None
 
 
@@ -194,6 +197,7 @@ class Slots:
             is_looked_at = is_looked_at & (ended > 0)
         ints = [counters.clock.read_value(), 1 - is_updated, tf.cast(is_looked_at, tf.int64), counters.rows_seen]
         floats = [*tf.unstack(counters.loss.read_value()), *(tf.cast(each, tf.float64) for each in (lr, scale))]
+        floats.append(counters.clip_norm.read_value())
         weights = self._looked_at(self.weights, is_looked_at)
         gradients = [variable.read_value() for variable in self._gradients.values()]
         row = tf.concat([tf.stack(ints), tf.bitcast(tf.stack(floats), tf.int64), *gradients, weights], 0)
@@ -221,9 +225,9 @@ class Slots:
     def _unpacked(self, row: np.ndarray, is_float64: bool) -> SeenStep:
         ints, floats, words = np.split(row, [INTS, INTS + FLOATS])
         number, is_skipped, is_looked_at, rows_seen = ints.tolist()
-        loss, num_losses, lr, scale = floats.view(np.float64).tolist()
+        loss, num_losses, lr, scale, clip_norm = floats.view(np.float64).tolist()
         phases: list[Phase] = [*self._gradients, "weight"]
         parts = (unpack(part, is_float64) for part in np.split(words, len(phases)))
         stats = dict(zip(phases, parts, strict=True)) if is_looked_at else None
         lr = lr if is_float64 else written(lr)
-        return SeenStep(number, bool(is_skipped), rows_seen, loss, num_losses > 0, lr, scale, stats)
+        return SeenStep(number, bool(is_skipped), rows_seen, loss, num_losses > 0, lr, scale, clip_norm, stats)
