@@ -30,6 +30,7 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "made": ("leaves.py made", {}),
     "parts": ("leaves.py halves", {}),
     "leaves-moved": ("leaves.py", {"perturb": 1}),
+    "grad": ("manual.py grad", {}),
     "closures": ("closures.py", {}),
     "turns": ("several.py", {}),
     "split": ("several.py split", {}),
@@ -144,6 +145,24 @@ def test_a_scaler_changes_nothing_but_the_steps_it_skips(records: dict[str, list
     )
 
 
+def test_gradients_that_no_parameter_holds(records: dict[str, list[Rank]]) -> None:
+    (_, manual), (_, grad) = records["manual"][0], records["grad"][0]
+    assert [step.number for step in grad] == [step.number for step in manual]
+    for one, other in zip(grad[1:], manual[1:], strict=True):
+        assert one.losses == pytest.approx(other.losses, rel=1e-6) and one.rows == other.rows
+        assert is_alike(one.stats["weight"], other.stats["weight"])
+        assert not np.isnan(one.stats["gradient"]["square"]).any()
+        ratio = np.linalg.norm(one.stats["gradient"]["projections"], axis=1) / np.linalg.norm(
+            other.stats["gradient"]["projections"], axis=1
+        )
+        np.testing.assert_allclose(ratio, ratio[0], rtol=1e-4)  # it is seen before the script itself clips it
+        assert ratio[0] >= 1
+
+
+def is_alike(one: np.ndarray, other: np.ndarray) -> bool:
+    return np.allclose(one["projections"], other["projections"], atol=1e-5)
+
+
 def test_of_closures_the_first_call_counts(records: dict[str, list[Rank]]) -> None:
     ((_, steps),) = records["closures"]
     assert [len(step.losses) for step in steps] == [0, 1, 1, 1]
@@ -212,7 +231,7 @@ def test_a_run_starts_with_the_weights_of_another(records: dict[str, list[Rank]]
 
 
 def test_processes_and_threads(tmp_path: Path) -> None:
-    cases = {name: (f"processes.py {name}", {}) for name in ("forked", "left", "threads")}
+    cases = {name: (f"processes.py {name}", {}) for name in ("forked", "left", "threads", "turns")}
     notes = tmp_path / "notes"
     notes.touch()
     cases["threads"][1]["notes"] = str(notes)
@@ -224,3 +243,6 @@ def test_processes_and_threads(tmp_path: Path) -> None:
     assert [step.number for step in steps] == [*range(-1, 4)]
     assert all(len(step.losses) == 1 and len(step.rows) == 4 for step in steps[2:])
     assert "several threads train at a time" in notes.read_text()
+    ((_, steps),) = found["turns"]
+    assert [step.number for step in steps] == [*range(-1, 8)]
+    assert all(len(step.losses) == 1 and len(step.rows) == 4 for step in steps[1:])
