@@ -119,9 +119,8 @@ def _pairs_of_sentences(folder: Path) -> None:
         (folder / f"{name}.csv").write_text("\n".join(["label,sentence1,sentence2", *kinds]) + "\n")
 
 
-def _keras(names: Path) -> None:
-    """Writes images and reviews where keras.datasets looks for them, in a folder beside the script."""
-    folder = names.parent / ".keras" / "datasets"
+def _keras(folder: Path) -> None:
+    """Writes images, reviews and houses as keras.datasets keeps them."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = np.random.default_rng(0)
     sizes = {"train": 640, "test": 128}

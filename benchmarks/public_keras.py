@@ -4,7 +4,7 @@ from benchmarks.public_list import PublicScript
 
 _KERAS, _IO = "keras-team/keras", "examples/keras_io"
 _HOME = {"KERAS_HOME": "{work}/.keras", "MPLBACKEND": "agg"}
-_DATA = ("keras .",)
+_DATA = ("keras .keras/datasets",)
 
 KERAS = (
     *(
