@@ -3,12 +3,10 @@
 from benchmarks.public_list import PublicScript
 
 _KERAS, _IO = "keras-team/keras", "examples/keras_io"
-_HOME = {"KERAS_HOME": "{work}/.keras", "MPLBACKEND": "agg"}
-_DATA = ("keras .keras/datasets",)
 
 KERAS = (
     *(
-        PublicScript(_KERAS, "examples", file, data=_DATA, environment=_HOME | {"KERAS_BACKEND": backend})
+        PublicScript(_KERAS, "examples", file, environment={"KERAS_BACKEND": backend})
         for file, backend in (
             ("demo_mnist_convnet.py", "tensorflow"),
             ("demo_mnist_convnet.py", "torch"),
@@ -21,7 +19,7 @@ KERAS = (
         )
     ),
     *(
-        PublicScript(_KERAS, f"{_IO}/{folder}", file, data=_DATA, environment=_HOME)
+        PublicScript(_KERAS, f"{_IO}/{folder}", file)
         for folder, file in (
             ("tensorflow/generative", "vae.py"),
             ("tensorflow/generative", "wgan_gp.py"),

@@ -13,10 +13,10 @@ class PublicScript:
         folder: The folder that it is started in, which is copied.
         file: The script, below the folder.
         arguments: What it is started with.
-        two: How two processes take the same steps: the launcher and the arguments; "" if they cannot.
+        two: With what two processes take the same steps; "" if they cannot.
         data: Names of `public_data.MAKERS`.
         before: Commands that prepare the data.
-        environment: Variables for it; {work} is the copy.
+        environment: Variables for it.
         stop_after: After how many steps it is stopped; 0 runs it to its end.
     """
 
@@ -29,6 +29,12 @@ class PublicScript:
     before: tuple[str, ...] = ()
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     stop_after: int = 6
+
+    @property
+    def framework(self) -> str:
+        """Whose recorder follows it: "torch" or "tf"."""
+        is_keras = self.repository.startswith("keras") and self.environment.get("KERAS_BACKEND") != "torch"
+        return "tf" if is_keras else "torch"
 
     @property
     def name(self) -> str:

@@ -42,7 +42,6 @@ TORCH = (
         "--epochs 3 --no_accel --train_size 128 --test_size 64",
         data=("mnist data",),
     ),
-    PublicScript(_EXAMPLES, "mnist_hogwild", "main.py", "--epochs 1 --num-processes 2", data=("mnist ../data",)),
     PublicScript(_EXAMPLES, "regression", "main.py", stop_after=20),
     PublicScript(
         _EXAMPLES,
@@ -94,7 +93,7 @@ TORCH = (
     PublicScript(_BASICS, "nn", "two_layer_net_nn.py"),
     PublicScript(_BASICS, "nn", "two_layer_net_optim.py"),
     PublicScript(_BASICS, "nn", "dynamic_net.py"),
-    PublicScript(_TUTORIAL, "tutorials/01-basics/linear_regression", "main.py", environment={"MPLBACKEND": "agg"}),
+    PublicScript(_TUTORIAL, "tutorials/01-basics/linear_regression", "main.py"),
     PublicScript(_TUTORIAL, "tutorials/01-basics/logistic_regression", "main.py", data=("mnist ../../data",)),
     PublicScript(
         _TUTORIAL,
@@ -117,11 +116,11 @@ TORCH = (
     ),
     PublicScript(_TUTORIAL, "tutorials/03-advanced/variational_autoencoder", "main.py", data=("mnist ../../data",)),
     *(
-        PublicScript(_NLP, folder, f"{folder[4:]}.py", environment={"MPLBACKEND": "agg"})
+        PublicScript(_NLP, folder, f"{folder[4:]}.py")
         for folder in ("1-1.NNLM", "2-1.TextCNN", "3-1.TextRNN", "4-1.Seq2Seq")
     ),
-    PublicScript(_NLP, "1-2.Word2Vec", "Word2Vec-Skipgram(Softmax).py", environment={"MPLBACKEND": "agg"}),
-    PublicScript(_NLP, "5-1.Transformer", "Transformer.py", environment={"MPLBACKEND": "agg"}, stop_after=3),
+    PublicScript(_NLP, "1-2.Word2Vec", "Word2Vec-Skipgram(Softmax).py"),
+    PublicScript(_NLP, "5-1.Transformer", "Transformer.py", stop_after=3),
     PublicScript(_NLP, "5-2.BERT", "BERT.py", stop_after=2),
     PublicScript(
         "karpathy/nanoGPT",
@@ -157,7 +156,7 @@ TORCH = (
         ".",
         "train.py",
         f"{_ALPACA} --per_device_train_batch_size 8",
-        f"torchrun {_ALPACA} --per_device_train_batch_size 4",
+        f"{_ALPACA} --per_device_train_batch_size 4",
         data=("gpt2 tiny", "alpaca alpaca.json"),
     ),
     *(
@@ -171,7 +170,7 @@ TORCH = (
             environment=_MOCKED,
         )
         for file, one, two in (
-            ("by_feature/gradient_accumulation.py", "--gradient_accumulation_steps 2", "torchrun --cpu"),
+            ("by_feature/gradient_accumulation.py", "--gradient_accumulation_steps 2", "--cpu"),
             ("by_feature/automatic_gradient_accumulation.py", "", ""),
             ("by_feature/local_sgd.py", "", ""),
         )
@@ -181,7 +180,7 @@ TORCH = (
         "examples",
         "fabric/image_classifier/train_fabric.py",
         "--epochs 1 --batch-size 32",
-        "fabric --epochs 1 --batch-size 16",
+        "--epochs 1 --batch-size 16",
         data=("mnist ../Datasets",),
     ),
     PublicScript(_LIGHTNING, "examples", "pytorch/bug_report/bug_report_model.py", stop_after=0),
@@ -190,7 +189,7 @@ TORCH = (
         "examples",
         "pytorch/basics/backbone_image_classifier.py",
         f"{_BACKBONE} --trainer.devices=1 --data.batch_size=8",
-        f"python {_BACKBONE} --trainer.devices=2 --trainer.strategy=ddp --data.batch_size=4",
+        f"{_BACKBONE} --trainer.devices=2 --trainer.strategy=ddp --data.batch_size=4",
         data=("mnist60000 Datasets",),
     ),
     PublicScript(_LIGHTNING, "examples", "pytorch/domain_templates/generative_adversarial_net.py", data=("mnist .",)),
@@ -225,7 +224,6 @@ TORCH = (
         "train_enwik8.py",
         "--num_batches 2 --batch_size 1 --seq_len 64 --cpu",
         data=("enwik8 data/enwik8.gz",),
-        environment={"WANDB_MODE": "disabled"},
         stop_after=1,
     ),
     PublicScript(_GRAPHS, "examples", "gcn.py", "--epochs 4", data=("planetoid ../data/Planetoid",)),

@@ -1,0 +1,147 @@
+"""Records public scripts in processes that are forked off this one, which has imported their framework.
+
+The imports take longer than the steps. Files of other bytes pass for data sets, and random numbers are the same each time:
+seeds that a script sets come later.
+"""
+
+import atexit
+import contextlib
+import gc
+import importlib
+import os
+import random
+import runpy
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from samestep.common.files.removing import discard_all
+from samestep.common.steps.recording import RecordOptions
+from samestep.experiments.recording.start import prepared
+
+TIMEOUT_SECONDS = 400
+_IMPORTS = {
+    "torch": ("torch", "torch._dynamo", "torch.distributed", "torchvision", "accelerate", "transformers", "lightning"),
+    "tf": ("keras", "tensorflow"),
+}
+_CHECKS = {
+    "torchvision.datasets.utils": ("check_md5", "check_integrity"),
+    "torchvision.datasets.mnist": ("check_integrity",),
+    "torchvision.datasets.cifar": ("check_integrity",),
+    "keras.src.utils.file_utils": ("validate_file",),
+}
+"""Module -> its functions that compare a file with the public one."""
+
+
+def begin(framework: str) -> None:
+    """Prepares this process to be forked.
+
+    Args:
+        framework: "torch" or "tf".
+    """
+    for name in _IMPORTS[framework]:
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(name)
+    for name, checks in _CHECKS.items():
+        for check in checks if name in sys.modules else ():
+            setattr(sys.modules[name], check, lambda path, *_, **__: Path(path).is_file())
+    if framework == "torch":
+        sys.modules["torch"].set_num_threads(1)  # a pool of threads would not survive a fork
+    gc.freeze()  # the recorder looks through all objects of a script, and these are not the script's
+
+
+def record(
+    framework: str,
+    words: Sequence[str],
+    work: Path,
+    environment: Mapping[str, str],
+    options: RecordOptions,
+    num: int = 1,
+) -> bool:
+    """Records a script; returns whether it ended well.
+
+    Args:
+        framework: As above.
+        words: The script and its arguments.
+        work: Where it is started.
+        environment: Variables for it.
+        options: Those of the record, of which it takes the place; what the script prints goes beside it.
+        num: How many processes there are, as torchrun starts them.
+    """
+    out = Path(options.out)
+    discard_all(out)
+    prepared(out)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        group = {"WORLD_SIZE": str(num), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    group |= {"LOCAL_WORLD_SIZE": str(num), "GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": "none"}
+    children = set()
+    for rank in range(num):
+        own = group | {"RANK": str(rank), "LOCAL_RANK": str(rank)} if num > 1 else {}
+        child = os.fork()
+        if not child:
+            _become(framework, words, work, {**environment, **own}, options, out.with_suffix(f".{rank}.log"))
+        children.add(child)
+    return _are_well(children)
+
+
+def _are_well(children: set[int]) -> bool:
+    """Waits for processes; ends the others where one has failed, or time is over."""
+    deadline, is_well = time.monotonic() + TIMEOUT_SECONDS, True
+    while children:
+        child, status = os.waitpid(-1, os.WNOHANG)
+        is_well = is_well and not status and time.monotonic() < deadline
+        if not is_well:
+            for each in children - {child}:
+                os.killpg(each, signal.SIGKILL)
+                os.waitpid(each, 0)
+            return False
+        children.discard(child)
+        time.sleep(0 if child else 0.1)
+    return True
+
+
+def _become(
+    framework: str, words: Sequence[str], work: Path, environment: Mapping[str, str], options: RecordOptions, log: Path
+) -> None:
+    """Turns this process into the script, and ends it."""
+    code = 1
+    try:
+        os.setsid()
+        with log.open("w") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        os.chdir(work)
+        os.environ.update(environment)
+        sys.path[:0] = [str((work / words[0]).parent)]
+        sys.argv = list(words)
+        _install(framework, options)
+        with contextlib.suppress(SystemExit):
+            runpy.run_path(words[0], run_name="__main__")
+        atexit._run_exitfuncs()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _install(framework: str, options: RecordOptions) -> None:
+    random.seed(0)
+    np.random.seed(0)
+    module: ModuleType = sys.modules["torch" if framework == "torch" else "tensorflow"]
+    if framework == "torch":
+        module.manual_seed(0)
+        if os.environ.get("KERAS_BACKEND") == "torch":
+            importlib.import_module("keras")
+    else:
+        module.random.set_seed(0)
+    importlib.import_module(f"samestep.{framework}_impl.recording").install(options.to_json())
