@@ -13,7 +13,6 @@ KERAS = (
             ("demo_functional.py", "tensorflow"),
             ("demo_subclass.py", "tensorflow"),
             ("demo_subclass.py", "torch"),
-            ("demo_custom_tf_workflow.py", "tensorflow"),
             ("demo_custom_torch_workflow.py", "torch"),
             ("demo_custom_layer_backend_agnostic.py", "tensorflow"),
         )

@@ -28,6 +28,7 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "halves": ("manual.py halves", {}),
     "leaves": ("leaves.py", {}),
     "made": ("leaves.py made", {}),
+    "asked": ("leaves.py grad", {}),
     "parts": ("leaves.py halves", {}),
     "leaves-moved": ("leaves.py", {"perturb": 1}),
     "grad": ("manual.py grad", {}),
@@ -121,13 +122,14 @@ def test_the_losses_of_micro_batches_add_up(records: dict[str, list[Rank]]) -> N
 
 def test_tensors_of_no_module_are_called_as_the_script_calls_them(records: dict[str, list[Rank]]) -> None:
     """Their gradients and updates are those of every step, whether the script writes them or makes new ones."""
-    (header, steps), (_, made) = records["leaves"][0], records["made"][0]
+    (header, steps), *others = (records[name][0] for name in ("leaves", "made", "asked"))
     assert [each.name for each in header.tensors] == ["weights.0", "weights.1"]
     assert [step.number for step in steps] == [-1, *range(5)]
-    assert [step.number for step in made] == [-1, *range(4)]  # nobody reads what the last step made
-    for one, other in zip(steps, made, strict=False):
-        assert one.losses == other.losses
-        assert all((one.stats[phase] == other.stats[phase]).all() for phase in one.stats)
+    for _, made in others:
+        assert [step.number for step in made] == [-1, *range(4)]  # nobody reads what the last step made
+        for one, other in zip(steps, made, strict=False):
+            assert one.losses == other.losses
+            assert all((one.stats[phase] == other.stats[phase]).all() for phase in one.stats)
     moved = records["leaves-moved"][0][1]
     assert abs(loss(records["leaves"], 2) - loss(records["leaves-moved"], 2)) < 1e-5
     assert moved[1].stats["gradient"]["bits"].tolist() != steps[1].stats["gradient"]["bits"].tolist()

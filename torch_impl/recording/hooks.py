@@ -110,7 +110,9 @@ class Hooks:
         def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *arguments: Any, **keywords: Any) -> Any:
             is_over = torch.compiler.is_compiling() or self._is_inside or keywords.get("create_graph")
             parameters = [inputs] if isinstance(inputs, torch.Tensor) else [*inputs]
-            if is_over or not all(isinstance(each, nn.Parameter) for each in parameters) or not self._thread.train():
+            is_bare = not self._session.called
+            are_trained = all(isinstance(each, nn.Parameter) or (is_bare and each.is_leaf) for each in parameters)
+            if is_over or not are_trained or not self._thread.train():
                 return original(outputs, inputs, grad_outputs, *arguments, **keywords)
             before(_roots(outputs, grad_outputs))
             found = original(outputs, parameters, grad_outputs, *arguments, **keywords)

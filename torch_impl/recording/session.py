@@ -33,7 +33,7 @@ class Session:
     def __init__(self, recorder: Recorder) -> None:
         """Waits for the first pass. The recorder gets the steps."""
         self._recorder, self._examples, self._own = recorder, Examples(), OwnGradients(recorder)
-        self._called, self._leaves = dict[int, nn.Module](), Leaves()
+        self.called, self._leaves = dict[int, nn.Module](), Leaves()
         self._watch: Watch | None = None
         self._initial: InitialWeights | None = None
         self._depth, self._has_optimizer = 0, False
@@ -46,8 +46,7 @@ class Session:
         self.losses = Losses()
         self._scalars: dict[str, torch.Tensor | float] = {}
         self._gradients: list[Pending] = []
-        self._stepped: list[Optimizer] = []
-        self._updated: set[int] = set()
+        self._stepped, self._updated = list[Optimizer](), set[int]()
         self._infinite: list[torch.Tensor] = []
         self._is_skipped, self._is_replayed, self._num_groups = False, False, 0
         self.counts.begin_step()
@@ -62,10 +61,10 @@ class Session:
             arguments: The arguments of the call.
             keywords: The keywords of the call.
         """
-        if id(module) not in self._called:
+        if id(module) not in self.called:
             if not any(each.requires_grad for each in module.parameters()):
                 return  # a loss
-            self._called[id(module)] = module
+            self.called[id(module)] = module
             self._own.follow(module)
         self._begin_pass()
         if not self._is_replayed:
@@ -77,9 +76,7 @@ class Session:
 
     def before_backward(self, roots: Roots) -> None:
         """A backward pass begins."""
-        if not self._called and not self._has_optimizer:
-            self._leaves.follow([each for each, _ in roots])
-        self._begin_pass()
+        self._begin_pass(roots)
         scale = self._own.scale = self._scale
         self._scale = None
         if not self._is_replayed:
@@ -87,7 +84,7 @@ class Session:
 
     def before_grad(self, roots: Roots) -> None:
         """`torch.autograd.grad` is called for the gradients of parameters."""
-        self._begin_pass()
+        self._begin_pass(roots)
         self.losses.add(roots, is_backward=False)
 
     def after_grad(self, found: Sequence[tuple[torch.Tensor, torch.Tensor | None]]) -> None:
@@ -115,20 +112,21 @@ class Session:
         if not self._has_optimizer and self._watch is not None:
             self._gradients = [self._watch.gradients()]
 
-    def _begin_pass(self) -> None:
+    def _begin_pass(self, roots: Roots = ()) -> None:
+        if not self.called and not self._has_optimizer:
+            self._leaves.follow([each for each, _ in roots])
         if self._initial is None:
-            start_with(self._recorder, self._called.values(), self._leaves.held())
-            self._initial = InitialWeights([*self._called.values()], self._leaves.held())
+            start_with(self._recorder, self.called.values(), self._leaves.held())
+            self._initial = InitialWeights([*self.called.values()], self._leaves.held())
         if not self._depth and (self._stepped or self._is_moved()):
             self.finish()
 
     def _begin_watch(self) -> None:
-        self._watch = Watch(self._recorder, [*self._called.values()], self._leaves.held(), self._initial)
+        self._watch = Watch(self._recorder, [*self.called.values()], self._leaves.held(), self._initial)
 
     def _is_moved(self) -> bool:
         """Returns whether a script without an optimizer has changed its weights since the last step."""
-        is_manual = not self._has_optimizer and self._watch is not None and bool(self._gradients)
-        return is_manual and self._watch.is_moved()
+        return not self._has_optimizer and self._watch is not None and bool(self._gradients) and self._watch.is_moved()
 
     def expect_update(self) -> None:
         """An optimizer that is not torch's was given gradients, so the script is not one without an optimizer."""
@@ -183,7 +181,7 @@ class Session:
             self.counts.forget_schedules()
             self._begin_watch()
         else:
-            self._watch.see_new(optimizer, [*self._called.values()])
+            self._watch.see_new(optimizer, [*self.called.values()])
         self._scalars |= scalars_of(optimizer, self._num_groups)
         self._num_groups += len(optimizer.param_groups)
 

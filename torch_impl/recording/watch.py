@@ -109,8 +109,9 @@ class Watch:
     def given(self, found: Sequence[tuple[torch.Tensor, torch.Tensor | None]]) -> Pending:
         """Takes gradients that no parameter holds, each with its parameter."""
         of = {id(parameter): gradient for parameter, gradient in found}
+        at = {parameter.data_ptr(): gradient for parameter, gradient in found}  # a script may make its tensors anew
         with torch.no_grad():
-            return self._statistics([of.get(id(each.owner)) for each in self._held])
+            return self._statistics([of.get(id(each.owner), at.get(each.value().data_ptr())) for each in self._held])
 
     def stats(self, gradients: Sequence[Pending], own: OwnGradients) -> dict[Phase, np.ndarray]:
         """Returns what a record keeps of a step that is over.
