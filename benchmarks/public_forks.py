@@ -119,7 +119,7 @@ def _become(
             os.dup2(file.fileno(), 2)
         os.chdir(work)
         os.environ.update(environment)
-        sys.path[:0] = [str((work / words[0]).parent)]
+        sys.path[:0] = [str((work / words[0]).parent), str(work)]
         sys.argv = list(words)
         _install(framework, options)
         with contextlib.suppress(SystemExit):

@@ -21,7 +21,6 @@ KERAS = (
         PublicScript(_KERAS, f"{_IO}/{folder}", file)
         for folder, file in (
             ("tensorflow/generative", "vae.py"),
-            ("tensorflow/generative", "wgan_gp.py"),
             ("tensorflow/keras_recipes", "trainer_pattern.py"),
             ("tensorflow/keras_recipes", "endpoint_layer_pattern.py"),
             ("tensorflow/keras_recipes", "antirectifier.py"),
@@ -34,7 +33,6 @@ KERAS = (
             ("vision", "siamese_contrastive.py"),
             ("nlp", "bidirectional_lstm_imdb.py"),
             ("nlp", "addition_rnn.py"),
-            ("generative", "pixelcnn.py"),
         )
     ),
 )

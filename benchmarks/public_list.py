@@ -13,7 +13,7 @@ class PublicScript:
         folder: The folder that it is started in, which is copied.
         file: The script, below the folder.
         arguments: What it is started with.
-        two: With what two processes take the same steps; "" if they cannot.
+        two: The variables and arguments with which two processes take the same steps; "" if they cannot.
         data: Names of `public_data.MAKERS`.
         before: Commands that prepare the data.
         environment: Variables for it.
@@ -61,6 +61,5 @@ COMMITS = {
     "vwxyzjn/cleanrl": "fe8d8a03",
     "keras-team/keras": "3422977a5e",
     "tatsu-lab/stanford_alpaca": "761dc5b",
-    "rasbt/LLMs-from-scratch": "28c65cd",
     "pyg-team/pytorch_geometric": "5c6461b23",
 }

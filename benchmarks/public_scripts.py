@@ -72,13 +72,16 @@ class Trial:
 
         Args:
             name: The name of the record.
-            arguments: Those of the script.
+            arguments: Those of the script, after variables for it.
             num: How many processes there are.
         """
-        words = (self.script.file, *shlex.split(arguments))
-        out = str(self.home / "records" / name)
-        options = RecordOptions(out, command=words, stop_after=self.script.stop_after or None)
-        return record(self.script.framework, words, self.work, self.script.environment, options, num)
+        given = shlex.split(arguments)
+        environment = dict(each.split("=") for each in given if each[0].isupper())
+        words = (self.script.file, *(each for each in given if not each[0].isupper()))
+        options = RecordOptions(
+            str(self.home / "records" / name), command=words, stop_after=self.script.stop_after or None
+        )
+        return record(self.script.framework, words, self.work, {**self.script.environment, **environment}, options, num)
 
     def verdict(self, name: str) -> str:
         """Returns what is said of the first record and another one.
@@ -151,11 +154,14 @@ def table(rows: Iterable[dict]) -> list[str]:
         rows: What `tried` returned of each script.
     """
     kinds = ("steps", "data", "loss", "rate")
-    lines = [f"| script | {' | '.join(kinds)} | gradients | twice | two processes |", "|--|--|--|--|--|--|--|--|"]
+    lines = [
+        f"| script | {' | '.join(kinds)} | gradients | again | in two processes | |",
+        "|--|--|--|--|--|--|--|--|--|",
+    ]
     for row in rows:
         seen = row.get("seen", {})
         cells = [*(seen.get(kind, "") for kind in kinds), f"{seen.get('gradients', 0)} of {seen.get('parameters', 0)}"]
-        said = [row.get("again", row.get("error", "")), row.get("two", "")]
+        said = [row.get(kind, "").removesuffix(f": {seen.get('steps')} steps") for kind in ("again", "two", "error")]
         lines.append(f"| {' | '.join(map(str, (row['name'], *cells, *said)))} |")
     return lines
 

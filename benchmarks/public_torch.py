@@ -22,7 +22,7 @@ _ALPACA = (
     "--model_name_or_path tiny --data_path alpaca.json --output_dir out --max_steps 4 --save_strategy no --use_cpu "
     "--report_to none"
 )
-_BACKBONE = "fit --trainer.accelerator=cpu --trainer.max_epochs=1 --trainer.limit_train_batches=4"
+_BACKBONE = "--trainer.accelerator=cpu --trainer.max_epochs=1 --trainer.limit_train_batches=4"
 _MOCKED = {"TESTING_MOCKED_DATALOADERS": "1"}
 
 TORCH = (
@@ -145,13 +145,6 @@ TORCH = (
     ),
     PublicScript("karpathy/minGPT", ".", "projects/adder/adder.py", "--trainer.device=cpu --trainer.num_workers=0"),
     PublicScript(
-        "rasbt/LLMs-from-scratch",
-        "ch05/01_main-chapter-code",
-        "gpt_train.py",
-        data=("words the-verdict.txt",),
-        stop_after=1,
-    ),
-    PublicScript(
         "tatsu-lab/stanford_alpaca",
         ".",
         "train.py",
@@ -180,7 +173,7 @@ TORCH = (
         "examples",
         "fabric/image_classifier/train_fabric.py",
         "--epochs 1 --batch-size 32",
-        "--epochs 1 --batch-size 16",
+        "LT_CLI_USED=1 LT_ACCELERATOR=cpu LT_STRATEGY=ddp LT_DEVICES=2 --epochs 1 --batch-size 16",
         data=("mnist ../Datasets",),
     ),
     PublicScript(_LIGHTNING, "examples", "pytorch/bug_report/bug_report_model.py", stop_after=0),
@@ -191,18 +184,6 @@ TORCH = (
         f"{_BACKBONE} --trainer.devices=1 --data.batch_size=8",
         f"{_BACKBONE} --trainer.devices=2 --trainer.strategy=ddp --data.batch_size=4",
         data=("mnist60000 Datasets",),
-    ),
-    PublicScript(_LIGHTNING, "examples", "pytorch/domain_templates/generative_adversarial_net.py", data=("mnist .",)),
-    PublicScript(_LIGHTNING, "examples", "pytorch/domain_templates/reinforce_learn_Qnet.py"),
-    *(
-        PublicScript(
-            _GAN,
-            f"implementations/{name}",
-            f"{name}.py",
-            "--n_epochs 1 --batch_size 16",
-            data=("mnist ../../data/mnist",),
-        )
-        for name in ("gan", "wgan", "wgan_gp", "wgan_div", "infogan", "aae", "dragan", "sgan")
     ),
     PublicScript(_RL, "cleanrl", "ppo.py", "--no-cuda --total-timesteps 1024"),
     PublicScript(_RL, "cleanrl", "dqn.py", "--no-cuda --total-timesteps 200 --learning-starts 100 --buffer-size 500"),
@@ -227,5 +208,9 @@ TORCH = (
         stop_after=1,
     ),
     PublicScript(_GRAPHS, "examples", "gcn.py", "--epochs 4", data=("planetoid ../data/Planetoid",)),
+    PublicScript(_GRAPHS, "examples", "infomax_transductive.py", data=("planetoid ../data/Planetoid",)),
+    PublicScript(
+        _GRAPHS, "examples", "autoencoder.py", "--variational --epochs 4", data=("planetoid ../data/Planetoid",)
+    ),
     PublicScript(_GRAPHS, "examples", "gat.py", "--epochs 4", data=("planetoid ../data/Planetoid",)),
 )
