@@ -185,6 +185,16 @@ TORCH = (
         f"{_BACKBONE} --trainer.devices=2 --trainer.strategy=ddp --data.batch_size=4",
         data=("mnist60000 Datasets",),
     ),
+    *(
+        PublicScript(
+            _GAN,
+            f"implementations/{name}",
+            f"{name}.py",
+            "--n_epochs 1 --batch_size 16",
+            data=("mnist ../../data/mnist",),
+        )
+        for name in ("gan", "wgan", "wgan_gp", "wgan_div", "infogan", "aae", "sgan", "began", "cogan", "bgan")
+    ),
     PublicScript(_RL, "cleanrl", "ppo.py", "--no-cuda --total-timesteps 1024"),
     PublicScript(_RL, "cleanrl", "dqn.py", "--no-cuda --total-timesteps 200 --learning-starts 100 --buffer-size 500"),
     PublicScript(
