@@ -24,13 +24,10 @@ KERAS = (
             ("tensorflow/keras_recipes", "trainer_pattern.py"),
             ("tensorflow/keras_recipes", "endpoint_layer_pattern.py"),
             ("tensorflow/keras_recipes", "antirectifier.py"),
-            ("tensorflow/keras_recipes", "subclassing_conv_layers.py"),
             ("tensorflow/keras_recipes", "tensorflow_numpy_models.py"),
-            ("tensorflow/rl", "actor_critic_cartpole.py"),
             ("vision", "mnist_convnet.py"),
             ("vision", "autoencoder.py"),
             ("vision", "knowledge_distillation.py"),
-            ("vision", "siamese_contrastive.py"),
             ("nlp", "bidirectional_lstm_imdb.py"),
             ("nlp", "addition_rnn.py"),
         )

@@ -195,18 +195,18 @@ TORCH = (
         )
         for name in ("gan", "wgan", "wgan_gp", "wgan_div", "infogan", "aae", "sgan", "began", "cogan", "bgan")
     ),
-    PublicScript(_RL, "cleanrl", "ppo.py", "--no-cuda --total-timesteps 1024"),
-    PublicScript(_RL, "cleanrl", "dqn.py", "--no-cuda --total-timesteps 200 --learning-starts 100 --buffer-size 500"),
+    PublicScript(_RL, ".", "cleanrl/ppo.py", "--no-cuda --total-timesteps 1024"),
+    PublicScript(_RL, ".", "cleanrl/dqn.py", "--no-cuda --total-timesteps 200 --learning-starts 100 --buffer-size 500"),
     PublicScript(
         _RL,
-        "cleanrl",
-        "sac_continuous_action.py",
+        ".",
+        "cleanrl/sac_continuous_action.py",
         "--no-cuda --env-id Pendulum-v1 --total-timesteps 200 --learning-starts 100 --buffer-size 500",
     ),
     PublicScript(
         _RL,
-        "cleanrl",
-        "td3_continuous_action.py",
+        ".",
+        "cleanrl/td3_continuous_action.py",
         "--no-cuda --env-id Pendulum-v1 --total-timesteps 200 --learning-starts 100 --buffer-size 500",
     ),
     PublicScript(
