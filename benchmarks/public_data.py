@@ -81,21 +81,21 @@ def _photographs(root: Path) -> None:
 
 
 def _planetoid(root: Path) -> None:
-    """Writes a graph of 200 nodes in the files of Cora, which are pickles."""
+    """Writes a graph of 900 nodes in the files of Cora, which are pickles."""
     from scipy.sparse import csr_matrix
 
     folder = root / "Cora" / "raw"
     folder.mkdir(parents=True, exist_ok=True)
     drawn = np.random.default_rng(0)
-    features = (drawn.random((200, 30)) < 0.2).astype(np.float32)
-    labels = np.eye(7, dtype=np.int32)[drawn.integers(0, 7, 200)]
-    parts = {"x": features[:70], "allx": features[:150], "tx": features[150:]}
+    features = (drawn.random((900, 30)) < 0.2).astype(np.float32)
+    labels = np.eye(7, dtype=np.int32)[drawn.integers(0, 7, 900)]
+    parts = {"x": features[:70], "allx": features[:700], "tx": features[700:]}
     parts = {name: csr_matrix(values) for name, values in parts.items()}
-    parts |= {"y": labels[:70], "ally": labels[:150], "ty": labels[150:]}
-    parts |= {"graph": {node: drawn.integers(0, 200, 4).tolist() for node in range(200)}}
+    parts |= {"y": labels[:70], "ally": labels[:700], "ty": labels[700:]}
+    parts |= {"graph": {node: drawn.integers(0, 900, 4).tolist() for node in range(900)}}
     for name, values in parts.items():
         (folder / f"ind.cora.{name}").write_bytes(pickle.dumps(values))
-    (folder / "ind.cora.test.index").write_text("\n".join(map(str, range(150, 200))) + "\n")
+    (folder / "ind.cora.test.index").write_text("\n".join(map(str, range(700, 900))) + "\n")
 
 
 def _enwik8(path: Path) -> None:

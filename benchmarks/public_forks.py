@@ -49,12 +49,16 @@ def begin(framework: str) -> None:
     for name in _IMPORTS[framework]:
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(name)
-    for name, checks in _CHECKS.items():
-        for check in checks if name in sys.modules else ():
-            setattr(sys.modules[name], check, lambda path, *_, **__: Path(path).is_file())
+    _accept_stand_ins()
     if framework == "torch":
         sys.modules["torch"].set_num_threads(1)  # a pool of threads would not survive a fork
     gc.freeze()  # the recorder looks through all objects of a script, and these are not the script's
+
+
+def _accept_stand_ins() -> None:
+    for name, checks in _CHECKS.items():
+        for check in checks if name in sys.modules else ():
+            setattr(sys.modules[name], check, lambda path, *_, **__: Path(path).is_file())
 
 
 def record(
@@ -142,6 +146,7 @@ def _install(framework: str, options: RecordOptions) -> None:
         module.manual_seed(0)
         if os.environ.get("KERAS_BACKEND") == "torch":
             importlib.import_module("keras")
+            _accept_stand_ins()
     else:
         module.random.set_seed(0)
     importlib.import_module(f"samestep.{framework}_impl.recording").install(options.to_json())

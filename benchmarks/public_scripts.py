@@ -181,6 +181,7 @@ def main() -> None:
         "KERAS_HOME": str(store / ".keras"),
         "MPLBACKEND": "agg",
         "WANDB_MODE": "disabled",
+        "USE_TF": "0",
     }
     MAKERS["keras"](store / ".keras" / "datasets")
     begin(given.framework)
