@@ -54,10 +54,11 @@ def _summary(shown: Mapping[Piece, Shown]) -> str:
 def _row(piece: Piece, found: Shown) -> str:
     name = ", ".join(f"`{each}`" for each in found.names) or "none"
     sides = (f"`{piece.spell(side)}`" for side in (piece.wrong, piece.right))
-    return f"| [{piece.name}](#{piece.name}) | {_link(piece.thread)} | {' | '.join(sides)} | {found.where} | {name} |"
+    return f"| [{piece.name}](#{piece.name}) | {link(piece.thread)} | {' | '.join(sides)} | {found.where} | {name} |"
 
 
-def _link(thread: str) -> str:
+def link(thread: str) -> str:
+    """Returns a link to a thread."""
     repository, number = thread.split("#")
     return f"[{repository.split('/')[1]}#{number}](https://github.com/{repository}/issues/{number})"
 

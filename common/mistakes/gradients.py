@@ -6,6 +6,15 @@ from samestep.common.mistakes import gradient_arithmetic as arithmetic
 from samestep.common.mistakes.gradient_arithmetic import GRADIENTS
 from samestep.common.mistakes.mistake import Mistake
 
+LAST_WINDOW = (
+    Mistake(
+        "last_window_divided_by_all",
+        GRADIENTS,
+        arithmetic.last_window,
+        "the last window has {passes} of {usual} micro-batches, and one of the two divides it by {usual} all the same",
+        "Lightning-AI/pytorch-lightning#19987",
+    ),
+)
 SCALES = (
     Mistake(
         "loss_summed",
@@ -79,13 +88,6 @@ SCALES = (
         "examples where the other takes the mean",
         "pytorch/torchtitan#2972",
         of_step="every gradient is the sum over all targets: the division is in the reported loss only",
-    ),
-    Mistake(
-        "last_window_divided_by_all",
-        GRADIENTS,
-        arithmetic.last_window,
-        "the last window has {passes} of {usual} micro-batches, and one of the two divides it by {usual} all the same",
-        "Lightning-AI/pytorch-lightning#19987",
     ),
 )
 ROUNDED = (

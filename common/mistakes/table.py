@@ -8,7 +8,7 @@ from samestep.common.mistakes.decay import DECAY
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.examples import EXAMPLES, TARGETS
 from samestep.common.mistakes.formulas import FORMULAS
-from samestep.common.mistakes.gradients import ROUNDED, SCALES
+from samestep.common.mistakes.gradients import LAST_WINDOW, ROUNDED, SCALES
 from samestep.common.mistakes.microbatches import MICROBATCHES
 from samestep.common.mistakes.mistake import Mistake
 from samestep.common.mistakes.parts import PARTS
@@ -23,6 +23,7 @@ MISTAKES: tuple[Mistake, ...] = (
     *BATCH_NORM,
     *PARTS,
     *CLIPPING,
+    *LAST_WINDOW,
     *SCALES,
     *MICROBATCHES,
     *ROUNDED,

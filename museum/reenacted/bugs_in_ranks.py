@@ -13,6 +13,7 @@ RANKS = (
         words="uneven",
         world=2,
         also=("huggingface/transformers#39395",),
+        is_slow=True,
     ),
     Reenacted(
         "root",
@@ -140,6 +141,7 @@ RANKS = (
         "gradients_rounded_to_bf16",
         "step 0, gradient, layer head",
         world=2,
+        is_slow=True,
     ),
     Reenacted(
         "set_after_forward",

@@ -160,6 +160,7 @@ RUNS = (
         "decay_each_microbatch",
         "step 0, loss",
         words="sgdw",
+        is_slow=True,
     ),
     Reenacted(
         "decay_without_weight",
@@ -179,6 +180,7 @@ RUNS = (
         "other_decay",
         "step 0, update, layer norm",
         words="adamw",
+        is_slow=True,
     ),
     Reenacted(
         "unused_decayed",
@@ -188,6 +190,7 @@ RUNS = (
         "unused_parameters_drift",
         "step 0, update, layer unused",
         words="adamw",
+        is_slow=True,
     ),
     Reenacted(
         "made_before_the_wrap",

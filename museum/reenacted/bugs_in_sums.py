@@ -96,6 +96,7 @@ SUMS = (
         "labels are shifted across the borders of packed examples",
         "other_targets",
         "step 0, loss",
+        is_slow=True,
     ),
     Reenacted(
         "padded_vocabulary",

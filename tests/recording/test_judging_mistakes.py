@@ -123,6 +123,13 @@ def test_numbers_that_are_equal_are_not_told_apart(tmp_path: Path) -> None:
     assert {cause.name for cause in verdict.causes} == {"sum_for_mean", "divided_by_microbatches"}
 
 
+def test_a_last_window_is_told_from_numbers_that_it_equals(tmp_path: Path) -> None:
+    """Twice two processes are four as well, but they would have shown in the windows before."""
+    a = Script(world=2, passes=4)
+    verdict = diff(a, dataclasses.replace(a, mistake="last_window_divided_by_all"), tmp_path)
+    assert [cause.name for cause in verdict.causes] == ["last_window_divided_by_all"]
+
+
 def test_other_initial_weights_come_first(tmp_path: Path) -> None:
     a = Script()
     verdict = diff(a, dataclasses.replace(a, mistake="other_seed"), tmp_path)

@@ -1,6 +1,6 @@
-"""tensorflow#120986, #120987, #120988: a residual network under a strategy of two replicas, compiled by XLA or not.
+"""tensorflow#120988: a residual network, whose steps are compiled by XLA or not.
 
-python -m museum.settled.mirrored adam | sgd [accumulate] [xla]
+python -m museum.settled.compiled adam | sgd [accumulate] [xla]
 """
 
 import os
@@ -14,11 +14,7 @@ import tensorflow as tf
 
 STEPS, BATCH, SIZE = 10, 8, 16
 
-(cpu,) = tf.config.list_physical_devices("CPU")
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 keras.utils.set_random_seed(42)
-devices = [each.name for each in tf.config.list_logical_devices("CPU")]
-strategy = tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
 
 
 def network() -> keras.Model:
@@ -34,14 +30,13 @@ def network() -> keras.Model:
     return keras.Model(inputs, keras.layers.Dense(10)(keras.layers.GlobalAveragePooling2D()(seen)))
 
 
-with strategy.scope():
-    made = network()
-    passes = 4 if "accumulate" in sys.argv else None
-    kinds = {"adam": keras.optimizers.Adam, "sgd": keras.optimizers.SGD}
-    (kind,) = (kinds[name] for name in kinds if name in sys.argv)
-    optimizer = kind(0.01 if kind is kinds["adam"] else 0.1, gradient_accumulation_steps=passes)
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    made.compile(optimizer, loss, jit_compile="xla" in sys.argv)
+made = network()
+passes = 4 if "accumulate" in sys.argv else None
+kinds = {"adam": keras.optimizers.Adam, "sgd": keras.optimizers.SGD}
+(kind,) = (kinds[name] for name in kinds if name in sys.argv)
+optimizer = kind(0.01 if kind is kinds["adam"] else 0.1, gradient_accumulation_steps=passes)
+loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+made.compile(optimizer, loss, jit_compile="xla" in sys.argv)
 count = STEPS * BATCH * (passes or 1)
 generator = np.random.default_rng(42)
 images, labels = generator.normal(size=(count, SIZE, SIZE, 3)).astype(np.float32), generator.integers(0, 10, count)

@@ -1,0 +1,17 @@
+"""Prints the verdict on two commands in forked processes: python -m tests.recording.run_forked A B."""
+
+import os
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+from museum.reenacted.run import Reenactment
+from samestep.experiments.recording.diffing import STEPS, diff
+
+with tempfile.TemporaryDirectory() as below:
+    reenactment = Reenactment(Path(below))
+    a, b = (reenactment.side(tuple(shlex.split(line)), name) for line, name in zip(sys.argv[1:], "AB", strict=True))
+    verdict = diff(a, b, STEPS).verdict
+print(verdict.exit_code, verdict.headline, flush=True)
+os._exit(0)  # torch takes as long to end as a script takes
