@@ -119,6 +119,23 @@ def reopen(path: Path) -> int:
     return create(path)
 
 
+def append(path: Path, line: bytes) -> None:
+    """Appends to a file that is there, in one write, as several processes may do at the same time.
+
+    Args:
+        path: The file.
+        line: What to append.
+
+    Raises:
+        OSError: It is not there, or it cannot be written.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | _IN_PLACE)
+    try:
+        os.write(descriptor, line)
+    finally:
+        os.close(descriptor)
+
+
 @contextlib.contextmanager
 def replacing(path: Path, below: Path | None = None, is_users: bool = False) -> Iterator[IO[bytes]]:
     """Yields a file to write, which then takes its place; nothing is left if that fails, as on a full disk.

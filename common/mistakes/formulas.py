@@ -2,20 +2,17 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from samestep.common.mistakes.evidence import Evidence, SeenTensor, common_ratio
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
+from samestep.common.mistakes.moved import driven, parameters
 from samestep.common.steps.projections import project_ones
-
-
-def _moves(evidence: Evidence) -> list[SeenTensor]:
-    return [each for each in evidence.moves if each.role == "parameter"]
 
 
 def _ratio(evidence: Evidence) -> float | None:
     """Returns the one factor of all moves, weight decay left out, if there is one and it is not 1."""
-    moves, scalars = _moves(evidence), evidence.a.scalars
+    moves, scalars = parameters(evidence), evidence.a.scalars
     unit = scalars.get("lr", 0.0) * scalars.get("weight_decay", 0.0)
     for each in (moves, [_undecayed(move, unit) for move in moves] if unit else []):
         ratio = common_ratio(each)
@@ -42,45 +39,63 @@ def _corrections(betas: tuple[float, float], steps: int) -> tuple[float, float]:
     return 1 / (1 - betas[0] ** steps), math.sqrt(1 - betas[1] ** steps)
 
 
-def _steps_of_microbatches(evidence: Evidence) -> Words | None:
-    """B's update has the bias correction of later steps: it counts each micro-batch as one."""
-    ratio, betas, passes = _ratio(evidence), _betas(evidence), evidence.b.passes
-    if ratio is None or betas is None or passes < 2:
-        return None
-    steps = evidence.step + 1
-    now, later = (math.prod(_corrections(betas, each)) for each in (steps, steps * passes))
-    return {"steps": str(steps), "counted": str(steps * passes)} if near(ratio, later / now) else None
-
-
-def _forms(betas: tuple[float, float], steps: int) -> Iterator[tuple[float, str]]:
-    """Yields what an update is multiplied by if a correction is missing or another one, and how that is said."""
-    first, second = _corrections(betas, steps)
-    yield 1 / (first * second), "corrects no bias"
-    yield 1 / first, "does not correct the bias of the mean of gradients"
-    yield 1 / second, "does not correct the bias of the mean of squares"
-    yield second, "corrects the bias of the mean of squares twice"
-    yield first, "corrects the bias of the mean of gradients twice"
-    inverted = math.sqrt(betas[1] ** steps) / betas[0] ** steps
-    yield inverted / (first * second), "corrects by beta^t where 1 - beta^t is right"
-
-
-def _bias_correction(evidence: Evidence) -> Words | None:
+def _corrected(evidence: Evidence) -> tuple[float, tuple[float, float]] | None:
+    """Returns what all updates of B are as multiples of uncorrected ones, if it is one number that is not A's; and the betas."""
     ratio, betas = _ratio(evidence), _betas(evidence)
     if ratio is None or betas is None:
         return None
-    found = [how for factor, how in _forms(betas, evidence.step + 1) if near(ratio, factor)]
-    return {"ratio": spell(ratio), "how": found[0]} if found else None
+    return ratio * math.prod(_corrections(betas, evidence.step + 1)), betas
+
+
+def _no_bias_correction(evidence: Evidence) -> Words | None:
+    found = _corrected(evidence)
+    return {} if found and near(found[0], 1.0) else None
+
+
+def _counted(evidence: Evidence, counts: Iterable[int]) -> Words | None:
+    """B's update has the bias correction of another number of steps."""
+    found, steps = _corrected(evidence), evidence.step + 1
+    for count in counts:
+        if found and near(found[0], math.prod(_corrections(found[1], count))):
+            return {"steps": str(steps), "counted": str(count)}
+    return None
+
+
+def _steps_of_microbatches(evidence: Evidence) -> Words | None:
+    passes = evidence.b.passes
+    return _counted(evidence, [(evidence.step + 1) * passes] if passes > 1 else [])
+
+
+def _counts_anew(evidence: Evidence) -> Words | None:
+    return _counted(evidence, range(1, evidence.step + 1))
+
+
+def _forms(betas: tuple[float, float], steps: int) -> Iterator[tuple[float, str]]:
+    """Yields factors of an uncorrected update that correct it wrongly, and how that is said."""
+    first, second = _corrections(betas, steps)
+    yield second, "does not correct the bias of the mean of gradients"
+    yield first, "does not correct the bias of the mean of squares"
+    yield first * second**2, "corrects the bias of the mean of squares twice"
+    yield first**2 * second, "corrects the bias of the mean of gradients twice"
+    yield math.sqrt(betas[1] ** steps) / betas[0] ** steps, "corrects by beta^t where 1 - beta^t is right"
+
+
+def _bias_correction(evidence: Evidence) -> Words | None:
+    ratio, found = _ratio(evidence), _corrected(evidence)
+    if ratio is None or found is None:
+        return None
+    how = [said for factor, said in _forms(found[1], evidence.step + 1) if near(found[0], factor)]
+    return {"ratio": spell(ratio), "how": how[0]} if how else None
 
 
 def _decay_without_weight(evidence: Evidence) -> Words | None:
     """B takes lr x decay off every weight where A takes lr x decay x weight."""
     scalars = evidence.b.scalars
-    unit, moves = scalars.get("lr", 0.0) * scalars.get("weight_decay", 0.0), _moves(evidence)
+    unit, moves = scalars.get("lr", 0.0) * scalars.get("weight_decay", 0.0), parameters(evidence)
     if not unit or not any(each.differs for each in moves) or any(each.before is None for each in moves):
         return None
-    driven = [each for each in moves if each.one.any() or each.other.any()]
-    explained = [each.explained_by(1.0, unit * (each.before - project_ones(each.shape))) for each in driven]  # type: ignore[operator]
-    return {"unit": f"{unit:g}"} if all(explained) else None
+    added = [(each, unit * (each.before - project_ones(each.shape))) for each in driven(evidence)]  # type: ignore[operator]
+    return {"unit": f"{unit:g}"} if all(each.explained_by(1.0, decay) for each, decay in added) else None
 
 
 FORMULAS = (
@@ -91,6 +106,23 @@ FORMULAS = (
         "B corrects the bias of its means for {counted} steps, and A for {steps}: it counts each micro-batch as a step",
         "keras-team/keras#19990",
         has_sides=True,
+    ),
+    Mistake(
+        "no_bias_correction",
+        ("update",),
+        _no_bias_correction,
+        "the gradients are the same, and the bias of Adam's moments is not corrected in B",
+        "kozistr/pytorch_optimizer#160",
+        has_sides=True,
+    ),
+    Mistake(
+        "step_count_lost",
+        ("update",),
+        _counts_anew,
+        "the gradients are the same, and B corrects the bias of Adam's moments as in step {counted}, not {steps}, of its count",
+        "huggingface/transformers#40245",
+        has_sides=True,
+        of_step="Adam's bias is corrected as in the first step",
     ),
     Mistake(
         "bias_correction",

@@ -44,7 +44,12 @@ def ratio_of_all(evidence: Evidence) -> float | None:
 
 
 def is_exactly(ratio: float, number: float) -> str:
-    """Returns how a ratio is spelled that is a number or its inverse; "" if it is neither."""
+    """Returns how a ratio is spelled that is a number or its inverse; "" if it is neither.
+
+    Args:
+        ratio: As measured.
+        number: Which it may be.
+    """
     if number < 1.5 and near(number, 1.0):
         return ""
     return spell(number) if near(ratio, number) else f"1/{spell(number)}" if near(ratio, 1 / number) else ""

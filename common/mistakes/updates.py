@@ -1,11 +1,8 @@
 """Mistakes in what is done with the right gradients: what moves and what does not, and how far."""
 
-import dataclasses
-import math
-
 import numpy as np
 
-from samestep.common.mistakes.evidence import Evidence, SeenTensor, common_ratio, length
+from samestep.common.mistakes.evidence import Evidence, common_ratio, length
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
 from samestep.common.mistakes.moved import differing, driven, names_of, parameters
 
@@ -13,46 +10,6 @@ from samestep.common.mistakes.moved import differing, driven, names_of, paramete
 def _update_times(evidence: Evidence) -> Words | None:
     ratio = common_ratio(driven(evidence))
     return None if ratio is None or near(ratio, 1.0) or abs(ratio) < 1e-6 else {"ratio": spell(ratio)}
-
-
-def _bias(evidence: Evidence, step: int | None) -> float | None:
-    """Returns the factor that corrects the bias of Adam's moments; 1 at no step.
-
-    Args:
-        evidence: Has the coefficients.
-        step: Counted from 1.
-    """
-    first, second = (evidence.a.scalars.get(f"betas.{each}") for each in (0, 1))
-    if first is None or second is None:
-        return None
-    return 1.0 if step is None else math.sqrt(1 - second**step) / (1 - first**step)
-
-
-def _not_corrected(evidence: Evidence) -> Words | None:
-    """Every update of B lacks the correction of the bias, or has that of another step."""
-    ratio, right = common_ratio(_without_decay(evidence)), _bias(evidence, evidence.step + 1)
-    none = _bias(evidence, None)
-    return {} if ratio and right and none and near(ratio, none / right) and not near(ratio, 1.0) else None
-
-
-def _counts_anew(evidence: Evidence) -> Words | None:
-    ratio, right = common_ratio(_without_decay(evidence)), _bias(evidence, evidence.step + 1)
-    if ratio is None or right is None or near(ratio, 1.0):
-        return None
-    for step in range(1, evidence.step + 1):
-        if near(ratio, (_bias(evidence, step) or 0.0) / right):
-            return {"step": str(step), "right": str(evidence.step + 1)}
-    return None
-
-
-def _without_decay(evidence: Evidence) -> list[SeenTensor]:
-    """Returns what gradients alone did to the parameters that have one: their moves, but for a decay apart from the gradient."""
-    unit = evidence.a.scalars.get("lr", 0.0) * evidence.a.scalars.get("weight_decay", 0.0)
-    return [
-        dataclasses.replace(e, one=e.one + unit * e.before, other=e.other + unit * e.before)
-        for e in driven(evidence)
-        if e.before is not None
-    ]
 
 
 def _does_not_move(evidence: Evidence) -> Words | None:
@@ -138,23 +95,6 @@ UPDATES = (
         _statistics_differ,
         "only running statistics differ ({names}): they are moved more often, by other examples, or by another momentum",
         "pytorch/pytorch#62471",
-    ),
-    Mistake(
-        "no_bias_correction",
-        ("update",),
-        _not_corrected,
-        "the gradients are the same, and the bias of Adam's moments is not corrected in B",
-        "kozistr/pytorch_optimizer#160",
-        has_sides=True,
-    ),
-    Mistake(
-        "step_count_lost",
-        ("update",),
-        _counts_anew,
-        "the gradients are the same, and B corrects the bias of Adam's moments as in step {step}, not {right}, of its count",
-        "huggingface/transformers#40245",
-        has_sides=True,
-        of_step="Adam's bias is corrected as in the first step",
     ),
     Mistake(
         "update_times",

@@ -1,8 +1,11 @@
 """What the processes of a recorded command leave for the user: `samestep record` prints it when the command has ended."""
 
+import contextlib
 import json
-import os
 import sys
+from pathlib import Path
+
+from samestep.common.files.writing import append
 
 
 def leave_note(notes: str, kind: str, text: str) -> None:
@@ -16,9 +19,5 @@ def leave_note(notes: str, kind: str, text: str) -> None:
     if not notes:
         print(f"samestep: {text}", file=sys.stderr)
         return
-    try:
-        descriptor = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        os.write(descriptor, json.dumps([kind, text]).encode() + b"\n")
-        os.close(descriptor)
-    except OSError:
-        pass  # the command outlived `samestep record`
+    with contextlib.suppress(OSError):  # the command outlived `samestep record`
+        append(Path(notes), json.dumps([kind, text]).encode() + b"\n")

@@ -3,7 +3,8 @@
 Each number becomes a 64-bit word: a float as the bits of its float32, an integer or bool as int64. The hash of an example is the
 sum of word x coefficient mod 2**64 over all its numbers, then its bits are mixed. The sum is what a device computes, with one
 product and one sum of integers. The coefficient depends on the place of the number in the example and on the place of the
-input among the arguments of the model. So a zero at the end, such as padding, changes nothing.
+input among the arguments of the model. So a zero at the end, such as padding, changes nothing. Images whose channels come last
+are read as if they came first, as other frameworks have them.
 
 References:
     Multilinear hashing: Lemire and Kaser 2014, "Strongly universal string hashing is fast", The Computer Journal 57 (11). The
@@ -18,6 +19,8 @@ import numpy as np
 _STEP, _FIRST, _SECOND = (np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 INPUT_STRIDE = 2**40
 """Between the coefficients of two inputs."""
+MANY_PIXELS = 5
+"""Of an image, each way."""
 
 
 @functools.lru_cache(256)
@@ -46,6 +49,16 @@ def mix(values: np.ndarray) -> np.ndarray:
     return values ^ (values >> np.uint64(31))
 
 
+def is_channels_last(shape: Sequence[int | None]) -> bool:
+    """Returns whether an input is read as images whose channels come last: two to four, of more pixels each way.
+
+    Args:
+        shape: [examples, height, width, channels]; None where a size is not known.
+    """
+    sizes = [each or 0 for each in shape[1:]]
+    return len(sizes) == 3 and 1 < sizes[2] < MANY_PIXELS <= min(sizes[:2])
+
+
 def words(values: np.ndarray) -> np.ndarray:
     """Returns the words of an input.
 
@@ -55,6 +68,8 @@ def words(values: np.ndarray) -> np.ndarray:
     Returns:
         uint64 [examples, numbers].
     """
+    if is_channels_last(values.shape):
+        values = np.moveaxis(values, 3, 1)
     flat = values.reshape(len(values), -1)
     if flat.dtype.kind in "biu":
         return flat.astype(np.int64).view(np.uint64)

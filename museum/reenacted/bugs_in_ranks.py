@@ -41,7 +41,7 @@ RANKS = (
         "exchanged",
         "radixark/miles#3231",
         "the token normaliser is dropped: a sum over tokens where the mean belongs",
-        None,
+        "loss_times",
         "step 0, loss",
         world=2,
     ),

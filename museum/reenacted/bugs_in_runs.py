@@ -166,7 +166,7 @@ RUNS = (
         "updated",
         "jettify/pytorch-optimizer#454",
         "SGDW subtracts rate times decay, and not that times the weight",
-        None,
+        "decay_without_weight",
         "step 0, update, layer head",
         words="sgdw",
         is_slow=True,

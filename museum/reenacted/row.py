@@ -18,7 +18,7 @@ class Reenacted:
         world: The number of processes.
         healthy_world: The number of processes of the right script, if another.
         also: Other threads with the same arithmetic.
-        is_slow: Whether `make test` leaves it to the slow tests.
+        is_slow: Whether its place is certain after reruns only, so `make test` leaves it to the slow tests.
     """
 
     name: str

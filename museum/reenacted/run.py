@@ -35,12 +35,18 @@ class Reenactment:
 
     def judged(self, row: Reenacted) -> RecordedVerdict:
         """Says whether a bug takes other steps than the right script, with reruns where the place is not certain without."""
-        a, b = self._side(row.command(False), "A"), self._side(row.command(True), "B")
+        a, b = self.side(row.command(False), "A"), self.side(row.command(True), "B")
         first = judge(a.run, b.run)
         is_found = first.exit_code == ParityFailed.exit_code and first.need in ("", "weights")
-        return first if is_found else diff(a, b, STEPS).verdict
+        return first if is_found and not row.is_slow else diff(a, b, STEPS).verdict
 
-    def _side(self, command: tuple[str, ...], name: str) -> Reruns:
+    def side(self, command: tuple[str, ...], name: str) -> Reruns:
+        """Returns the record of a command, and what runs it again.
+
+        Args:
+            command: Its words, which begin with python or torchrun.
+            name: "A" or "B".
+        """
         if command not in self._sides:
             out = self._below / str(len(self._sides))
             start = ("-m", "torch.distributed.run") if command[0] == "torchrun" else ()

@@ -43,9 +43,12 @@ FAMILIES = {
     "model parallel": list(itertools.permutations(MODEL_PARALLEL, 2)),
     "TensorFlow": list(itertools.permutations(TENSORFLOW, 2)),
     "across": [*itertools.product(TENSORFLOW, TO_AND_FROM), *itertools.product(TO_AND_FROM, TENSORFLOW)],
+    "in turn": [
+        *itertools.pairwise(("torch:fsdp", "tf:mirrored", "torch:pp", "tf:dtensor", "torch:ddp", "torch:fsdp"))
+    ],
     "everywhere across": [*itertools.product(TENSORFLOW, EVERYWHERE), *itertools.product(EVERYWHERE, TENSORFLOW)],
 }
-SLOW = ("everywhere across", "TensorFlow", "data parallel", "model parallel")
+SLOW = ("across", "everywhere across", "TensorFlow", "data parallel", "model parallel")
 
 
 def tour(pairs: Pairs) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from samestep.common.program import TrainState
 from samestep.common.runtime.state_file import read_state
@@ -20,9 +21,16 @@ ROWS = [
 
 SUMS = ("torch:ddp", "torch:fsdp", "torch:hybrid", "torch:rpc_parameter_server", "tf:mirrored", "tf:dtensor")
 """One row for each way of adding up over devices."""
-TWICE = [
-    pytest.param(*p.values, id=p.id, marks=[*p.marks, *([] if p.id in SUMS else [pytest.mark.slow])]) for p in ROWS
-]
+USUAL = ("torch:ddp", "tf:mirrored")
+"""On further models; the other rows are on `make test-slow`."""
+
+
+def fast(*names: str) -> list[ParameterSet]:
+    """Every row, those that are not named only for `make test-slow`."""
+    return [pytest.param(*p.values, id=p.id, marks=[*p.marks, *([] if p.id in names else SLOW)]) for p in ROWS]
+
+
+SLOW = [pytest.mark.slow]
 
 
 def took_the_same_step(run_cell: RunCell, framework: str, row: StrategyInfo, workload: str, **fields: object) -> None:
@@ -47,7 +55,7 @@ def took_the_same_step(run_cell: RunCell, framework: str, row: StrategyInfo, wor
             *p.values,
             model,
             id=f"{p.id}-{model}",
-            marks=[*p.marks, *([] if model == "transformer" or p.id in SUMS else [pytest.mark.slow])],
+            marks=[*p.marks, *([] if model == "transformer" or p.id in USUAL else SLOW)],
         )
         for p in ROWS
         for model in SIZED
@@ -64,7 +72,7 @@ def test_float32_sgd(run_cell: RunCell, framework: str, row: StrategyInfo) -> No
     took_the_same_step(run_cell, framework, row, SIZED["mlp"], dtype="float32", optimizer="sgd")
 
 
-@pytest.mark.parametrize(("framework", "row"), TWICE)
+@pytest.mark.parametrize(("framework", "row"), fast("torch:ddp", "torch:hybrid", "tf:mirrored"))
 def test_a_regression_on_four_devices_twice(
     run_cell: RunCell, tmp_path: Path, framework: str, row: StrategyInfo
 ) -> None:
@@ -85,14 +93,14 @@ def bits(state: TrainState) -> dict[str, bytes]:
     return {f"{group}/{name}": value.tobytes() for group, held in arrays.items() for name, value in held.items()}
 
 
-@pytest.mark.parametrize(("framework", "row"), [p for p in TWICE if p.values[1].axes])
+@pytest.mark.parametrize(("framework", "row"), [p for p in fast(*SUMS) if p.values[1].axes])
 def test_one_device(run_cell: RunCell, framework: str, row: StrategyInfo) -> None:
     """On one core, too: a device has no more."""
     took_the_same_step(run_cell, framework, row, SIZED["mlp"], dtype=row.dtypes[-1], optimizer="sgd", devices=1)
 
 
 @pytest.mark.parametrize("seed", [pytest.param(7, marks=pytest.mark.slow), 12345])
-@pytest.mark.parametrize(("framework", "row"), [p for p in TWICE if p.values[1].axes[:1] == ("data",)])
+@pytest.mark.parametrize(("framework", "row"), [p for p in fast(*USUAL) if p.values[1].axes[:1] == ("data",)])
 def test_three_devices_and_odd_seeds(run_cell: RunCell, framework: str, row: StrategyInfo, seed: int) -> None:
     dtype = row.dtypes[-1]
     took_the_same_step(run_cell, framework, row, SIZED["mlp"], dtype=dtype, optimizer="sgd", devices=3, seed=seed)

@@ -45,7 +45,7 @@ FAST = {
     for cell in (
         *("torch:fsdp", "torch:pp+clip_norm=0.1", "torch:pp+schedule=zbv_zero_bubble", "torch:tp+clip_norm=0.1"),
         *("torch:hybrid+mesh=pipe=2,tensor=2+clip_norm=0.1", "torch:deepspeed+zero_stage=3", "torch:dp"),
-        *("torch:rpc_parameter_server", "tf:central_storage", "tf:dtensor+mesh=data=2,tensor=2", "tf:parameter_server"),
+        *("torch:rpc_parameter_server", "tf:dtensor+mesh=data=2,tensor=2"),
     )
 } | {
     *(("activation", cell) for cell in ("torch:pp+schedule=zbv_zero_bubble", "torch:tp", "tf:mirrored")),
@@ -57,12 +57,12 @@ FAST = {
         ("dropout", cell)
         for cell in ("torch:hybrid+mesh=pipe=2,tensor=2+clip_norm=0.1", "torch:ddp+accumulation_steps=2")
     ),
-    *(("dropout", cell) for cell in ("tf:mirrored+accumulation_steps=2", "tf:dtensor+mesh=data=2,tensor=2")),
+    ("dropout", "tf:mirrored+accumulation_steps=2"),
     *(("ignored", cell) for cell in ("torch:ddp+accumulation_steps=2", "torch:hybrid+mesh=pipe=2,data=2", "torch:rpc")),
     *(("norm", cell) for cell in ("torch:ddp+accumulation_steps=2", "torch:fsdp", "tf:mirrored+accumulation_steps=2")),
     ("norm", "torch:pp+schedule=zbv_zero_bubble"),
-    *(("ignored", cell) for cell in ("tf:mirrored+accumulation_steps=2", "tf:dtensor", "tf:parameter_server")),
-    *(("pooling", cell) for cell in ("torch:ddp", "torch:pp", "tf:mirrored", "tf:dtensor+mesh=data=2,tensor=2")),
+    *(("ignored", cell) for cell in ("tf:mirrored+accumulation_steps=2", "tf:parameter_server")),
+    *(("pooling", cell) for cell in ("torch:ddp", "torch:pp", "tf:mirrored")),
 }
 
 

@@ -191,6 +191,24 @@ def kinds() -> None:
     np.savez(OUT[0] / "weights.npz", **{each.path: each.numpy() for each in made.variables if "seed" not in each.path})
 
 
+def long_calls() -> None:
+    """One call that says that it takes 70 steps, and then one that does not."""
+    made = model()
+    made.steps_per_execution = 70
+    made.fit(dataset().repeat(), steps_per_epoch=70, verbose=0)
+
+
+def longer_calls() -> None:
+    made = model()
+
+    @tf.function
+    def train() -> None:
+        for inputs, targets in dataset().repeat(18):
+            _step(made, inputs, targets)
+
+    train()
+
+
 def two_optimizers() -> None:
     """Two models that are updated in turn; the second is called on what the first returned."""
     keras.utils.set_random_seed(3)
@@ -227,7 +245,9 @@ def main(out: str, *names: str) -> None:
         case, _, every = name.partition("@")
         OUT[:] = [Path(out) / name]
         OUT[0].mkdir()
-        recorder.__init__(RecordOptions(str(OUT[0]), every=int(every or 1)), "tf")
+        notes = Path(out, f"{name}.notes")
+        notes.touch()
+        recorder.__init__(RecordOptions(str(OUT[0]), every=int(every or 1), notes=str(notes)), "tf")
         session.__init__(recorder)
         globals()[case]()
         session.write_steps()

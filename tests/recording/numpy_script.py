@@ -255,7 +255,8 @@ class _Training:
                 second += kind(0.05) * (gradient * gradient - second)
                 count = (step + 1) * (s.passes if s.mistake == "steps_of_microbatches" else 1)
                 bias = 1 - 0.9**count, math.sqrt(1 - 0.95**count)
-                bias = (1.0, 1.0) if s.mistake == "bias_correction" else bias
+                wrong = {"no_bias_correction": (1.0, 1.0), "bias_correction": (0.9**count, 0.95 ** (count / 2))}
+                bias = wrong.get(s.mistake, bias)
                 weight -= kind(rate * bias[1] / bias[0]) * first / (np.sqrt(second) + kind(1e-8))
             if s.mistake == "update_times":
                 weight += weight - old

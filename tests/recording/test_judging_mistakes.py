@@ -59,10 +59,11 @@ MADE = {
     "loss_times": {},
     "schedule_shifted": {},
     "steps_of_microbatches": FOUR,
+    "no_bias_correction": {},
     "bias_correction": {},
     "decay_without_weight": {},
 }
-OF_ADAM = ("steps_of_microbatches", "bias_correction")
+OF_ADAM = ("steps_of_microbatches", "no_bias_correction", "bias_correction")
 CUT_ALIKE = ("last_window_divided_by_all", "clip_each_microbatch")
 """With as many micro-batches in the right script as in the wrong one."""
 COMMON = ("clip", "uneven", "loss_scale", "moves_statistics")

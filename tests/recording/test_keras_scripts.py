@@ -78,6 +78,9 @@ def test_a_model_is_the_same_in_both_frameworks(out: Path, name: str) -> None:
         common = {"lr", "momentum", "weight_decay", "nesterov"} & set(one.scalars) if other.scalars else set()
         assert not other.scalars or {"lr", "momentum"} <= common
         assert {key: one.scalars[key] for key in common} == {key: other.scalars[key] for key in common}
+        if other.scalars:
+            assert one.scalars["clip_max_norm"] == other.scalars["clip_max_norm"] == 1.5
+            assert one.scalars["clip_norm"] == pytest.approx(other.scalars["clip_norm"], rel=1e-5)
         for phase in other.stats or {}:
             found, expected = stats(one, phase), stats(other, phase)
             apart = np.abs(found["projections"] - expected["projections"]).max(axis=1)

@@ -91,11 +91,23 @@ def test_rows_are_hashed_as_the_statement_says() -> None:
     examples.add([inputs], {"b": ids, "a": torch.ones(4, dtype=torch.bool), "other": torch.ones(3)})
     expected = hash_rows([inputs.numpy(), np.ones((4, 1), bool), ids.numpy()])
     assert examples.hashes() == tuple(expected.tolist())
+    images = torch.randn(4, 8, 8, 3)
+    examples.clear()
+    examples.add([images], {})
+    assert examples.hashes() == tuple(hash_rows([images.numpy()]).tolist())
     result = torch.nn.Linear(2, 2)(torch.ones(4, 2))
     examples.clear()
     examples.add_result(result)
     examples.add([result.detach()], {})
     assert examples.hashes() is None
+
+
+def test_images_are_the_same_wherever_their_channels_are() -> None:
+    images = np.random.default_rng(0).normal(size=(4, 3, 7, 6)).astype(np.float32)
+    first = hash_rows([images])
+    assert (hash_rows([np.moveaxis(images, 1, 3)]) == first).all()
+    assert (hash_rows([np.swapaxes(images, 2, 3)]) != first).all()
+    assert len(set(first.tolist())) == 4
 
 
 def test_options_survive_the_environment() -> None:

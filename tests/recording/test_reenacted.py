@@ -1,6 +1,7 @@
 """Silent bugs, re-enacted: each is another run than its healthy twin, is found where it is, and has its name."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -66,5 +67,7 @@ def test_the_commands_that_are_shown_say_the_same(tmp_path: Path) -> None:
 def test_there_are_enough_and_no_two_are_alike() -> None:
     assert len(REENACTED) >= 55 and len({row.name for row in REENACTED}) == len(REENACTED)
     assert len({(row.thread, row.mechanism) for row in REENACTED}) == len(REENACTED)
+    threads = [thread for row in REENACTED for thread in (row.thread, *row.also)]
+    assert all(re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", thread) for thread in threads)
     assert {row.expected for row in REENACTED} - {None} <= {mistake.name for mistake in MISTAKES}
     assert sum(row.expected is not None for row in REENACTED) >= 0.7 * len(REENACTED)

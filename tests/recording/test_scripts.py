@@ -26,6 +26,11 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "bare": ("scaled.py bare", {}),
     "manual": ("manual.py", {}),
     "halves": ("manual.py halves", {}),
+    "leaves": ("leaves.py", {}),
+    "made": ("leaves.py made", {}),
+    "parts": ("leaves.py halves", {}),
+    "leaves-moved": ("leaves.py", {"perturb": 1}),
+    "grad": ("manual.py grad", {}),
     "closures": ("closures.py", {}),
     "turns": ("several.py", {}),
     "split": ("several.py split", {}),
@@ -93,7 +98,8 @@ def test_a_run_that_is_stopped_has_the_same_first_steps(records: dict[str, list[
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("whole", "accumulated"), ("manual", "halves"), ("bn", "compiled"), ("bn", "parallel")]
+    ("one", "other"),
+    [("whole", "accumulated"), ("manual", "halves"), ("leaves", "parts"), ("bn", "compiled"), ("bn", "parallel")],
 )
 def test_the_same_steps_have_the_same_record(records: dict[str, list[Rank]], one: str, other: str) -> None:
     assert distance(records[one], records[other]) < 2e-6
@@ -113,6 +119,20 @@ def test_the_losses_of_micro_batches_add_up(records: dict[str, list[Rank]]) -> N
     assert loss(records["halves"], 1) == pytest.approx(loss(records["manual"], 1), rel=1e-6)
 
 
+def test_tensors_of_no_module_are_called_as_the_script_calls_them(records: dict[str, list[Rank]]) -> None:
+    """Their gradients and updates are those of every step, whether the script writes them or makes new ones."""
+    (header, steps), (_, made) = records["leaves"][0], records["made"][0]
+    assert [each.name for each in header.tensors] == ["weights.0", "weights.1"]
+    assert [step.number for step in steps] == [-1, *range(5)]
+    assert [step.number for step in made] == [-1, *range(4)]  # nobody reads what the last step made
+    for one, other in zip(steps, made, strict=False):
+        assert one.losses == other.losses
+        assert all((one.stats[phase] == other.stats[phase]).all() for phase in one.stats)
+    moved = records["leaves-moved"][0][1]
+    assert abs(loss(records["leaves"], 2) - loss(records["leaves-moved"], 2)) < 1e-5
+    assert moved[1].stats["gradient"]["bits"].tolist() != steps[1].stats["gradient"]["bits"].tolist()
+
+
 def test_a_scaler_changes_nothing_but_the_steps_it_skips(records: dict[str, list[Rank]]) -> None:
     (_, bare), (_, scaled) = records["bare"][0], records["scaled"][0]
     assert scaled[1].losses == pytest.approx(bare[1].losses)
@@ -123,6 +143,24 @@ def test_a_scaler_changes_nothing_but_the_steps_it_skips(records: dict[str, list
     assert records["unscaled"][0][1][1].scalars["clip_norm"] == pytest.approx(
         math.sqrt(bare[1].stats["gradient"]["square"].sum()), rel=1e-5
     )
+
+
+def test_gradients_that_no_parameter_holds(records: dict[str, list[Rank]]) -> None:
+    (_, manual), (_, grad) = records["manual"][0], records["grad"][0]
+    assert [step.number for step in grad] == [step.number for step in manual]
+    for one, other in zip(grad[1:], manual[1:], strict=True):
+        assert one.losses == pytest.approx(other.losses, rel=1e-6) and one.rows == other.rows
+        assert is_alike(one.stats["weight"], other.stats["weight"])
+        assert not np.isnan(one.stats["gradient"]["square"]).any()
+        ratio = np.linalg.norm(one.stats["gradient"]["projections"], axis=1) / np.linalg.norm(
+            other.stats["gradient"]["projections"], axis=1
+        )
+        np.testing.assert_allclose(ratio, ratio[0], rtol=1e-4)  # it is seen before the script itself clips it
+        assert ratio[0] >= 1
+
+
+def is_alike(one: np.ndarray, other: np.ndarray) -> bool:
+    return np.allclose(one["projections"], other["projections"], atol=1e-5)
 
 
 def test_of_closures_the_first_call_counts(records: dict[str, list[Rank]]) -> None:
@@ -193,7 +231,7 @@ def test_a_run_starts_with_the_weights_of_another(records: dict[str, list[Rank]]
 
 
 def test_processes_and_threads(tmp_path: Path) -> None:
-    cases = {name: (f"processes.py {name}", {}) for name in ("forked", "left", "threads")}
+    cases = {name: (f"processes.py {name}", {}) for name in ("forked", "left", "threads", "turns")}
     notes = tmp_path / "notes"
     notes.touch()
     cases["threads"][1]["notes"] = str(notes)
@@ -205,3 +243,6 @@ def test_processes_and_threads(tmp_path: Path) -> None:
     assert [step.number for step in steps] == [*range(-1, 4)]
     assert all(len(step.losses) == 1 and len(step.rows) == 4 for step in steps[2:])
     assert "several threads train at a time" in notes.read_text()
+    ((_, steps),) = found["turns"]
+    assert [step.number for step in steps] == [*range(-1, 8)]
+    assert all(len(step.losses) == 1 and len(step.rows) == 4 for step in steps[1:])

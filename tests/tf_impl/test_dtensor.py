@@ -24,7 +24,7 @@ def costs_what_was_predicted(result: RunResult) -> None:
     assert tuple(result.exchanges) == result.predicted.exchanges
 
 
-@pytest.mark.parametrize("model", ["mlp", "transformer", *slow("cnn", "ranker", "regression")])
+@pytest.mark.parametrize("model", ["transformer", *slow("mlp", "cnn", "ranker", "regression")])
 def test_every_sharded_layout(run_cell: RunCell, model: str) -> None:
     mesh = "data=2,tensor=2"
     shared = {"dtype": "float64", "optimizer": "adamw", "steps": 4}
@@ -35,6 +35,7 @@ def test_every_sharded_layout(run_cell: RunCell, model: str) -> None:
     assert all(row.params_bytes < 0.95 * whole for row in result.processes)
 
 
+@pytest.mark.slow
 def test_four_ways_along_tensor(run_cell: RunCell) -> None:
     result = run_cell("tf:dtensor", SIZED["transformer"], mesh="tensor=4", optimizer="sgd", steps=5)
     assert result.parity.passed, result.parity.reason
@@ -71,6 +72,7 @@ def test_a_killed_client_is_named(run_troubled: RunTroubled) -> None:
         run_troubled("second_worker_is_killed", "tf:dtensor+clients=2", SIZED["mlp"], devices=2, steps=2000)
 
 
+@pytest.mark.slow
 def test_update_in_the_function_of_the_gradients_would_be_another_step(troubled: Launcher, tmp_path) -> None:
     """Tensorflow 2.21, silently: why `DTensorProgram` has two functions. When this fails, one will do.
 

@@ -35,7 +35,7 @@ def costs_what_was_predicted(result: RunResult) -> None:
     assert abs(sent - predicted) <= 0.01 * predicted
 
 
-@pytest.mark.parametrize("devices", [2, 4])
+@pytest.mark.parametrize("devices", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_ledger(run_cell: RunCell, devices: int) -> None:
     result = run_cell(CELL, "digits-mlp+width=256", devices=devices, dtype="float64", optimizer="adamw")
     assert result.parity.passed, result.parity.reason

@@ -97,6 +97,7 @@ def test_every_model_compiles(run_cell: RunCell, model: str) -> None:
     assert result.device_note == "compiled for v5e:2x2, nothing ran"
 
 
+@pytest.mark.slow
 def test_flops_are_those_of_the_model(run_cell: RunCell) -> None:
     """Six to a weight and example: two forwards, four backwards, of which the first layer's inputs need none."""
     result = compile_cell(run_cell, "v5e:2x2", "synthetic-mlp+width=1024+layers=4", optimizer="sgd", batch_size=256)
@@ -119,6 +120,7 @@ def test_every_generation_compiles(run_cell: RunCell, generation: str) -> None:
     assert [each.bytes for each in found.collectives] == ([params] if cores > 1 else [])
 
 
+@pytest.mark.slow
 def test_a_tensor_axis_cuts_what_a_core_holds(run_cell: RunCell) -> None:
     wide = "synthetic-mlp+width=1024+layers=4"
     whole, cut = (
@@ -132,6 +134,7 @@ def test_a_tensor_axis_cuts_what_a_core_holds(run_cell: RunCell) -> None:
     assert cut.compiled.flops == pytest.approx(whole.compiled.flops, rel=0.25)  # the same work, on as many cores
 
 
+@pytest.mark.slow
 def test_a_transformer_is_cut_along_both_axes(run_cell: RunCell) -> None:
     result = compile_cell(run_cell, "v5e:2x2", SIZED["transformer"], mesh="data=2,tensor=2")
     assert Mesh.parse(result.mesh).axis("tensor") == 2
@@ -157,6 +160,7 @@ def test_memory_is_what_the_compiler_grants(compiler: None) -> None:
 # --- what is told -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_model_that_does_not_fit_is_a_result(
     compiler: None, capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
 ) -> None:

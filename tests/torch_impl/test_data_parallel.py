@@ -41,7 +41,7 @@ def test_every_model_matches_the_cost_model(run_cell: RunCell, row: str, model: 
     obeys_its_law(run_cell(f"torch:{row}", SIZED[model], devices=2, dtype="float64", **QUICK))
 
 
-@pytest.mark.parametrize("row", ["c10d+ring=true", "zero1", "fsdp", *slow("c10d", "ddp", OPTIONS[1], "zero2")])
+@pytest.mark.parametrize("row", ["fsdp", *slow("c10d+ring=true", "zero1", "c10d", "ddp", OPTIONS[1], "zero2")])
 def test_a_megabyte_matches_the_cost_model(run_cell: RunCell, row: str) -> None:
     assert total_bytes(BIG) >= 1_000_000
     result = run_cell(f"torch:{row}", BIG, devices=2, **QUICK)
@@ -50,7 +50,7 @@ def test_a_megabyte_matches_the_cost_model(run_cell: RunCell, row: str) -> None:
 
 
 @pytest.mark.parametrize("devices", [3, *(pytest.param(count, marks=pytest.mark.slow) for count in (1, 4))])
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("row", ["dp", *slow("c10d"), *ROWS[2:]])
 def test_any_number_of_devices_matches_the_cost_model(run_cell: RunCell, row: str, devices: int) -> None:
     obeys_its_law(run_cell(f"torch:{row}", "digits-mlp+width=33", devices=devices, **QUICK))
 
@@ -70,9 +70,7 @@ def test_a_step_in_pieces_matches_the_cost_model(run_cell: RunCell, row: str) ->
 
 
 @pytest.mark.parametrize("row", ["fsdp", *slow("zero2")])
-@pytest.mark.parametrize(
-    "workload", ["prose-gpt+layers=1+width=16+context=32", SIZED["ranker"]], ids=["transformer", "ranker"]
-)
+@pytest.mark.parametrize("workload", ["prose-gpt+layers=1+width=16+context=32", *slow(SIZED["ranker"])])
 def test_hybrid_sharding_is_the_same_step(run_cell: RunCell, row: str, workload: str) -> None:
     result = run_cell(f"torch:{row}", workload, dtype="float64", optimizer="adamw", steps=10, **TWO_BY_TWO)
     assert result.parity.passed, result.parity.reason

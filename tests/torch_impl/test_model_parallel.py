@@ -62,7 +62,7 @@ def test_every_schedule_is_the_same_step_and_obeys_its_law(run_cell: RunCell, sc
 
 @pytest.mark.parametrize(
     "schedule",
-    [pytest.param(s, marks=() if s == "zbv_zero_bubble" else pytest.mark.slow) for s in SCHEDULES],
+    slow(*SCHEDULES),
 )
 def test_every_schedule_on_four_ranks(run_cell: RunCell, schedule: str) -> None:
     result = run_cell(f"torch:pp+schedule={schedule}+microbatches=8", EIGHT_BLOCKS, devices=4, **QUICK)
@@ -100,7 +100,7 @@ def test_a_step_in_pieces_clipped_is_the_same_step(run_cell: RunCell, cell: str)
 
 
 @pytest.mark.parametrize("devices", [2, pytest.param(4, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("model", SIZED)
+@pytest.mark.parametrize("model", ["transformer", "ranker", *slow("mlp", "cnn")])
 def test_tp_is_the_same_step_and_obeys_its_law(run_cell: RunCell, model: str, devices: int) -> None:
     result = run_cell("torch:tp", SIZED[model], devices=devices, **QUICK)
     is_the_same_step(result)
@@ -151,7 +151,7 @@ def test_a_regression_is_the_same_step_and_obeys_its_law(run_cell: RunCell, cell
 
 
 @pytest.mark.parametrize("devices", [2, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("model", SIZED)
+@pytest.mark.parametrize("model", ["transformer", *slow("mlp", "cnn", "ranker")])
 def test_rpc_is_bitwise_single_for_sgd(run_cell: RunCell, model: str, devices: int) -> None:
     fields = {**QUICK, "dtype": "float32", "optimizer": "sgd", "parity": False}
     result = run_cell("torch:rpc", SIZED[model], devices=devices, **fields)
@@ -163,7 +163,7 @@ def test_rpc_is_the_same_step_for_adamw(run_cell: RunCell) -> None:
     is_the_same_step(run_cell("torch:rpc", SIZED["transformer"], devices=2, **QUICK))
 
 
-@pytest.mark.parametrize("model", SIZED)
+@pytest.mark.parametrize("model", ["transformer", "ranker", *slow("mlp", "cnn")])
 def test_a_synchronous_server_is_the_same_step_and_obeys_its_law(run_cell: RunCell, model: str) -> None:
     result = run_cell("torch:rpc_parameter_server", SIZED[model], devices=2, **QUICK)
     is_the_same_step(result)
@@ -195,7 +195,7 @@ def test_an_asynchronous_server_says_how_stale_it_is(run_cell: RunCell) -> None:
 
 # --- hybrid -----------------------------------------------------------------------------------------------------------
 
-PAIRS = ["pipe=2,data=2", "pipe=2,shard=2", "pipe=2,tensor=2", "data=2,tensor=2", "shard=2,tensor=2"]
+PAIRS = ["pipe=2,data=2", *slow("pipe=2,shard=2", "pipe=2,tensor=2", "data=2,tensor=2"), "shard=2,tensor=2"]
 
 
 @pytest.mark.parametrize("mesh", PAIRS)

@@ -54,7 +54,7 @@ def test_segments_and_a_tensor_plan_split_it(run_cell: RunCell, cell: str) -> No
     assert result.parity.passed, result.parity.reason
 
 
-@pytest.mark.parametrize("model", ["LSTM", "REGRESSION", "HUBER"])
+@pytest.mark.parametrize("model", ["LSTM", *slow("REGRESSION", "HUBER")])
 def test_other_models_and_losses(run_cell: RunCell, model: str) -> None:
     check(run_cell("torch:ddp", "digits-mlp", devices=2, dtype="float64", **own(model)), model)
 

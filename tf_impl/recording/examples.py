@@ -4,6 +4,7 @@ The tensors of a call that have as many rows as its first one make the hashes to
 and no data: its last bits may differ where the data are the same.
 """
 
+import functools
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from samestep.common.steps.rows import INPUT_STRIDE, coefficients
+from samestep.common.steps.rows import INPUT_STRIDE, MANY_PIXELS, coefficients, is_channels_last
 
 
 class Results:
@@ -76,6 +77,17 @@ def _added(total: tf.Tensor, each: tf.Tensor) -> tf.Tensor:
 
 
 def _sums(values: tf.Tensor, place: int) -> tf.Tensor:
+    sizes = values.shape.as_list()
+    if is_channels_last(sizes):
+        values = tf.transpose(values, [0, 3, 1, 2])
+    elif None in sizes[1:3] and is_channels_last([each or MANY_PIXELS for each in sizes]):
+        turned = functools.partial(_sums_as_they_lie, tf.transpose(values, [0, 3, 1, 2]), place)
+        are_images = tf.reduce_min(tf.shape(values)[1:3]) >= MANY_PIXELS
+        return tf.cond(are_images, turned, functools.partial(_sums_as_they_lie, values, place))
+    return _sums_as_they_lie(values, place)
+
+
+def _sums_as_they_lie(values: tf.Tensor, place: int) -> tf.Tensor:
     if values.dtype.is_floating:
         words = tf.cast(tf.bitcast(tf.cast(values, tf.float32), tf.uint32), tf.int64)
     else:

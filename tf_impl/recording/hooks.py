@@ -44,6 +44,7 @@ class Hooks:
             (LossScaleOptimizer, "scale_loss", self._follow_scale),
             (BaseOptimizer, "apply", self._follow_updates),
             (LossScaleOptimizer, "apply", self._follow_updates),
+            (BaseOptimizer, "_clip_gradients", self._follow_clipping),
             (TFOptimizer, "_backend_update_step", self._follow_gradients),
             (TFOptimizer, "_all_reduce_sum_gradients", self._follow_reduction),
             (Function, "__call__", self._follow_functions),
@@ -150,6 +151,22 @@ class Hooks:
         """It has stepped."""
         slots.commit(lr, scale)
         self._session.step_was_taken()
+
+    def _follow_clipping(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        before = self._guard(self._before_clipping)
+
+        def clip(optimizer: Any, grads: Any) -> Any:
+            if optimizer.global_clipnorm and not in_stateless_scope():
+                before(optimizer, grads)
+            return original(optimizer, grads)
+
+        return clip
+
+    def _before_clipping(self, optimizer: Any, gradients: Sequence[Any]) -> None:
+        """Gradients are clipped to a norm of all. Each replica clips its own, and their norms are no number of the step."""
+        if self._session.plan(optimizer).num_replicas == 1:
+            norm = tf.linalg.global_norm([each for each in gradients if each is not None])
+            self._session.counters().clip_norm.assign(tf.cast(norm, tf.float64))
 
     def _follow_gradients(self, original: Callable[..., Any]) -> Callable[..., Any]:
         after = self._guard(self._after_gradients)

@@ -6,6 +6,7 @@ multiplied by the number of replicas, so their mean over the ranks is the loss o
 
 import contextlib
 import dataclasses
+import math
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ import tensorflow as tf
 from samestep.common.steps.record import Phase, RecordedStep, stats_dtype
 from samestep.common.steps.recording import Recorder
 from samestep.tf_impl.recording.plans import UpdatePlan, is_wide
-from samestep.tf_impl.recording.slots import SeenStep, Slots, WriteCounters
+from samestep.tf_impl.recording.slots import CAPACITY, ROWS, SeenStep, Slots, WriteCounters
 from samestep.tf_impl.recording.start import Start
 from samestep.tf_impl.recording.statistics import Statistics, unpack
 from samestep.tf_impl.recording.tensors import Held, TensorTable
@@ -46,6 +47,7 @@ class Session:
         self._last: dict[int, np.ndarray] = {}
         self._function: Any = None
         self._passes, self._passes_written = 0, dict[int, int]()
+        self._is_loss_noted = False
         self._steppers = weakref.WeakSet[Any]()
 
     # --- what hooks ask ------------------------------------------------------------------------------------------------
@@ -60,7 +62,7 @@ class Session:
         """Returns the counters of the replica whose code runs."""
         replica = replica_id()
         if replica not in self._counters:
-            self._counters[replica] = WriteCounters(self._recorder.options.every)
+            self._counters[replica] = WriteCounters(self._recorder.options.every, ROWS * self._capacity())
         return self._counters[replica]
 
     def is_inner(self, optimizer: Any) -> bool:
@@ -95,10 +97,14 @@ class Session:
         replica = replica_id()
         if replica not in plan.slots:
             weights = [each.of_replica(replica) for each in plan.held]
-            plan.slots[replica] = Slots(self.counters(), plan.statistics, weights, plan.phases)
+            plan.slots[replica] = Slots(self.counters(), plan.statistics, weights, plan.phases, self._capacity())
             self._new.append((replica, tuple(self._table.held)))
             self.see_initial_weights()
         return plan.slots[replica]
+
+    def _capacity(self) -> int:
+        """Returns how many steps one call may take."""
+        return max([CAPACITY, *(getattr(model, "steps_per_execution", None) or 1 for model in self._models)])
 
     def see_initial_weights(self) -> None:
         """Looks at new variables, once they have values: those made in a graph get them when it is built."""
@@ -164,6 +170,7 @@ class Session:
                 seen.setdefault(replica, []).extend((step, plan) for step in slots.read(is_wide(plan.held)))
         if not any(seen.values()):
             return
+        self._note_lost()
         last = max(step.number for steps in seen.values() for step, _ in steps)
         for replica, steps in sorted(seen.items()):
             rows_seen = max((step.rows_seen for step, _ in steps), default=0)
@@ -174,6 +181,16 @@ class Session:
         stop_after = self._recorder.options.stop_after
         if stop_after is not None and last + 1 >= stop_after:
             self._recorder.leave()
+
+    def _note_lost(self) -> None:
+        """Says once that a call of a tf.function took more steps than are kept."""
+        lost = max(slots.num_lost for plan in self._plans.values() for slots in plan.slots.values())
+        if lost and not self._is_loss_noted:
+            self._is_loss_noted = True
+            self._recorder.note(
+                f"a call of a tf.function took {lost} steps more than the {CAPACITY} that are kept: its first ones are not "
+                "recorded; take fewer steps in a call."
+            )
 
     def _open(self, replica: int, num_replicas: int) -> None:
         options = dataclasses.replace(self._recorder.options, stop_after=None)
@@ -197,6 +214,8 @@ class Session:
         scalars = {"lr": step.lr} | plan.scalars
         if step.scale != 1:
             scalars["loss_scale"] = step.scale
+        if not math.isnan(step.clip_norm):
+            scalars["clip_norm"] = step.clip_norm
         passes = self._passes - self._passes_written.get(replica, 0)
         self._passes_written[replica] = self._passes
         recorded = RecordedStep(

@@ -1,7 +1,7 @@
 """The variables of our own into which a graph writes what a step was. The host reads them when the call is over.
 
 No Python function can be called out of a graph that XLA compiles, but any graph can assign to variables. A call may take many
-steps (`steps_per_execution`, a loop in a tf.function), so the last CAPACITY are kept.
+steps (`steps_per_execution`, a loop in a tf.function), so the last ones are kept.
 """
 
 import dataclasses
@@ -20,9 +20,10 @@ from samestep.common.steps.rows import mix
 from samestep.tf_impl.recording.statistics import NUMBERS, Statistics, unpack
 
 CAPACITY = 64
-ROWS = 2**16
-"""Examples that are kept until they are read."""
-INTS, FLOATS = 4, 4
+"""Steps of a call that are kept, unless a model says that its calls take more."""
+ROWS = 2**10
+"""Examples that are kept until they are read, of each step of a call."""
+INTS, FLOATS = 4, 5
 """The numbers of a step that are not of tensors, as `SeenStep` has them."""
 
 
@@ -55,16 +56,18 @@ def gather_now(variable: Any, places: np.ndarray) -> np.ndarray:
 class WriteCounters:
     """What one replica counts, whatever optimizer takes the step."""
 
-    def __init__(self, every: int) -> None:
+    def __init__(self, every: int, num_rows: int) -> None:
         """Makes the variables.
 
         Args:
             every: After the first steps, only every one of these is looked at.
+            num_rows: The examples that are kept.
         """
-        self._every = every
+        self._every, self._num_rows = every, num_rows
         self.clock = own_variable(0, tf.int64)
         self.loss = own_variable([0.0, 0.0], tf.float64)
-        self.rows = own_variable(np.zeros(ROWS, np.int64), tf.int64)
+        self.clip_norm = own_variable(float("nan"), tf.float64)
+        self.rows = own_variable(np.zeros(num_rows, np.int64), tf.int64)
         self.rows_seen = own_variable(0, tf.int64)
         self._rows_read = 0
 
@@ -84,7 +87,7 @@ class WriteCounters:
             sums: int64 [examples].
         """
         size = tf.shape(sums, tf.int64)[0]
-        places = (self.rows_seen.read_value() + tf.range(size)) % ROWS
+        places = (self.rows_seen.read_value() + tf.range(size)) % self._num_rows
         tf.raw_ops.ResourceScatterUpdate(resource=self.rows.handle, indices=places, updates=sums)
         self.rows_seen.assign_add(size)
 
@@ -99,7 +102,7 @@ class WriteCounters:
             None if there were none, or too many to keep.
         """
         start, self._rows_read = self._rows_read, end
-        if not start < end or seen - start > ROWS:
+        if not start < end or seen - start > self._num_rows:
             return None
         return tuple(mix(gather_now(self.rows, np.arange(start, end)).view(np.uint64)).tolist())
 
@@ -116,6 +119,7 @@ class SeenStep:
         has_loss: Whether there were any.
         lr: The learning rate.
         scale: The scale of the loss.
+        clip_norm: The norm of all gradients before they were clipped to one; NaN where they were not.
         stats: Phase -> the rows of the tensors of its slots; None where the step was not looked at.
     """
 
@@ -126,6 +130,7 @@ class SeenStep:
     has_loss: bool
     lr: float
     scale: float
+    clip_norm: float
     stats: dict[Phase, np.ndarray] | None
 
 
@@ -133,7 +138,12 @@ class Slots:
     """Where the steps of one optimizer on one replica are written."""
 
     def __init__(
-        self, counters: WriteCounters, statistics: Statistics, weights: Sequence[Any], phases: Sequence[Phase]
+        self,
+        counters: WriteCounters,
+        statistics: Statistics,
+        weights: Sequence[Any],
+        phases: Sequence[Phase],
+        capacity: int = CAPACITY,
     ) -> None:
         """Makes the variables.
 
@@ -142,13 +152,15 @@ class Slots:
             statistics: The statistics of the tensors.
             weights: The replica's variables, of TensorFlow.
             phases: Those of gradients that can be seen.
+            capacity: The steps that one call may take.
         """
+        self.num_lost, self._capacity = 0, capacity
         self.counters, self.statistics, self.weights = counters, statistics, weights
         self._size = len(weights) * NUMBERS
         self._gradients = {phase: own_variable(np.zeros(self._size, np.int64), tf.int64) for phase in phases}
         self.is_applied, self.is_updated = own_variable(0, tf.int64), own_variable(0, tf.int64)
         width = INTS + FLOATS + (len(phases) + 1) * self._size
-        self._ring = own_variable(np.zeros((CAPACITY, width), np.int64), tf.int64)
+        self._ring = own_variable(np.zeros((capacity, width), np.int64), tf.int64)
         self.count = own_variable(0, tf.int64)
         self._commit: Any = None
         self._num_read = 0
@@ -185,10 +197,11 @@ class Slots:
             is_looked_at = is_looked_at & (ended > 0)
         ints = [counters.clock.read_value(), 1 - is_updated, tf.cast(is_looked_at, tf.int64), counters.rows_seen]
         floats = [*tf.unstack(counters.loss.read_value()), *(tf.cast(each, tf.float64) for each in (lr, scale))]
+        floats.append(counters.clip_norm.read_value())
         weights = self._looked_at(self.weights, is_looked_at)
         gradients = [variable.read_value() for variable in self._gradients.values()]
         row = tf.concat([tf.stack(ints), tf.bitcast(tf.stack(floats), tf.int64), *gradients, weights], 0)
-        place = self.count.read_value() % CAPACITY
+        place = self.count.read_value() % self._capacity
         tf.raw_ops.ResourceScatterUpdate(resource=self._ring.handle, indices=place, updates=row)
         counters.loss.assign(tf.where(ended > 0, tf.zeros([2], tf.float64), counters.loss.read_value()))
         counters.clock.assign_add(ended)
@@ -202,18 +215,19 @@ class Slots:
         return tf.cond(is_looked_at, lambda: self.statistics(values), lambda: tf.zeros([self._size], tf.int64))
 
     def read(self, is_float64: bool) -> list[SeenStep]:
-        """Reads the steps since the last call. Those that were overwritten are lost."""
+        """Reads the steps since the last call. Those that were overwritten are lost, and counted."""
         count = read_now(self.count)
-        new = np.arange(max(self._num_read, count - CAPACITY), count)
+        new = np.arange(max(self._num_read, count - self._capacity), count)
+        self.num_lost += count - self._num_read - len(new)
         self._num_read = count
         return [self._unpacked(row, is_float64) for row in gather_now(self._ring, new)] if len(new) else []
 
     def _unpacked(self, row: np.ndarray, is_float64: bool) -> SeenStep:
         ints, floats, words = np.split(row, [INTS, INTS + FLOATS])
         number, is_skipped, is_looked_at, rows_seen = ints.tolist()
-        loss, num_losses, lr, scale = floats.view(np.float64).tolist()
+        loss, num_losses, lr, scale, clip_norm = floats.view(np.float64).tolist()
         phases: list[Phase] = [*self._gradients, "weight"]
         parts = (unpack(part, is_float64) for part in np.split(words, len(phases)))
         stats = dict(zip(phases, parts, strict=True)) if is_looked_at else None
         lr = lr if is_float64 else written(lr)
-        return SeenStep(number, bool(is_skipped), rows_seen, loss, num_losses > 0, lr, scale, stats)
+        return SeenStep(number, bool(is_skipped), rows_seen, loss, num_losses > 0, lr, scale, clip_norm, stats)

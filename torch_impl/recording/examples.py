@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import torch
 
-from samestep.common.steps.rows import coefficients, mix
+from samestep.common.steps.rows import coefficients, is_channels_last, mix
 from samestep.torch_impl.recording.pieces import local_of
 
 _SINGLE = torch.float32  # before float64 mode renames it
@@ -75,6 +75,8 @@ def _tensors(values: Sequence[object]) -> Iterator[torch.Tensor]:
 
 def _sums(place: int, tensor: torch.Tensor) -> np.ndarray | torch.Tensor:
     """Sums words x coefficients: uint64 [examples], or int64 on a device."""
+    if is_channels_last(tensor.shape):
+        tensor = tensor.movedim(3, 1)
     flat = tensor.reshape(len(tensor), -1)
     flat = flat.to(_SINGLE).contiguous() if flat.is_floating_point() else flat.to(torch.int64)
     if flat.device.type == "cpu":

@@ -10,6 +10,7 @@ from torch._compile import _disable_dynamo
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from samestep.common.steps.recording import Recorder
+from samestep.torch_impl.recording.losses import Roots
 from samestep.torch_impl.recording.pieces import is_dtensor
 from samestep.torch_impl.recording.session import Session
 from samestep.torch_impl.recording.thread import FollowedThread
@@ -29,7 +30,7 @@ class Hooks:
         """
         self._session, self._recorder = session, recorder
         self._is_inside = False  # of a module or of a backward pass, which may call modules again
-        self._thread = FollowedThread(session.forget, recorder.note)
+        self._thread = FollowedThread(recorder.guarded(session.end), recorder.note)
 
     def _guard(self, function: Callable[P, T]) -> Callable[P, T | None]:
         """Returns a hook that ends no script, and that torch.compile leaves alone where it compiles a whole step."""
@@ -46,6 +47,7 @@ class Hooks:
         session, guard = self._session, self._guard
         nn.Module.__call__ = self.follow_calls(nn.Module.__call__)
         torch.autograd.backward = self._follow_backward(torch.autograd.backward)
+        torch.autograd.grad = self._follow_grad(torch.autograd.grad)
         before, after, thread = guard(session.before_update), guard(session.after_update), self._thread
         register_optimizer_step_pre_hook(lambda *each: before(*each) if thread.train() else None)
         register_optimizer_step_post_hook(lambda optimizer, arguments, keywords: after(optimizer))
@@ -91,11 +93,7 @@ class Hooks:
         def backward(tensors: Any, grad_tensors: Any = None, *arguments: Any, **keywords: Any) -> Any:
             if torch.compiler.is_compiling() or self._is_inside or not self._thread.train():
                 return original(tensors, grad_tensors, *arguments, **keywords)
-            each = [tensors] if isinstance(tensors, torch.Tensor) else [*tensors]
-            given = (
-                [grad_tensors] if grad_tensors is None or isinstance(grad_tensors, torch.Tensor) else [*grad_tensors]
-            )
-            before(each, given * len(each) if len(given) == 1 else given)
+            before(_roots(tensors, grad_tensors))
             self._is_inside = True
             try:
                 return original(tensors, grad_tensors, *arguments, **keywords)
@@ -104,6 +102,22 @@ class Hooks:
                 after()
 
         return backward
+
+    def _follow_grad(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        before, after = self._guard(self._session.before_grad), self._guard(self._session.after_grad)
+
+        @functools.wraps(original)
+        def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *arguments: Any, **keywords: Any) -> Any:
+            is_over = torch.compiler.is_compiling() or self._is_inside or keywords.get("create_graph")
+            parameters = [inputs] if isinstance(inputs, torch.Tensor) else [*inputs]
+            if is_over or not all(isinstance(each, nn.Parameter) for each in parameters) or not self._thread.train():
+                return original(outputs, inputs, grad_outputs, *arguments, **keywords)
+            before(_roots(outputs, grad_outputs))
+            found = original(outputs, parameters, grad_outputs, *arguments, **keywords)
+            after([*zip(parameters, found, strict=True)])
+            return found
+
+        return grad
 
     def _follow_clipping(self, original: Callable[..., Any], kind: str) -> Callable[..., Any]:
         session = self._session
@@ -179,3 +193,10 @@ class Hooks:
 
 
 _BOUNDS = ("max_norm", "clip_value")
+
+
+def _roots(tensors: Any, gradients: Any) -> Roots:
+    """Returns where a pass begins, from the arguments of autograd."""
+    each = [tensors] if isinstance(tensors, torch.Tensor) else [*tensors]
+    given = [gradients] if gradients is None or isinstance(gradients, torch.Tensor) else [*gradients]
+    return [*zip(each, given * len(each) if len(given) == 1 else given, strict=True)]

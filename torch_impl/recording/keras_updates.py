@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import torch
 
 from samestep.common.steps.keras_scalars import scalars_of, written
 from samestep.common.steps.recording import Recorder
@@ -59,7 +60,7 @@ def follow_keras(keras: ModuleType, session: Session, recorder: Recorder, hooks:
     def before(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
         pairs = zip(variables, gradients, strict=True)
         GIVEN.update({id(variable.value): gradient for variable, gradient in pairs if gradient is not None})
-        session.divide_losses(optimizer.gradient_accumulation_steps or 1)
+        session.losses.divide(optimizer.gradient_accumulation_steps or 1)
         session.before_update(of(optimizer), (of(optimizer),), {})
         GIVEN.clear()
 
@@ -88,6 +89,22 @@ def follow_keras(keras: ModuleType, session: Session, recorder: Recorder, hooks:
         return apply
 
     optimizers.base_optimizer.BaseOptimizer.apply = follow_apply(optimizers.base_optimizer.BaseOptimizer.apply)
+
+    def follow_clipping(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def clip(optimizer: Any, grads: Any) -> Any:
+            if optimizer.global_clipnorm:
+                add_norm(grads)
+            return original(optimizer, grads)
+
+        return clip
+
+    @recorder.guarded
+    def add_norm(gradients: Sequence[Any]) -> None:
+        session.add_scalar("clip_norm", torch.nn.utils.get_total_norm([each for each in gradients if each is not None]))
+
+    base = optimizers.base_optimizer.BaseOptimizer
+    base._clip_gradients = follow_clipping(base._clip_gradients)
     parallel = importlib.import_module("keras.src.backend.torch.optimizers.torch_parallel_optimizer")
     for kind in (parallel.TorchParallelOptimizer, optimizers.base_optimizer.BaseOptimizer):
         kind._backend_update_step = follow_update(kind._backend_update_step)

@@ -17,8 +17,9 @@ from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.closures import Given, with_followed_closure
 from samestep.torch_impl.recording.counts import Counts
 from samestep.torch_impl.recording.examples import Examples
+from samestep.torch_impl.recording.leaves import Leaves
+from samestep.torch_impl.recording.losses import Losses, Roots
 from samestep.torch_impl.recording.own_gradients import OwnGradients
-from samestep.torch_impl.recording.pieces import local_of
 from samestep.torch_impl.recording.scalars import scalars_of
 from samestep.torch_impl.recording.start import start_with
 from samestep.torch_impl.recording.statistics import Pending
@@ -32,17 +33,17 @@ class Session:
     def __init__(self, recorder: Recorder) -> None:
         """Waits for the first pass. The recorder gets the steps."""
         self._recorder, self._examples, self._own = recorder, Examples(), OwnGradients(recorder)
-        self._called: dict[int, nn.Module] = {}
+        self._called, self._leaves = dict[int, nn.Module](), Leaves()
         self._watch: Watch | None = None
         self._initial: InitialWeights | None = None
-        self._depth, self._is_started, self._has_optimizer = 0, False, False
+        self._depth, self._has_optimizer = 0, False
         self._scale: torch.Tensor | None = None
         self.counts = Counts()
         self.forget()
 
     def forget(self) -> None:
         """Begins a step."""
-        self._losses: list[torch.Tensor] = []
+        self.losses = Losses()
         self._scalars: dict[str, torch.Tensor | float] = {}
         self._gradients: list[Pending] = []
         self._stepped: list[Optimizer] = []
@@ -74,33 +75,40 @@ class Session:
         """It returned."""
         self._examples.add_result(result)
 
-    def before_backward(self, tensors: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor | None]) -> None:
-        """A backward pass begins.
-
-        Args:
-            tensors: Where.
-            gradients: The gradients of the tensors, as far as they are given; a scalar without one is a loss.
-        """
+    def before_backward(self, roots: Roots) -> None:
+        """A backward pass begins."""
+        if not self._called and not self._has_optimizer:
+            self._leaves.follow([each for each, _ in roots])
         self._begin_pass()
         scale = self._own.scale = self._scale
         self._scale = None
         if not self._is_replayed:
-            scalars = [
-                local_of(each)
-                for each, gradient in zip(tensors, gradients, strict=True)
-                if gradient is None and each.numel() == 1
-            ]
-            self._losses += [each.clone() if scale is None else each / scale for each in scalars]
+            self.losses.add(roots, scale)
+
+    def before_grad(self, roots: Roots) -> None:
+        """`torch.autograd.grad` is called for the gradients of parameters."""
+        self._begin_pass()
+        self.losses.add(roots, is_backward=False)
+
+    def after_grad(self, found: Sequence[tuple[torch.Tensor, torch.Tensor | None]]) -> None:
+        """It returned, for each parameter a gradient, with which a script without an optimizer updates it."""
+        if self._is_manual():
+            self._gradients.append(self._watch.given(found))
 
     def after_backward(self) -> None:
         """It ended. Nobody else says when the gradients of a script without an optimizer are there."""
+        if self._is_manual():
+            self.take_again()
+
+    def _is_manual(self) -> bool:
+        """Returns whether the script has no optimizer; then what it trains is looked at from now on."""
         if self._watch is None and not self._has_optimizer:
             self._has_optimizer = bool(find_objects()[1])
         if self._has_optimizer or self._depth:
-            return
+            return False
         if self._watch is None:
-            self._watch = Watch(self._recorder, [*self._called.values()], self._initial)
-        self.take_again()
+            self._begin_watch()
+        return True
 
     def take_again(self) -> None:
         """The gradients of a script without an optimizer are what they are now: after a pass, and after they were clipped."""
@@ -108,12 +116,14 @@ class Session:
             self._gradients = [self._watch.gradients()]
 
     def _begin_pass(self) -> None:
-        if not self._is_started:
-            self._is_started = True
-            start_with(self._recorder, self._called.values())
-            self._initial = InitialWeights([*self._called.values()])
+        if self._initial is None:
+            start_with(self._recorder, self._called.values(), self._leaves.held())
+            self._initial = InitialWeights([*self._called.values()], self._leaves.held())
         if not self._depth and (self._stepped or self._is_moved()):
             self.finish()
+
+    def _begin_watch(self) -> None:
+        self._watch = Watch(self._recorder, [*self._called.values()], self._leaves.held(), self._initial)
 
     def _is_moved(self) -> bool:
         """Returns whether a script without an optimizer has changed its weights since the last step."""
@@ -155,7 +165,7 @@ class Session:
 
     def _is_rehearsed(self, optimizer: Optimizer) -> bool:
         """Returns whether a wrapper only lets an optimizer make its state, which it does before the first pass."""
-        return not self._is_started and not has_gradient(optimizer)
+        return self._initial is None and not has_gradient(optimizer)
 
     def skip(self, optimizer: Optimizer) -> None:
         """A gradient scaler leaves out the step of an optimizer."""
@@ -171,7 +181,7 @@ class Session:
         self._updated |= {id(each) for each in parameters_of(optimizer)}
         if self._watch is None:
             self.counts.forget_schedules()
-            self._watch = Watch(self._recorder, [*self._called.values()], self._initial)
+            self._begin_watch()
         else:
             self._watch.see_new(optimizer, [*self._called.values()])
         self._scalars |= scalars_of(optimizer, self._num_groups)
@@ -192,10 +202,6 @@ class Session:
         """The next backward pass begins with a loss that is multiplied."""
         self._scale = scale.clone()
 
-    def divide_losses(self, count: int) -> None:
-        """The gradients of so many losses were averaged."""
-        self._losses = [each / count for each in self._losses]
-
     def add_scalar(self, name: str, value: torch.Tensor | float) -> None:
         """Adds a number to the step.
 
@@ -215,12 +221,11 @@ class Session:
 
     def finish(self) -> None:
         """Writes the step."""
-        is_seen = bool(self._gradients) and self._watch is not None
-        stats = self._watch.stats(self._gradients, self._own) if is_seen else None
+        stats = self._watch.stats(self._gradients, self._own) if self._gradients and self._watch is not None else None
         self._recorder.write(
             RecordedStep(
                 self._recorder.number,
-                tuple(float(each) for each in self._losses),
+                self.losses.values(),
                 self._examples.hashes(),
                 {name: float(each) for name, each in self._scalars.items()},
                 self._is_skipped or any(bool(each) for each in self._infinite),
@@ -231,15 +236,15 @@ class Session:
         self.forget()
 
     def end(self) -> None:
-        """The script ends: writes the step that nothing came after."""
+        """The script ends, or the thread that is followed: writes the step that nothing came after."""
         if self._stepped or self._is_moved():
             self.finish()
+        self.forget()
 
     def _take_of(self, optimizer: Optimizer) -> None:
         """Takes the gradients that an optimizer is given; a fused one divides them by the scale itself."""
         assert self._watch is not None
-        scale = vars(optimizer).get("grad_scale")
-        infinite = vars(optimizer).get("found_inf")
+        scale, infinite = (vars(optimizer).get(name) for name in ("grad_scale", "found_inf"))
         self._infinite += [] if infinite is None else [infinite.clone()]
         if self._recorder.looks_at(self._recorder.number):
             taken = self._watch.gradients(optimizer)

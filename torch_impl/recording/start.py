@@ -19,12 +19,13 @@ from samestep.torch_impl.recording.tensors import Held, find_tensors
 _ODD, _MIX = 0x9E3779B1, 0x85EBCA6B
 
 
-def start_with(recorder: Recorder, called: Iterable[nn.Module]) -> None:
+def start_with(recorder: Recorder, called: Iterable[nn.Module], leaves: Sequence[Held]) -> None:
     """Prepares the initial weights as the options say.
 
     Args:
         recorder: Has the options.
         called: The outermost modules that were called.
+        leaves: As for `find_tensors`.
     """
     options = recorder.options
     if (
@@ -34,7 +35,7 @@ def start_with(recorder: Recorder, called: Iterable[nn.Module]) -> None:
         and options.stop_after != 0
     ):
         return
-    held = [each for each in find_tensors([*called]) if each.tensor.role == "parameter"]
+    held = [each for each in find_tensors([*called], leaves) if each.tensor.role == "parameter"]
     with torch.no_grad():
         if options.weights_from is not None:
             _load(held, options.weights_from, recorder)

@@ -55,11 +55,12 @@ def find_objects() -> tuple[list[nn.Module], list[Optimizer]]:
     return [each for each in found if type(each) in of_modules], [each for each in found if type(each) in of_optimizers]
 
 
-def find_tensors(called: Sequence[nn.Module]) -> list[Held]:
+def find_tensors(called: Sequence[nn.Module], leaves: Sequence[Held] = ()) -> list[Held]:
     """Finds the tensors of the script.
 
     Args:
         called: The outermost modules that were called in training mode.
+        leaves: What is taken if neither a module nor an optimizer has any.
     """
     modules, optimizers = find_objects()
     trained = {id(each): each for optimizer in optimizers for each in parameters_of(optimizer)}
@@ -78,7 +79,7 @@ def find_tensors(called: Sequence[nn.Module]) -> list[Held]:
     held = [dataclasses.replace(each, is_updated=is_updated[id(each.owner)]) for each in _named(parts)]
     lacking = [] if partitioned else [each for key, each in trained.items() if key not in taken]
     alone = [each for each in lacking if not is_lazy(each)]
-    return [*held, *(_held(f"param.{number}", each, "") for number, each in enumerate(alone))]
+    return [*held, *(_held(f"param.{number}", each, "") for number, each in enumerate(alone))] or [*leaves]
 
 
 def parameters_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:

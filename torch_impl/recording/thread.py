@@ -5,13 +5,16 @@ from collections.abc import Callable
 
 
 class FollowedThread:
-    """The thread that trains. Until one has begun a backward pass or an update, it is the one that called a model last."""
+    """The thread that trains. Until one has begun a backward pass or an update, it is the one that called a model last.
+
+    When it has ended another one may take its place, unless that one trained while it did: its steps have no beginning.
+    """
 
     def __init__(self, begin: Callable[[], None], note: Callable[[str], None]) -> None:
         """Follows none yet.
 
         Args:
-            begin: Forgets what another thread did.
+            begin: Ends what another thread did.
             note: Leaves a sentence for the user.
         """
         self._begin, self._note = begin, note
@@ -42,7 +45,7 @@ class FollowedThread:
         return False
 
     def _is_free(self) -> bool:
-        return not self._trains or not self._thread.is_alive()
+        return not self._trains or not (self._is_noted or self._thread.is_alive())
 
 
 def _is_of_autograd() -> bool:

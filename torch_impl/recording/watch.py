@@ -21,13 +21,14 @@ INITIAL = -1
 class InitialWeights:
     """The weights before the first pass, which may move buffers, or weights where a script writes them early."""
 
-    def __init__(self, called: Sequence[nn.Module]) -> None:
+    def __init__(self, called: Sequence[nn.Module], leaves: Sequence[Held]) -> None:
         """Looks at what is there.
 
         Args:
             called: The outermost module that is called.
+            leaves: As for `find_tensors`.
         """
-        held = find_tensors(called)
+        held = find_tensors(called, leaves)
         self.tensors = [each.tensor for each in held]
         with torch.no_grad():
             self.stats = _statistics_of(held)([each.value() for each in held]).resolve() if held else None
@@ -36,15 +37,22 @@ class InitialWeights:
 class Watch:
     """Watches the tensors of a script, from the moment on at which its first gradients are there."""
 
-    def __init__(self, recorder: Recorder, called: Sequence[nn.Module], initial: InitialWeights | None = None) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        called: Sequence[nn.Module],
+        leaves: Sequence[Held],
+        initial: InitialWeights | None = None,
+    ) -> None:
         """Finds the tensors, and writes the header and the initial weights.
 
         Args:
             recorder: Gets them.
             called: The outermost modules that were called in training mode.
+            leaves: As for `find_tensors`.
             initial: The weights before the first pass, which count if the tensors are the same by now.
         """
-        self._recorder, self._held = recorder, find_tensors(called)
+        self._recorder, self._held = recorder, find_tensors(called, leaves)
         self._known = {id(each.owner) for each in self._held}
         tensors = [each.tensor for each in self._held]
         is_float64 = self._is_float64 = _is_float64(self._held)
@@ -97,6 +105,12 @@ class Watch:
                     for each in self._held
                 ]
             )
+
+    def given(self, found: Sequence[tuple[torch.Tensor, torch.Tensor | None]]) -> Pending:
+        """Takes gradients that no parameter holds, each with its parameter."""
+        of = {id(parameter): gradient for parameter, gradient in found}
+        with torch.no_grad():
+            return self._statistics([of.get(id(each.owner)) for each in self._held])
 
     def stats(self, gradients: Sequence[Pending], own: OwnGradients) -> dict[Phase, np.ndarray]:
         """Returns what a record keeps of a step that is over.

@@ -13,5 +13,5 @@ model = keras.Sequential([keras.Input((6,)), first, last])
 model.set_weights(
     [np.random.default_rng(k).normal(size=each.shape).astype(np.float32) for k, each in enumerate(model.get_weights())]
 )
-model.compile(keras.optimizers.SGD(0.1, momentum=0.9, gradient_accumulation_steps=batches), "mse")
+model.compile(keras.optimizers.SGD(0.1, momentum=0.9, global_clipnorm=1.5, gradient_accumulation_steps=batches), "mse")
 model.fit(x, y, batch_size=8 // (batches or 1), shuffle=False, verbose=0)

@@ -1,4 +1,4 @@
-"""No optimizer: the script writes p.data, after clipping; "halves" accumulates two backward passes."""
+"""No optimizer: the script writes p.data, after clipping; "halves" has two backward passes, "grad" calls autograd.grad."""
 
 import sys
 
@@ -10,6 +10,14 @@ torch.set_num_threads(1)
 model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
 inputs, targets = torch.randn(5, 16, 6), torch.randn(5, 16, 3)
 for batch, target in zip(inputs, targets, strict=True):
+    if "grad" in sys.argv:
+        parameters = [*model.parameters()]
+        gradients = torch.autograd.grad(nn.functional.mse_loss(model(batch), target), parameters)
+        coefficient = min(1.0, 0.1 / (1e-6 + sum(each.square().sum() for each in gradients) ** 0.5))
+        with torch.no_grad():
+            for p, gradient in zip(parameters, gradients, strict=True):
+                p -= 0.1 * gradient.mul_(coefficient)
+        continue
     model.zero_grad()
     parts = 2 if "halves" in sys.argv else 1
     for x, y in zip(batch.chunk(parts), target.chunk(parts), strict=True):

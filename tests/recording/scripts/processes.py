@@ -1,9 +1,10 @@
-"""What the argument names: "forked" ranks, "left" by os._exit, or two "threads" that train at the same time."""
+"""What the argument names: "forked" ranks, "left" by os._exit, two "threads" that train at the same time, or in "turns"."""
 
 import os
 import socket
 import sys
 import threading
+from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
@@ -15,7 +16,7 @@ torch.set_num_threads(1)
 torch.manual_seed(0)
 
 
-def train(rank: int, together: threading.Barrier | None = None) -> None:
+def train(rank: int, wait: Callable[[int], object] = lambda step: None) -> None:
     net = nn.Linear(6, 3)
     if dist.is_initialized():
         net = nn.parallel.DistributedDataParallel(net)
@@ -23,8 +24,7 @@ def train(rank: int, together: threading.Barrier | None = None) -> None:
     for step in range(STEPS):
         inputs = torch.full((4, 6), float(step)) + rank
         loss = net(inputs).square().mean()
-        if together:
-            together.wait()
+        wait(step)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -43,11 +43,23 @@ if sys.argv[1] == "forked":
     mp.start_processes(work, (free,), nprocs=2, start_method="fork")
 elif sys.argv[1] == "threads":
     barrier = threading.Barrier(2)
-    threads = [threading.Thread(target=train, args=(rank, barrier)) for rank in range(2)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+
+    def last(step: int) -> None:
+        """Trains along with the first, and takes the last step when the first one has ended."""
+        barrier.wait()
+        if step == STEPS - 1:
+            first.join()
+
+    first = threading.Thread(target=train, args=(0, lambda step: barrier.wait()))
+    second = threading.Thread(target=train, args=(1, last))
+    first.start()
+    second.start()
+    second.join()
+elif sys.argv[1] == "turns":
+    for rank in range(2):
+        thread = threading.Thread(target=train, args=(rank,))
+        thread.start()
+        thread.join()
 else:
     train(0)
     os._exit(0)

@@ -16,4 +16,5 @@ for k in range(0, 32, 8):
     loss = nn.functional.mse_loss(model(x[k : k + 8]), y[k : k + 8])
     optimizer.zero_grad()
     loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.5)
     optimizer.step()

@@ -11,7 +11,12 @@ _SINGLE = torch.float32  # before float64 mode renames it
 
 
 def is_plain(dtype: torch.dtype, device: torch.device) -> bool:
-    """Returns whether tensors can be computed with others that are laid beside them."""
+    """Returns whether tensors can be computed with others that are laid beside them.
+
+    Args:
+        dtype: That of the tensors.
+        device: Where they are.
+    """
     return dtype == _SINGLE and device.type == "cpu"
 
 

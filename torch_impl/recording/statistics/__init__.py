@@ -13,8 +13,8 @@ import torch
 
 from samestep.common.steps.projections import BITS, Piece
 from samestep.common.steps.record import stats_dtype
-from samestep.torch_impl.recording.blocks import Block, Kind, Signs, blocks_of
-from samestep.torch_impl.recording.tiny import Found, Tiny, is_plain
+from samestep.torch_impl.recording.statistics.blocks import Block, Kind, Signs, blocks_of
+from samestep.torch_impl.recording.statistics.tiny import Found, Tiny, is_plain
 
 _TINY_NUMBERS = 2**11
 """Of one tensor. Biases and norms are so many that on a CPU all of them are computed in one go."""
@@ -130,8 +130,8 @@ def _exact_products() -> Iterator[None]:
     try:
         yield
     finally:
-        for each, precision in zip(coarse, before, strict=True):
-            each.fp32_precision = precision
+        for each, own in zip(coarse, before, strict=True):
+            each.fp32_precision = own
 
 
 def _is_coarse(products: object) -> bool:

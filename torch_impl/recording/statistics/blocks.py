@@ -68,7 +68,13 @@ class Block:
 
 
 def blocks_of(place: int, piece: Piece, shared: dict[tuple, Signs]) -> list[Block]:
-    """Returns the blocks of a piece; equal rows or columns share their signs."""
+    """Returns the blocks of a piece; equal rows or columns share their signs.
+
+    Args:
+        place: The place of its tensor among all.
+        piece: Where its numbers are in the tensor.
+        shared: The signs that are there already, by dimension, start and size.
+    """
 
     def shared_signs(dim: int, start: int, size: int) -> Signs:
         return shared.setdefault((dim, start, size), Signs(signs(dim, start, size)))

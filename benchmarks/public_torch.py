@@ -1,0 +1,233 @@
+"""The public scripts of PyTorch that are tried, and what each is started with."""
+
+from benchmarks.public_list import PublicScript
+
+_EXAMPLES, _GAN, _RL = "pytorch/examples", "eriklindernoren/PyTorch-GAN", "vwxyzjn/cleanrl"
+_BASICS, _TUTORIAL, _NLP = "jcjohnson/pytorch-examples", "yunjey/pytorch-tutorial", "graykode/nlp-tutorial"
+_ACCELERATE, _LIGHTNING, _GRAPHS = (
+    "huggingface/accelerate",
+    "Lightning-AI/pytorch-lightning",
+    "pyg-team/pytorch_geometric",
+)
+_WORDS = "--epochs 1 --emsize 32 --nhid 32 --nlayers 1 --bptt 12"
+_NANO = (
+    "config/train_shakespeare_char.py --device=cpu --compile=False --eval_iters=2 --eval_interval=8 --block_size=32 "
+    "--n_layer=2 --n_head=2 --n_embd=64 --max_iters=8 --lr_decay_iters=8 --dropout=0.0"
+)
+_SHAKESPEARE = {
+    "data": ("words data/shakespeare_char/input.txt",),
+    "before": ("python data/shakespeare_char/prepare.py",),
+}
+_ALPACA = (
+    "--model_name_or_path tiny --data_path alpaca.json --output_dir out --max_steps 4 --save_strategy no --use_cpu "
+    "--report_to none"
+)
+_BACKBONE = "fit --trainer.accelerator=cpu --trainer.max_epochs=1 --trainer.limit_train_batches=4"
+_MOCKED = {"TESTING_MOCKED_DATALOADERS": "1"}
+
+TORCH = (
+    PublicScript(_EXAMPLES, "mnist", "main.py", "--epochs 1 --no-accel", data=("mnist ../data",)),
+    PublicScript(_EXAMPLES, "vae", "main.py", "--epochs 1 --no-accel", data=("mnist ../data",)),
+    PublicScript(
+        _EXAMPLES,
+        "dcgan",
+        "main.py",
+        "--dataset fake --niter 1 --manualSeed 3 --ngf 8 --ndf 8 --workers 0 --batchSize 8",
+    ),
+    PublicScript(_EXAMPLES, "mnist_rnn", "main.py", "--epochs 1", data=("mnist ../data",)),
+    PublicScript(
+        _EXAMPLES,
+        "mnist_forward_forward",
+        "main.py",
+        "--epochs 3 --no_accel --train_size 128 --test_size 64",
+        data=("mnist data",),
+    ),
+    PublicScript(_EXAMPLES, "mnist_hogwild", "main.py", "--epochs 1 --num-processes 2", data=("mnist ../data",)),
+    PublicScript(_EXAMPLES, "regression", "main.py", stop_after=20),
+    PublicScript(
+        _EXAMPLES,
+        "siamese_network",
+        "main.py",
+        "--epochs 1 --no-accel --batch-size 8",
+        data=("mnist ../data",),
+        stop_after=3,
+    ),
+    PublicScript(_EXAMPLES, "word_language_model", "main.py", _WORDS, data=("texts data/wikitext-2",)),
+    PublicScript(
+        _EXAMPLES,
+        "word_language_model",
+        "main.py",
+        f"{_WORDS} --model Transformer --nhead 2",
+        data=("texts data/wikitext-2",),
+    ),
+    PublicScript(
+        _EXAMPLES,
+        "word_language_model",
+        "main.py",
+        f"{_WORDS} --use-optimizer --lr 0.001",
+        data=("texts data/wikitext-2",),
+    ),
+    PublicScript(
+        _EXAMPLES,
+        "time_sequence_prediction",
+        "train.py",
+        "--steps 2",
+        data=("sines traindata.pt",),
+        environment={"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"},
+        stop_after=0,
+    ),
+    PublicScript(_EXAMPLES, "reinforcement_learning", "reinforce.py"),
+    PublicScript(_EXAMPLES, "reinforcement_learning", "actor_critic.py"),
+    PublicScript(
+        _EXAMPLES, "imagenet", "main.py", "--dummy -a resnet18 --epochs 1 -b 4 -j 0 -p 1 --no-accel", stop_after=2
+    ),
+    PublicScript(
+        _EXAMPLES,
+        "super_resolution",
+        "main.py",
+        "--upscale_factor 2 --nEpochs 1",
+        data=("photographs dataset",),
+        stop_after=3,
+    ),
+    PublicScript(_BASICS, "autograd", "two_layer_net_autograd.py"),
+    PublicScript(_BASICS, "autograd", "two_layer_net_custom_function.py"),
+    PublicScript(_BASICS, "nn", "two_layer_net_nn.py"),
+    PublicScript(_BASICS, "nn", "two_layer_net_optim.py"),
+    PublicScript(_BASICS, "nn", "dynamic_net.py"),
+    PublicScript(_TUTORIAL, "tutorials/01-basics/linear_regression", "main.py", environment={"MPLBACKEND": "agg"}),
+    PublicScript(_TUTORIAL, "tutorials/01-basics/logistic_regression", "main.py", data=("mnist ../../data",)),
+    PublicScript(
+        _TUTORIAL,
+        "tutorials/02-intermediate/deep_residual_network",
+        "main.py",
+        data=("cifar ../../data",),
+        stop_after=3,
+    ),
+    PublicScript(
+        _TUTORIAL,
+        "tutorials/02-intermediate/bidirectional_recurrent_neural_network",
+        "main.py",
+        data=("mnist ../../data",),
+    ),
+    PublicScript(
+        _TUTORIAL, "tutorials/02-intermediate/language_model", "main.py", data=("words data/train.txt",), stop_after=2
+    ),
+    PublicScript(
+        _TUTORIAL, "tutorials/03-advanced/generative_adversarial_network", "main.py", data=("mnist ../../data",)
+    ),
+    PublicScript(_TUTORIAL, "tutorials/03-advanced/variational_autoencoder", "main.py", data=("mnist ../../data",)),
+    *(
+        PublicScript(_NLP, folder, f"{folder[4:]}.py", environment={"MPLBACKEND": "agg"})
+        for folder in ("1-1.NNLM", "2-1.TextCNN", "3-1.TextRNN", "4-1.Seq2Seq")
+    ),
+    PublicScript(_NLP, "1-2.Word2Vec", "Word2Vec-Skipgram(Softmax).py", environment={"MPLBACKEND": "agg"}),
+    PublicScript(_NLP, "5-1.Transformer", "Transformer.py", environment={"MPLBACKEND": "agg"}, stop_after=3),
+    PublicScript(_NLP, "5-2.BERT", "BERT.py", stop_after=2),
+    PublicScript(
+        "karpathy/nanoGPT",
+        ".",
+        "train.py",
+        f"{_NANO} --batch_size=8 --gradient_accumulation_steps=1 --dtype=float32",
+        **_SHAKESPEARE,
+    ),
+    PublicScript(
+        "karpathy/nanoGPT",
+        ".",
+        "train.py",
+        f"{_NANO} --batch_size=4 --gradient_accumulation_steps=4 --dtype=bfloat16",
+        **_SHAKESPEARE,
+    ),
+    PublicScript(
+        "karpathy/makemore",
+        ".",
+        "makemore.py",
+        "-i names.txt --max-steps 8 --n-layer 2 --n-embd 32 --n-embd2 32 -n 0",
+        data=("names names.txt",),
+    ),
+    PublicScript("karpathy/minGPT", ".", "projects/adder/adder.py", "--trainer.device=cpu --trainer.num_workers=0"),
+    PublicScript(
+        "rasbt/LLMs-from-scratch",
+        "ch05/01_main-chapter-code",
+        "gpt_train.py",
+        data=("words the-verdict.txt",),
+        stop_after=1,
+    ),
+    PublicScript(
+        "tatsu-lab/stanford_alpaca",
+        ".",
+        "train.py",
+        f"{_ALPACA} --per_device_train_batch_size 8",
+        f"torchrun {_ALPACA} --per_device_train_batch_size 4",
+        data=("gpt2 tiny", "alpaca alpaca.json"),
+    ),
+    *(
+        PublicScript(
+            _ACCELERATE,
+            ".",
+            f"examples/{file}",
+            f"--cpu {one}",
+            two,
+            data=("bert bert-base-cased", "mrpc tests/test_samples/MRPC"),
+            environment=_MOCKED,
+        )
+        for file, one, two in (
+            ("by_feature/gradient_accumulation.py", "--gradient_accumulation_steps 2", "torchrun --cpu"),
+            ("by_feature/automatic_gradient_accumulation.py", "", ""),
+            ("by_feature/local_sgd.py", "", ""),
+        )
+    ),
+    PublicScript(
+        _LIGHTNING,
+        "examples",
+        "fabric/image_classifier/train_fabric.py",
+        "--epochs 1 --batch-size 32",
+        "fabric --epochs 1 --batch-size 16",
+        data=("mnist ../Datasets",),
+    ),
+    PublicScript(_LIGHTNING, "examples", "pytorch/bug_report/bug_report_model.py", stop_after=0),
+    PublicScript(
+        _LIGHTNING,
+        "examples",
+        "pytorch/basics/backbone_image_classifier.py",
+        f"{_BACKBONE} --trainer.devices=1 --data.batch_size=8",
+        f"python {_BACKBONE} --trainer.devices=2 --trainer.strategy=ddp --data.batch_size=4",
+        data=("mnist60000 Datasets",),
+    ),
+    PublicScript(_LIGHTNING, "examples", "pytorch/domain_templates/generative_adversarial_net.py", data=("mnist .",)),
+    PublicScript(_LIGHTNING, "examples", "pytorch/domain_templates/reinforce_learn_Qnet.py"),
+    *(
+        PublicScript(
+            _GAN,
+            f"implementations/{name}",
+            f"{name}.py",
+            "--n_epochs 1 --batch_size 16",
+            data=("mnist ../../data/mnist",),
+        )
+        for name in ("gan", "wgan", "wgan_gp", "wgan_div", "infogan", "aae", "dragan", "sgan")
+    ),
+    PublicScript(_RL, "cleanrl", "ppo.py", "--no-cuda --total-timesteps 1024"),
+    PublicScript(_RL, "cleanrl", "dqn.py", "--no-cuda --total-timesteps 200 --learning-starts 100 --buffer-size 500"),
+    PublicScript(
+        _RL,
+        "cleanrl",
+        "sac_continuous_action.py",
+        "--no-cuda --env-id Pendulum-v1 --total-timesteps 200 --learning-starts 100 --buffer-size 500",
+    ),
+    PublicScript(
+        _RL,
+        "cleanrl",
+        "td3_continuous_action.py",
+        "--no-cuda --env-id Pendulum-v1 --total-timesteps 200 --learning-starts 100 --buffer-size 500",
+    ),
+    PublicScript(
+        "lucidrains/x-transformers",
+        ".",
+        "train_enwik8.py",
+        "--num_batches 2 --batch_size 1 --seq_len 64 --cpu",
+        data=("enwik8 data/enwik8.gz",),
+        environment={"WANDB_MODE": "disabled"},
+        stop_after=1,
+    ),
+    PublicScript(_GRAPHS, "examples", "gcn.py", "--epochs 4", data=("planetoid ../data/Planetoid",)),
+    PublicScript(_GRAPHS, "examples", "gat.py", "--epochs 4", data=("planetoid ../data/Planetoid",)),
+)

@@ -1,0 +1,43 @@
+"""The losses of a step: the scalars that its backward passes began with."""
+
+from collections.abc import Sequence
+
+import torch
+
+from samestep.torch_impl.recording.pieces import local_of
+
+Roots = Sequence[tuple[torch.Tensor, torch.Tensor | None]]
+"""Where a pass begins, and the gradients that it is given there."""
+
+
+class Losses:
+    """Those of one step. A script that calls `torch.autograd.grad` and then `backward` on the same loss has it once."""
+
+    def __init__(self) -> None:
+        """Has none."""
+        self._of_backward: list[torch.Tensor] = []
+        self._of_grad: list[torch.Tensor] = []
+
+    def add(self, roots: Roots, scale: torch.Tensor | None = None, is_backward: bool = True) -> None:
+        """Adds the scalars that a pass begins with.
+
+        Args:
+            roots: Where it begins; a scalar that is given no gradient is a loss.
+            scale: What the loss was multiplied by.
+            is_backward: Whether the pass adds to the gradients of parameters.
+        """
+        scalars = [local_of(each) for each, gradient in roots if gradient is None and each.numel() == 1]
+        found = self._of_backward if is_backward else self._of_grad
+        found += [each.clone() if scale is None else each / scale for each in scalars]
+
+    def divide(self, count: int) -> None:
+        """The gradients of several losses were averaged.
+
+        Args:
+            count: Of how many.
+        """
+        self._of_backward = [each / count for each in self._of_backward]
+
+    def values(self) -> tuple[float, ...]:
+        """Returns the losses."""
+        return tuple(float(each) for each in self._of_backward or self._of_grad)
