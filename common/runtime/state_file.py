@@ -43,7 +43,12 @@ def from_bytes(data: bytes) -> TrainState:
 
 
 def dump_state(file: IO[bytes], state: TrainState) -> None:
-    """Writes what `state.npz` holds into a file that is open."""
+    """Writes what `state.npz` holds.
+
+    Args:
+        file: Open to write, from its beginning.
+        state: The state of the whole model.
+    """
     nested = {"params": state.params, "buffers": state.buffers}
     nested |= {f"slots/{slot}": values for slot, values in state.slots.items()}
     nested |= {f"local/{rank}": values for rank, values in enumerate(state.local)}

@@ -6,6 +6,7 @@ checkpoint in place mixes two steps if he dies meanwhile (docs/found.md).
 """
 
 import dataclasses
+import itertools
 import json
 import os
 import re
@@ -23,7 +24,8 @@ from samestep.common.runtime.state_file import STATE, dump_state, read_state
 FOLDER = "checkpoints"
 COMMIT = "commit.json"
 SCHEMA = 1
-_NAME = re.compile(r"step-([0-9]{6,10})")
+_NAME = re.compile(r"step-([0-9]{6,10})(?:-([0-9]{1,4}))?")
+"""The second number tells it from a damaged one of the same step."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,10 +98,11 @@ def write_checkpoint(directory: Path, state: TrainState, commit: Commit) -> Chec
         OSError: It cannot be written, as on a full disk. Nothing of it is left.
         WorkerFailed: Something is in its place that samestep did not write.
     """
-    name = f"step-{commit.step:06d}"
-    part = directory / FOLDER / f"{name}.part"
-    for folder in (part, part.with_name(name)):  # what was cut off, or is damaged
-        discard_folder(folder, directory)
+    plain = f"step-{commit.step:06d}"
+    names = itertools.chain([plain], (f"{plain}-{number}" for number in itertools.count(2)))
+    name = next(name for name in names if not os.path.lexists(directory / FOLDER / name))
+    part = directory / FOLDER / f"{plain}.part"
+    discard_folder(part, directory)  # of an attempt that was cut off
     make_folder(directory / FOLDER, directory)
     make_folder(part, directory)
     try:
@@ -121,8 +124,8 @@ def _write(path: Path, below: Path, fill: Callable[[IO[bytes]], object]) -> None
         os.fsync(file.fileno())
 
 
-def find_folders(directory: Path) -> dict[int, Path]:
-    """Returns the folders that may be checkpoints of a run, by step, the newest first.
+def find_folders(directory: Path) -> list[Path]:
+    """Returns the folders that may be checkpoints of a run, the newest first.
 
     Args:
         directory: The run directory.
@@ -130,9 +133,10 @@ def find_folders(directory: Path) -> dict[int, Path]:
     try:
         names = os.listdir(directory / FOLDER)
     except OSError:
-        return {}
-    steps = {int(found[1]): directory / FOLDER / name for name in names if (found := _NAME.fullmatch(name))}
-    return dict(sorted(steps.items(), reverse=True))
+        return []
+    found = [each for each in map(_NAME.fullmatch, names) if each]
+    found.sort(key=lambda each: (int(each[1]), int(each[2] or 1)), reverse=True)
+    return [directory / FOLDER / each[0] for each in found]
 
 
 def find_checkpoints(directory: Path) -> Iterator[Checkpoint | Damaged]:
@@ -141,17 +145,16 @@ def find_checkpoints(directory: Path) -> Iterator[Checkpoint | Damaged]:
     Args:
         directory: The run directory.
     """
-    for step, folder in find_folders(directory).items():
-        yield _examined(folder, step)
+    yield from map(_examined, find_folders(directory))
 
 
-def _examined(path: Path, step: int) -> Checkpoint | Damaged:
+def _examined(path: Path) -> Checkpoint | Damaged:
     """Looks a folder through: its commit, and the digest of every file."""
     try:
         commit = _commit(path / COMMIT)
     except Unreadable as error:
         return Damaged(path, f"{COMMIT}: {error}")
-    if commit.step != step:
+    if commit.step != int(path.name.split("-")[1]):
         return Damaged(path, f"{COMMIT} is of step {commit.step}")
     for name, (size, digest) in commit.files.items():
         try:

@@ -100,7 +100,7 @@ class Saver:
             with open_plain(directory / METRICS) as file:  # the log has the steps before a commit says so
                 os.fsync(file.fileno())
             write_checkpoint(directory, state, commit)
-            for old in list(find_folders(directory).values())[self._keep :]:
+            for old in find_folders(directory)[self._keep :]:
                 discard_folder(old, directory)
             self._note(steps=(commit.step,), write_seconds=(time.monotonic() - started,))
         except Exception as error:  # a thread's error would end nothing: the run goes on, and its result says it

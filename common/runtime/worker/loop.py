@@ -14,7 +14,7 @@ from samestep.common.batch import Batch, batches, digest_order
 from samestep.common.ledger import Footprint
 from samestep.common.program import Program
 from samestep.common.request import Launch
-from samestep.common.runtime.checkpoints.resuming import find_beginning, restore, saver_of
+from samestep.common.runtime.checkpoints.resuming import Beginning, find_beginning, restore, saver_of
 from samestep.common.runtime.checkpoints.saving import NO_SAVER, Saver
 from samestep.common.runtime.measured import Measured, Usage
 from samestep.common.runtime.process_file import ProcessFile
@@ -67,11 +67,8 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
         Diverged: The loss is not finite.
     """
     data = in_dtype(split, run.dtype)
-    beginning = find_beginning(file.directory, run, launch)
+    beginning, stream = _begin(program, run, launch, data, file)
     first = beginning.step
-    stream = batches(data.train_inputs, data.train_targets, run.batch_size, run.seed, first)
-    restore(program, beginning, run, next(stream))
-    stream = batches(data.train_inputs, data.train_targets, run.batch_size, run.seed, first)
     disturbances = watch_for(run, file)
     specs = run.strategy.topology(run)
     serving = {spec.role: rank for rank, spec in enumerate(specs) if spec.serves and file.rank == 0}
@@ -111,6 +108,16 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
         emulation="; ".join(filter(None, (program.hardware.emulation, _emulated(run, program)))),
         watched=dataclasses.replace(disturbances.watched, order_sha256=order),
     )
+
+
+def _begin(
+    program: Program, run: Run, launch: Launch, data: Split, file: ProcessFile
+) -> tuple[Beginning, Iterator[Batch]]:
+    """Has the program go on from where this attempt begins; returns that, and the batches from there on."""
+    beginning = find_beginning(file.directory, run, launch)
+    asked = (data.train_inputs, data.train_targets, run.batch_size, run.seed, beginning.step)
+    restore(program, beginning, run, next(batches(*asked)))
+    return beginning, batches(*asked)
 
 
 def _observe(program: Program, run: Run, batch: Batch, traffic: Traffic) -> tuple[Usage, tuple[Usage, ...]]:
