@@ -68,14 +68,13 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     """
     data = in_dtype(split, run.dtype)
     beginning, stream = _begin(program, run, launch, data, file)
-    first = beginning.step
     disturbances = watch_for(run, file)
     specs = run.strategy.topology(run)
     serving = {spec.role: rank for rank, spec in enumerate(specs) if spec.serves and file.rank == 0}
     traffic = Traffic(file, serving, disturbances, alone=len(specs) == 1)
     saver = saver_of(run, launch, beginning, file)
     with RunLog(file.directory, run, split) if file.rank == 0 else nullcontext() as log, saver:
-        windows = train(program, run, stream, first, file, traffic, log, saver)
+        windows = train(program, run, stream, beginning.step, file, traffic, log, saver)
     file.enter("evaluate")
     metric = evaluate(program, run, data, file)
     if launch.needs_state:
@@ -91,7 +90,7 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     return Measured(
         **dataclasses.asdict(own),
         first_step=beginning.begun,
-        resumed_at=None if beginning.checkpoint is None else first,
+        resumed_at=None if beginning.checkpoint is None else beginning.step,
         saves=saver.saves,
         window_steps=tuple(windows.steps),
         window_seconds=tuple(windows.seconds),
