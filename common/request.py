@@ -23,6 +23,7 @@ MAX_THREADS = 1024
 MAX_SECONDS = 100_000
 """More than a day. The first step may take ten times as long, and frameworks count milliseconds in 31 bits."""
 MAX_SEED = 2**63 - 1
+MAX_RESTARTS = 10**6
 BATCH_NORMS = ("local", "sync", "frozen")
 DTYPES = {"float32": 4, "float64": 8}
 """Dtype -> bytes of a number."""
@@ -130,6 +131,20 @@ class RunConfig:
     keep_state: bool = flag(
         False, "keep the final state (state.npz) for --start-from; otherwise it is removed unless the run missed parity"
     )
+    save_every: str | None = flag(
+        None,
+        "save a checkpoint each so many steps, as in 50, or each so many seconds, as in 30s; a run that is started again goes on "
+        "from the newest (default: none is saved)",
+        compared=False,
+    )
+    keep: int = flag(2, "how many of the newest checkpoints to keep", least=1, most=MAX_STEPS, compared=False)
+    restarts: int = flag(
+        0,
+        "start the processes again, up to so often, if one of them dies or hangs; they go on from the newest checkpoint",
+        least=0,
+        most=MAX_RESTARTS,
+        compared=False,
+    )
     trace: bool = flag(
         False,
         "after everything that counts, record five more steps into trace.json of the run directory: what each device did when",
@@ -158,6 +173,9 @@ class Launch:
     bandwidth: str | None
     parity: bool | None
     keep_state: bool
+    save_every: str | None
+    keep: int
+    restarts: int
     trace: bool
     profile: bool
 
@@ -168,8 +186,8 @@ class Launch:
 
     @property
     def untraced(self) -> "Launch":
-        """The launch of what is run beside a run to judge it."""
-        return dataclasses.replace(self, trace=False, profile=False)
+        """The launch of what is run beside a run to judge it: it records and saves nothing."""
+        return dataclasses.replace(self, trace=False, profile=False, save_every=None, restarts=0)
 
     @property
     def needs_state(self) -> bool:
@@ -180,6 +198,32 @@ class Launch:
 def launch_of(config: RunConfig) -> Launch:
     """Returns the part of a request that says how and where it is started."""
     return Launch(**{field.name: getattr(config, field.name) for field in dataclasses.fields(Launch)})
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """How often a run saves: each so many steps, or each so many seconds.
+
+    Attributes:
+        steps: The steps; None if seconds count.
+        seconds: The seconds; None if steps count.
+    """
+
+    steps: int | None = None
+    seconds: float | None = None
+
+
+def read_interval(text: str) -> Interval:
+    """Reads how often a run saves, as in 50 or 30s.
+
+    Raises:
+        ConfigError: It is neither steps nor seconds.
+    """
+    found = re.fullmatch(r"([0-9]{1,9})|([0-9]{1,6}(?:\.[0-9]{1,3})?)s", text)
+    steps, seconds = (int(found[1] or 0), float(found[2] or 0)) if found else (0, 0.0)
+    if not (steps or seconds):
+        raise ConfigError(f"--save-every is {text!r}; give a number of steps, as in 50, or of seconds, as in 30s.")
+    return Interval(steps=steps) if steps else Interval(seconds=seconds)
 
 
 _BITS = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}

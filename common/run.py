@@ -8,7 +8,7 @@ from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
 from samestep.common.mesh import Mesh
 from samestep.common.optimizer import check_optimizer, read_optimizer
-from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, RunConfig, read_bandwidth
+from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, RunConfig, read_bandwidth, read_interval
 from samestep.common.strategy import Run, StrategyInfo
 from samestep.common.techniques import Techniques
 from samestep.common.techniques.used import exchange_of, used
@@ -65,6 +65,8 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     check_fields(config.techniques)
     if config.bandwidth is not None:
         read_bandwidth(config.bandwidth)
+    if config.save_every is not None:
+        read_interval(config.save_every)
     if not isinstance(config.options, dict):
         raise ConfigError(f"options is {config.options!r}, not an object of names and values.")
     info = strategy_info(config.framework, config.strategy)

@@ -1,11 +1,16 @@
 """Trains one workload under one strategy: `samestep run --framework tf --strategy mirrored`."""
 
+import dataclasses
+import os
 import re
 import shlex
+import statistics
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from samestep.common.errors import ConfigError
 from samestep.common.request import Launch, launch_of
 from samestep.common.strategy import ProcessSpec, Run
 from samestep.experiments.cli.arguments import run_command
@@ -13,6 +18,11 @@ from samestep.experiments.cli.command_line import parse_run
 from samestep.experiments.printing.layer_overrides import switched
 from samestep.experiments.printing.text import fill, screen_width
 from samestep.experiments.printing.trace_file import TRACE, load_trace
+
+if TYPE_CHECKING:
+    from samestep.common.runtime.records import RunResult
+
+RESUME = "--resume"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -22,8 +32,10 @@ def main(arguments: Sequence[str]) -> int:
         SamestepError: The request is wrong, the run failed, or it was not the same step.
     """
     launched_at = time.time()
-    config = parse_run(arguments, "samestep run")
+    resumed = _resumed(arguments)
+    config = None if resumed else parse_run(arguments, "samestep run")
     from samestep.common.run import parse  # here, like the next ones: --help imports no NumPy
+    from samestep.common.runtime.directory import read_config
     from samestep.common.runtime.parent.check import check_launch
     from samestep.common.runtime.parent.judging.finishing import raise_if_missed
     from samestep.common.runtime.parent.launcher import Launcher
@@ -33,20 +45,59 @@ def main(arguments: Sequence[str]) -> int:
     from samestep.experiments.printing.tables import report
 
     with Launcher() as launcher:
-        config = launcher.describe(config)
+        config = read_config(resumed) if config is None else launcher.describe(config)
         run, launch = parse(config), launch_of(config)
-        note = check_launch(run, launch)
+        note = check_launch(run, dataclasses.replace(launch, out=None) if resumed else launch)
         print("\n".join(fill(line, screen_width()) for line in (describe(run, launch), note) if line), flush=True)
         if launch.prepare:
             print(starting_lines(run, prepare(run, launch)))
             return 0
         with show_progress(run, run.name) as progress:
-            result = launcher.run(run, launch, progress, launched_at)
+            result = launcher.run(run, launch, progress, launched_at, resume=resumed)
         directory = launcher.last_run
     ledger = "" if result.compiled else f"{ledger_of_run(run, result)}\n\n"
-    print(f"\n{report(result)}\n\n{ledger}Run: {directory}{recorded(directory)}\nAgain: {result.command}", flush=True)
+    print(
+        f"\n{report(result)}\n\n{ledger}{saved(result)}Run: {directory}{recorded(directory)}\nAgain: {result.command}",
+        flush=True,
+    )
     raise_if_missed(result)
-    return 0
+    return 1 if result.saves.failed else 0
+
+
+def _resumed(arguments: Sequence[str]) -> Path | None:
+    """Returns the directory of the run to go on with, if one is named.
+
+    Raises:
+        ConfigError: There is no run that was cut off, or something else is asked for as well.
+    """
+    words = [word for each in arguments for word in (each.split("=", 1) if each.startswith(f"{RESUME}=") else [each])]
+    if RESUME not in words:
+        return None
+    if words[:1] != [RESUME] or len(words) != 2:
+        raise ConfigError(f"{RESUME} takes the directory of a run, and nothing else: samestep run {RESUME} DIR.")
+    directory = Path(words[1])
+    if os.path.lexists(directory / "result.json"):
+        raise ConfigError(f"{RESUME} {directory}: it holds a finished run; --start-from goes on from where it ended.")
+    if not os.path.lexists(directory / "config.json"):
+        raise ConfigError(f"{RESUME} {directory}: it holds no run; name a directory with a config.json.")
+    return directory
+
+
+def saved(result: "RunResult") -> str:
+    """Returns what a run saved, and what it went on from: a line each; "" if nothing."""
+    saves, lines = result.saves, []
+    if result.resumed_at is not None:
+        lines += [f"Resumed: at step {result.resumed_at}; {result.lost_steps} steps were taken again"]
+    if saves.stall_seconds:
+        stall, share = (
+            1000 * statistics.median(saves.stall_seconds),
+            f", {saves.skipped} skipped" if saves.skipped else "",
+        )
+        lines += [
+            f"Saved: {len(saves.steps)} checkpoints, for each of which training waited {stall:.1f} ms (median){share}"
+        ]
+    lines += [f"Not saved: {each}" for each in saves.failed]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def recorded(directory: Path | None) -> str:

@@ -17,6 +17,7 @@ COMMANDS = {
     "advise": "rank the layouts of a model on a machine that need not be here",
     "report": "write a page, or tables, about runs and comparisons",
     "calibrate": "measure this machine for `advise --machine here`",
+    "checkpoints": "list the checkpoints of a run, and whether they are whole",
     "strategies": "print the catalogue of strategies, or one strategy in full",
     "clean": "show what samestep keeps on this disk, and remove what you name",
     "export": "replay runs into TensorBoard or MLflow",

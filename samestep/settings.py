@@ -65,6 +65,9 @@ class RunSettings(CompareSettings, OptionSettings, total=False):
 
     mesh: str | None
     start_from: str | None
+    save_every: str | None
+    keep: int
+    restarts: int
 
 
 class PredictSettings(OptionSettings, total=False):

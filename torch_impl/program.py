@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -153,9 +154,12 @@ class TrainingProgram:
         return self.part.count > 1 or self.parts.sums_losses
 
     def _sum(self, own: torch.Tensor) -> list[float]:
-        if self._is_one_of_many:
-            dist.all_reduce(own)
-        return own.tolist()
+        """Adds up the numbers of all ranks, in their order: an all-reduce would round a step's loss by its place among others."""
+        if not self._is_one_of_many:
+            return own.tolist()
+        of_ranks = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+        dist.all_gather(of_ranks, own)
+        return functools.reduce(torch.add, of_ranks).tolist()
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Computes logits."""

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from samestep.common.files.written import HERE, LIST, opened, parent_of, present
@@ -63,14 +63,31 @@ def discard(directory: Path, keep: Collection[str] = (), is_changed: bool = Fals
             return
         found.pop(LIST, None)
         made_here, kept = found.pop(HERE, None) is not None, [name for name in keep if name in found]
-        for name in sorted(found.keys() - set(kept), reverse=True):  # what is in a folder goes before it
-            with contextlib.suppress(OSError), parent_of(root, name) as (parent, leaf):
-                (os.rmdir if stat.S_ISDIR(found[name].st_mode) else os.unlink)(leaf, dir_fd=parent)
+        _remove(root, {name: status for name, status in found.items() if name not in kept})
         if kept:
             return
         os.unlink(LIST, dir_fd=root)
         if made_here:
             _remove_empty(directory, root)
+
+
+def discard_folder(folder: Path, below: Path) -> None:
+    """Removes what samestep wrote into a folder of a directory, and the folder if nothing else is in it.
+
+    Args:
+        folder: The folder.
+        below: The directory, in whose list it is.
+    """
+    own = str(folder.relative_to(below))
+    with contextlib.suppress(OSError), opened(below, follow=False) as root:
+        found = (present(root) or {}).items()
+        _remove(root, {name: status for name, status in found if name == own or name.startswith(f"{own}/")})
+
+
+def _remove(root: int, found: Mapping[str, os.stat_result]) -> None:
+    for name in sorted(found, reverse=True):  # what is in a folder goes before it
+        with contextlib.suppress(OSError), parent_of(root, name) as (parent, leaf):
+            (os.rmdir if stat.S_ISDIR(found[name].st_mode) else os.unlink)(leaf, dir_fd=parent)
 
 
 def _remove_empty(directory: Path, root: int) -> None:

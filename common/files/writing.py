@@ -5,6 +5,7 @@ What we make goes into the directory's list, if it has one (`written.py`).
 """
 
 import contextlib
+import dataclasses
 import errno
 import os
 import shutil
@@ -166,6 +167,42 @@ def replacing(path: Path, below: Path | None = None, is_users: bool = False) -> 
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(unfinished, dir_fd=parent)
             raise
+
+
+def rename_folder(folder: Path, name: str, below: Path) -> Path:
+    """Gives a folder of ours its final name. What is in it, and then the name, is on the disk when this returns.
+
+    Args:
+        folder: The folder, whose files are complete and on the disk.
+        name: Its new name, beside it.
+        below: The directory that it belongs to.
+
+    Returns:
+        Where it is now.
+
+    Raises:
+        OSError: It cannot be renamed, as when something has the name.
+        WorkerFailed: The folder is below a link.
+    """
+    with _entered(folder, below) as (root, parent, leaf):
+        old, new = (str(path.relative_to(below)) for path in (folder, folder.with_name(name)))
+        for entry in (
+            read(root) or {}
+        ).values():  # before the rename: a list may name what is not there, never the reverse
+            if entry.name == old or entry.name.startswith(f"{old}/"):
+                note(root, dataclasses.replace(entry, name=f"{new}{entry.name[len(old) :]}"))
+        _sync_folder(leaf, parent)
+        os.rename(leaf, name, src_dir_fd=parent, dst_dir_fd=parent)
+        _sync_folder(HERE, parent)
+    return folder.with_name(name)
+
+
+def _sync_folder(name: str, parent: int) -> None:
+    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def copy_file(source: Path, path: Path, below: Path | None = None) -> None:

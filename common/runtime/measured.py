@@ -41,6 +41,25 @@ class Usage:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Saves:
+    """The checkpoints that one attempt at a run saved, or did not.
+
+    Attributes:
+        steps: Where each was taken that is on the disk.
+        stall_seconds: What training waited for each that was begun.
+        write_seconds: What a thread then took to write each that is on the disk, beside training.
+        skipped: How many were due while the one before was still being written.
+        failed: Why each of the others is not on the disk.
+    """
+
+    steps: tuple[int, ...] = ()
+    stall_seconds: tuple[float, ...] = ()
+    write_seconds: tuple[float, ...] = ()
+    skipped: int = 0
+    failed: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Measured(Usage):
     """What one process measured; a process that only compiled a step has the defaults for what it did not train.
 
@@ -66,6 +85,8 @@ class Measured(Usage):
             a comparison did so before its first row.
         cores: The CPU cores that the process was bound to.
         attempt: Counted from 1 where something restarts the process.
+        resumed_at: The step of the checkpoint that this attempt went on from; None if it began where the run begins.
+        saves: The checkpoints of this attempt.
         versions: The versions of Python and the packages that decide numbers.
         watched: What disturbed the timed windows.
     """
@@ -88,6 +109,8 @@ class Measured(Usage):
     startup_seconds: float = 0.0
     cores: int = 1
     attempt: int = 1
+    resumed_at: int | None = None
+    saves: Saves = dataclasses.field(default_factory=Saves)
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
     watched: Watched = dataclasses.field(default_factory=Watched)
 

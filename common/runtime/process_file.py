@@ -78,6 +78,16 @@ def read_measured(directory: Path, role: str) -> Measured:
         raise WorkerFailed(f"{role} took all its steps, but {path} cannot be read: {error}") from None
 
 
+def forget(directory: Path, role: str) -> None:
+    """Removes what an earlier attempt at a run left of a process, or it would be taken for a sign of life.
+
+    Args:
+        directory: The run directory.
+        role: The role of the process.
+    """
+    _path(directory, role).unlink(missing_ok=True)
+
+
 def _path(directory: Path, role: str) -> Path:
     return directory / f"process-{role}.json"
 

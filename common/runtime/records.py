@@ -11,7 +11,7 @@ from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger, Send
 from samestep.common.request import RunConfig
 from samestep.common.runtime.conditions import Conditions
 from samestep.common.runtime.integrity import check_losses, check_request, check_result
-from samestep.common.runtime.measured import Usage, validate
+from samestep.common.runtime.measured import Saves, Usage, validate
 from samestep.common.steps.log import METRICS_BYTES
 
 SCHEMA_VERSION = 4
@@ -138,10 +138,25 @@ class RunSpeed:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RunResult(RunSpeed, RunLedger, RunCurve, RunIdentity):
+class RunAttempts:
+    """What became of a run that was cut off, and what it saved.
+
+    Attributes:
+        resumed_at: The step of the checkpoint that the last attempt went on from; None if it took every step.
+        lost_steps: How many steps were taken again, all attempts together.
+        saves: The checkpoints of the last attempt.
+    """
+
+    resumed_at: int | None = None
+    lost_steps: int = 0
+    saves: Saves = dataclasses.field(default_factory=Saves)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunResult(RunAttempts, RunSpeed, RunLedger, RunCurve, RunIdentity):
     """What happened. `status` is "trained", "not the same step" or "compiled"; every other end leaves an `error.json`.
 
-    It has the fields of its four parts, in JSON as well. `docs/glossary.md` has the words; bytes are bytes, seconds are
+    It has the fields of its five parts, in JSON as well. `docs/glossary.md` has the words; bytes are bytes, seconds are
     seconds, and None was not measured.
     """
 

@@ -27,13 +27,13 @@ def write_state(directory: Path, state: TrainState) -> None:
         state: The state of the whole model.
     """
     with replacing(directory / STATE) as file:
-        _dump(file, state)
+        dump_state(file, state)
 
 
 def to_bytes(state: TrainState) -> bytes:
     """Returns what `state.npz` would hold."""
     file = io.BytesIO()
-    _dump(file, state)
+    dump_state(file, state)
     return file.getvalue()
 
 
@@ -42,7 +42,13 @@ def from_bytes(data: bytes) -> TrainState:
     return _unflatten(load_arrays(io.BytesIO(data), (), len(data)))
 
 
-def _dump(file: IO[bytes], state: TrainState) -> None:
+def dump_state(file: IO[bytes], state: TrainState) -> None:
+    """Writes what `state.npz` holds.
+
+    Args:
+        file: Open to write, from its beginning.
+        state: The state of the whole model.
+    """
     nested = {"params": state.params, "buffers": state.buffers}
     nested |= {f"slots/{slot}": values for slot, values in state.slots.items()}
     nested |= {f"local/{rank}": values for rank, values in enumerate(state.local)}

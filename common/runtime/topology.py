@@ -18,6 +18,8 @@ from samestep.common.strategy import ProcessSpec, Run
 
 LAUNCHED_AT = "SAMESTEP_LAUNCHED_AT"
 """Set by our launcher: the time of the command (`time.time()`)."""
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+"""How often the processes were started before, as torchrun and our launcher set it."""
 UNEVALUATED = "SAMESTEP_UNEVALUATED"
 """Set by our launcher where only the losses and the state are asked for: the held-out examples are left alone."""
 TIMEOUT = "SAMESTEP_TIMEOUT_SECONDS"

@@ -121,10 +121,12 @@ class Log:
     Attributes:
         header: The header of the latest attempt; None in logs of earlier versions.
         windows: Without a gap.
+        lost_steps: How many were taken by an attempt whose place a later one took.
     """
 
     header: Header | None
     windows: tuple[Window, ...]
+    lost_steps: int = 0
 
     @property
     def first(self) -> int:
@@ -152,17 +154,17 @@ def read_log(directory: Path) -> Log:
     Raises:
         ConfigError: The file is missing, or damaged; the message names the line.
     """
-    path, header, windows = directory / METRICS, None, []
+    path, header, windows, taken = directory / METRICS, None, [], 0
     try:
         *lines, last = read_bytes(path, METRICS_BYTES).split(b"\n")
         for number, line in enumerate([*lines, *([last] if last.endswith(b"}") else [])], 1):
             place, values = f"line {number}", parse_json(line)
             window = _window(values, place)
-            windows = _continued(windows, window, place)
+            windows, taken = _continued(windows, window, place), taken + len(window.losses)
             header = _header(values, place) or header
     except Unreadable as error:
         raise ConfigError(f"{path} cannot be read: {error}; the losses in it are lost.") from None
-    return Log(header, tuple(windows))
+    return Log(header, tuple(windows), taken - sum(len(window.losses) for window in windows))
 
 
 def line_of(window: Window, header: Header | None = None) -> dict[str, object]:

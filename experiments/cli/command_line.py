@@ -28,7 +28,10 @@ def parse_run(arguments: Sequence[str], program: str) -> RunConfig:
     """
     groups = [("run", RunConfig, ()), ("techniques", Techniques, ())]
     cell = named_cell(arguments, program, groups) or Cell(RunConfig.framework, RunConfig.strategy)
-    about = "Train a workload under one strategy and compare its steps with the oracle's."
+    about = (
+        "Train a workload under one strategy and compare its steps with the oracle's. "
+        "`samestep run --resume DIR` goes on with a run that was cut off."
+    )
     return read_request(cell, parse_beside(cell, arguments, Parser(prog=program, description=about), groups))
 
 

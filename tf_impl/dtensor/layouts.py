@@ -96,3 +96,12 @@ class Layouts:
     def local_bytes(self, tensors: Iterable[tf.Tensor]) -> list[int]:
         """Returns the bytes of the shards of tensors, together, on each of this process's devices."""
         return [weights.nbytes(shards) for shards in zip(*map(dtensor.unpack, tensors), strict=True)]
+
+    def mean(self, value: float) -> float:
+        """Computes the mean of a number over all devices, for each of which its process gives one."""
+        if len(self.devices) == self.mesh.size:
+            return value
+        axes = self.mesh.dim_names
+        own = tf.constant(np.full([1] * len(axes), value))
+        every = self.gather(dtensor.pack([own] * len(self.devices), dtensor.Layout(axes, self.mesh)))
+        return float(every.mean())

@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+import itertools
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -21,14 +23,15 @@ from samestep.common.runtime.parent.judging.launched_rerun import LaunchedRerun
 from samestep.common.runtime.parent.judging.ports import Ports
 from samestep.common.runtime.parent.models.descriptions import Descriptions
 from samestep.common.runtime.parent.models.porting import port
-from samestep.common.runtime.parent.prepare import prepare
+from samestep.common.runtime.parent.prepare import begin_again, num_attempts, prepare
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.parent.processes.network import Meeting, meet
 from samestep.common.runtime.parent.processes.scratch import Scratch
 from samestep.common.runtime.parent.processes.signals import hold_signals
 from samestep.common.runtime.parent.processes.watch import ProcessWatch, Progress
+from samestep.common.runtime.process_file import forget
 from samestep.common.runtime.records import RunResult
-from samestep.common.runtime.topology import LAUNCHED_AT, fill_in
+from samestep.common.runtime.topology import LAUNCHED_AT, RESTARTS, fill_in
 from samestep.common.strategy import Run
 
 WORKER = "samestep.common.runtime.worker.worker"
@@ -82,6 +85,7 @@ class Launcher:
         progress: Progress | None = None,
         launched_at: float | None = None,
         environment: dict[str, str] | None = None,
+        resume: Path | None = None,
     ) -> RunResult:
         """Takes a run to its end and judges its parity.
 
@@ -91,6 +95,7 @@ class Launcher:
             progress: Called at every window's end.
             launched_at: When the command was given (`time.time()`); now, unless given.
             environment: Added to every process's.
+            resume: The directory of the run, if it was started before and did not end.
 
         Returns:
             The result; one that missed parity has the status "not the same step".
@@ -99,8 +104,8 @@ class Launcher:
             SamestepError: The run did not end well; its directory holds the `error.json`.
         """
         launched_at = launched_at or time.time()
-        self.last_run = directory = prepare(run, launch)
-        self.execute(directory, run, launch, progress, launched_at, environment)
+        self.last_run = directory = prepare(run, launch) if resume is None else begin_again(resume)
+        self._attempt(directory, run, launch, progress, launched_at, environment or {})
         seconds = time.time() - launched_at
         try:
             rerun = LaunchedRerun(self.execute, self._scratch.name, launch, environment or {})
@@ -116,6 +121,29 @@ class Launcher:
         except BaseException as error:
             write_error(directory, "parent", error)
             raise
+
+    def _attempt(
+        self,
+        directory: Path,
+        run: Run,
+        launch: Launch,
+        progress: Progress | None,
+        launched_at: float,
+        environment: dict[str, str],
+    ) -> None:
+        """Starts the processes of a run, and again if one of them dies or hangs, as often as was asked for."""
+        first = num_attempts(directory)
+        for attempt in itertools.count(first):
+            try:
+                self.execute(directory, run, launch, progress, launched_at, environment | {RESTARTS: str(attempt)})
+                return
+            except WorkerFailed as error:
+                if attempt - first == launch.restarts:
+                    raise
+                left = launch.restarts - (attempt - first) - 1
+                print(f"samestep: {error}; starts again ({left} more)", file=sys.stderr, flush=True)
+                begin_again(directory)
+                launched_at = time.time()
 
     def execute(
         self,
@@ -151,6 +179,8 @@ class Launcher:
             )
             shared = {LAUNCHED_AT: str(launched_at or time.time()), **meeting.environment, **(environment or {})}
             independent = not run.strategy.synchronous(run.options)
+            for spec in specs:
+                forget(directory, spec.role)
             watch = ProcessWatch(directory, run.framework, launch.timeout_seconds, server, {}, progress, independent)
             try:
                 for place, spec in enumerate(specs):

@@ -14,9 +14,10 @@ from samestep.common.batch import Batch, batches, digest_order
 from samestep.common.ledger import Footprint
 from samestep.common.program import Program
 from samestep.common.request import Launch
+from samestep.common.runtime.checkpoints.resuming import Beginning, find_beginning, restore, saver_of
+from samestep.common.runtime.checkpoints.saving import NO_SAVER, Saver
 from samestep.common.runtime.measured import Measured, Usage
 from samestep.common.runtime.process_file import ProcessFile
-from samestep.common.runtime.start import read_start
 from samestep.common.runtime.state_file import write_state
 from samestep.common.runtime.topology import UNEVALUATED
 from samestep.common.runtime.worker.disturbances import watch_for
@@ -66,14 +67,14 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
         Diverged: The loss is not finite.
     """
     data = in_dtype(split, run.dtype)
-    first = _restore(program, run, launch.start_from)
-    stream = batches(data.train_inputs, data.train_targets, run.batch_size, run.seed, first)
+    beginning, stream = _begin(program, run, launch, data, file)
     disturbances = watch_for(run, file)
     specs = run.strategy.topology(run)
     serving = {spec.role: rank for rank, spec in enumerate(specs) if spec.serves and file.rank == 0}
     traffic = Traffic(file, serving, disturbances, alone=len(specs) == 1)
-    with RunLog(file.directory, run, split) if file.rank == 0 else nullcontext() as log:
-        windows = train(program, run, stream, first, file, traffic, log)
+    saver = saver_of(run, launch, beginning, file)
+    with RunLog(file.directory, run, split) if file.rank == 0 else nullcontext() as log, saver:
+        windows = train(program, run, stream, beginning.step, file, traffic, log, saver)
     file.enter("evaluate")
     metric = evaluate(program, run, data, file)
     if launch.needs_state:
@@ -85,14 +86,16 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
         trace(program, run, stream, launch, file)
     # After everything that counts, since it moves the weights once more.
     own, served = _observe(program, run, next(stream), traffic)
-    order = digest_order(len(data.train_inputs), run.batch_size, run.seed, first)
+    order = digest_order(len(data.train_inputs), run.batch_size, run.seed, beginning.begun)
     return Measured(
         **dataclasses.asdict(own),
-        first_step=first,
+        first_step=beginning.begun,
+        resumed_at=None if beginning.checkpoint is None else beginning.step,
+        saves=saver.saves,
         window_steps=tuple(windows.steps),
         window_seconds=tuple(windows.seconds),
         step_times=windows.awaited_step_times,
-        losses=tuple(windows.losses),
+        losses=(*beginning.losses, *windows.losses),
         metric_value=metric,
         sends=program.sends(),
         footprints=program.footprint(),
@@ -104,6 +107,16 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
         emulation="; ".join(filter(None, (program.hardware.emulation, _emulated(run, program)))),
         watched=dataclasses.replace(disturbances.watched, order_sha256=order),
     )
+
+
+def _begin(
+    program: Program, run: Run, launch: Launch, data: Split, file: ProcessFile
+) -> tuple[Beginning, Iterator[Batch]]:
+    """Has the program go on from where this attempt begins; returns that, and the batches from there on."""
+    beginning = find_beginning(file.directory, run, launch)
+    asked = (data.train_inputs, data.train_targets, run.batch_size, run.seed, beginning.step)
+    restore(program, beginning, run, next(batches(*asked)))
+    return beginning, batches(*asked)
 
 
 def _observe(program: Program, run: Run, batch: Batch, traffic: Traffic) -> tuple[Usage, tuple[Usage, ...]]:
@@ -136,16 +149,6 @@ def _emulated(run: Run, program: Program) -> str:
     return "; ".join(filter(None, (each.emulation_on_cpus(run) for each in used(run.techniques))))
 
 
-def _restore(program: Program, run: Run, start_from: str | None) -> int:
-    if start_from is None:
-        return 0
-    state = read_start(run, start_from)
-    if len(state.local) != run.num_devices:  # the launcher announces that it starts anew
-        state = dataclasses.replace(state, local=())
-    program.restore(state)
-    return state.step
-
-
 def train(
     program: Program,
     run: Run,
@@ -154,6 +157,7 @@ def train(
     file: ProcessFile,
     traffic: Traffic,
     log: RunLog | None = None,
+    saver: Saver = NO_SAVER,
 ) -> Windows:
     """Takes the steps from `first` to the run's last, in windows; reports nothing while the clock runs.
 
@@ -165,6 +169,7 @@ def train(
         file: The present process's.
         traffic: Counts what every window but the first sends.
         log: Gets every window; None where nobody keeps it, as on any rank but 0.
+        saver: Saves checkpoints between parts, while no clock runs.
 
     Raises:
         Diverged: The loss is not finite.
@@ -180,7 +185,7 @@ def train(
         windows.open()
         traffic.open(counts=number > 0)
         while (left := size - windows.steps[-1]) > 0:
-            part = list(itertools.islice(stream, min(most, left)))
+            part = list(itertools.islice(stream, min(most, left, saver.steps_left(step))))
             ticks = _take(program, part, file, traffic)
             seconds = ticks[-1] - ticks[0]
             losses = program.losses()
@@ -192,6 +197,7 @@ def train(
             file.beat(step)
             if log is not None:
                 log.add(part, seconds, losses)
+            saver.offer(program, step, losses)
     return windows
 
 

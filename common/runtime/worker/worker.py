@@ -22,7 +22,7 @@ from samestep.common.runtime.directory import read_config, write_error
 from samestep.common.runtime.imports import import_framework
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.stack_dumps import enable_stack_dumps
-from samestep.common.runtime.topology import LAUNCHED_AT, TIMEOUT, own_index, read_whole
+from samestep.common.runtime.topology import LAUNCHED_AT, RESTARTS, TIMEOUT, own_index, read_whole
 from samestep.common.runtime.worker.compiling import compile_and_measure
 from samestep.common.runtime.worker.description_worker import answer, is_asked
 from samestep.common.runtime.worker.loop import train_and_measure
@@ -33,7 +33,6 @@ from samestep.common.strategy import ProcessSpec, Run
 from samestep.common.workload import code
 from samestep.common.workload.data.dataset import load
 
-_RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 _KEPT: list[Program] = []
 """Programs are never released: once in some hundred runs the destructors behind a DDP program do not return (torch 2.13).
 The process ends without destructors."""
@@ -156,7 +155,7 @@ def _allow_code(run: Run, directory: Path, is_told: bool) -> None:
 
 
 def _work(directory: Path, run: Run, launch: Launch, spec: ProcessSpec, index: int, launched_at: float) -> None:
-    attempt = read_whole({_RESTARTS: "0", **os.environ}, _RESTARTS, 0, 10**9) + 1
+    attempt = read_whole({RESTARTS: "0", **os.environ}, RESTARTS, 0, 10**9) + 1
     os.environ[TIMEOUT] = str(launch.timeout_seconds)  # for strategies that wait for other processes
     beat_seconds = min(1.0, launch.timeout_seconds / 4)
     file = ProcessFile(directory, spec.role, index, beat_seconds)

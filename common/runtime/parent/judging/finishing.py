@@ -26,6 +26,7 @@ from samestep.common.runtime.process_file import read_measured
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.start import initial_state
 from samestep.common.runtime.state_file import digest_state, remove_state
+from samestep.common.steps.log import read_log
 from samestep.common.strategy import Run
 
 
@@ -77,7 +78,11 @@ def finish(finished: Finished, means: Means) -> RunResult:
         _check_curve(directory, measured[0])
     reference = reference_of(run)
     parity = _judge(finished, reference, measured[0], means)
-    result = dataclasses.replace(merge(run, launch, measured, parity), state_sha256=digest_state(directory))
+    result = dataclasses.replace(
+        merge(run, launch, measured, parity),
+        state_sha256=digest_state(directory),
+        lost_steps=0 if measured[0].compiled else read_log(directory).lost_steps,
+    )
     if launch.traces and not result.compiled:
         write_trace(directory, run, measured)
     write_json(directory / "result.json", result)

@@ -1,5 +1,6 @@
 """Watching a run: its progress, its deadlines, its failures; and stopping it so that nothing is left."""
 
+import contextlib
 import dataclasses
 import signal
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from samestep.common.catalog import framework_info
 from samestep.common.errors import ERRORS, WorkerFailed
-from samestep.common.files.reading import Unreadable, open_plain, parse_json
+from samestep.common.files.reading import Unreadable, open_plain, parse_json, read_bytes
 from samestep.common.runtime.directory import read_error
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.parent.processes.obituary import last_lines, obituary, read_log
@@ -70,6 +71,8 @@ class ProcessWatch:
     def __post_init__(self) -> None:
         self._pulses = Pulses(self.directory)
         self._module = framework_info(self.framework).module
+        with contextlib.suppress(Unreadable):  # what earlier attempts logged was told when they did
+            self._read = read_bytes(self.directory / METRICS, METRICS_BYTES).rfind(b"\n") + 1
 
     def wait(self) -> None:
         """Returns when every process that does not merely serve has ended well.

@@ -1,0 +1,206 @@
+"""A checkpoint: a folder `checkpoints/step-000120` of a run directory, which is there as a whole or not at all.
+
+It is written as `step-000120.part`. Each file goes to the disk, then `commit.json`, which holds their digests, then the folder
+gets its name. A folder without a valid commit is no checkpoint. Nothing is written twice under one name: whoever overwrites a
+checkpoint in place mixes two steps if he dies meanwhile (docs/found.md).
+"""
+
+import dataclasses
+import itertools
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO
+
+from samestep.common.errors import ConfigError
+from samestep.common.files.reading import Unreadable, read_json, read_sha256
+from samestep.common.files.removing import discard_folder
+from samestep.common.files.writing import create, make_folder, rename_folder
+from samestep.common.program import TrainState
+from samestep.common.runtime.state_file import STATE, dump_state, read_state
+
+FOLDER = "checkpoints"
+COMMIT = "commit.json"
+SCHEMA = 1
+_NAME = re.compile(r"step-([0-9]{6,10})(?:-([0-9]{1,4}))?")
+"""The second number tells it from a damaged one of the same step."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Commit:
+    """What `commit.json` says of a checkpoint.
+
+    Attributes:
+        step: How many steps the run had taken.
+        begun: The step that the run had begun with, in whichever attempt.
+        attempt: Which attempt at the run wrote it, from 1.
+        program: The SHA-256 digest of what the run is.
+        losses: That of the losses of the steps from `begun` to `step`, as float64.
+        files: Name -> (bytes, digest) of each file beside it.
+        schema: Of the checkpoint.
+    """
+
+    step: int
+    begun: int
+    attempt: int
+    program: str
+    losses: str
+    files: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
+    schema: int = SCHEMA
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint that is whole.
+
+    Attributes:
+        path: Its folder.
+        commit: What its commit says.
+    """
+
+    path: Path
+    commit: Commit
+
+    @property
+    def bytes(self) -> int:
+        """The size of its files."""
+        return sum(size for size, _ in self.commit.files.values())
+
+    def state(self) -> TrainState:
+        """Reads the state that it holds."""
+        return read_state(self.path)
+
+
+@dataclasses.dataclass(frozen=True)
+class Damaged:
+    """A folder that has the name of a checkpoint, and is none.
+
+    Attributes:
+        path: The folder.
+        reason: What is wrong with it.
+    """
+
+    path: Path
+    reason: str
+
+
+def write_checkpoint(directory: Path, state: TrainState, commit: Commit) -> Checkpoint:
+    """Writes a checkpoint; when this returns, it is on the disk.
+
+    Args:
+        directory: The run directory.
+        state: What it holds.
+        commit: What is said of it, without the files.
+
+    Raises:
+        OSError: It cannot be written, as on a full disk. Nothing of it is left.
+        WorkerFailed: Something is in its place that samestep did not write.
+    """
+    plain = f"step-{commit.step:06d}"
+    names = itertools.chain([plain], (f"{plain}-{number}" for number in itertools.count(2)))
+    name = next(name for name in names if not os.path.lexists(directory / FOLDER / name))
+    part = directory / FOLDER / f"{plain}.part"
+    discard_folder(part, directory)  # of an attempt that was cut off
+    make_folder(directory / FOLDER, directory)
+    make_folder(part, directory)
+    try:
+        _write(part / STATE, directory, lambda file: dump_state(file, state))
+        files = {STATE: (os.path.getsize(part / STATE), read_sha256(part / STATE))}
+        whole = dataclasses.replace(commit, files=files)
+        _write(part / COMMIT, directory, lambda file: file.write(json.dumps(dataclasses.asdict(whole)).encode()))
+        return Checkpoint(rename_folder(part, name, directory), whole)
+    except Unreadable as error:
+        raise OSError(str(error)) from None
+    finally:
+        discard_folder(part, directory)
+
+
+def _write(path: Path, below: Path, fill: Callable[[IO[bytes]], object]) -> None:
+    with os.fdopen(create(path, below), "w+b") as file:
+        fill(file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def find_folders(directory: Path) -> list[Path]:
+    """Returns the folders that may be checkpoints of a run, the newest first.
+
+    Args:
+        directory: The run directory.
+    """
+    try:
+        names = os.listdir(directory / FOLDER)
+    except OSError:
+        return []
+    found = [each for each in map(_NAME.fullmatch, names) if each]
+    found.sort(key=lambda each: (int(each[1]), int(each[2] or 1)), reverse=True)
+    return [directory / FOLDER / each[0] for each in found]
+
+
+def find_checkpoints(directory: Path) -> Iterator[Checkpoint | Damaged]:
+    """Yields the checkpoints of a run, the newest first; each is looked through when it is asked for.
+
+    Args:
+        directory: The run directory.
+    """
+    yield from map(_examined, find_folders(directory))
+
+
+def _examined(path: Path) -> Checkpoint | Damaged:
+    """Looks a folder through: its commit, and the digest of every file."""
+    try:
+        commit = _commit(path / COMMIT)
+    except Unreadable as error:
+        return Damaged(path, f"{COMMIT}: {error}")
+    if commit.step != int(path.name.split("-")[1]):
+        return Damaged(path, f"{COMMIT} is of step {commit.step}")
+    for name, (size, digest) in commit.files.items():
+        try:
+            if os.path.getsize(path / name) != size or read_sha256(path / name) != digest:
+                return Damaged(path, f"{name} has not the digest that {COMMIT} says")
+        except (OSError, Unreadable) as error:
+            return Damaged(path, f"{name}: {getattr(error, 'strerror', None) or error}")
+    return Checkpoint(path, commit)
+
+
+def _commit(path: Path) -> Commit:
+    values = read_json(path)
+    try:
+        if values["schema"] != SCHEMA:  # pyrefly: ignore
+            raise Unreadable(f"its schema is {values['schema']!r}, and {SCHEMA} can be read")  # pyrefly: ignore
+        commit = Commit(**values)  # pyrefly: ignore
+        files = {str(name): (size, digest) for name, (size, digest) in commit.files.items()}
+        numbers = (commit.step, commit.begun, commit.attempt, *(size for size, _ in files.values()))
+        texts = (commit.program, commit.losses, *(digest for _, digest in files.values()))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise Unreadable("it is not what a run writes") from None
+    is_odd = any(type(number) is not int or number < 0 for number in numbers) or commit.begun > commit.step
+    if is_odd or not all(isinstance(text, str) for text in texts) or list(files) != [STATE]:
+        raise Unreadable("it is not what a run writes")
+    return dataclasses.replace(commit, files=files)
+
+
+def newest(directory: Path, program: str) -> tuple[Checkpoint | None, tuple[Damaged, ...]]:
+    """Finds the newest checkpoint of a run that is whole.
+
+    Args:
+        directory: The run directory.
+        program: The digest of what the run is.
+
+    Returns:
+        It, or None; and the newer ones that are damaged.
+
+    Raises:
+        ConfigError: It is of another run.
+    """
+    damaged = []
+    for found in find_checkpoints(directory):
+        if isinstance(found, Damaged):
+            damaged.append(found)
+        elif found.commit.program != program:
+            raise ConfigError(f"{found.path} is of another run than config.json above it; move it away.")
+        else:
+            return found, tuple(damaged)
+    return None, tuple(damaged)

@@ -1,0 +1,124 @@
+"""Where an attempt at a run begins: at the newest checkpoint in its directory, at a state that was named, or at step 0."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+
+from samestep.common.batch import Batch
+from samestep.common.errors import ConfigError, WorkerFailed
+from samestep.common.program import Program, TrainState
+from samestep.common.request import Launch, read_interval
+from samestep.common.runtime.checkpoints.committed import Checkpoint, Commit, newest
+from samestep.common.runtime.checkpoints.saving import NO_SAVER, Saver, digest_losses
+from samestep.common.runtime.process_file import ProcessFile
+from samestep.common.runtime.start import read_start
+from samestep.common.steps.log import METRICS, read_log
+from samestep.common.strategy import Run
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Beginning:
+    """Where an attempt at a run begins.
+
+    Attributes:
+        begun: The step that the run began with, in whichever attempt.
+        state: What to restore; None at step 0.
+        checkpoint: Where the state is from; None if this attempt begins where the run does.
+        losses: Those of the steps from `begun` to it.
+    """
+
+    begun: int = 0
+    state: TrainState | None = None
+    checkpoint: Checkpoint | None = None
+    losses: tuple[float, ...] = ()
+
+    @property
+    def step(self) -> int:
+        """The number of the first step of this attempt."""
+        return 0 if self.state is None else self.state.step
+
+
+def digest_program(run: Run) -> str:
+    """Computes the SHA-256 digest of what a run is, however it is started."""
+    return hashlib.sha256(json.dumps(run.described(), sort_keys=True, default=str).encode()).hexdigest()
+
+
+def find_beginning(directory: Path, run: Run, launch: Launch) -> Beginning:
+    """Finds where to begin.
+
+    Args:
+        directory: The run directory.
+        run: What is trained.
+        launch: How it was started.
+
+    Raises:
+        ConfigError: What is there is of another run, or damaged, or cannot be continued.
+    """
+    found, damaged = newest(directory, digest_program(run))
+    for each in damaged:
+        print(f"samestep: {each.path} is left out: {each.reason}", file=sys.stderr, flush=True)
+    if found is None:
+        state = None if launch.start_from is None else read_start(run, launch.start_from)
+        return Beginning(0 if state is None else state.step, state)
+    begun, step = found.commit.begun, found.commit.step
+    if not os.path.lexists(directory / METRICS):
+        raise ConfigError(f"{directory / METRICS} is gone, which has the losses up to {found.path}; start another run.")
+    losses = tuple(each.loss for each in read_log(directory).steps() if begun <= each.number < step)
+    if digest_losses(losses).hexdigest() != found.commit.losses:
+        raise ConfigError(f"{directory / METRICS} has not the losses that lead to {found.path}; start another run.")
+    print(f"samestep: goes on from {found.path}", file=sys.stderr, flush=True)
+    return Beginning(begun, found.state(), found, losses)
+
+
+def saver_of(run: Run, launch: Launch, beginning: Beginning, file: ProcessFile) -> Saver:
+    """Makes what saves the checkpoints of an attempt.
+
+    Args:
+        run: What is trained.
+        launch: Says how often to save, and how many to keep.
+        beginning: Where the attempt begins.
+        file: That of this process, whose directory they are saved in.
+    """
+    if launch.save_every is None:
+        return NO_SAVER
+    earlier = 0 if beginning.checkpoint is None else beginning.checkpoint.commit.attempt
+    commit = Commit(run.steps, beginning.begun, earlier + 1, digest_program(run), "")
+    return Saver(file, commit, read_interval(launch.save_every), launch.keep, beginning.losses)
+
+
+def restore(program: Program, beginning: Beginning, run: Run, batch: Batch) -> None:
+    """Has a program go on from where an attempt begins; collective.
+
+    Args:
+        program: Just built.
+        beginning: Where it begins.
+        run: What is trained.
+        batch: Any batch.
+
+    Raises:
+        WorkerFailed: The processes found different checkpoints.
+    """
+    _check_agreement(program, beginning)
+    state = beginning.state
+    if state is None:
+        return
+    if run.strategy.synchronous(run.options):
+        # Its outcome is thrown away. DDP sorts its buckets by the first backward pass, and with them the order of its sums.
+        program.step(batch)
+        program.losses()
+    if len(state.local) != run.num_devices:  # the launcher announces that it starts anew
+        state = dataclasses.replace(state, local=())
+    program.restore(state)
+
+
+def _check_agreement(program: Program, beginning: Beginning) -> None:
+    """Makes sure that all processes have the same checkpoint: a shared folder may show it late to one of them."""
+    place, name = beginning.step, "" if beginning.checkpoint is None else str(beginning.checkpoint.commit)
+    number = float(int(hashlib.sha256(f"{place} {name}".encode()).hexdigest()[:8], 16))
+    if program.agree(number) != number:
+        raise WorkerFailed(
+            f"the processes found different checkpoints; this one begins at step {place}: start the run again"
+        )

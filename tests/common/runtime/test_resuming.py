@@ -1,0 +1,210 @@
+"""A run that dies goes on from its newest checkpoint, and ends in the very bits of one that never died."""
+
+import contextlib
+import dataclasses
+import errno
+import json
+import os
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from samestep.common.cell import Cell
+from samestep.common.errors import ConfigError
+from samestep.common.files.removing import discard
+from samestep.common.files.writing import open_directory
+from samestep.common.program import TrainState
+from samestep.common.request import Interval, RunConfig, launch_of, read_interval
+from samestep.common.run import parse
+from samestep.common.runtime.checkpoints import committed
+from samestep.common.runtime.checkpoints.committed import (
+    COMMIT,
+    FOLDER,
+    Checkpoint,
+    Commit,
+    Damaged,
+    find_checkpoints,
+    find_folders,
+    write_checkpoint,
+)
+from samestep.common.runtime.checkpoints.committed import newest as newest_of
+from samestep.common.runtime.checkpoints.resuming import digest_program
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.parent.prepare import prepare
+from samestep.common.runtime.records import RunResult
+from samestep.common.runtime.state_file import STATE
+from samestep.common.steps.log import METRICS
+from samestep.experiments import checkpoints
+from samestep.experiments import run as run_command
+from samestep.experiments.run import saved
+from tests.cells import SIZED, every_row
+
+Kill = Callable[[int, list[float], float], None]
+ROWS = [
+    pytest.param(
+        f"{framework}:{row.name}",
+        id=f"{framework}:{row.name}",
+        marks=[
+            getattr(pytest.mark, framework),
+            *([] if row.name in ("ddp", "zero1", "mirrored", "rpc_parameter_server") else [pytest.mark.slow]),
+        ],
+    )
+    for framework, row in every_row()
+    if row.axes and row.synchronous(row.options())
+]
+
+
+ROWS += [pytest.param("tf:dtensor+clients=2", marks=[pytest.mark.tf, pytest.mark.slow])]
+
+
+def ask(cell: str, out: Path, **fields: object) -> tuple:
+    defaults = {
+        "workload": SIZED["mlp"],
+        "batch_size": 48,
+        "steps": 24,
+        "devices": 4,
+        "save_every": "5",
+        "parity": True,
+    }
+    config = Cell.parse(cell).apply_to(RunConfig(out=str(out), keep_state=True, **{**defaults, **fields}))
+    return parse(config), launch_of(config)
+
+
+def take(launcher: Launcher, cell: str, out: Path, kill: Kill | None = None, **fields: object) -> RunResult:
+    run, launch = ask(cell, out, **fields)
+    return launcher.run(run, launch, kill)
+
+
+def killer(directory: Path, step: int) -> Kill:
+    """Kills the last process of a run once, as soon as the run has taken some steps."""
+    killed: list[int] = []
+
+    def kill(reached: int, losses: list[float], seconds: float) -> None:
+        if reached >= step and not killed:
+            killed.append(pid_of(sorted(directory.glob("process-*.json"))[-1]))
+            os.kill(killed[0], signal.SIGKILL)
+
+    return kill
+
+
+def pid_of(file: Path) -> int:
+    """The number of a process, from a file that it may be writing at the moment."""
+    while True:
+        with contextlib.suppress(ValueError):
+            return json.loads(file.read_text())["pid"]
+
+
+@pytest.mark.parametrize("cell", ROWS)
+def test_a_run_that_was_killed_ends_in_the_same_bits(launcher: Launcher, tmp_path: Path, cell: str) -> None:
+    """Long enough not to end before it is killed: the parent looks for progress five times a second."""
+    fields = {"steps": 600, "optimizer": "adamw"}
+    whole = take(launcher, cell, tmp_path / "whole", save_every=None, **fields)
+    died = take(launcher, cell, tmp_path / "died", killer(tmp_path / "died", 60), save_every="25", restarts=1, **fields)
+    assert died.attempt == 2 and died.resumed_at is not None and died.resumed_at >= 25
+    assert died.losses == whole.losses and len(died.losses) == 600
+    assert died.state_sha256 == whole.state_sha256
+    assert died.parity.passed, died.parity.reason
+
+
+@pytest.mark.torch
+def test_what_is_damaged_is_left_out_and_what_is_of_another_run_is_refused(launcher: Launcher, tmp_path: Path) -> None:
+    """Without a result, as a run that was cut off; its newest checkpoint has lost its end, and then the next one as well."""
+    out, fields = tmp_path / "run", {"devices": 1, "keep": 3, "steps": 2000, "save_every": "400", "parity": False}
+    whole = take(launcher, "torch:single", out, **fields)
+    assert [each.commit.step for each in find_checkpoints(out)] == [1600, 1200, 800]
+    assert whole.saves.steps == (400, 800, 1200, 1600) and not whole.saves.failed
+    (out / "result.json").unlink()
+    newest, second, _ = (out / FOLDER / f"step-{step:06d}" for step in (1600, 1200, 800))
+    os.truncate(newest / STATE, 1000)
+    (second / COMMIT).write_text("{}")
+    found = list(find_checkpoints(out))
+    assert [type(each) for each in found] == [Damaged, Damaged, Checkpoint]
+    run, launch = ask("torch:single", out, **fields)
+    again = launcher.run(run, launch, resume=out)
+    assert (again.resumed_at, again.lost_steps) == (800, 1200)
+    assert (again.losses, again.state_sha256) == (whole.losses, whole.state_sha256)
+    assert [each.name for each in find_folders(out)][:3] == ["step-001600-2", "step-001600", "step-001200-2"]
+    (out / "result.json").unlink()
+    other, _ = ask("torch:single", out, seed=1, **fields)
+    with pytest.raises(ConfigError, match=r"step-001600-2 is of another run than config.json above it; move it away\."):
+        newest_of(out, digest_program(other))
+    (out / METRICS).write_text((out / METRICS).read_text().replace("0.", "1."))
+    with pytest.raises(ConfigError, match=r"has not the losses that lead to .*; start another run\."):
+        launcher.run(run, launch, resume=out)
+
+
+@pytest.mark.torch
+def test_a_disk_that_is_full_ends_no_run(launcher: Launcher, tmp_path: Path) -> None:
+    """A file has the name of the folder: nothing can be saved, and the result says so."""
+    out = tmp_path / "run"
+    run, launch = ask("torch:single", out, devices=1)
+    prepare(run, launch)
+    (out / FOLDER).write_text("mine")
+    result = launcher.run(run, launch, resume=out)
+    assert result.saves.steps == () and len(result.saves.failed) == 4
+    assert "Not saved: step 5: " in saved(result) and (out / FOLDER).read_text() == "mine"
+
+
+@pytest.mark.parametrize(("text", "interval"), [("50", Interval(steps=50)), ("1.5s", Interval(seconds=1.5))])
+def test_how_often_is_steps_or_seconds(text: str, interval: Interval) -> None:
+    assert read_interval(text) == interval
+
+
+@pytest.mark.parametrize("text", ["0", "0s", "-1", "5m", "", "1e9", "5 s"])
+def test_what_is_neither_is_refused(text: str) -> None:
+    with pytest.raises(
+        ConfigError, match=r"--save-every is .*; give a number of steps, as in 50, or of seconds, as in 30s\."
+    ):
+        parse(RunConfig(strategy="ddp", save_every=text))
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ([], "it holds no run; name a directory with a config.json."),
+        (["config.json", "result.json"], "it holds a finished run; --start-from goes on from where it ended."),
+    ],
+)
+def test_only_a_run_that_was_cut_off_is_gone_on_with(tmp_path: Path, made: list[str], told: str) -> None:
+    for name in made:
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(ConfigError, match=re.escape(f"--resume {tmp_path}: {told}")):
+        run_command.main(["--resume", str(tmp_path)])
+    with pytest.raises(ConfigError, match=r"--resume takes the directory of a run, and nothing else"):
+        run_command.main(["torch:ddp", "--resume", str(tmp_path)])
+
+
+def test_checkpoints_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = TrainState(7, {"w": np.ones(3)}, {})
+    open_directory(tmp_path)
+    for step in (7, 14):
+        write_checkpoint(tmp_path, dataclasses.replace(state, step=step), Commit(step, 0, 1, "program", "losses"))
+    assert checkpoints.main([str(tmp_path)]) == 0
+    (tmp_path / FOLDER / "step-000014" / STATE).unlink()
+    assert checkpoints.main([str(tmp_path)]) == 1
+    assert "no: state.npz: No such file or directory" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="holds no checkpoints; `samestep run --save-every 50` saves them"):
+        checkpoints.main([str(tmp_path / FOLDER)])
+
+
+def test_nothing_of_a_save_that_fails_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_directory(tmp_path)
+    state = TrainState(7, {"w": np.ones(3)}, {})
+    commit = Commit(7, 0, 1, "program", "losses")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for name in ("dump_state", "read_sha256", "rename_folder"):
+        with monkeypatch.context() as patched:
+            patched.setattr(committed, name, full)
+            with pytest.raises(OSError, match="No space left"):
+                write_checkpoint(tmp_path, state, commit)
+        assert list((tmp_path / FOLDER).iterdir()) == []
+    write_checkpoint(tmp_path, state, commit)
+    discard(tmp_path)
+    assert list(tmp_path.iterdir()) == []
