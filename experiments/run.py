@@ -1,7 +1,6 @@
 """Trains one workload under one strategy: `samestep run --framework tf --strategy mirrored`."""
 
 import dataclasses
-import os
 import re
 import shlex
 import statistics
@@ -39,13 +38,13 @@ def main(arguments: Sequence[str]) -> int:
     from samestep.common.runtime.parent.check import check_launch
     from samestep.common.runtime.parent.judging.finishing import raise_if_missed
     from samestep.common.runtime.parent.launcher import Launcher
-    from samestep.common.runtime.parent.prepare import prepare
+    from samestep.common.runtime.parent.prepare import check_unfinished, prepare
     from samestep.experiments.printing.ledger_table import ledger_of_run
     from samestep.experiments.printing.progress import show_progress
     from samestep.experiments.printing.tables import report
 
     with Launcher() as launcher:
-        config = read_config(resumed) if config is None else launcher.describe(config)
+        config = read_config(check_unfinished(resumed)) if config is None else launcher.describe(config)
         run, launch = parse(config), launch_of(config)
         note = check_launch(run, dataclasses.replace(launch, out=None) if resumed else launch)
         print("\n".join(fill(line, screen_width()) for line in (describe(run, launch), note) if line), flush=True)
@@ -68,19 +67,14 @@ def _resumed(arguments: Sequence[str]) -> Path | None:
     """Returns the directory of the run to go on with, if one is named.
 
     Raises:
-        ConfigError: There is no run that was cut off, or something else is asked for as well.
+        ConfigError: Something else is asked for as well.
     """
     words = [word for each in arguments for word in (each.split("=", 1) if each.startswith(f"{RESUME}=") else [each])]
     if RESUME not in words:
         return None
     if words[:1] != [RESUME] or len(words) != 2:
         raise ConfigError(f"{RESUME} takes the directory of a run, and nothing else: samestep run {RESUME} DIR.")
-    directory = Path(words[1])
-    if os.path.lexists(directory / "result.json"):
-        raise ConfigError(f"{RESUME} {directory}: it holds a finished run; --start-from goes on from where it ended.")
-    if not os.path.lexists(directory / "config.json"):
-        raise ConfigError(f"{RESUME} {directory}: it holds no run; name a directory with a config.json.")
-    return directory
+    return Path(words[1])
 
 
 def saved(result: "RunResult") -> str:

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from samestep.api import compare, diff, load, predict, record, run
+    from samestep.api import compare, diff, load, predict, record, resume, run
     from samestep.common.errors import (
         ConfigError,
         Diverged,
@@ -39,7 +39,7 @@ _HOMES = {
     "samestep.common.judging.recorded.verdict": ("RecordedVerdict",),
     "samestep.common.runtime.records": ("RunResult",),
     "samestep.common.workload.declaration": ("Model",),
-    "samestep.api": ("compare", "diff", "load", "predict", "record", "run"),
+    "samestep.api": ("compare", "diff", "load", "predict", "record", "resume", "run"),
     "samestep.experiments.comparing.comparison": ("Comparison",),
     "samestep.experiments.advising.forecast": ("Forecast",),
     "samestep.experiments.advising.prediction": ("Prediction",),
@@ -48,8 +48,8 @@ _HOMES = {
 """Module -> what this package offers of it, imported when it is first used."""
 
 __all__ = [  # noqa: RUF022 (type checkers want the names written out)
-    "run", "compare", "predict", "record", "diff", "load", "Model", "RunResult", "Comparison", "Row", "Forecast", "Prediction",
-    "RecordedVerdict",
+    "run", "resume", "compare", "predict", "record", "diff", "load", "Model", "RunResult", "Comparison", "Row", "Forecast",
+    "Prediction", "RecordedVerdict",
     "SamestepError", "ConfigError", "Unavailable", "ParityFailed", "WorkerFailed", "Diverged",
 ]  # fmt: skip
 

@@ -14,9 +14,11 @@ from samestep.common.flags import Scalar
 from samestep.common.judging.confounds import check_allowed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
+from samestep.common.runtime.directory import read_config
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.judging.finishing import raise_if_missed
 from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.parent.prepare import check_unfinished
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.experiments.advising.forecast import Forecast, forecast
 from samestep.experiments.cli.arguments import read_request
@@ -58,6 +60,34 @@ def run(cell: str, *, progress: bool = False, **settings: Unpack[RunSettings]) -
             warnings.warn(note, stacklevel=2)
         with show_progress(checked, checked.name) if progress else contextlib.nullcontext() as watcher:
             result = launcher.run(checked, launch, watcher)
+    raise_if_missed(result)
+    return result
+
+
+def resume(directory: str | os.PathLike[str], *, progress: bool = False) -> RunResult:
+    """Goes on with a run that was cut off, from its newest checkpoint if it saved one; as `run` otherwise.
+
+    Args:
+        directory: The directory of the run.
+        progress: Whether to show on stderr that it moves.
+
+    Returns:
+        What the run left in the directory's `result.json`.
+
+    Raises:
+        ConfigError: There is no such run, it has ended, or what is there is damaged.
+        Unavailable: This machine lacks something; the message says how to get it.
+        ParityFailed: It trained, but did not take the same step. The directory holds the result.
+        WorkerFailed: A process died or hung.
+        Diverged: The loss is not finite.
+    """
+    path = check_unfinished(Path(directory))
+    config = read_config(path)
+    with Launcher() as launcher:
+        checked, launch = parse(config), launch_of(config)
+        check_launch(checked, dataclasses.replace(launch, out=None))
+        with show_progress(checked, checked.name) if progress else contextlib.nullcontext() as watcher:
+            result = launcher.run(checked, launch, watcher, resume=path)
     raise_if_missed(result)
     return result
 

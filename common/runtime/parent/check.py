@@ -1,13 +1,15 @@
 """Whether a run can be started here, as asked: refused before any process starts."""
 
 import dataclasses
+import math
 import os
+import shutil
 from pathlib import Path
 
 from samestep.common.catalog import framework_info, require_row
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.files.reading import memory_bytes
-from samestep.common.request import Launch
+from samestep.common.request import DTYPES, Launch
 from samestep.common.runtime.directory import refuse_taken
 from samestep.common.runtime.parent.processes.limits import allow_open_files
 from samestep.common.runtime.parent.provenance import command
@@ -42,6 +44,8 @@ def check_launch(run: Run, launch: Launch) -> str:
     notes += [_on_dtypes(run), _check_start(run, launch)]
     if launch.out is not None:
         refuse_taken(Path(launch.out))
+    if launch.save_every is not None:
+        _check_disk(run, launch)
     require_row(run.framework, run.strategy.name)  # late: a wrong request is wrong on every machine
     if not launch.prepare:
         _check_memory(run)
@@ -64,6 +68,22 @@ def _check_memory(run: Run) -> None:
         raise Unavailable(
             f"the weights of {run.workload.name} take {needed / 2**30:.3g} GiB on a device, and this machine has "
             f"{memory_bytes() / 2**30:.3g} GiB; choose smaller sizes, or --prepare the run for another machine."
+        )
+
+
+def _check_disk(run: Run, launch: Launch) -> None:
+    """Refuses to save what the disk has no room for: one checkpoint more than are kept, while it is written."""
+    numbers = sum(
+        param.size + sum(math.prod(shape) for shape in run.optimizer.state(param).values())
+        for param in run.workload.model.params().values()
+    )
+    needed = numbers * DTYPES[run.dtype] * (launch.keep + 1)
+    place = Path(launch.out or "runs").absolute()
+    free = shutil.disk_usage(next(each for each in (place, *place.parents) if each.is_dir())).free
+    if needed > free:
+        raise Unavailable(
+            f"--save-every {launch.save_every} --keep {launch.keep} needs {needed / 2**30:.3g} GiB below {place}, which has "
+            f"{free / 2**30:.3g} GiB free; keep fewer, or name another --out."
         )
 
 

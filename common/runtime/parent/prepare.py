@@ -33,6 +33,22 @@ def prepare(run: Run, launch: Launch) -> Path:
         raise ConfigError(f"--out {path} cannot be written ({error.strerror}); name another directory.") from None
 
 
+def check_unfinished(directory: Path) -> Path:
+    """Refuses to go on with what is no run that was cut off; returns its directory.
+
+    Args:
+        directory: The directory.
+
+    Raises:
+        ConfigError: It holds a finished run, or none.
+    """
+    if os.path.lexists(directory / "result.json"):
+        raise ConfigError(f"--resume {directory}: it holds a finished run; --start-from goes on from where it ended.")
+    if not os.path.lexists(directory / "config.json"):
+        raise ConfigError(f"--resume {directory}: it holds no run; name a directory with a config.json.")
+    return directory
+
+
 def begin_again(directory: Path) -> Path:
     """Makes a run that was cut off ready for another attempt; returns its directory.
 

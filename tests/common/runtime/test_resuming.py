@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from samestep.common.cell import Cell
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.files.removing import discard
 from samestep.common.files.writing import open_directory
 from samestep.common.program import TrainState
@@ -33,6 +33,7 @@ from samestep.common.runtime.checkpoints.committed import (
 )
 from samestep.common.runtime.checkpoints.committed import newest as newest_of
 from samestep.common.runtime.checkpoints.resuming import digest_program
+from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.records import RunResult
@@ -176,6 +177,13 @@ def test_only_a_run_that_was_cut_off_is_gone_on_with(tmp_path: Path, made: list[
         run_command.main(["--resume", str(tmp_path)])
     with pytest.raises(ConfigError, match=r"--resume takes the directory of a run, and nothing else"):
         run_command.main(["torch:ddp", "--resume", str(tmp_path)])
+
+
+@pytest.mark.torch
+def test_what_does_not_fit_on_the_disk_is_refused(tmp_path: Path) -> None:
+    run, launch = ask("torch:single", tmp_path / "run", devices=1, keep=10**9)
+    with pytest.raises(Unavailable, match=r"--keep 1000000000 needs .* GiB free; keep fewer, or name another --out\."):
+        check_launch(run, launch)
 
 
 def test_checkpoints_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
