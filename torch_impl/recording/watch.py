@@ -129,8 +129,9 @@ class Watch:
         return stats
 
     def is_moved(self) -> bool:
-        """Returns whether the weights have changed since they were looked at."""
-        return not np.array_equal(self._seen()["bits"], self._bits)
+        """Returns whether the weights have changed since they were looked at; buffers change in each pass."""
+        is_weight = [each.tensor.role == "parameter" for each in self._held]
+        return not np.array_equal(self._seen()["bits"][is_weight], self._bits[is_weight])
 
     def _seen(self) -> np.ndarray:
         with torch.no_grad():
