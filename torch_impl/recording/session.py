@@ -45,8 +45,7 @@ class Session:
         """Begins a step."""
         self.losses = Losses()
         self._scalars: dict[str, torch.Tensor | float] = {}
-        self._gradients: list[Pending] = []
-        self._stepped: list[Optimizer] = []
+        self._gradients, self._stepped = list[Pending](), list[Optimizer]()
         self._updated: set[int] = set()
         self._infinite: list[torch.Tensor] = []
         self._is_skipped, self._is_replayed, self._num_groups = False, False, 0
@@ -123,12 +122,12 @@ class Session:
             self.finish()
 
     def _begin_watch(self) -> None:
+        self.counts.forget_schedules()
         self._watch = Watch(self._recorder, [*self._called.values()], self._leaves.held(), self._initial)
 
     def _is_moved(self) -> bool:
         """Returns whether a script without an optimizer has changed its weights since the last step."""
-        is_manual = not self.has_optimizer and self._watch is not None and bool(self._gradients)
-        return is_manual and self._watch.is_moved()
+        return not self.has_optimizer and bool(self._watch and self._gradients) and self._watch.is_moved()
 
     def expect_update(self) -> None:
         """An optimizer that is not torch's was given gradients, so the script is not one without an optimizer."""
@@ -176,12 +175,10 @@ class Session:
         self._is_skipped = True
 
     def _begin_update(self, optimizer: Optimizer) -> None:
-        own = {id(each) for each in parameters_of(optimizer)}
-        if not own.isdisjoint(self._updated):
+        if not (own := {id(each) for each in parameters_of(optimizer)}).isdisjoint(self._updated):
             self.finish()
         self._updated |= own
         if self._watch is None:
-            self.counts.forget_schedules()
             self._begin_watch()
         else:
             self._watch.see_new(own, [*self._called.values()])
