@@ -136,11 +136,11 @@ def added_frame(tensors: Sequence[RecordedTensor], weights: np.ndarray) -> bytes
 
 def step_frame(step: RecordedStep) -> bytes:
     """Returns the frame of a step."""
-    values = {field.name: getattr(step, field.name) for field in dataclasses.fields(step) if field.name != "stats"}
-    values["rows"] = None if step.rows is None else len(step.rows)
     stats = step.stats or {}
+    values = vars(step) | {"rows": None if step.rows is None else len(step.rows), "phases": list(stats)}
+    del values["stats"]
     arrays = [np.array(step.rows or (), "<u8"), *stats.values()]
-    return frame_of(values | {"phases": list(stats)}, b"".join(array.tobytes() for array in arrays))
+    return frame_of(values, b"".join(array.tobytes() for array in arrays))
 
 
 def rank_files(directory: Path) -> list[Path]:

@@ -94,9 +94,10 @@ class Recorder:
     @property
     def is_active(self) -> bool:
         """Whether anything is to be recorded: not after an end, and not in a process that was forked off since the first step."""
-        if os.getpid() != self.process and not self.is_open:
-            self.process = os.getpid()  # what was forked off before may be a rank
-        return not self._is_ended and os.getpid() == self.process
+        here = os.getpid()
+        if here != self.process and not self.is_open:
+            self.process = here  # what was forked off before may be a rank
+        return not self._is_ended and here == self.process
 
     @property
     def is_open(self) -> bool:

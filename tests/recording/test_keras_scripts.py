@@ -1,5 +1,6 @@
 """Whole scripts of Keras: one model in two frameworks, what the options do, and mistakes that Keras once made."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -24,6 +25,10 @@ CASES: Mapping[str, tuple[str, list[str], dict[str, object]]] = {
     "loaded": ("keras_mlp.py", [], {"weights_from": "weights.npz", "stop_after": 2}),
     "decay": ("keras_decay.py", [], {}),
     "wrong decay": ("keras_decay.py", ["wrong"], {}),
+    "optimizer": ("keras_manual.py", ["optimizer"], {}),
+    "eager": ("keras_manual.py", ["eager"], {}),
+    "graph": ("keras_manual.py", ["graph"], {}),
+    "halves": ("keras_manual.py", ["halves"], {}),
     "one": ("keras_replicas.py", ["one"], {}),
     "unreduced": ("keras_replicas.py", ["unreduced"], {}),
     "summed": ("keras_replicas.py", ["summed"], {}),
@@ -64,6 +69,30 @@ def read(directory: Path, rank: int = 0) -> tuple[RecordHeader, list[RecordedSte
 def stats(step: RecordedStep, phase: str) -> np.ndarray:
     assert step.stats is not None
     return step.stats[phase]  # pyrefly: ignore
+
+
+@pytest.mark.parametrize("name", ["eager", "graph"])
+def test_a_loop_without_an_optimizer_takes_the_same_steps(out: Path, name: str) -> None:
+    (header, steps), (own_header, own) = read(out / name), read(out / "optimizer")
+    assert header.tensors == own_header.tensors
+    assert [each.number for each in steps] == [each.number for each in own] == [-1, 0, 1, 2, 3]
+    for one, other in zip(steps, own, strict=True):
+        assert sum(one.losses) == pytest.approx(sum(other.losses), rel=1e-5) and one.rows == other.rows
+        for phase in other.stats or {}:
+            found, expected = stats(one, phase), stats(other, phase)
+            assert np.allclose(found["projections"], expected["projections"], atol=1e-5, equal_nan=True), phase
+    assert "lr" not in steps[1].scalars
+
+
+def test_the_passes_of_a_step_without_an_optimizer_add_up(out: Path) -> None:
+    header, steps = read(out / "halves")
+    assert [each.number for each in steps] == [-1, 0, 1, 2, 3]
+    trained = [each.is_trained for each in header.tensors]
+    for before, step in itertools.pairwise(steps):
+        assert len(step.rows or ()) == 16 and not step.is_skipped
+        moved = (stats(before, "weight")["projections"] - stats(step, "weight")["projections"])[trained]
+        assert np.allclose(moved, 0.1 * stats(step, "gradient")["projections"][trained], atol=1e-5)
+        assert np.abs(moved).max() > 0.01
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)

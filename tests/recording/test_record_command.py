@@ -104,9 +104,13 @@ def test_a_sitecustomize_that_is_shadowed_runs(tmp_path: Path) -> None:
 
 @pytest.mark.torch
 def test_a_full_disk_ends_the_record_and_not_the_script(tmp_path: Path) -> None:
-    script = f"import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n{(SCRIPTS / 'plain.py').read_text()}"
+    script = (
+        f"import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n{(SCRIPTS / 'plain.py').read_text()}\nexit(3)"
+    )
     (tmp_path / "full.py").write_text(script)
     command = f"ulimit -f 4; exec {sys.executable} {tmp_path / 'full.py'}"
     done = record("--out", str(tmp_path / "out"), "--", "bash", "-c", command)
-    assert done.returncode == 0 and done.stdout.startswith("done")
-    assert "samestep: the record ends at step" in done.stderr and "File too large" in done.stderr
+    assert done.returncode == 3 and done.stdout.startswith("done")
+    ended, recorded = done.stderr.splitlines()
+    assert ended.startswith("samestep: the record ends at step") and ended.endswith(": File too large.")
+    assert recorded.startswith("samestep: recorded ")

@@ -31,6 +31,7 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "asked": ("leaves.py grad", {}),
     "parts": ("leaves.py halves", {}),
     "leaves-moved": ("leaves.py", {"perturb": 1}),
+    "normed": ("manual.py halves norm", {}),
     "grad": ("manual.py grad", {}),
     "closures": ("closures.py", {}),
     "turns": ("several.py", {}),
@@ -115,8 +116,9 @@ def test_statistics_of_a_batch_are_no_initial_weights(records: dict[str, list[Ra
 
 
 def test_the_losses_of_micro_batches_add_up(records: dict[str, list[Rank]]) -> None:
-    (_, steps) = records["halves"][0]
-    assert all(len(step.losses) == 2 for step in steps[1:])
+    for name in ("halves", "normed"):
+        (_, steps) = records[name][0]
+        assert [len(step.losses) for step in steps] == [0, 2, 2, 2, 2, 2]
     assert loss(records["halves"], 1) == pytest.approx(loss(records["manual"], 1), rel=1e-6)
 
 

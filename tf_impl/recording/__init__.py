@@ -24,7 +24,13 @@ def install(options: str) -> Callable[[], None]:
     from samestep.tf_impl.recording.session import Session
 
     session = Session(recorder)
-    Hooks(session, recorder).install()
+    hooks = Hooks(session, recorder)
+    hooks.install()
     if recorder.options.float64:
         use_float64()
-    return recorder.end_with_process(session.write_steps)
+
+    def last() -> None:
+        hooks.tapes.manual.end_step()
+        session.write_steps()
+
+    return recorder.end_with_process(last)

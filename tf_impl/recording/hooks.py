@@ -19,6 +19,7 @@ from samestep.common.steps.recording import Recorder
 from samestep.tf_impl.recording.examples import Results, inputs_of, sums_of_words
 from samestep.tf_impl.recording.session import Session
 from samestep.tf_impl.recording.slots import Slots
+from samestep.tf_impl.recording.tapes import TapeHooks
 
 
 class Hooks:
@@ -32,16 +33,17 @@ class Hooks:
             recorder: Guards the script from errors.
         """
         self._session, self._guard = session, recorder.guarded
-        self._here, self._results = threading.local(), Results()
+        self._here, self._results, self.tapes = threading.local(), Results(), TapeHooks(session, recorder)
 
     def install(self) -> None:
         """Sets all of them."""
         for owner, name, follow in (
             (keras.layers.Layer, "__call__", self._follow_calls),
             (EpochIterator, "__iter__", self._follow_epochs),
-            (tf.GradientTape, "gradient", self._follow_backward),
-            (BaseOptimizer, "scale_loss", self._follow_scale),
-            (LossScaleOptimizer, "scale_loss", self._follow_scale),
+            (tf.GradientTape, "__enter__", self.tapes.follow_begin),
+            (tf.GradientTape, "gradient", self.tapes.follow_gradient),
+            (BaseOptimizer, "scale_loss", self.tapes.follow_scale),
+            (LossScaleOptimizer, "scale_loss", self.tapes.follow_scale),
             (BaseOptimizer, "apply", self._follow_updates),
             (LossScaleOptimizer, "apply", self._follow_updates),
             (BaseOptimizer, "_clip_gradients", self._follow_clipping),
@@ -91,32 +93,6 @@ class Hooks:
             if inputs:
                 self._session.counters().add_rows(sums_of_words(inputs))
 
-    def _follow_backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        before = self._guard(self._before_backward)
-
-        def gradient(tape: Any, target: Any, sources: Any, *arguments: Any, **keywords: Any) -> Any:
-            before(target, sources)
-            return original(tape, target, sources, *arguments, **keywords)
-
-        return gradient
-
-    def _before_backward(self, target: Any, sources: Any) -> None:
-        """A tape is asked for gradients: of a loss, if they are those of variables."""
-        if any(isinstance(each, keras.Variable | tf.Variable) for each in keras.tree.flatten(sources)):
-            scaled, plain = vars(self._here).get("scaled", (None, None))
-            with record.stop_recording():
-                for each in keras.tree.flatten(target):
-                    self._session.counters().add_loss(tf.reduce_sum(plain if each is scaled else each))
-
-    def _follow_scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def scale(optimizer: Any, loss: Any) -> Any:
-            scaled = original(optimizer, loss)
-            if scaled is not loss:
-                self._here.scaled = scaled, loss
-            return scaled
-
-        return scale
-
     def _follow_updates(self, original: Callable[..., Any]) -> Callable[..., Any]:
         before, after = self._guard(self._before_update), self._guard(self._after_update)
 
@@ -136,6 +112,7 @@ class Hooks:
         self, optimizer: Any, variables: Sequence[Any] | None
     ) -> tuple[Slots, tf.Tensor, tf.Tensor] | None:
         """An optimizer is about to step. Returns what `_after_update` takes, unless another one has it step."""
+        self.tapes.manual.is_followed = False
         plan = self._session.plan(optimizer, optimizer._trainable_variables if variables is None else variables)
         slots = self._session.slots(plan)
         if isinstance(optimizer, LossScaleOptimizer):
@@ -211,14 +188,20 @@ class Hooks:
 
     def _follow_functions(self, original: Callable[..., Any]) -> Callable[..., Any]:
         session, write = self._session, self._guard(self._session.write_steps)
+        manual = self.tapes.manual
+        before, after = self._guard(manual.end_step), self._guard(manual.end_call)
 
         def call(function: Any, *arguments: Any, **keywords: Any) -> Any:
             if not tf.executing_eagerly():
                 return original(function, *arguments, **keywords)
+            if manual.is_followed:
+                before()
             with session.calling(function):
                 result = original(function, *arguments, **keywords)
             if session.has_steps(function):
                 write()
+            if manual.is_followed:
+                after(function)
             return result
 
         return call

@@ -17,15 +17,15 @@ class UpdatePlan:
         """Prepares the statistics.
 
         Args:
-            optimizer: Keras'; of one that scales the loss, the one within.
+            optimizer: Keras'; of one that scales the loss, the one within; None where the script has none.
             held: The tensors that it updates, and those that no optimizer does.
             num_replicas: In sync.
         """
         self.optimizer, self.held, self.num_replicas = optimizer, held, num_replicas
         self.statistics = Statistics([each.layout for each in held], is_wide(held))
         self.slots: dict[int, Slots] = {}
-        self.scalars = scalars_of(optimizer)
-        self.num_batches = optimizer.gradient_accumulation_steps or 1
+        self.scalars = {} if optimizer is None else scalars_of(optimizer)
+        self.num_batches = 1 if optimizer is None else optimizer.gradient_accumulation_steps or 1
         self._places = {id(each.container): place for place, each in enumerate(held)}
 
     @property

@@ -45,7 +45,7 @@ class Session:
         self._new: list[tuple[int, tuple[Held, ...]]] = []
         self._initial: dict[tuple[int, int], np.ndarray] = {}
         self._last: dict[int, np.ndarray] = {}
-        self._function: Any = None
+        self.function: Any = None
         self._passes, self._passes_written = 0, dict[int, int]()
         self._is_loss_noted = False
         self._steppers = weakref.WeakSet[Any]()
@@ -57,6 +57,11 @@ class Session:
         if model not in self._models and tf.executing_eagerly() and not tf.distribute.has_strategy():
             self._start.prepare_model(model)
         self._models.add(model)
+
+    @property
+    def has_models(self) -> bool:
+        """Whether any model was called in training."""
+        return bool(self._models)
 
     def counters(self) -> WriteCounters:
         """Returns the counters of the replica whose code runs."""
@@ -139,11 +144,11 @@ class Session:
         Args:
             function: It.
         """
-        outer, self._function = self._function, function
+        outer, self.function = self.function, function
         try:
             yield
         finally:
-            self._function = outer
+            self.function = outer
 
     def has_steps(self, function: Any) -> bool:
         """Returns whether a step was found in a tf.function."""
@@ -153,8 +158,8 @@ class Session:
         """Reads the slots, or remembers that a step is in the graph that is built."""
         if tf.executing_eagerly():
             self.write_steps()
-        elif self._function is not None:
-            self._steppers.add(self._function)
+        elif self.function is not None:
+            self._steppers.add(self.function)
 
     def count_pass(self) -> None:
         """Keras begins a pass through data, for the next batch that is trained on."""
@@ -211,11 +216,8 @@ class Session:
 
     def _write(self, replica: int, step: SeenStep, plan: UpdatePlan, rows_seen: int) -> None:
         losses = (step.loss * plan.num_replicas / plan.num_batches,) if step.has_loss else ()
-        scalars = {"lr": step.lr} | plan.scalars
-        if step.scale != 1:
-            scalars["loss_scale"] = step.scale
-        if not math.isnan(step.clip_norm):
-            scalars["clip_norm"] = step.clip_norm
+        seen = {"lr": step.lr, "clip_norm": step.clip_norm, "loss_scale": math.nan if step.scale == 1 else step.scale}
+        scalars = {name: value for name, value in seen.items() if not math.isnan(value)} | plan.scalars
         passes = self._passes - self._passes_written.get(replica, 0)
         self._passes_written[replica] = self._passes
         recorded = RecordedStep(

@@ -204,6 +204,7 @@ class Slots:
         place = self.count.read_value() % self._capacity
         tf.raw_ops.ResourceScatterUpdate(resource=self._ring.handle, indices=place, updates=row)
         counters.loss.assign(tf.where(ended > 0, tf.zeros([2], tf.float64), counters.loss.read_value()))
+        counters.clip_norm.assign(tf.where(ended > 0, tf.constant(np.nan, tf.float64), counters.clip_norm.read_value()))
         counters.clock.assign_add(ended)
         self.count.assign_add(ended)
         self.is_applied.assign(0)

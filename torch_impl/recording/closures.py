@@ -7,17 +7,15 @@ Given = tuple[tuple[object, ...], dict[str, object]]
 """The arguments and the keywords of an optimizer's step, it first."""
 
 
-def with_followed_closure(arguments: Given, after: Callable[[], object]) -> Given | None:
-    """Follows the closure that an optimizer is given; returns the arguments with it, or None if there is none.
+def with_followed_closure(arguments: Given, closure: Callable[..., object], after: Callable[[], object]) -> Given:
+    """Follows the closure that an optimizer is given; returns the arguments with it.
 
     Args:
         arguments: The arguments of the step.
+        closure: The one among them.
         after: Is called after each call of the closure.
     """
     places, keywords = arguments
-    closure = places[1] if len(places) > 1 else keywords.get("closure")
-    if not callable(closure):
-        return None
 
     @functools.wraps(closure)
     def followed(*own: object, **named: object) -> object:

@@ -99,7 +99,8 @@ class Hooks:
                 return original(tensors, grad_tensors, *arguments, **keywords)
             finally:
                 self._is_inside = False
-                after()
+                if not self._session.has_optimizer:  # a hook takes time
+                    after()
 
         return backward
 
@@ -108,11 +109,11 @@ class Hooks:
 
         @functools.wraps(original)
         def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *arguments: Any, **keywords: Any) -> Any:
-            is_over = torch.compiler.is_compiling() or self._is_inside or keywords.get("create_graph")
+            is_within = torch.compiler.is_compiling() or self._is_inside or keywords.get("create_graph")
             parameters = [inputs] if isinstance(inputs, torch.Tensor) else [*inputs]
             is_bare = not self._session.called
             are_trained = all(isinstance(each, nn.Parameter) or (is_bare and each.is_leaf) for each in parameters)
-            if is_over or not are_trained or not self._thread.train():
+            if is_within or not are_trained or not self._thread.train():
                 return original(outputs, inputs, grad_outputs, *arguments, **keywords)
             before(_roots(outputs, grad_outputs))
             found = original(outputs, parameters, grad_outputs, *arguments, **keywords)

@@ -78,37 +78,33 @@ def follow_keras(keras: ModuleType, session: Session, recorder: Recorder, hooks:
 
         return update
 
-    expect = recorder.guarded(session.expect_update)
+    _follow_gradients(optimizers.base_optimizer.BaseOptimizer, session, recorder)
+    parallel = importlib.import_module("keras.src.backend.torch.optimizers.torch_parallel_optimizer")
+    for kind in (parallel.TorchParallelOptimizer, optimizers.base_optimizer.BaseOptimizer):
+        kind._backend_update_step = follow_update(kind._backend_update_step)
+    _follow_scale(optimizers.loss_scale_optimizer.LossScaleOptimizer, session, recorder, of)
 
-    def follow_apply(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def apply(*arguments: Any, **keywords: Any) -> Any:
-            expect()
-            return original(*arguments, **keywords)
 
-        return apply
-
-    optimizers.base_optimizer.BaseOptimizer.apply = follow_apply(optimizers.base_optimizer.BaseOptimizer.apply)
-
-    def follow_clipping(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def clip(optimizer: Any, grads: Any) -> Any:
-            if optimizer.global_clipnorm:
-                add_norm(grads)
-            return original(optimizer, grads)
-
-        return clip
+def _follow_gradients(kind: Any, session: Session, recorder: Recorder) -> None:
+    """Follows gradients on their way into an optimizer."""
+    expect, apply_all, clip_all = recorder.guarded(session.expect_update), kind.apply, kind._clip_gradients
 
     @recorder.guarded
     def add_norm(gradients: Sequence[Any]) -> None:
         session.add_scalar("clip_norm", torch.nn.utils.get_total_norm([each for each in gradients if each is not None]))
 
-    base = optimizers.base_optimizer.BaseOptimizer
-    base._clip_gradients = follow_clipping(base._clip_gradients)
-    parallel = importlib.import_module("keras.src.backend.torch.optimizers.torch_parallel_optimizer")
-    for kind in (parallel.TorchParallelOptimizer, optimizers.base_optimizer.BaseOptimizer):
-        kind._backend_update_step = follow_update(kind._backend_update_step)
-    _follow_scale(optimizers.loss_scale_optimizer.LossScaleOptimizer, session, recorder, of)
+    @functools.wraps(apply_all)
+    def apply(*arguments: Any, **keywords: Any) -> Any:
+        expect()
+        return apply_all(*arguments, **keywords)
+
+    @functools.wraps(clip_all)
+    def clip(optimizer: Any, grads: Any) -> Any:
+        if optimizer.global_clipnorm:
+            add_norm(grads)
+        return clip_all(optimizer, grads)
+
+    kind.apply, kind._clip_gradients = apply, clip
 
 
 def _follow_scale(kind: Any, session: Session, recorder: Recorder, of: Callable[[Any], Any]) -> None:

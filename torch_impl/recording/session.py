@@ -36,7 +36,7 @@ class Session:
         self.called, self._leaves = dict[int, nn.Module](), Leaves()
         self._watch: Watch | None = None
         self._initial: InitialWeights | None = None
-        self._depth, self._has_optimizer = 0, False
+        self._depth, self.has_optimizer = 0, False
         self._scale: torch.Tensor | None = None
         self.counts = Counts()
         self.forget()
@@ -45,8 +45,8 @@ class Session:
         """Begins a step."""
         self.losses = Losses()
         self._scalars: dict[str, torch.Tensor | float] = {}
-        self._gradients: list[Pending] = []
-        self._stepped, self._updated = list[Optimizer](), set[int]()
+        self._gradients, self._stepped = list[Pending](), list[Optimizer]()
+        self._updated: set[int] = set()
         self._infinite: list[torch.Tensor] = []
         self._is_skipped, self._is_replayed, self._num_groups = False, False, 0
         self.counts.begin_step()
@@ -99,9 +99,9 @@ class Session:
 
     def _is_manual(self) -> bool:
         """Returns whether the script has no optimizer; then what it trains is looked at from now on."""
-        if self._watch is None and not self._has_optimizer:
-            self._has_optimizer = bool(find_objects()[1])
-        if self._has_optimizer or self._depth:
+        if self._watch is None and not self.has_optimizer:
+            self.has_optimizer = bool(find_objects()[1])
+        if self.has_optimizer or self._depth:
             return False
         if self._watch is None:
             self._begin_watch()
@@ -109,11 +109,11 @@ class Session:
 
     def take_again(self) -> None:
         """The gradients of a script without an optimizer are what they are now: after a pass, and after they were clipped."""
-        if not self._has_optimizer and self._watch is not None:
+        if not self.has_optimizer and self._watch is not None:
             self._gradients = [self._watch.gradients()]
 
     def _begin_pass(self, roots: Roots = ()) -> None:
-        if not self.called and not self._has_optimizer:
+        if not self.called and not self.has_optimizer:
             self._leaves.follow([each for each, _ in roots])
         if self._initial is None:
             start_with(self._recorder, self.called.values(), self._leaves.held())
@@ -122,15 +122,16 @@ class Session:
             self.finish()
 
     def _begin_watch(self) -> None:
+        self.counts.forget_schedules()
         self._watch = Watch(self._recorder, [*self.called.values()], self._leaves.held(), self._initial)
 
     def _is_moved(self) -> bool:
         """Returns whether a script without an optimizer has changed its weights since the last step."""
-        return not self._has_optimizer and self._watch is not None and bool(self._gradients) and self._watch.is_moved()
+        return not self.has_optimizer and bool(self._watch and self._gradients) and self._watch.is_moved()
 
     def expect_update(self) -> None:
         """An optimizer that is not torch's was given gradients, so the script is not one without an optimizer."""
-        self._has_optimizer, self._gradients = True, self._gradients if self._has_optimizer else []
+        self.has_optimizer, self._gradients = True, self._gradients if self.has_optimizer else []
 
     def before_update(
         self, optimizer: Optimizer, arguments: tuple[object, ...], keywords: dict[str, object]
@@ -146,13 +147,13 @@ class Session:
         closure = arguments[1] if len(arguments) > 1 else keywords.get("closure")
         if self._depth > 1 or (closure is None and self._is_rehearsed(optimizer)):  # within another one, or no step
             return None
-        self._has_optimizer = True
+        self.has_optimizer = True
         self._begin_update(optimizer)
-        after = functools.partial(self._recorder.guarded(self._after_closure), optimizer)
-        given = with_followed_closure((arguments, keywords), after)
-        if given is None:
+        if not callable(closure):
             self._take_of(optimizer)
-        return given
+            return None
+        after = functools.partial(self._recorder.guarded(self._after_closure), optimizer)
+        return with_followed_closure((arguments, keywords), closure, after)
 
     def after_update(self, optimizer: Optimizer) -> None:
         """It has stepped."""
@@ -167,21 +168,20 @@ class Session:
 
     def skip(self, optimizer: Optimizer) -> None:
         """A gradient scaler leaves out the step of an optimizer."""
-        self._has_optimizer = True
+        self.has_optimizer = True
         self._begin_update(optimizer)
         self._take_of(optimizer)
         self._stepped.append(optimizer)
         self._is_skipped = True
 
     def _begin_update(self, optimizer: Optimizer) -> None:
-        if any(id(each) in self._updated for each in parameters_of(optimizer)):
+        if not (own := {id(each) for each in parameters_of(optimizer)}).isdisjoint(self._updated):
             self.finish()
-        self._updated |= {id(each) for each in parameters_of(optimizer)}
+        self._updated |= own
         if self._watch is None:
-            self.counts.forget_schedules()
             self._begin_watch()
         else:
-            self._watch.see_new(optimizer, [*self.called.values()])
+            self._watch.see_new(own, [*self.called.values()])
         self._scalars |= scalars_of(optimizer, self._num_groups)
         self._num_groups += len(optimizer.param_groups)
 
@@ -215,7 +215,7 @@ class Session:
 
     def count_pass(self) -> None:
         """A DataLoader begins a pass through its data, for the next batch that is trained on."""
-        self.counts.add_pass(bool(self._stepped or (self._gradients and not self._has_optimizer)))
+        self.counts.add_pass(bool(self._stepped or (self._gradients and not self.has_optimizer)))
 
     def finish(self) -> None:
         """Writes the step."""

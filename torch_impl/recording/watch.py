@@ -1,6 +1,6 @@
 """The tensors of a script under watch: what they are, and what they hold at a moment."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 import torch
@@ -67,14 +67,13 @@ class Watch:
             first = now if initial is None or initial.stats is None or initial.tensors != tensors else initial.stats
             recorder.write(RecordedStep(INITIAL, stats={"weight": first}))
 
-    def see_new(self, optimizer: Optimizer, called: Sequence[nn.Module]) -> None:
+    def see_new(self, own: Set[int], called: Sequence[nn.Module]) -> None:
         """Adds the tensors that a script has made since, and gave to an optimizer.
 
         Args:
-            optimizer: The optimizer.
+            own: The ids of the parameters of the optimizer.
             called: As above.
         """
-        own = {id(each) for each in parameters_of(optimizer)}
         if own <= self._known:
             return
         names = {each.tensor.name for each in self._held}
@@ -131,8 +130,9 @@ class Watch:
         return stats
 
     def is_moved(self) -> bool:
-        """Returns whether the weights have changed since they were looked at."""
-        return not np.array_equal(self._seen()["bits"], self._bits)
+        """Returns whether the weights have changed since they were looked at; buffers change in each pass."""
+        is_weight = [each.tensor.role == "parameter" for each in self._held]
+        return not np.array_equal(self._seen()["bits"][is_weight], self._bits[is_weight])
 
     def _seen(self) -> np.ndarray:
         with torch.no_grad():

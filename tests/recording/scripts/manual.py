@@ -1,4 +1,7 @@
-"""No optimizer: the script writes p.data, after clipping; "halves" has two backward passes, "grad" calls autograd.grad."""
+"""No optimizer: the script writes p.data, after clipping; "halves" has two backward passes, "grad" calls autograd.grad.
+
+"norm" has the statistics of batches, which change in each pass.
+"""
 
 import sys
 
@@ -7,7 +10,8 @@ from torch import nn
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
-model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+norm = [nn.BatchNorm1d(8)] if "norm" in sys.argv else []
+model = nn.Sequential(nn.Linear(6, 8), *norm, nn.Tanh(), nn.Linear(8, 3))
 inputs, targets = torch.randn(5, 16, 6), torch.randn(5, 16, 3)
 for batch, target in zip(inputs, targets, strict=True):
     if "grad" in sys.argv:

@@ -40,7 +40,7 @@ class _Lot:
             groups.setdefault(id(each.columns), []).append(each)
         self._groups = [(len(each), each[0].columns.on(self._dtype, self._device)) for each in groups.values()]
         ordered = [each for group in groups.values() for each in group]
-        self._places = [each.place for each in ordered]
+        self._places = np.array([each.place for each in ordered])
         self._members = [
             (
                 each.place,
@@ -156,6 +156,8 @@ class Pending:
     @staticmethod
     def together(several: Sequence["Pending"]) -> np.ndarray:
         """Brings several to the host, each of other tensors."""
+        if len(several) == 1:
+            return several[0].resolve()
         stats = np.zeros(max(each._size for each in several), several[0]._dtype)
         stats["projections"], stats["square"] = np.nan, np.nan
         for each in several:
@@ -168,13 +170,13 @@ class Pending:
         stats = np.zeros(self._size, self._dtype)
         projections, squares, bits = stats["projections"], stats["square"], stats["bits"]
         for places, *computed in self._found:
-            index = np.array(places)
+            is_once = len(set(places.tolist())) == len(places)
             for field, values in zip((projections, squares, bits.view(np.int64)), computed, strict=True):
                 found = values.cpu().numpy()
-                if len(set(places)) == len(places):
-                    field[index] = found
+                if is_once:
+                    field[places] = found
                 else:  # a piece is of several blocks
-                    np.add.at(field, index, found)
+                    np.add.at(field, places, found)
         bits &= BITS
         if self.scale is not None:
             projections /= float(self.scale)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-Found = tuple[list[int], torch.Tensor, torch.Tensor, torch.Tensor]
+Found = tuple[np.ndarray, torch.Tensor, torch.Tensor, torch.Tensor]
 """Places, projections, square norms, and sums of bits as int32."""
 _SINGLE = torch.float32  # before float64 mode renames it
 
@@ -26,7 +26,7 @@ class Tiny:
     def __init__(self) -> None:
         """Has none yet."""
         self.signs: dict[int, np.ndarray] = {}
-        self._together: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]] = {}
+        self._together: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
 
     def add(self, place: int, signs: np.ndarray) -> None:
         """Adds a tensor.
@@ -48,12 +48,13 @@ class Tiny:
         if key not in self._together:
             sizes = [self.signs[place].shape[1] for place in places]
             self._together[key] = (
+                np.array(places),
                 np.cumsum([0, *sizes[:-1]]),
                 np.concatenate([self.signs[place] for place in places], axis=1),
             )
-        starts, signs_KS = self._together[key]
+        index, starts, signs_KS = self._together[key]
         x_S = torch.cat([values[place] for place in places]).numpy()
         projected = np.add.reduceat(x_S * signs_KS, starts, axis=1).T
         squares = np.add.reduceat(x_S.astype(np.float64) ** 2, starts)
         bits = np.add.reduceat(x_S.view(np.int32), starts, dtype=np.int32)
-        return places, torch.from_numpy(projected), torch.from_numpy(squares), torch.from_numpy(bits)
+        return index, torch.from_numpy(projected), torch.from_numpy(squares), torch.from_numpy(bits)

@@ -1,0 +1,101 @@
+"""Scripts without an optimizer: they write the variables of Keras layers themselves, with the gradients of a tape.
+
+A step ends where the variables have changed between two passes. What one call of a tf.function does is at most one step.
+"""
+
+import gc
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+
+from samestep.tf_impl.recording.plans import is_wide
+from samestep.tf_impl.recording.session import Session
+from samestep.tf_impl.recording.statistics import unpack
+
+_NO_RATE, _NO_SCALE = float("nan"), 1.0
+
+
+class ManualSteps:
+    """The steps of such a script."""
+
+    def __init__(self, session: Session) -> None:
+        """Follows nothing until a tape is asked for gradients.
+
+        Args:
+            session: Writes the steps.
+        """
+        self._session = session
+        self.is_followed: bool | None = None
+        self._functions = weakref.WeakSet[Any]()
+        self._is_due = False
+        self._place: Any = None
+        self._gradients: list[Any] = []
+        self._bits: np.ndarray | None = None
+
+    def add_gradients(self, variables: Sequence[Any], gradients: Sequence[Any]) -> None:
+        """A tape returned gradients; those of several passes before an update are added.
+
+        Args:
+            variables: The variables.
+            gradients: Of each its gradient; None if there is none.
+        """
+        if self.is_followed is None:
+            self.is_followed = self._session.has_models and not tf.distribute.has_strategy() and not _has_optimizer()
+        if not self.is_followed:
+            return
+        plan = self._session.plan(None, variables)
+        slots = self._session.slots(plan)
+        is_eager, place = tf.executing_eagerly(), tf.compat.v1.get_default_graph()
+        before = self._gradients if self._place is place and (self._is_due or not is_eager) else []
+        found = plan.ordered(gradients, variables)
+        self._place, self._gradients = place, list(map(_sum, found, before)) if before else found
+        slots.see_gradients("gradient", self._gradients)
+        with tf.init_scope():
+            if self._bits is None and all(each.is_initialized() for each in slots.weights):
+                self._bits = self._seen_bits()
+        if is_eager:
+            self._is_due = True
+        else:
+            self._functions.add(self._session.function)
+
+    def end_call(self, function: Any) -> None:
+        """A call of a tf.function has ended.
+
+        Args:
+            function: It.
+        """
+        self._is_due |= function in self._functions
+        self.end_step()
+
+    def end_step(self) -> None:
+        """A pass begins, or the script ends: writes the step before it, if there was one."""
+        if not self._is_due or not tf.executing_eagerly():
+            return
+        bits = self._seen_bits()
+        if self._bits is None or not np.array_equal(bits, self._bits):
+            self._bits, self._is_due = bits, False
+            slots = self._session.slots(self._session.plan(None))
+            slots.is_updated.assign(1)
+            slots.commit(*(tf.constant(each, tf.float64) for each in (_NO_RATE, _NO_SCALE)))
+            self._session.step_was_taken()
+
+    def _seen_bits(self) -> np.ndarray:
+        """Returns the sums of bits of what is trained: buffers change in each pass."""
+        plan = self._session.plan(None)
+        weights = [each.read_value() for each in self._session.slots(plan).weights]
+        bits = unpack(plan.statistics(weights).numpy(), is_wide(plan.held))["bits"]
+        return bits[[each.tensor.is_trained for each in plan.held]]
+
+
+def _has_optimizer() -> bool:
+    return any(issubclass(kind, BaseOptimizer) for kind in {type(each) for each in gc.get_objects()})
+
+
+def _sum(one: Any, other: Any) -> Any:
+    if one is None or other is None:
+        return other if one is None else one
+    return tf.convert_to_tensor(one) + tf.convert_to_tensor(other)

@@ -1,0 +1,94 @@
+"""How tapes are followed: of what loss they are asked for gradients, and what they return to a script without an optimizer."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+from tensorflow.python.eager import record
+
+from samestep.common.steps.recording import Recorder
+from samestep.tf_impl.recording.manual import ManualSteps
+from samestep.tf_impl.recording.session import Session
+
+
+class TapeHooks:
+    """Follows tapes. What is thread-local is so because a strategy runs each replica in a thread."""
+
+    def __init__(self, session: Session, recorder: Recorder) -> None:
+        """Sets nothing yet.
+
+        Args:
+            session: Is told what happens.
+            recorder: Guards the script from errors.
+        """
+        self._session, self._guard = session, recorder.guarded
+        self._here = threading.local()
+        self.manual = ManualSteps(session)
+
+    def follow_begin(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Wraps the method that begins to record.
+
+        Args:
+            original: The method.
+        """
+        end_step = self._guard(self.manual.end_step)
+
+        def begin(tape: Any) -> Any:
+            if self.manual.is_followed:
+                end_step()
+            return original(tape)
+
+        return begin
+
+    def follow_gradient(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Wraps the method that returns gradients.
+
+        Args:
+            original: The method.
+        """
+        before, after = self._guard(self._before_backward), self._guard(self._after_backward)
+
+        def gradient(tape: Any, target: Any, sources: Any, *arguments: Any, **keywords: Any) -> Any:
+            before(target, sources)
+            found = original(tape, target, sources, *arguments, **keywords)
+            if self.manual.is_followed is not False:
+                after(sources, found)
+            return found
+
+        return gradient
+
+    def _before_backward(self, target: Any, sources: Any) -> None:
+        """A tape is asked for gradients: of a loss, if they are those of variables."""
+        if any(_is_variable(each) for each in keras.tree.flatten(sources)):
+            scaled, plain = vars(self._here).get("scaled", (None, None))
+            with record.stop_recording():
+                for each in keras.tree.flatten(target):
+                    self._session.counters().add_loss(tf.reduce_sum(plain if each is scaled else each))
+
+    def _after_backward(self, sources: Any, found: Any) -> None:
+        """It returned them."""
+        variables, gradients = keras.tree.flatten(sources), keras.tree.flatten(found)
+        if variables and all(_is_variable(each) for each in variables):
+            with record.stop_recording():
+                self.manual.add_gradients(variables, gradients)
+
+    def follow_scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Wraps the method of an optimizer that multiplies a loss.
+
+        Args:
+            original: The method.
+        """
+
+        def scale(optimizer: Any, loss: Any) -> Any:
+            scaled = original(optimizer, loss)
+            if scaled is not loss:
+                self._here.scaled = scaled, loss
+            return scaled
+
+        return scale
+
+
+def _is_variable(value: Any) -> bool:
+    return isinstance(value, keras.Variable | tf.Variable)
