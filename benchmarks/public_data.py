@@ -33,11 +33,11 @@ def _mnist(root: Path, train: int = 640, test: int = 128) -> None:
         (raw / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 2049, count) + labels.tobytes())
 
 
-def _processed_mnist(root: Path) -> None:
+def _complete_mnist(root: Path) -> None:
     """Writes MNIST as Lightning keeps it where PL_USE_MOCKED_MNIST is set."""
     import torch
 
-    folder = root / "MNIST" / "processed"
+    folder = root / "MNIST" / "complete"
     folder.mkdir(parents=True, exist_ok=True)
     drawn = torch.Generator().manual_seed(0)
     for name, count in (("training", 60000), ("test", 128)):
@@ -218,7 +218,7 @@ class Glue(evaluate.Metric):
 
 MAKERS: dict[str, Callable[[Path], None]] = {
     "mnist": _mnist,
-    "processed": _processed_mnist,
+    "complete": _complete_mnist,
     "cifar": _cifar,
     "photographs": _photographs,
     "planetoid": _planetoid,

@@ -183,7 +183,7 @@ TORCH = (
         "pytorch/basics/backbone_image_classifier.py",
         f"{_BACKBONE} --trainer.devices=1 --data.batch_size=8",
         f"{_BACKBONE} --trainer.devices=2 --trainer.strategy=ddp --data.batch_size=4",
-        data=("processed Datasets",),
+        data=("complete Datasets",),
         environment={"PL_USE_MOCKED_MNIST": "1"},
     ),
     *(
