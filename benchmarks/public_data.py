@@ -33,6 +33,18 @@ def _mnist(root: Path, train: int = 640, test: int = 128) -> None:
         (raw / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 2049, count) + labels.tobytes())
 
 
+def _complete_mnist(root: Path) -> None:
+    """Writes MNIST as Lightning keeps it where PL_USE_MOCKED_MNIST is set."""
+    import torch
+
+    folder = root / "MNIST" / "complete"
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = torch.Generator().manual_seed(0)
+    for name, count in (("training", 60000), ("test", 128)):
+        images = torch.randint(256, (count, 28, 28), generator=drawn, dtype=torch.uint8)
+        torch.save((images, torch.randint(10, (count,), generator=drawn)), folder / f"{name}.pt")
+
+
 def _texts(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for seed, name in enumerate(("train", "valid", "test")):
@@ -206,7 +218,7 @@ class Glue(evaluate.Metric):
 
 MAKERS: dict[str, Callable[[Path], None]] = {
     "mnist": _mnist,
-    "mnist60000": lambda root: _mnist(root, 60000),
+    "complete": _complete_mnist,
     "cifar": _cifar,
     "photographs": _photographs,
     "planetoid": _planetoid,

@@ -13,6 +13,7 @@ import argparse
 import dataclasses
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -76,12 +77,13 @@ class Trial:
             num: How many processes there are.
         """
         given = shlex.split(arguments)
-        environment = dict(each.split("=") for each in given if each[0].isupper())
-        words = (self.script.file, *(each for each in given if not each[0].isupper()))
+        variables = [each for each in given if re.match("[A-Z_]+=", each)]
+        environment = {**self.script.environment, **dict(each.split("=") for each in variables)}
+        words = (self.script.file, *given[len(variables) :])
         options = RecordOptions(
             str(self.home / "records" / name), command=words, stop_after=self.script.stop_after or None
         )
-        return record(self.script.framework, words, self.work, {**self.script.environment, **environment}, options, num)
+        return record(self.script.framework, words, self.work, environment, options, num)
 
     def verdict(self, name: str) -> str:
         """Returns what is said of the first record and another one.

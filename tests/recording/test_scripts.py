@@ -26,11 +26,6 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "bare": ("scaled.py bare", {}),
     "manual": ("manual.py", {}),
     "halves": ("manual.py halves", {}),
-    "leaves": ("leaves.py", {}),
-    "made": ("leaves.py made", {}),
-    "asked": ("leaves.py grad", {}),
-    "parts": ("leaves.py halves", {}),
-    "leaves-moved": ("leaves.py", {"perturb": 1}),
     "normed": ("manual.py halves norm", {}),
     "grad": ("manual.py grad", {}),
     "closures": ("closures.py", {}),
@@ -41,6 +36,7 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "turned": ("odd.py turned", {}),
     "compiled": ("odd.py compiled", {}),
     "parallel": ("odd.py parallel", {}),
+    "wrapped": ("odd.py wrapped", {}),
     "frozen": ("odd.py frozen", {}),
     "sparse": ("odd.py sparse", {}),
     "growing": ("growing.py", {}),
@@ -101,7 +97,14 @@ def test_a_run_that_is_stopped_has_the_same_first_steps(records: dict[str, list[
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("whole", "accumulated"), ("manual", "halves"), ("leaves", "parts"), ("bn", "compiled"), ("bn", "parallel")],
+    [
+        ("whole", "accumulated"),
+        ("manual", "halves"),
+        ("leaves", "parts"),
+        ("bn", "compiled"),
+        ("bn", "parallel"),
+        ("bn", "wrapped"),
+    ],
 )
 def test_the_same_steps_have_the_same_record(records: dict[str, list[Rank]], one: str, other: str) -> None:
     assert distance(records[one], records[other]) < 2e-6
@@ -120,21 +123,6 @@ def test_the_losses_of_micro_batches_add_up(records: dict[str, list[Rank]]) -> N
         (_, steps) = records[name][0]
         assert [len(step.losses) for step in steps] == [0, 2, 2, 2, 2, 2]
     assert loss(records["halves"], 1) == pytest.approx(loss(records["manual"], 1), rel=1e-6)
-
-
-def test_tensors_of_no_module_are_called_as_the_script_calls_them(records: dict[str, list[Rank]]) -> None:
-    """Their gradients and updates are those of every step, whether the script writes them or makes new ones."""
-    (header, steps), *others = (records[name][0] for name in ("leaves", "made", "asked"))
-    assert [each.name for each in header.tensors] == ["weights.0", "weights.1"]
-    assert [step.number for step in steps] == [-1, *range(5)]
-    for _, made in others:
-        assert [step.number for step in made] == [-1, *range(4)]  # nobody reads what the last step made
-        for one, other in zip(steps, made, strict=False):
-            assert one.losses == other.losses
-            assert all((one.stats[phase] == other.stats[phase]).all() for phase in one.stats)
-    moved = records["leaves-moved"][0][1]
-    assert abs(loss(records["leaves"], 2) - loss(records["leaves-moved"], 2)) < 1e-5
-    assert moved[1].stats["gradient"]["bits"].tolist() != steps[1].stats["gradient"]["bits"].tolist()
 
 
 def test_a_scaler_changes_nothing_but_the_steps_it_skips(records: dict[str, list[Rank]]) -> None:

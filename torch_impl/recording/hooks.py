@@ -74,7 +74,7 @@ class Hooks:
         def call(module: nn.Module, *arguments: Any, **keywords: Any) -> Any:
             if torch.compiler.is_compiling() or self._is_inside or not self._thread.is_here():
                 return original(module, *arguments, **keywords)
-            if module.training and torch.is_grad_enabled() and self._thread.take():
+            if torch.is_grad_enabled() and _is_training(module) and self._thread.take():
                 before(module, arguments, keywords)
             self._is_inside = True
             try:
@@ -196,6 +196,11 @@ class Hooks:
 
 
 _BOUNDS = ("max_norm", "clip_value")
+
+
+def _is_training(module: nn.Module) -> bool:
+    """Returns whether any part of a module is: after a validation, Lightning leaves the wrapper of DDP in evaluation mode."""
+    return module.training or any(each.training for each in module.modules())
 
 
 def _roots(tensors: Any, gradients: Any) -> Roots:

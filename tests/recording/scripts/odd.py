@@ -1,4 +1,7 @@
-"""What the first argument names: "raw" tensors without a module, "compiled", "parallel", "frozen", "sparse", or "turned" data."""
+"""What the first argument names: "raw" tensors without a module, "compiled", "parallel", "frozen", "sparse", or "turned" data.
+
+"wrapped" is parallel, and only the wrapper is in evaluation mode.
+"""
 
 import sys
 
@@ -26,7 +29,9 @@ if kind == "sparse":
 if kind == "frozen":
     model[0].requires_grad_(False)
 called = {"compiled": lambda: torch.compile(model, backend="eager"), "parallel": lambda: nn.DataParallel(model)}
+called["wrapped"] = called["parallel"]
 net = called.get(kind, lambda: model)()
+net.training = kind != "wrapped"
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 for x, y in zip(inputs, targets, strict=True):
     optimizer.zero_grad()
