@@ -163,7 +163,8 @@ def table(rows: Iterable[dict]) -> list[str]:
     for row in rows:
         seen = row.get("seen", {})
         cells = [*(seen.get(kind, "") for kind in kinds), f"{seen.get('gradients', 0)} of {seen.get('parameters', 0)}"]
-        said = [row.get(kind, "").removesuffix(f": {seen.get('steps')} steps") for kind in ("again", "two", "error")]
+        said = [row.get("again", row.get("error", "")), row.get("two", "")]
+        said = [each.removesuffix(f": {seen.get('steps')} steps") for each in said]
         lines.append(f"| {' | '.join(map(str, (row['name'], *cells, *said)))} |")
     return lines
 

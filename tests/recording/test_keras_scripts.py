@@ -168,3 +168,14 @@ def test_losses_that_are_summed_double_every_gradient(out: Path) -> None:
     assert header.world == 1
     ratios = stats(summed, "gradient")["projections"] / stats(one, "gradient")["projections"]
     assert np.median(ratios) == pytest.approx(2, rel=1e-4)
+
+
+def test_an_optimizer_of_torch_trains_a_model_of_keras(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "samestep", "record", "--out", str(tmp_path / "by-hand"), "--"]
+    line += [sys.executable, str(HERE / "scripts" / "keras_by_hand.py")]
+    environment = os.environ | {"KERAS_BACKEND": "torch"}
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    _, steps = read(tmp_path / "by-hand")
+    assert [each.number for each in steps] == [-1, 0, 1]
+    assert np.isfinite(stats(steps[1], "gradient")["square"]).all()

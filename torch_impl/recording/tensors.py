@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
+from samestep.common.steps.keras_layout import KerasLayout
 from samestep.common.steps.record import RecordedTensor
 from samestep.torch_impl.recording.flat import flat_tensors
 from samestep.torch_impl.recording.keras_layers import GIVEN, in_layout, is_keras, keras_tensors
@@ -125,10 +126,16 @@ def _of_root(root: nn.Module) -> list[Held]:
             tensor,
             value,
             lambda value=value, layout=layout: in_layout(value, layout),
-            lambda value=value, layout=layout: None if id(value) not in GIVEN else in_layout(GIVEN[id(value)], layout),
+            lambda value=value, layout=layout: _gradient_of_keras(value, layout),
         )
         for tensor, value, layout in keras_tensors(root)
     ]
+
+
+def _gradient_of_keras(value: torch.Tensor, layout: KerasLayout) -> torch.Tensor | None:
+    """Returns what an optimizer of Keras is given, or of torch."""
+    gradient = GIVEN.get(id(value), value.grad)
+    return None if gradient is None else in_layout(gradient, layout)
 
 
 def _of_module(root: nn.Module) -> list[Held]:
