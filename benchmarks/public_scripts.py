@@ -157,8 +157,8 @@ def table(rows: Iterable[dict]) -> list[str]:
     """
     kinds = ("steps", "data", "loss", "rate")
     lines = [
-        f"| script | {' | '.join(kinds)} | gradients | again | in two processes | |",
-        "|--|--|--|--|--|--|--|--|--|",
+        f"| script | {' | '.join(kinds)} | gradients | again | in two processes |",
+        "|--|--|--|--|--|--|--|--|",
     ]
     for row in rows:
         seen = row.get("seen", {})

@@ -100,7 +100,6 @@ def test_a_run_that_is_stopped_has_the_same_first_steps(records: dict[str, list[
     [
         ("whole", "accumulated"),
         ("manual", "halves"),
-        ("leaves", "parts"),
         ("bn", "compiled"),
         ("bn", "parallel"),
         ("bn", "wrapped"),
