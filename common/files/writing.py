@@ -125,15 +125,9 @@ def append(path: Path, line: bytes) -> None:
     Args:
         path: The file.
         line: What to append.
-
-    Raises:
-        OSError: It is not there, or it cannot be written.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | _IN_PLACE)
-    try:
-        os.write(descriptor, line)
-    finally:
-        os.close(descriptor)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | _IN_PLACE), "wb", buffering=0) as file:
+        file.write(line)
 
 
 @contextlib.contextmanager

@@ -78,9 +78,12 @@ def test_a_loop_without_an_optimizer_takes_the_same_steps(out: Path, name: str) 
     assert [each.number for each in steps] == [each.number for each in own] == [-1, 0, 1, 2, 3]
     for one, other in zip(steps, own, strict=True):
         assert sum(one.losses) == pytest.approx(sum(other.losses), rel=1e-5) and one.rows == other.rows
+        seen = [
+            each.is_trained or one.number >= 0 for each in header.tensors
+        ]  # an eager pass moves buffers before they are seen
         for phase in other.stats or {}:
-            found, expected = stats(one, phase), stats(other, phase)
-            assert np.allclose(found["projections"], expected["projections"], atol=1e-5, equal_nan=True), phase
+            found, expected = stats(one, phase)["projections"][seen], stats(other, phase)["projections"][seen]
+            assert np.allclose(found, expected, atol=1e-5, equal_nan=True), phase
     assert "lr" not in steps[1].scalars
 
 

@@ -104,11 +104,9 @@ def test_a_sitecustomize_that_is_shadowed_runs(tmp_path: Path) -> None:
 
 @pytest.mark.torch
 def test_a_full_disk_ends_the_record_and_not_the_script(tmp_path: Path) -> None:
-    script = (
-        f"import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n{(SCRIPTS / 'plain.py').read_text()}\nexit(3)"
-    )
+    script = f"import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n{(SCRIPTS / 'plain.py').read_text()}"
     (tmp_path / "full.py").write_text(script)
-    command = f"ulimit -f 4; exec {sys.executable} {tmp_path / 'full.py'}"
+    command = f"ulimit -f 4; exec {sys.executable} {tmp_path / 'full.py'} --fail"
     done = record("--out", str(tmp_path / "out"), "--", "bash", "-c", command)
     assert done.returncode == 3 and done.stdout.startswith("done")
     ended, recorded = done.stderr.splitlines()
