@@ -38,7 +38,7 @@ SCHEDULES = (
         Side(("accelerate==0.15.0",), ("--accumulate", "2")),
         "schedule_runs_n_times",
         "step 1, hyper-parameters",
-        ("huggingface_hub==0.36.0", "safetensors==0.5.3"),
+        ("huggingface_hub==0.36.0", "safetensors==0.5.3", "setuptools==75.8.0"),
     ),
     Piece(
         "timm-warmup-within-the-cosine",
