@@ -22,11 +22,11 @@ pieces in [museum/pieces](../museum/pieces).
 """
 
 
-def render(shown: Mapping[Piece, Shown]) -> str:
+def render(shown: Mapping[Piece, Shown | None]) -> str:
     """Returns the page.
 
     Args:
-        shown: What became of every piece.
+        shown: What became of every piece; None if it has not been run yet.
     """
     packages = {package for piece in shown for package in piece.packages}
     rows = [_row(piece, found) for piece, found in shown.items()]
@@ -40,21 +40,26 @@ def render(shown: Mapping[Piece, Shown]) -> str:
     return "\n".join([about, *table, "", "## What was seen", "", *parts])
 
 
-def _summary(shown: Mapping[Piece, Shown]) -> str:
+def _summary(every: Mapping[Piece, Shown | None]) -> str:
+    shown = {piece: found for piece, found in every.items() if found}
     different = sum(found.kind in ("named", "unnamed") for found in shown.values())
     named = sum(found.is_named(piece) for piece, found in shown.items())
     wrongly = sum(found.is_named_wrongly(piece) for piece, found in shown.items())
     located = sum(found.is_located(piece) for piece, found in shown.items())
-    return (
+    waiting = (
+        f"{len(every) - len(shown)} more are in the table and have not been run yet: nothing is claimed of them.\n\n"
+    )
+    return (waiting if len(shown) < len(every) else "") + (
         f"Of {len(shown)} pieces, {different} are found to be different from what is right, {named} get their name, {wrongly} "
         f"another one, and of {located} the first difference is where the mistake is made: the step, phase, layer and rank."
     )
 
 
-def _row(piece: Piece, found: Shown) -> str:
-    name = ", ".join(f"`{each}`" for each in found.names) or "none"
+def _row(piece: Piece, found: Shown | None) -> str:
+    name = ", ".join(f"`{each}`" for each in found.names) or "none" if found else ""
     sides = (f"`{piece.spell(side)}`" for side in (piece.wrong, piece.right))
-    return f"| [{piece.name}](#{piece.name}) | {link(piece.thread)} | {' | '.join(sides)} | {found.where} | {name} |"
+    where = found.where if found else "not run yet"
+    return f"| [{piece.name}](#{piece.name}) | {link(piece.thread)} | {' | '.join(sides)} | {where} | {name} |"
 
 
 def link(thread: str) -> str:
@@ -63,7 +68,9 @@ def link(thread: str) -> str:
     return f"[{repository.split('/')[1]}#{number}](https://github.com/{repository}/issues/{number})"
 
 
-def _part(piece: Piece, found: Shown) -> str:
+def _part(piece: Piece, found: Shown | None) -> str:
+    if found is None:
+        return f"### {piece.name}\n\n{piece.about} It has not been run yet.\n"
     said = found.said
     for each in found.names:
         said = said if f"**{each}**" in said else f"{said} (**{each}**)"

@@ -46,7 +46,8 @@ def test_the_page_counts_what_went_wrong() -> None:
     for shown, counts in ((good, "1 1 1 0 1"), (wrong, "1 1 0 1 0"), (same, "1 0 0 0 0")):
         summary = next(line for line in render({piece: shown}).splitlines() if line.startswith("Of 1 pieces"))
         assert " ".join(re.findall(r"\d+", summary)) == counts
-    assert ROW.findall(render({piece: good})) == [("p", "b#1", "a/b", "1")]
+    assert "1 more are in the table" in render({piece: None})
+    assert ROW.findall(render({piece: None})) == ROW.findall(render({piece: good})) == [("p", "b#1", "a/b", "1")]
 
 
 def test_the_store_is_not_in_the_repository() -> None:

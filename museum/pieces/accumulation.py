@@ -6,6 +6,7 @@ SAME = ("huggingface_hub==0.36.0", "safetensors==0.5.3", "regex==2024.11.6")
 HF = (*SAME, "tokenizers==0.20.3")
 """What transformers 4.45 and 4.46 need."""
 OLD = ("transformers==4.45.2", "tokenizers==0.20.3", "accelerate==1.1.1")
+SINCE = ("transformers==4.52.4", "tokenizers==0.21.1", "accelerate==1.12.0")
 NEW = ("transformers==4.57.6", "tokenizers==0.22.1", "accelerate==1.12.0")
 
 ACCUMULATION = (
@@ -111,7 +112,7 @@ ACCUMULATION = (
         "The printed loss and gradient norm of each epoch's last step were a fraction of the others.",
         "hf_trainer",
         Side(NEW, ("--own-model", "--even", "--sentences", "36")),
-        Side(OLD, ("--own-model", "--even", "--sentences", "36")),
+        Side(SINCE, ("--own-model", "--even", "--sentences", "36")),
         "last_window_divided_by_all",
         "step 2, loss",
         SAME,

@@ -57,17 +57,4 @@ DATA = (
         HUB,
         2,
     ),
-    Piece(
-        "lightning-resume-first-order",
-        "Lightning-AI/pytorch-lightning#21938",
-        "The first epoch after a resume is shuffled like the first one of all.",
-        "Nothing. Open.",
-        "lightning_resume",
-        Side(),
-        Side((), ("--resume",)),
-        "same_order_each_epoch",
-        "step 4, data",
-        ("lightning==2.5.6", "lightning-utilities==0.15.2", "torchmetrics==1.8.2"),
-        2,
-    ),
 )

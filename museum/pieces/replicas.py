@@ -64,15 +64,4 @@ REPLICAS = (
         "sum_for_mean",
         "step 0, gradient, layer sequential/dense_1",
     ),
-    Piece(
-        "xla-drops-nan",
-        "tensorflow/tensorflow#118673",
-        "Compiled by XLA, the gradient of reduce_max is zero where it is NaN.",
-        "A loss that stayed finite where it should not. Open.",
-        "xla_reduce_max",
-        Side(),
-        Side((), ("--jit-compile",)),
-        "",
-        "step 0, gradient, layer sequential/dense",
-    ),
 )

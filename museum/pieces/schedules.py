@@ -29,18 +29,6 @@ SCHEDULES = (
         ("warmup-scheduler==0.3",),
     ),
     Piece(
-        "accelerate-schedule-by-microbatches",
-        "huggingface/accelerate#963",
-        "A schedule that accelerate prepares takes a step at each micro-batch.",
-        "A rate that fell as many times too fast as there are micro-batches.",
-        "accelerate_schedule",
-        Side(("accelerate==0.16.0",), ("--accumulate", "2")),
-        Side(("accelerate==0.15.0",), ("--accumulate", "2")),
-        "schedule_runs_n_times",
-        "step 1, hyper-parameters",
-        ("huggingface_hub==0.36.0", "safetensors==0.5.3"),
-    ),
-    Piece(
         "timm-warmup-within-the-cosine",
         "microsoft/Swin-Transformer#277",
         "By default, the cosine of timm has begun before the warm-up ends.",
