@@ -35,10 +35,11 @@ def main(arguments: Sequence[str]) -> int:
     config = None if resumed else parse_run(arguments, "samestep run")
     from samestep.common.run import parse  # here, like the next ones: --help imports no NumPy
     from samestep.common.runtime.directory import read_config
+    from samestep.common.runtime.parent.attempts import check_unfinished
     from samestep.common.runtime.parent.check import check_launch
     from samestep.common.runtime.parent.judging.finishing import raise_if_missed
     from samestep.common.runtime.parent.launcher import Launcher
-    from samestep.common.runtime.parent.prepare import check_unfinished, prepare
+    from samestep.common.runtime.parent.prepare import prepare
     from samestep.experiments.printing.ledger_table import ledger_of_run
     from samestep.experiments.printing.progress import show_progress
     from samestep.experiments.printing.tables import report

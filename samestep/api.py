@@ -15,10 +15,10 @@ from samestep.common.judging.confounds import check_allowed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.directory import read_config
+from samestep.common.runtime.parent.attempts import check_unfinished
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.judging.finishing import raise_if_missed
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.parent.prepare import check_unfinished
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.experiments.advising.forecast import Forecast, forecast
 from samestep.experiments.cli.arguments import read_request

@@ -2,8 +2,7 @@
 
 import contextlib
 import dataclasses
-import itertools
-import sys
+import functools
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -18,12 +17,13 @@ from samestep.common.porting.case import PortCase, PortVerdict
 from samestep.common.request import Launch, RunConfig
 from samestep.common.runtime.directory import write_error
 from samestep.common.runtime.measured import Measured, adapter
+from samestep.common.runtime.parent.attempts import attempt, begin_again
 from samestep.common.runtime.parent.judging.finishing import Finished, Means, finish
 from samestep.common.runtime.parent.judging.launched_rerun import LaunchedRerun
 from samestep.common.runtime.parent.judging.ports import Ports
 from samestep.common.runtime.parent.models.descriptions import Descriptions
 from samestep.common.runtime.parent.models.porting import port
-from samestep.common.runtime.parent.prepare import begin_again, num_attempts, prepare
+from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.parent.processes.network import Meeting, meet
 from samestep.common.runtime.parent.processes.scratch import Scratch
@@ -31,7 +31,7 @@ from samestep.common.runtime.parent.processes.signals import hold_signals
 from samestep.common.runtime.parent.processes.watch import ProcessWatch, Progress
 from samestep.common.runtime.process_file import forget
 from samestep.common.runtime.records import RunResult
-from samestep.common.runtime.topology import LAUNCHED_AT, RESTARTS, fill_in
+from samestep.common.runtime.topology import LAUNCHED_AT, fill_in
 from samestep.common.strategy import Run
 
 WORKER = "samestep.common.runtime.worker.worker"
@@ -105,7 +105,8 @@ class Launcher:
         """
         launched_at = launched_at or time.time()
         self.last_run = directory = prepare(run, launch) if resume is None else begin_again(resume)
-        self._attempt(directory, run, launch, progress, launched_at, environment or {})
+        begin = functools.partial(self.execute, directory, run, launch, progress)
+        attempt(directory, launch.restarts, launched_at, environment or {}, begin)
         seconds = time.time() - launched_at
         try:
             rerun = LaunchedRerun(self.execute, self._scratch.name, launch, environment or {})
@@ -121,29 +122,6 @@ class Launcher:
         except BaseException as error:
             write_error(directory, "parent", error)
             raise
-
-    def _attempt(
-        self,
-        directory: Path,
-        run: Run,
-        launch: Launch,
-        progress: Progress | None,
-        launched_at: float,
-        environment: dict[str, str],
-    ) -> None:
-        """Starts the processes of a run, and again if one of them dies or hangs, as often as was asked for."""
-        first = num_attempts(directory)
-        for attempt in itertools.count(first):
-            try:
-                self.execute(directory, run, launch, progress, launched_at, environment | {RESTARTS: str(attempt)})
-                return
-            except WorkerFailed as error:
-                if attempt - first == launch.restarts:
-                    raise
-                left = launch.restarts - (attempt - first) - 1
-                print(f"samestep: {error}; starts again ({left} more)", file=sys.stderr, flush=True)
-                begin_again(directory)
-                launched_at = time.time()
 
     def execute(
         self,

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.data.several import apart, together
 
 TIMED_WINDOWS = 20
+Batches = Iterator[Batch]
 MOST_STEPS, MOST_SECONDS = 1000, 2.0
 """A window that is longer is taken in parts: after each, its losses are looked at and reported."""
 
@@ -67,9 +69,8 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
         Diverged: The loss is not finite.
     """
     data = in_dtype(split, run.dtype)
-    beginning, stream = _begin(program, run, launch, data, file)
-    disturbances = watch_for(run, file)
-    specs = run.strategy.topology(run)
+    beginning, stream = _begin(program, run, launch, data, file.directory)
+    disturbances, specs = watch_for(run, file), run.strategy.topology(run)
     serving = {spec.role: rank for rank, spec in enumerate(specs) if spec.serves and file.rank == 0}
     traffic = Traffic(file, serving, disturbances, alone=len(specs) == 1)
     saver = saver_of(run, launch, beginning, file)
@@ -109,11 +110,9 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     )
 
 
-def _begin(
-    program: Program, run: Run, launch: Launch, data: Split, file: ProcessFile
-) -> tuple[Beginning, Iterator[Batch]]:
+def _begin(program: Program, run: Run, launch: Launch, data: Split, directory: Path) -> tuple[Beginning, Batches]:
     """Has the program go on from where this attempt begins; returns that, and the batches from there on."""
-    beginning = find_beginning(file.directory, run, launch)
+    beginning = find_beginning(directory, run, launch)
     asked = (data.train_inputs, data.train_targets, run.batch_size, run.seed, beginning.step)
     restore(program, beginning, run, next(batches(*asked)))
     return beginning, batches(*asked)
@@ -152,7 +151,7 @@ def _emulated(run: Run, program: Program) -> str:
 def train(
     program: Program,
     run: Run,
-    stream: Iterator[Batch],
+    stream: Batches,
     first: int,
     file: ProcessFile,
     traffic: Traffic,
