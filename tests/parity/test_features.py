@@ -44,8 +44,8 @@ FAST = {
     ("tied", cell)
     for cell in (
         *("torch:fsdp", "torch:pp+clip_norm=0.1", "torch:pp+schedule=zbv_zero_bubble", "torch:tp+clip_norm=0.1"),
-        *("torch:hybrid+mesh=pipe=2,tensor=2+clip_norm=0.1", "torch:deepspeed+zero_stage=3", "torch:dp"),
-        *("torch:rpc_parameter_server", "tf:dtensor+mesh=data=2,tensor=2"),
+        *("torch:deepspeed+zero_stage=3", "torch:dp"),
+        *("torch:rpc_parameter_server"),
     )
 } | {
     *(("activation", cell) for cell in ("torch:pp+schedule=zbv_zero_bubble", "torch:tp", "tf:mirrored")),
@@ -61,7 +61,7 @@ FAST = {
     *(("ignored", cell) for cell in ("torch:ddp+accumulation_steps=2", "torch:hybrid+mesh=pipe=2,data=2", "torch:rpc")),
     *(("norm", cell) for cell in ("torch:ddp+accumulation_steps=2", "torch:fsdp", "tf:mirrored+accumulation_steps=2")),
     ("norm", "torch:pp+schedule=zbv_zero_bubble"),
-    *(("ignored", cell) for cell in ("tf:mirrored+accumulation_steps=2", "tf:parameter_server")),
+    *(("ignored", cell) for cell in ("tf:parameter_server",)),
     *(("pooling", cell) for cell in ("torch:ddp", "torch:pp", "tf:mirrored")),
 }
 

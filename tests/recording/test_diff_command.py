@@ -43,6 +43,7 @@ def a(below: Path) -> str:
     return record(below, "a", PLAIN)
 
 
+@pytest.mark.slow
 def test_one_process_and_two_are_the_same(below: Path, a: str) -> None:
     found = samestep("diff", a, record(below, "two", TWO))
     assert found.returncode == 0, found.stdout + found.stderr

@@ -57,6 +57,7 @@ def test_the_version() -> None:
     assert importlib.metadata.version("tensorflow").startswith("2.21.")
 
 
+@pytest.mark.slow
 def test_what_is_private_in_tensorflow_2_21() -> None:
     script = [sys.executable, "-c", textwrap.dedent(SCRIPT)]
     done = subprocess.run(script, capture_output=True, text=True, timeout=90, check=False)

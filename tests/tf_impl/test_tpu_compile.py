@@ -73,6 +73,7 @@ def left(run_cell: RunCell, tmp_path_factory: pytest.TempPathFactory) -> tuple[R
 # --- what is compiled -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_step_that_is_lowered_is_the_oracles() -> None:
     found = [json.loads(line) for line in python("-m", "tests.tf_impl.lowered_worker").splitlines()]
     assert [each["model"] for each in found] == [*SIZED, "mlp"]

@@ -114,6 +114,7 @@ def test_sequence_parallel_is_the_same_step_and_obeys_its_law(run_cell: RunCell,
     obeys_its_law(result)
 
 
+@pytest.mark.slow
 def test_a_block_costs_two_all_reduces_forward_and_two_backward(run_cell: RunCell) -> None:
     """Megatron's count; in sequence parallel as many all-gathers and reduce-scatters instead, and its four norms'."""
     fields = {**QUICK, "steps": 2, "parity": False, "devices": 2}
@@ -195,7 +196,7 @@ def test_an_asynchronous_server_says_how_stale_it_is(run_cell: RunCell) -> None:
 
 # --- hybrid -----------------------------------------------------------------------------------------------------------
 
-PAIRS = ["pipe=2,data=2", *slow("pipe=2,shard=2", "pipe=2,tensor=2", "data=2,tensor=2"), "shard=2,tensor=2"]
+PAIRS = ["pipe=2,data=2", *slow("pipe=2,shard=2", "pipe=2,tensor=2", "data=2,tensor=2", "shard=2,tensor=2")]
 
 
 @pytest.mark.parametrize("mesh", PAIRS)

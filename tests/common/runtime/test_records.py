@@ -19,6 +19,7 @@ from samestep.common.program import SKIPPED, TrainState
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime import records
+from samestep.common.runtime.checkpoints.resuming import find_beginning, restore
 from samestep.common.runtime.directory import (
     read_config,
     read_error,
@@ -29,7 +30,6 @@ from samestep.common.runtime.directory import (
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.records import RunResult, Throughput, load_result
 from samestep.common.runtime.state_file import read_state, write_state
-from samestep.common.runtime.worker import loop
 from samestep.common.steps.log import read_log
 from samestep.common.techniques import Techniques
 from samestep.common.workload.initial import init
@@ -48,6 +48,7 @@ PROMISED = [
     "examples_per_second", "step_seconds_median", "startup_seconds", "compile_seconds", "parity", "predicted",
     "exchanges", "processes", "cores", "attempt", "versions", "machine", "git_commit", "dataset_sha256",
     "workload_digest", "command", "device_note", "backend", "emulation", "step_times", "conditions", "state_sha256",
+    "resumed_at", "lost_steps", "saves",
 ]
 PROMISED_WITHIN = {
     "examples_per_second": [
@@ -318,10 +319,13 @@ def test_local_state_continues_only_on_as_many_devices(tmp_path: Path, held: int
         if starts_anew
         else ""
     )
-    restored: list[TrainState] = []
-    program = types.SimpleNamespace(restore=restored.append)
-    assert loop._restore(program, run, str(tmp_path)) == 7
-    (state,) = restored
+    taken: list[object] = []
+    program = types.SimpleNamespace(restore=taken.append, step=taken.append, losses=list, agree=lambda value: value)
+    beginning = find_beginning(tmp_path / "run", run, launch_of(asked))
+    assert (beginning.begun, beginning.step, beginning.checkpoint) == (7, 7, None)
+    restore(program, beginning, run, "a batch")
+    batch, state = taken
+    assert batch == "a batch", "a step is thrown away before"
     assert len(state.local) == (0 if starts_anew else held)
 
 

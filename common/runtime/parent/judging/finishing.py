@@ -81,7 +81,7 @@ def finish(finished: Finished, means: Means) -> RunResult:
     result = dataclasses.replace(
         merge(run, launch, measured, parity),
         state_sha256=digest_state(directory),
-        lost_steps=0 if measured[0].compiled else read_log(directory).lost_steps,
+        lost_steps=0 if measured[0].attempt == 1 else read_log(directory).lost_steps,
     )
     if launch.traces and not result.compiled:
         write_trace(directory, run, measured)
