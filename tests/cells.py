@@ -22,6 +22,11 @@ def slow(*values: str) -> list[Any]:
     return [pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
+def takes_slow_tests(request: pytest.FixtureRequest) -> bool:
+    """Whether any of the tests that are to be run is a slow one, for which a fixture has to make more."""
+    return any(item.get_closest_marker("slow") for item in request.session.items)
+
+
 def every_row() -> list[tuple[str, StrategyInfo]]:
     """Every (framework, row) but the oracle."""
     return [(framework, row) for framework, row in catalogue() if framework != "numpy"]

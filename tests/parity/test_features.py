@@ -44,8 +44,7 @@ FAST = {
     ("tied", cell)
     for cell in (
         *("torch:fsdp", "torch:pp+clip_norm=0.1", "torch:pp+schedule=zbv_zero_bubble", "torch:tp+clip_norm=0.1"),
-        *("torch:deepspeed+zero_stage=3", "torch:dp"),
-        *("torch:rpc_parameter_server"),
+        *("torch:deepspeed+zero_stage=3", "torch:dp", "torch:rpc_parameter_server"),
     )
 } | {
     *(("activation", cell) for cell in ("torch:pp+schedule=zbv_zero_bubble", "torch:tp", "tf:mirrored")),

@@ -44,7 +44,7 @@ def test_all_that_a_row_takes(run_cell: RunCell, framework: str, row: StrategyIn
 DEEP = {**SIZED, "transformer": "prose-gpt+layers=3+width=32+context=16"}
 """With more than one inner segment."""
 COMPILED = [
-    pytest.param("torch:single", marks=pytest.mark.torch, id="torch"),
+    pytest.param("torch:single", marks=[pytest.mark.torch, pytest.mark.slow], id="torch"),  # a compiler of C++ for 20 s
     pytest.param("tf:mirrored", marks=pytest.mark.tf, id="tf"),
 ]
 SWITCHED = [

@@ -12,33 +12,25 @@ from samestep.common.steps.projections import project, sum_of_bits
 from samestep.common.steps.rank_reading import read_rank
 from samestep.common.steps.record import RecordedStep, RecordHeader, rank_file, rank_files
 from samestep.common.steps.rows import hash_rows
+from tests.cells import slow, takes_slow_tests
 
 pytestmark = [pytest.mark.tf, pytest.mark.timeout(600)]
 WORKER = Path(__file__).with_name("keras_cases.py")
-TWINS = (
-    "eagerly",
-    "jit",
-    "on_batch",
-    "many_a_call",
-    "custom",
-    "tape",
-    "compiled_tape",
-    "loop_in_graph",
-    "accumulated",
-    "scaled",
-)
-MIRRORED = ("mirrored", "mirrored_tape", "scaled_mirrored")
-ALONE = ("fit", "longer@3", "overflowing", "kinds", "two_optimizers", "long_calls", "longer_calls")
+TWINS = ("jit", "custom", "compiled_tape", "accumulated")
+MORE_TWINS = ("eagerly", "on_batch", "many_a_call", "tape", "loop_in_graph", "scaled")
+MIRRORED = ("mirrored",)
+MORE_MIRRORED = ("mirrored_tape", "scaled_mirrored")
+ALONE = ("fit", "longer@3", "overflowing", "kinds", "two_optimizers")
+MORE = (*MORE_TWINS, *MORE_MIRRORED, "long_calls", "longer_calls")
 CLOSE = 1e-5
 """Of the norm, in float32."""
 
 
 @pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def out(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("keras")
-    done = subprocess.run(
-        [sys.executable, WORKER, out, *ALONE, *TWINS, *MIRRORED], capture_output=True, text=True, timeout=500
-    )
+    cases = [*ALONE, *TWINS, *MIRRORED, *(MORE if takes_slow_tests(request) else ())]
+    done = subprocess.run([sys.executable, WORKER, out, *cases], capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     assert all(not each.read_text() for each in out.glob("*.notes") if each.name != "longer_calls.notes")
     return out
@@ -68,7 +60,7 @@ def test_the_script_does_what_it_does_unrecorded(out: Path) -> None:
     assert [sum_of_bits(each) for each in bare] == steps[-1].stats["weight"]["bits"].tolist()
 
 
-@pytest.mark.parametrize("case", TWINS)
+@pytest.mark.parametrize("case", [*TWINS, *slow(*MORE_TWINS)])
 def test_a_way_to_train_is_recorded_as_fit_is(out: Path, case: str) -> None:
     (header, steps), (plain_header, plain) = read(out / case), read(out / "fit")
     assert header.tensors == plain_header.tensors
@@ -81,7 +73,7 @@ def test_a_way_to_train_is_recorded_as_fit_is(out: Path, case: str) -> None:
     assert steps[0].stats["weight"]["bits"].tolist() == plain[0].stats["weight"]["bits"].tolist()
 
 
-@pytest.mark.parametrize("case", MIRRORED)
+@pytest.mark.parametrize("case", [*MIRRORED, *slow(*MORE_MIRRORED)])
 def test_replicas_are_ranks(out: Path, case: str) -> None:
     _, plain = read(out / "fit")
     assert len(rank_files(out / case)) == 2
@@ -169,6 +161,7 @@ def test_projections_are_those_of_torchs_layout(out: Path) -> None:
         assert steps[1].rows == tuple(hash_rows([*inputs.values()]).tolist())
 
 
+@pytest.mark.slow
 def test_calls_of_many_steps(out: Path) -> None:
     _, steps = read(out / "long_calls")
     assert [each.number for each in steps] == [*range(-1, 70)]

@@ -13,6 +13,7 @@ import pytest
 
 from samestep.common.steps.rank_reading import read_rank
 from samestep.common.steps.record import RecordedStep, RecordHeader, rank_file
+from tests.cells import slow, takes_slow_tests
 
 pytestmark = [pytest.mark.tf, pytest.mark.torch, pytest.mark.timeout(600)]
 HERE = Path(__file__).parent
@@ -23,6 +24,8 @@ CASES: Mapping[str, tuple[str, list[str], dict[str, object]]] = {
     "wide": ("keras_mlp.py", [], {"float64": True}),
     "saved": ("keras_mlp.py", [], {"perturb": 1, "weights_to": "weights.npz", "stop_after": 0}),
     "loaded": ("keras_mlp.py", [], {"weights_from": "weights.npz", "stop_after": 2}),
+}
+MORE: Mapping[str, tuple[str, list[str], dict[str, object]]] = {
     "decay": ("keras_decay.py", [], {}),
     "wrong decay": ("keras_decay.py", ["wrong"], {}),
     "optimizer": ("keras_manual.py", ["optimizer"], {}),
@@ -35,16 +38,18 @@ CASES: Mapping[str, tuple[str, list[str], dict[str, object]]] = {
 }
 ELSEWHERE = {
     "torch": (["torch_mlp.py"], {}),
+}
+MORE_ELSEWHERE = {
     "keras on torch": (["keras_mlp.py"], {"KERAS_BACKEND": "torch"}),
     "keras on torch, accumulated": (["keras_mlp.py", "2"], {"KERAS_BACKEND": "torch"}),
 }
 
 
 @pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def out(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("scripts")
-    cases = []
-    for name, (script, arguments, options) in CASES.items():
+    cases, more = [], takes_slow_tests(request)
+    for name, (script, arguments, options) in (CASES | (MORE if more else {})).items():
         (out / name).mkdir()
         paths = {key: str(out / str(options[key])) for key in ("weights_to", "weights_from") if key in options}
         cases.append([str(HERE / "scripts" / script), arguments, {"out": str(out / name)} | options | paths])
@@ -52,7 +57,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run(runner, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
     assert "samestep:" not in done.stderr, done.stderr
-    for name, ((script, *arguments), environment) in ELSEWHERE.items():
+    for name, ((script, *arguments), environment) in (ELSEWHERE | (MORE_ELSEWHERE if more else {})).items():
         command = [sys.executable, str(HERE / "scripts" / script), *arguments]
         recorder = [sys.executable, "-m", "samestep", "record", "--out", str(out / name), "--", *command]
         done = subprocess.run(recorder, env=os.environ | environment, capture_output=True, text=True, timeout=200)
@@ -72,6 +77,7 @@ def stats(step: RecordedStep, phase: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ["eager", "graph"])
+@pytest.mark.slow
 def test_a_loop_without_an_optimizer_takes_the_same_steps(out: Path, name: str) -> None:
     (header, steps), (own_header, own) = read(out / name), read(out / "optimizer")
     assert header.tensors == own_header.tensors
@@ -87,6 +93,7 @@ def test_a_loop_without_an_optimizer_takes_the_same_steps(out: Path, name: str) 
     assert "lr" not in steps[1].scalars
 
 
+@pytest.mark.slow
 def test_the_passes_of_a_step_without_an_optimizer_add_up(out: Path) -> None:
     header, steps = read(out / "halves")
     assert [each.number for each in steps] == [-1, 0, 1, 2, 3]
@@ -98,7 +105,7 @@ def test_the_passes_of_a_step_without_an_optimizer_add_up(out: Path) -> None:
         assert np.abs(moved).max() > 0.01
 
 
-@pytest.mark.parametrize("name", ELSEWHERE)
+@pytest.mark.parametrize("name", [*ELSEWHERE, *slow(*MORE_ELSEWHERE)])
 def test_a_model_is_the_same_in_both_frameworks(out: Path, name: str) -> None:
     (header, steps), (own_header, own) = read(out / name), read(out / "plain")
     assert header.framework == name.partition(",")[0]
@@ -154,18 +161,21 @@ def test_float64(out: Path) -> None:
     assert steps[-1].losses[0] != plain[-1].losses[0]
 
 
+@pytest.mark.slow
 def test_a_decay_at_every_batch_is_seen_in_the_weights(out: Path) -> None:
     (_, (_, right, *_)), (_, (_, wrong, *_)) = read(out / "decay"), read(out / "wrong decay")
     ratio = np.sqrt(stats(wrong, "weight")["square"] / stats(right, "weight")["square"])
     assert ratio[0] == pytest.approx(0.99, abs=1e-3)  # 1 - rate * decay, once more
 
 
+@pytest.mark.slow
 def test_replicas_that_exchange_nothing_drift_apart(out: Path) -> None:
     (_, first), (_, second) = read(out / "unreduced", 0), read(out / "unreduced", 1)
     assert stats(first[0], "weight")["bits"].tolist() == stats(second[0], "weight")["bits"].tolist()
     assert (stats(first[1], "weight")["bits"] != stats(second[1], "weight")["bits"]).all()
 
 
+@pytest.mark.slow
 def test_losses_that_are_summed_double_every_gradient(out: Path) -> None:
     (header, (_, one, *_)), (_, (_, summed, *_)) = read(out / "one"), read(out / "summed")
     assert header.world == 1
@@ -173,6 +183,7 @@ def test_losses_that_are_summed_double_every_gradient(out: Path) -> None:
     assert np.median(ratios) == pytest.approx(2, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_an_optimizer_of_torch_trains_a_model_of_keras(tmp_path: Path) -> None:
     line = [sys.executable, "-m", "samestep", "record", "--out", str(tmp_path / "by-hand"), "--"]
     line += [sys.executable, str(HERE / "scripts" / "keras_by_hand.py")]
