@@ -5,6 +5,7 @@ References:
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable, Mapping
 
@@ -14,7 +15,8 @@ from samestep.common.request import DTYPES
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import used
 from samestep.common.workload.models.reached import num_trained, trained
-from samestep.common.workload.models.spec import ArraySpec, Param
+from samestep.common.workload.models.spec import ArraySpec, ModelSpec, Param
+from samestep.common.workload.optimizers.spec import OptimizerSpec
 
 ID_BYTES = 8
 """Ids, and targets that are classes, are int64 in every framework."""
@@ -57,10 +59,17 @@ def optimizer_bytes(run: Run, elements: int) -> int:
     References:
         Rajbhandari et al., arXiv 1910.02054, section 3.1 (K = 12 for Adam).
     """
-    learning = trained(run.workload.model.params()).values()
-    kept = sum(math.prod(shape) for param in learning for shape in run.optimizer.state(param).values())
+    kept, learning = _kept(run.workload.model, run.optimizer)
     masters = elements if run.weights is not None else 0
-    return (elements * kept // max(1, num_trained(learning)) + masters) * DTYPES[run.dtype]
+    return (elements * kept // max(1, learning) + masters) * DTYPES[run.dtype]
+
+
+@functools.lru_cache(maxsize=8)
+def _kept(model: ModelSpec, optimizer: OptimizerSpec) -> tuple[int, int]:
+    """Returns the numbers that an optimizer keeps for a whole model, and those of the parameters that it trains."""
+    learning = trained(model.params()).values()
+    kept = sum(math.prod(shape) for param in learning for shape in optimizer.state(param).values())
+    return kept, num_trained(learning)
 
 
 def holder(run: Run, elements: int, device: str = "each", count: int = 1, trained: int | None = None) -> Footprint:

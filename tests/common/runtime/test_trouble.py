@@ -374,7 +374,9 @@ def test_killing_the_parent_leaves_no_process(tmp_path: Path) -> None:
     with endless(path) as (command, started):
         command.kill()
         assert all_end(started, 30) == set()
-    assert "was cut off before it ended" in json.loads((path / "error.json").read_text())["message"]
+    error = json.loads((path / "error.json").read_text())
+    # The processes are ended one after the other, and the last may have lost a connection to the first before that.
+    assert "was cut off before it ended" in error["message"] or "[127.0.0.1]" in error["message"]
     assert not (path / "result.json").exists()
 
 
