@@ -10,7 +10,7 @@ Roots = Sequence[tuple[torch.Tensor, torch.Tensor | None]]
 """Where a pass begins, and the gradients that it is given there."""
 
 
-class Losses:
+class StepLosses:
     """Those of one step. A script that calls `torch.autograd.grad` and then `backward` on the same loss has it once."""
 
     def __init__(self) -> None:

@@ -18,13 +18,13 @@ from samestep.torch_impl.recording.closures import Given, with_followed_closure
 from samestep.torch_impl.recording.counts import Counts
 from samestep.torch_impl.recording.examples import Examples
 from samestep.torch_impl.recording.leaves import Leaves
-from samestep.torch_impl.recording.losses import Losses, Roots
+from samestep.torch_impl.recording.losses import Roots, StepLosses
 from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.scalars import scalars_of
 from samestep.torch_impl.recording.start import start_with
 from samestep.torch_impl.recording.statistics import Pending
 from samestep.torch_impl.recording.tensors import find_objects, has_gradient, parameters_of
-from samestep.torch_impl.recording.watch import InitialWeights, Watch
+from samestep.torch_impl.recording.watch import FirstWeights, Watch
 
 
 class Session:
@@ -35,7 +35,7 @@ class Session:
         self._recorder, self._examples, self._own = recorder, Examples(), OwnGradients(recorder)
         self.called, self._leaves = dict[int, nn.Module](), Leaves()
         self._watch: Watch | None = None
-        self._initial: InitialWeights | None = None
+        self._initial: FirstWeights | None = None
         self._depth, self.has_optimizer = 0, False
         self._scale: torch.Tensor | None = None
         self.counts = Counts()
@@ -43,7 +43,7 @@ class Session:
 
     def forget(self) -> None:
         """Begins a step."""
-        self.losses = Losses()
+        self.losses = StepLosses()
         self._scalars: dict[str, torch.Tensor | float] = {}
         self._gradients, self._stepped = list[Pending](), list[Optimizer]()
         self._updated: set[int] = set()
@@ -117,7 +117,7 @@ class Session:
             self._leaves.follow([each for each, _ in roots])
         if self._initial is None:
             start_with(self._recorder, self.called.values(), self._leaves.held())
-            self._initial = InitialWeights([*self.called.values()], self._leaves.held())
+            self._initial = FirstWeights([*self.called.values()], self._leaves.held())
         if not self._depth and (self._stepped or self._is_moved()):
             self.finish()
 

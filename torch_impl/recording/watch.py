@@ -18,7 +18,7 @@ INITIAL = -1
 """The number of the frame with the initial weights."""
 
 
-class InitialWeights:
+class FirstWeights:
     """The weights before the first pass, which may move buffers, or weights where a script writes them early."""
 
     def __init__(self, called: Sequence[nn.Module], leaves: Sequence[Held]) -> None:
@@ -42,7 +42,7 @@ class Watch:
         recorder: Recorder,
         called: Sequence[nn.Module],
         leaves: Sequence[Held],
-        initial: InitialWeights | None = None,
+        initial: FirstWeights | None = None,
     ) -> None:
         """Finds the tensors, and writes the header and the initial weights.
 
