@@ -145,6 +145,12 @@ class RunConfig:
         most=MAX_RESTARTS,
         compared=False,
     )
+    elastic: str | None = flag(
+        None,
+        "instead of --devices: the fewest and the most, as in 1:4; a run that is started again goes on with fewer until its next "
+        "checkpoint",
+        compared=False,
+    )
     trace: bool = flag(
         False,
         "after everything that counts, record five more steps into trace.json of the run directory: what each device did when",
@@ -176,6 +182,7 @@ class Launch:
     save_every: str | None
     keep: int
     restarts: int
+    elastic: str | None
     trace: bool
     profile: bool
 
@@ -187,7 +194,7 @@ class Launch:
     @property
     def untraced(self) -> "Launch":
         """The launch of what is run beside a run to judge it: it records and saves nothing."""
-        return dataclasses.replace(self, trace=False, profile=False, save_every=None, restarts=0)
+        return dataclasses.replace(self, trace=False, profile=False, save_every=None, restarts=0, elastic=None)
 
     @property
     def needs_state(self) -> bool:
@@ -224,6 +231,19 @@ def read_interval(text: str) -> Interval:
     if not (steps or seconds):
         raise ConfigError(f"--save-every is {text!r}; give a number of steps, as in 50, or of seconds, as in 30s.")
     return Interval(steps=steps) if steps else Interval(seconds=seconds)
+
+
+def read_devices(text: str) -> tuple[int, int]:
+    """Reads the fewest and the most devices of a run, as in 1:4.
+
+    Raises:
+        ConfigError: It is no such range.
+    """
+    found = re.fullmatch(r"([0-9]{1,5}):([0-9]{1,5})", text)
+    least, most = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 0 < least <= most <= MAX_DEVICES:
+        raise ConfigError(f"--elastic is {text!r}; give the fewest and the most devices, as in 1:4.")
+    return least, most
 
 
 _BITS = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}

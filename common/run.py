@@ -8,7 +8,15 @@ from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
 from samestep.common.mesh import Mesh
 from samestep.common.optimizer import check_optimizer, read_optimizer
-from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, RunConfig, read_bandwidth, read_interval
+from samestep.common.request import (
+    MAX_DEVICES,
+    MAX_PREDICTED_DEVICES,
+    Launch,
+    RunConfig,
+    read_bandwidth,
+    read_devices,
+    read_interval,
+)
 from samestep.common.strategy import Run, StrategyInfo
 from samestep.common.techniques import Techniques
 from samestep.common.techniques.used import exchange_of, used
@@ -150,7 +158,7 @@ def arguments(config: RunConfig) -> list[str]:
     left_out = {name for name, field in flags(config).items() if field.metadata["place"]}
     left_out |= set() if config.model is None else {"workload"}
     left_out |= {"mesh"} if config.mesh == str(default) else {"devices"}
-    left_out |= {"devices"} if config.devices == 1 else set()
+    left_out |= {"devices"} if config.devices == 1 or config.elastic is not None else set()
     named = [word for name in _NAMED if name not in left_out for word in (spell_flag(name), getattr(config, name))]
     options = read_options(config.framework, info, config.options)
     return [*named, *spell_flags(config, {*left_out, *_NAMED}), *spell_flags(options), *spell_flags(config.techniques)]
@@ -175,7 +183,8 @@ def _check_framework(config: RunConfig, workload: Workload) -> None:
 def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int, most: int) -> Mesh:
     name = f"{config.framework}:{info.name}"
     if config.mesh is None:
-        mesh = Mesh((((*info.axes, "data")[0], config.devices or compiled_cores or 1),))
+        _, most_of_elastic = (0, 0) if config.elastic is None else read_devices(config.elastic)
+        mesh = Mesh((((*info.axes, "data")[0], config.devices or most_of_elastic or compiled_cores or 1),))
     else:
         mesh = Mesh.parse(config.mesh)
         if config.devices not in (None, mesh.size):

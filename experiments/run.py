@@ -37,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     from samestep.common.runtime.directory import read_config
     from samestep.common.runtime.parent.attempts import check_unfinished
     from samestep.common.runtime.parent.check import check_launch
+    from samestep.common.runtime.parent.elastic import whole
     from samestep.common.runtime.parent.judging.finishing import raise_if_missed
     from samestep.common.runtime.parent.launcher import Launcher
     from samestep.common.runtime.parent.prepare import prepare
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     from samestep.experiments.printing.tables import report
 
     with Launcher() as launcher:
-        config = read_config(check_unfinished(resumed)) if config is None else launcher.describe(config)
+        config = whole(read_config(check_unfinished(resumed))) if config is None else launcher.describe(config)
         run, launch = parse(config), launch_of(config)
         note = check_launch(run, dataclasses.replace(launch, out=None) if resumed else launch)
         print("\n".join(fill(line, screen_width()) for line in (describe(run, launch), note) if line), flush=True)

@@ -17,6 +17,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.directory import read_config
 from samestep.common.runtime.parent.attempts import check_unfinished
 from samestep.common.runtime.parent.check import check_launch
+from samestep.common.runtime.parent.elastic import whole
 from samestep.common.runtime.parent.judging.finishing import raise_if_missed
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult, load_result
@@ -82,7 +83,7 @@ def resume(directory: str | os.PathLike[str], *, progress: bool = False) -> RunR
         Diverged: The loss is not finite.
     """
     path = check_unfinished(Path(directory))
-    config = read_config(path)
+    config = whole(read_config(path))
     with Launcher() as launcher:
         checked, launch = parse(config), launch_of(config)
         check_launch(checked, dataclasses.replace(launch, out=None))

@@ -68,6 +68,7 @@ class RunSettings(CompareSettings, OptionSettings, total=False):
     save_every: str | None
     keep: int
     restarts: int
+    elastic: str | None
 
 
 class PredictSettings(OptionSettings, total=False):

@@ -105,9 +105,19 @@ def open_run(directory: Path, config: RunConfig) -> Path:
     reserve_error(directory)
     if config.described is not None and Path(config.described) != directory / MODEL:
         _copy_description(Path(config.described), directory)
-        config = dataclasses.replace(config, described=MODEL)
-    write_json(directory / "config.json", config)
+    write_config(directory, config)
     return directory
+
+
+def write_config(directory: Path, config: RunConfig) -> None:
+    """Writes the request into a run directory, which has the description of the model, if there is one.
+
+    Args:
+        directory: The run directory.
+        config: The request.
+    """
+    described = None if config.described is None else MODEL  # relative, so that the directory can be moved
+    write_json(directory / "config.json", dataclasses.replace(config, described=described))
 
 
 def _copy_description(source: Path, directory: Path) -> None:
@@ -129,7 +139,7 @@ def read_config(directory: Path) -> RunConfig:
     try:
         fields = _fields(RunConfig, "it", read_json(directory / "config.json"))
         fields["techniques"] = Techniques(**_fields(Techniques, "techniques", fields.get("techniques")))
-        if fields.get("described") is not None:  # relative, so that the directory can be moved to another machine
+        if fields.get("described") is not None:
             fields["described"] = str(directory / MODEL)
         return RunConfig(**fields)
     except Unreadable as error:

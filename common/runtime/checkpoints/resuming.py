@@ -41,9 +41,14 @@ class Beginning:
         return 0 if self.state is None else self.state.step
 
 
-def digest_program(run: Run) -> str:
-    """Computes the SHA-256 digest of what a run is, however it is started."""
-    return hashlib.sha256(json.dumps(run.described(), sort_keys=True, default=str).encode()).hexdigest()
+def describe_program(run: Run, launch: Launch) -> dict[str, object]:
+    """Returns what a run is, however it is started; if it is elastic, on whatever number of devices."""
+    return run.described() | ({} if launch.elastic is None else {"mesh": launch.elastic})
+
+
+def digest_program(run: Run, launch: Launch) -> str:
+    """Computes the SHA-256 digest of what a run is."""
+    return hashlib.sha256(json.dumps(describe_program(run, launch), sort_keys=True, default=str).encode()).hexdigest()
 
 
 def find_beginning(directory: Path, run: Run, launch: Launch) -> Beginning:
@@ -57,7 +62,7 @@ def find_beginning(directory: Path, run: Run, launch: Launch) -> Beginning:
     Raises:
         ConfigError: What is there is of another run, or damaged, or cannot be continued.
     """
-    found, damaged = newest(directory, digest_program(run))
+    found, damaged = newest(directory, digest_program(run, launch))
     for each in damaged:
         print(f"samestep: {each.path} is left out: {each.reason}", file=sys.stderr, flush=True)
     if found is None:
@@ -85,7 +90,7 @@ def saver_of(run: Run, launch: Launch, beginning: Beginning, file: ProcessFile) 
     if launch.save_every is None:
         return NO_SAVER
     earlier = 0 if beginning.checkpoint is None else beginning.checkpoint.commit.attempt
-    commit = Commit(run.steps, beginning.begun, earlier + 1, digest_program(run), "")
+    commit = Commit(run.steps, beginning.begun, earlier + 1, digest_program(run, launch), "")
     return Saver(file, commit, read_interval(launch.save_every), launch.keep, beginning.losses)
 
 

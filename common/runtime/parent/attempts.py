@@ -1,5 +1,6 @@
 """Attempts at a run: the next one goes on from its newest checkpoint, which the workers find themselves."""
 
+import dataclasses
 import itertools
 import os
 import sys
@@ -9,41 +10,96 @@ from pathlib import Path
 from typing import Protocol
 
 from samestep.common.errors import ConfigError, WorkerFailed
-from samestep.common.runtime.directory import reserve_error
+from samestep.common.request import Launch
+from samestep.common.run import as_config
+from samestep.common.runtime.checkpoints.committed import find_folders
+from samestep.common.runtime.directory import reserve_error, write_config
+from samestep.common.runtime.parent.elastic import with_one_less
+from samestep.common.runtime.parent.processes.watch import Progress
+from samestep.common.runtime.process_file import forget
 from samestep.common.runtime.topology import RESTARTS
 from samestep.common.steps.log import METRICS, read_log
+from samestep.common.strategy import Run
 
 
 class Begin(Protocol):
     """Starts the processes of a run, and waits for them."""
 
-    def __call__(self, launched_at: float, environment: dict[str, str]) -> None: ...  # noqa: D102
+    def __call__(  # noqa: D102
+        self, run: Run, launch: Launch, progress: Progress | None, launched_at: float, environment: dict[str, str]
+    ) -> None: ...
 
 
-def attempt(directory: Path, restarts: int, launched_at: float, environment: Mapping[str, str], begin: Begin) -> None:
+class _HasCheckpoint(Exception):
+    """A run on fewer devices than it may have has saved a checkpoint, from which it goes on with all of them."""
+
+
+@dataclasses.dataclass
+class Attempts:
     """Takes a run to its end; if a process dies or hangs, all are started again, as often as was asked for.
 
-    Args:
+    Attributes:
         directory: The run directory.
-        restarts: How often.
-        launched_at: When the first attempt began.
+        run: What is trained, on as many devices as it may have.
+        launch: How it is started.
         environment: Added to every process's.
-        begin: Starts an attempt.
-
-    Raises:
-        SamestepError: The last attempt failed, or one in a way that another would repeat.
+        progress: Called at every window's end.
     """
-    first = _num_attempts(directory)
-    for number in itertools.count(first):
-        try:
-            return begin(launched_at, {**environment, RESTARTS: str(number)})
-        except WorkerFailed as error:
-            left = restarts - (number - first)
-            if not left:
-                raise
-            print(f"samestep: {error}; starts again ({left - 1} more)", file=sys.stderr, flush=True)
-            begin_again(directory)
-            launched_at = time.time()
+
+    directory: Path
+    run: Run
+    launch: Launch
+    environment: Mapping[str, str]
+    progress: Progress | None = None
+
+    def take(self, launched_at: float, begin: Begin) -> Run:
+        """Takes the run to its end.
+
+        Args:
+            launched_at: When the first attempt began.
+            begin: Starts an attempt.
+
+        Returns:
+            The run on as many devices as it ended with.
+
+        Raises:
+            SamestepError: The last attempt failed, or one in a way that another would repeat.
+        """
+        now, left = self.run, self.launch.restarts
+        for number in itertools.count(_num_attempts(self.directory)):
+            if self.launch.elastic is not None:
+                write_config(self.directory, as_config(now, self.launch))
+            try:
+                begin(now, self.launch, self._until(now), launched_at, {**self.environment, RESTARTS: str(number)})
+                return now
+            except _HasCheckpoint:
+                following, why = self.run, f"goes on with {self.run.num_devices} devices again"
+            except WorkerFailed as error:
+                if not left:
+                    raise
+                left, following = left - 1, with_one_less(now, self.launch)
+                fewer = "" if following == now else f", on {following.num_devices} of {now.num_devices} devices"
+                why = f"{error}\nsamestep: starts again{fewer} ({left} more)"
+            print(f"samestep: {why}", file=sys.stderr, flush=True)
+            begin_again(self.directory)
+            for spec in now.strategy.topology(now):
+                forget(self.directory, spec.role)
+            now, launched_at = following, time.time()
+        raise AssertionError("attempts are endless")
+
+    def _until(self, now: Run) -> Progress | None:
+        """Returns what is called at every window's end; with fewer devices than there may be, it ends the attempt in time."""
+        if now == self.run:
+            return self.progress
+        before = find_folders(self.directory)[:1]
+
+        def look(step: int, losses: list[float], seconds: float) -> None:
+            if self.progress is not None:
+                self.progress(step, losses, seconds)
+            if find_folders(self.directory)[:1] != before:
+                raise _HasCheckpoint
+
+        return look
 
 
 def check_unfinished(directory: Path) -> Path:

@@ -11,6 +11,7 @@ from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.files.reading import memory_bytes
 from samestep.common.request import DTYPES, Launch
 from samestep.common.runtime.directory import refuse_taken
+from samestep.common.runtime.parent.elastic import check_elastic
 from samestep.common.runtime.parent.processes.limits import allow_open_files
 from samestep.common.runtime.parent.provenance import command
 from samestep.common.runtime.records import load_result
@@ -39,6 +40,7 @@ def check_launch(run: Run, launch: Launch) -> str:
     """
     for technique in used(run.techniques):
         technique.refuse_launch(run)
+    check_elastic(run, launch)
     processes = len(run.strategy.topology(run))
     notes = [] if launch.data is None else notes_on(launch.data, run.workload.model, load(run.workload.data))
     notes += [_on_dtypes(run), _check_start(run, launch)]

@@ -17,7 +17,7 @@ from samestep.common.porting.case import PortCase, PortVerdict
 from samestep.common.request import Launch, RunConfig
 from samestep.common.runtime.directory import write_error
 from samestep.common.runtime.measured import Measured, adapter
-from samestep.common.runtime.parent.attempts import attempt, begin_again
+from samestep.common.runtime.parent.attempts import Attempts, begin_again
 from samestep.common.runtime.parent.judging.finishing import Finished, Means, finish
 from samestep.common.runtime.parent.judging.launched_rerun import LaunchedRerun
 from samestep.common.runtime.parent.judging.ports import Ports
@@ -105,8 +105,8 @@ class Launcher:
         """
         launched_at = launched_at or time.time()
         self.last_run = directory = prepare(run, launch) if resume is None else begin_again(resume)
-        begin = functools.partial(self.execute, directory, run, launch, progress)
-        attempt(directory, launch.restarts, launched_at, environment or {}, begin)
+        begin = functools.partial(self.execute, directory)
+        run = Attempts(directory, run, launch, environment or {}, progress).take(launched_at, begin)
         seconds = time.time() - launched_at
         try:
             rerun = LaunchedRerun(self.execute, self._scratch.name, launch, environment or {})

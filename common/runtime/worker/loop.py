@@ -74,7 +74,7 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     serving = {spec.role: rank for rank, spec in enumerate(specs) if spec.serves and file.rank == 0}
     traffic = Traffic(file, serving, disturbances, alone=len(specs) == 1)
     saver = saver_of(run, launch, beginning, file)
-    with RunLog(file.directory, run, split) if file.rank == 0 else nullcontext() as log, saver:
+    with RunLog(file.directory, run, launch, split) if file.rank == 0 else nullcontext() as log, saver:
         windows = train(program, run, stream, beginning.step, file, traffic, log, saver)
     file.enter("evaluate")
     metric = evaluate(program, run, data, file)

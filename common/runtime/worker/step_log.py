@@ -11,6 +11,8 @@ from typing import Self
 from samestep.common.batch import Batch
 from samestep.common.catalog import framework_info
 from samestep.common.errors import Diverged
+from samestep.common.request import Launch
+from samestep.common.runtime.checkpoints.resuming import describe_program
 from samestep.common.steps.digests import RowDigests
 from samestep.common.steps.log import Header, TensorInfo, Window
 from samestep.common.steps.writing import LogWriter
@@ -21,17 +23,18 @@ from samestep.common.workload.data.dataset import Split
 class RunLog:
     """Adds the windows of a run to its log. Use it as a context manager."""
 
-    def __init__(self, directory: Path, run: Run, split: Split) -> None:
+    def __init__(self, directory: Path, run: Run, launch: Launch, split: Split) -> None:
         """Opens the log.
 
         Args:
             directory: The directory of the run.
             run: What is trained.
+            launch: How it was started.
             split: The data set as it was read, whose rows are the same in every dtype of a run.
         """
         self._run = run
         self._digests = RowDigests(split.train_inputs, split.train_targets)
-        self._writer = LogWriter(directory, header_of(run))
+        self._writer = LogWriter(directory, header_of(run, launch))
 
     def __enter__(self) -> Self:
         return self
@@ -61,11 +64,11 @@ class RunLog:
                 raise Diverged(f"the loss of step {batch.step} is {loss}; try a smaller --learning-rate.")
 
 
-def header_of(run: Run) -> Header:
+def header_of(run: Run, launch: Launch) -> Header:
     """Makes the header of a run's log."""
     params = run.workload.model.params()
     tensors = tuple(TensorInfo(name, param.shape, run.dtype, param.role) for name, param in params.items())
-    return Header(run.described(), versions_of(run), tensors)
+    return Header(describe_program(run, launch), versions_of(run), tensors)
 
 
 def versions_of(run: Run) -> dict[str, str]:

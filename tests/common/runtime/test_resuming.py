@@ -111,6 +111,38 @@ def test_a_run_that_was_killed_ends_in_the_same_bits(launcher: Launcher, tmp_pat
     assert died.parity.passed, died.parity.reason
 
 
+@pytest.mark.parametrize("cell", ROWS)
+def test_a_run_goes_on_with_fewer_devices_and_then_with_all(launcher: Launcher, tmp_path: Path, cell: str) -> None:
+    """4 devices, 2 after the kill since 3 do not divide the batch, and 4 again after the next checkpoint."""
+    fields = {"steps": 300, "batch_size": 64, "dtype": "float64", "optimizer": "adamw"}
+    whole = take(launcher, cell, tmp_path / "whole", save_every=None, **fields)
+    kill, elastic = killer(tmp_path / "died", 45), {"save_every": "15", "restarts": 1, "elastic": "1:4"}
+    died = take(launcher, cell, tmp_path / "died", kill, **elastic, **fields)
+    assert died.attempt == 3 and died.config.devices == 4 and died.resumed_at is not None
+    assert np.allclose(died.losses, whole.losses, rtol=1e-12, atol=0) and len(died.losses) == 300
+    assert died.parity.passed, died.parity.reason
+    assert "--elastic 1:4" in died.command and "--devices" not in died.command
+
+
+@pytest.mark.parametrize(
+    ("cell", "fields", "told"),
+    [
+        ("torch:ddp", {"restarts": 0}, "is of runs that are started again; add --restarts, as in --restarts 10"),
+        ("torch:ddp", {"devices": 2}, "starts with 4 devices; leave out the 2 that are asked for"),
+        ("torch:hybrid+mesh=pipe=2,tensor=2", {"devices": None}, "does not say which axis of --mesh pipe=2,tensor=2"),
+        ("torch:ddp", {"compress": "int8"}, "takes this step on 4 devices alone; choose a global batch"),
+        ("torch:ddp", {"elastic": "4"}, "--elastic is '4'; give the fewest and the most devices, as in 1:4"),
+        ("torch:ddp", {"elastic": "4:1"}, "--elastic is '4:1'; give the fewest and the most devices, as in 1:4"),
+    ],
+)
+@pytest.mark.torch
+def test_other_devices_than_it_can_have_are_refused(tmp_path: Path, cell: str, fields: dict, told: str) -> None:
+    fields = {"restarts": 1, "elastic": "1:4", **fields}
+    technique = f"+compress={fields.pop('compress')}" if "compress" in fields else ""
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        check_launch(*ask(f"{cell}{technique}", tmp_path / "run", **fields))
+
+
 @pytest.mark.torch
 def test_what_is_damaged_is_left_out_and_what_is_of_another_run_is_refused(launcher: Launcher, tmp_path: Path) -> None:
     """Without a result, as a run that was cut off; its newest checkpoint has lost its end, and then the next one as well."""
@@ -132,7 +164,7 @@ def test_what_is_damaged_is_left_out_and_what_is_of_another_run_is_refused(launc
     (out / "result.json").unlink()
     other, _ = ask("torch:single", out, seed=1, **fields)
     with pytest.raises(ConfigError, match=r"step-004500-2 is of another run than config.json above it; move it away\."):
-        newest_of(out, digest_program(other))
+        newest_of(out, digest_program(other, launch))
     (out / METRICS).write_text((out / METRICS).read_text().replace("0.", "1."))
     with pytest.raises(ConfigError, match=r"has not the losses that lead to .*; start another run\."):
         launcher.run(run, launch, resume=out)

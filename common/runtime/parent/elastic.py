@@ -1,0 +1,58 @@
+"""Runs that go on with fewer devices once one is lost, and with all of them again after their next checkpoint.
+
+The global batch is held, so the steps stay those of the whole run: of the allowed numbers of devices, the largest is taken among
+which the strategy can split it.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+
+from samestep.common.errors import ConfigError
+from samestep.common.judging.reference_run import reference_of
+from samestep.common.request import Launch, RunConfig, read_devices
+from samestep.common.run import as_config, parse
+from samestep.common.strategy import Run
+
+
+def check_elastic(run: Run, launch: Launch) -> None:
+    """Refuses other numbers of devices where a run could not go on with them.
+
+    Raises:
+        ConfigError: So it is.
+    """
+    if launch.elastic is None:
+        return
+    given, (least, most) = f"--elastic {launch.elastic}", read_devices(launch.elastic)
+    if not launch.restarts:
+        raise ConfigError(f"{given} is of runs that are started again; add --restarts, as in --restarts 10.")
+    if run.num_devices != most:
+        raise ConfigError(f"{given} starts with {most} devices; leave out the {run.num_devices} that are asked for.")
+    if len(run.mesh.axes) > 1:
+        raise ConfigError(f"{given} does not say which axis of --mesh {run.mesh} gets shorter; leave one of them out.")
+    if least < most and next(_smaller(run, launch), None) is None:
+        raise ConfigError(
+            f"{given}: {run.name} takes this step on {most} devices alone; choose a global batch that divides among fewer, "
+            "and leave out what is computed of each replica's shard."
+        )
+
+
+def whole(config: RunConfig) -> RunConfig:
+    """Returns the request of a run as it was first made, whatever number of devices its last attempt had."""
+    return config if config.elastic is None else dataclasses.replace(config, devices=None, mesh=None)
+
+
+def with_one_less(run: Run, launch: Launch) -> Run:
+    """Returns the run on the largest number of devices that is left when one is lost; the run itself if it takes no fewer."""
+    return run if launch.elastic is None else next(_smaller(run, launch), run)
+
+
+def _smaller(run: Run, launch: Launch) -> Iterator[Run]:
+    """Yields the same steps on fewer devices, on the most of them first."""
+    least, _ = read_devices(launch.elastic or "")
+    for devices in range(run.num_devices - 1, least - 1, -1):
+        try:
+            other = parse(dataclasses.replace(as_config(run, launch), devices=devices, mesh=None))
+        except ConfigError:  # such as a batch that does not divide among them
+            continue
+        if reference_of(other).described() == reference_of(run).described():
+            yield other
