@@ -7,9 +7,11 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from samestep.common.steps.rank_reading import read_rank
 from samestep.common.steps.record import RecordedStep, RecordHeader, rank_files
+from tests.sharing import made_once
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -80,7 +82,7 @@ def run_many(folder: Path, cases: dict[str, tuple[str, dict[str, object]]]) -> d
     """
     orders = []
     for name, (line, options) in cases.items():
-        (folder / name).mkdir()
+        (folder / name).mkdir(parents=True)
         script, *arguments = line.split()
         own = {"out": str(folder / name), "command": [script, *arguments]} | options
         orders.append([str(SCRIPTS / script), arguments, own, own.pop("world", 1)])
@@ -89,3 +91,17 @@ def run_many(folder: Path, cases: dict[str, tuple[str, dict[str, object]]]) -> d
     assert done.returncode == 0, done.stderr
     assert "samestep:" not in done.stderr, done.stderr
     return {name: read(folder / name) for name in cases}
+
+
+def recorded_once(factory: pytest.TempPathFactory, name: str, cases: dict[str, tuple[str, dict[str, object]]]) -> Path:
+    """The folder of a session's records."""
+
+    def make(folder: Path) -> None:
+        run_many(folder, cases)
+
+    return made_once(factory, name, make)
+
+
+def read_many(folder: Path) -> dict[str, list[Rank]]:
+    """Reads every record in a folder."""
+    return {each.name: read(each) for each in folder.iterdir()}

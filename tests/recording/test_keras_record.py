@@ -13,6 +13,7 @@ from samestep.common.steps.rank_reading import read_rank
 from samestep.common.steps.record import RecordedStep, RecordHeader, rank_file, rank_files
 from samestep.common.steps.rows import hash_rows
 from tests.cells import slow, takes_slow_tests
+from tests.sharing import made_once
 
 pytestmark = [pytest.mark.tf, pytest.mark.timeout(600)]
 WORKER = Path(__file__).with_name("keras_cases.py")
@@ -28,12 +29,14 @@ CLOSE = 1e-5
 
 @pytest.fixture(scope="module")
 def out(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("keras")
-    cases = [*ALONE, *TWINS, *MIRRORED, *(MORE if takes_slow_tests(request) else ())]
-    done = subprocess.run([sys.executable, WORKER, out, *cases], capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stderr
-    assert all(not each.read_text() for each in out.glob("*.notes") if each.name != "longer_calls.notes")
-    return out
+    def make(folder: Path) -> None:
+        folder.mkdir()
+        cases = [*ALONE, *TWINS, *MIRRORED, *(MORE if takes_slow_tests(request) else ())]
+        done = subprocess.run([sys.executable, WORKER, folder, *cases], capture_output=True, text=True, timeout=500)
+        assert done.returncode == 0, done.stderr
+        assert all(not each.read_text() for each in folder.glob("*.notes") if each.name != "longer_calls.notes")
+
+    return made_once(tmp_path_factory, "records-of-keras", make)
 
 
 def read(directory: Path, rank: int = 0) -> tuple[RecordHeader, list[RecordedStep]]:

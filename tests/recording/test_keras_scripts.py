@@ -1,5 +1,6 @@
 """Whole scripts of Keras: one model in two frameworks, what the options do, and mistakes that Keras once made."""
 
+import functools
 import itertools
 import json
 import os
@@ -14,6 +15,7 @@ import pytest
 from samestep.common.steps.rank_reading import read_rank
 from samestep.common.steps.record import RecordedStep, RecordHeader, rank_file
 from tests.cells import slow, takes_slow_tests
+from tests.sharing import made_once
 
 pytestmark = [pytest.mark.tf, pytest.mark.torch, pytest.mark.timeout(600)]
 HERE = Path(__file__).parent
@@ -45,10 +47,10 @@ MORE_ELSEWHERE = {
 }
 
 
-@pytest.fixture(scope="module")
-def out(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("scripts")
-    cases, more = [], takes_slow_tests(request)
+def make(out: Path, more: bool) -> None:
+    """Records the scripts, all but a few in one process."""
+    out.mkdir()
+    cases = []
     for name, (script, arguments, options) in (CASES | (MORE if more else {})).items():
         (out / name).mkdir()
         paths = {key: str(out / str(options[key])) for key in ("weights_to", "weights_from") if key in options}
@@ -62,7 +64,12 @@ def out(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         recorder = [sys.executable, "-m", "samestep", "record", "--out", str(out / name), "--", *command]
         done = subprocess.run(recorder, env=os.environ | environment, capture_output=True, text=True, timeout=200)
         assert done.returncode == 0, done.stderr
-    return out
+
+
+@pytest.fixture(scope="module")
+def out(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    more = takes_slow_tests(request)
+    return made_once(tmp_path_factory, "records-of-keras-scripts", functools.partial(make, more=more))
 
 
 def read(directory: Path, rank: int = 0) -> tuple[RecordHeader, list[RecordedStep]]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from samestep.experiments.recording.facts import facts_of
-from tests.recording.records import Rank, distance, examples, joined, loss, run_many
+from tests.recording.records import Rank, distance, examples, joined, loss, read_many, recorded_once
 
 pytestmark = pytest.mark.torch
 SPREAD = ("ddp", "fsdp1", "fsdp1_orig", "fsdp2")
@@ -22,13 +22,7 @@ EXCHANGE = {
 }
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("layouts")
-
-
-@pytest.fixture(scope="module")
-def records(folder: Path) -> dict[str, list[Rank]]:
+def cases() -> dict[str, tuple[str, dict[str, object]]]:
     cases: dict[str, tuple[str, dict[str, object]]] = {"plain": ("layouts.py plain", {})}
     cases |= {name: (f"layouts.py {name}", {"world": 2}) for name in (*SPREAD, "tp")}
     cases |= {f"{name}-moved": (f"layouts.py {name}", {"perturb": 3, "world": 2}) for name in ("fsdp1", "fsdp2")}
@@ -39,7 +33,17 @@ def records(folder: Path) -> dict[str, list[Rank]]:
         for kind, world in (("plain", 1), ("mapped", 1), ("mapped", 2), ("shards", 2))
     }
     cases["unused"] = ("faulty.py unused", {})
-    return run_many(folder, cases)
+    return cases
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded_once(tmp_path_factory, "records-of-layouts", cases())
+
+
+@pytest.fixture(scope="module")
+def records(folder: Path) -> dict[str, list[Rank]]:
+    return read_many(folder)
 
 
 @pytest.mark.parametrize("layout", [*SPREAD, "tp"])

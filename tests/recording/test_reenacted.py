@@ -12,28 +12,35 @@ import pytest
 from museum.reenacted.row import Reenacted
 from museum.reenacted.table import REENACTED
 from samestep.common.mistakes.table import MISTAKES
+from tests.sharing import made_once
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(500)]
 ROOT = Path(__file__).parents[2]
 FAST, SLOW = ([row for row in REENACTED if row.is_slow == is_slow] for is_slow in (False, True))
 
 
-def reenact(rows: Sequence[Reenacted]) -> dict[str, dict]:
+def reenact(factory: pytest.TempPathFactory, name: str, rows: Sequence[Reenacted]) -> dict[str, dict]:
     """What is said of each, all in one process."""
-    line = [sys.executable, "-m", "museum.reenacted.run", "--json", *(row.name for row in rows)]
-    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=450, check=False)
-    assert done.returncode == 0, done.stderr
-    return {found["name"]: found for found in map(json.loads, done.stdout.splitlines())}
+
+    def make(folder: Path) -> None:
+        line = [sys.executable, "-m", "museum.reenacted.run", "--json", *(row.name for row in rows)]
+        done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=450, check=False)
+        assert done.returncode == 0, done.stderr
+        folder.mkdir()
+        (folder / "found.jsonl").write_text(done.stdout)
+
+    lines = (made_once(factory, name, make) / "found.jsonl").read_text().splitlines()
+    return {found["name"]: found for found in map(json.loads, lines)}
 
 
 @pytest.fixture(scope="module")
-def fast() -> dict[str, dict]:
-    return reenact(FAST)
+def fast(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
+    return reenact(tmp_path_factory, "reenacted", FAST)
 
 
 @pytest.fixture(scope="module")
-def slow() -> dict[str, dict]:
-    return reenact(SLOW)
+def slow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
+    return reenact(tmp_path_factory, "reenacted-slowly", SLOW)
 
 
 def check(row: Reenacted, found: dict) -> None:

@@ -10,7 +10,7 @@ import pytest
 from samestep.common.judging.recorded.judge import judge
 from samestep.common.steps.environment import DECIDING
 from samestep.common.steps.joining import read_run
-from tests.recording.records import Rank, distance, examples, joined, loss, run_many
+from tests.recording.records import Rank, distance, examples, joined, loss, read_many, recorded_once, run_many
 
 pytestmark = pytest.mark.torch
 CASES: dict[str, tuple[str, dict[str, object]]] = {
@@ -46,12 +46,12 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("records")
+    return recorded_once(tmp_path_factory, "records-of-scripts", CASES)
 
 
 @pytest.fixture(scope="module")
 def records(folder: Path) -> dict[str, list[Rank]]:
-    return run_many(folder, CASES)
+    return read_many(folder)
 
 
 def test_a_plain_script_is_recorded_whole(records: dict[str, list[Rank]]) -> None:
