@@ -5,7 +5,7 @@ from pathlib import Path
 
 from samestep.common.batch import Batch
 from samestep.common.program import Program
-from samestep.common.runtime.checkpoints.saving import NO_SAVER, Saver
+from samestep.common.runtime.checkpoints.saving import Saver
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.state_file import write_state
 from samestep.common.runtime.worker import loop, worker
@@ -36,7 +36,7 @@ def train(
     file: ProcessFile,
     traffic: Traffic,
     log: RunLog | None = None,
-    saver: Saver = NO_SAVER,
+    saver: Saver | None = None,
 ) -> Windows:
     """Trains as every worker does, with states; the arguments are those of `loop.train`."""
     step = program.step

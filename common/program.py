@@ -1,7 +1,7 @@
 """The contract of what runs inside a process: Program, and the TrainState that it saves and restores."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -50,6 +50,33 @@ class TrainState:
         return self.counts.get(name, self.updates)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Piece:
+    """A rectangular part of an array of a TrainState.
+
+    Attributes:
+        path: Where the array is in the state, as in `params/hidden/kernel` or `slots/momentum/hidden/kernel`.
+        offset: Where the part begins, in each dim.
+        shape: The shape of the whole array.
+        array: The part.
+    """
+
+    path: str
+    offset: tuple[int, ...]
+    shape: tuple[int, ...]
+    array: np.ndarray
+
+
+def whole(path: str, array: np.ndarray) -> Piece:
+    """Makes a piece that is a whole array.
+
+    Args:
+        path: Where it is in the state.
+        array: The array.
+    """
+    return Piece(path, (0,) * array.ndim, array.shape, array)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Hardware:
     """What a program really ran on, as it found it itself.
@@ -91,6 +118,9 @@ class Program(Protocol):
 
     def state(self) -> TrainState:
         """Step, parameters and optimizer state: whole, unsharded, neutral names and layout."""
+
+    def shards(self) -> Sequence[Piece] | None:
+        """What this process saves of the state, each number by one process; None if rank 0 saves what `state` returns."""
 
     def restore(self, state: TrainState) -> None:
         """The inverse of `state`, from any strategy of any framework; every process gets the whole state."""

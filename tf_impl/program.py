@@ -175,16 +175,17 @@ class TrainingProgram:
 
     def state(self) -> TrainState:
         """Reads parameters and optimizer state."""
-        read = lambda variable: variable.numpy()  # noqa: E731
-        state = weights.snapshot(self._step, self.params, self.slots, read, self._buffers)
+        state = weights.snapshot(self._step, self.params, self.slots, lambda held: held.numpy(), self._buffers)
         kept = self._own_exchange.snapshot() if self._own_exchange else ()
         return dataclasses.replace(state, local=kept, skipped=self._skipped)
+
+    def shards(self) -> None:
+        """Returns None: all have it whole."""
 
     def restore(self, state: TrainState) -> None:
         """Assigns everything on every replica."""
         self._step, self._skipped = state.step, state.skipped
-        assign = lambda variable, value: variable.assign(value)  # noqa: E731
-        weights.restore(state, self.run.dtype, self.params, self.slots, assign, self._buffers)
+        weights.restore(state, self.run.dtype, self.params, self.slots, lambda v, value: v.assign(value), self._buffers)
         if self._own_exchange:
             self._own_exchange.restore(state.local)
 

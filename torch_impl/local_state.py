@@ -4,12 +4,13 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
 
 from samestep.common.ledger import Footprint
-from samestep.common.program import Arrays, TrainState
+from samestep.common.program import Arrays, Piece, TrainState, whole
 from samestep.common.runtime.state_file import from_bytes, to_bytes
 from samestep.common.strategy import Run
 from samestep.torch_impl import sharded, weights
@@ -63,6 +64,9 @@ class HeldState(Protocol):
     def snapshot(self, step: int) -> TrainState:
         """Copies parameters and optimizer state, gathered."""
 
+    def pieces(self) -> list[Piece] | None:
+        """Returns the parts of the state that this process holds, nothing gathered; None where they cannot be told."""
+
     def restore(self, state: TrainState) -> None:
         """Copies this process's part of everything in place."""
 
@@ -115,6 +119,18 @@ class LocalState:
         counted = self.named.items() if self.counts else ()
         counts = {name: self.optimizer_state.count(weight.parameter) for name, weight in counted}
         return TrainState(step, params, slots, buffers, counts=counts)
+
+    def pieces(self) -> list[Piece]:
+        """Returns the parts of the state that this process holds."""
+        found = [weight.piece(f"params/{name}", weight.parameter) for name, weight in self.named.items()]
+        for name, weight in self.trained.items():
+            local = self._held(weight.parameter) or {}
+            found += [weight.piece(f"slots/{slot}/{name}", local[key]) for slot, key in self.keys.items() if local]
+        own = {f"buffers/{name}": buffer.detach().cpu().numpy() for name, buffer in self.buffers.items()}
+        for name, weight in self.named.items() if self.counts else ():
+            if (local := self.optimizer_state.local(weight.parameter)) is not None:
+                own[f"counts/{name}"] = np.asarray(int(local.get("step", 0)))
+        return found + [whole(path, array) for path, array in own.items()]
 
     def restore(self, state: TrainState) -> None:
         """Copies everything in place."""

@@ -12,9 +12,10 @@ from torch import nn
 
 from samestep.common.batch import Batch, BatchPart
 from samestep.common.ledger import Footprint, Send
-from samestep.common.program import Hardware, TrainState
+from samestep.common.program import Hardware, Piece, TrainState, whole
 from samestep.common.strategy import Run
 from samestep.torch_impl import devices, weights
+from samestep.torch_impl.division import Division
 from samestep.torch_impl.local_state import HeldState, build_local_state
 from samestep.torch_impl.models import place_positions, summed_loss
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
@@ -94,6 +95,7 @@ class TrainingProgram:
         self._loss = parts.loss or summed_loss(run.workload.model)
         self._target_share = target_share(run, self.context, self._device)
         self._scaler = scaler_of(run, self.context)
+        self._division = Division(self._device)
         self._step = self._skipped = 0
         self._losses: list[torch.Tensor] = []
         self._gradients_bytes = self._gathered_bytes = self._activations_bytes = 0
@@ -176,6 +178,17 @@ class TrainingProgram:
             return state
         kept, of_ranks = self._scaler.snapshot(), state.local or ({},) * self.run.num_devices
         return dataclasses.replace(state, local=tuple({**own, **kept} for own in of_ranks))
+
+    def shards(self) -> list[Piece] | None:
+        """Returns what this rank saves of the state; None if every rank has all of it, or an engine keeps it in its own way."""
+        pieces = self._local_state.pieces() if dist.is_initialized() else None
+        if pieces is None:
+            return None
+        pieces += [whole("step", np.asarray(self._step)), whole("skipped", np.asarray(self._skipped))]
+        kept = self._scaler.snapshot() if self._scaler else {}
+        mine = [whole(f"local/{dist.get_rank()}/{name}", array) for name, array in kept.items()]
+        own = self._division.take(pieces)
+        return None if own is None else own + mine
 
     def restore(self, state: TrainState) -> None:
         """Copies everything in place, as `LocalState.restore` does."""

@@ -1,5 +1,7 @@
 """Tensors whose parts lie on several ranks: DTensors, next to plain ones that every rank holds whole."""
 
+import math
+
 import torch
 from torch.distributed.tensor import DTensor
 
@@ -29,12 +31,21 @@ def copy_shard(target: torch.Tensor, value: torch.Tensor) -> None:
         target: The tensor to write in place, sharded or whole.
         value: The full value, of the full target's shape.
     """
-    if isinstance(target, DTensor):
-        mesh = target.device_mesh
-        for axis in reversed(range(mesh.ndim)):  # the axis cut first is the last one
-            placement = target.placements[axis]
-            if not placement.is_replicate():
-                parts = value.chunk(mesh.size(axis), placement.dim)
-                rank = mesh.get_local_rank(axis)
-                value = parts[rank] if rank < len(parts) else value.narrow(placement.dim, 0, 0)
+    for dim, (start, size) in enumerate(local_extent(target)):
+        value = value.narrow(dim, start, size)
     local_part(target).copy_(value)
+
+
+def local_extent(tensor: torch.Tensor) -> list[tuple[int, int]]:
+    """Returns where the part that this rank holds begins in each dim of the whole tensor, and its size there."""
+    extent = [(0, size) for size in tensor.shape]
+    if isinstance(tensor, DTensor):
+        mesh = tensor.device_mesh
+        for axis in reversed(range(mesh.ndim)):  # the axis cut first is the last one
+            placement = tensor.placements[axis]
+            if not placement.is_replicate():
+                start, size = extent[placement.dim]
+                part = math.ceil(size / mesh.size(axis))
+                skipped = min(size, part * mesh.get_local_rank(axis))
+                extent[placement.dim] = (start + skipped, min(part, size - skipped))
+    return extent

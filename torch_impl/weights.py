@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from samestep.common.program import Piece
 from samestep.common.workload.models.transformer import TOKENS
 from samestep.torch_impl.models.transformer import TiedLogits
-from samestep.torch_impl.sharded import copy_shard, local_part
+from samestep.torch_impl.sharded import copy_shard, local_extent, local_part
 
 # Type of module -> its parameters: the neutral name, and how its axes are permuted from torch's layout to the neutral.
 # A name that starts with a slash is that of the whole model, whatever the module's own path.
@@ -41,6 +42,18 @@ class Weight:
     def to_neutral(self, value: torch.Tensor) -> np.ndarray:
         """Copies a whole tensor, shaped like the parameter, into the neutral layout."""
         return value.detach().cpu().permute(self.permutation).numpy().copy()
+
+    def piece(self, path: str, value: torch.Tensor) -> Piece:
+        """Returns the part of a tensor that this rank holds, in the neutral layout; on a CPU it is the tensor's memory.
+
+        Args:
+            path: As in `Piece`.
+            value: A tensor that is shaped and cut like the parameter.
+        """
+        extent = local_extent(value)
+        offset = tuple(extent[dim][0] for dim in self.permutation)
+        shape = tuple(value.shape[dim] for dim in self.permutation)
+        return Piece(path, offset, shape, local_part(value).detach().cpu().permute(self.permutation).numpy())
 
     def from_neutral(self, value: np.ndarray) -> torch.Tensor:
         """Inverts `to_neutral`, in the parameter's dtype and on its device."""

@@ -96,6 +96,9 @@ class TrainingProgram:
         local = tuple(map(_copied, self.local))
         return TrainState(self._step, _copied(self.params), slots, _copied(self.buffers), local, self._skipped)
 
+    def shards(self) -> None:
+        """Returns None: one process has the whole state."""
+
     def restore(self, state: TrainState) -> None:
         """Copies everything that `state` returns, into float64."""
         self._step, self._skipped = state.step, state.skipped

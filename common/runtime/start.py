@@ -8,7 +8,7 @@ import numpy as np
 from samestep.common.errors import ConfigError
 from samestep.common.program import RESIDUAL, SUM_RESIDUAL, TrainState
 from samestep.common.request import Launch
-from samestep.common.runtime.state_file import read_state
+from samestep.common.runtime.checkpoints.committed import read_saved
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import empty_slots, init, initial_buffers
 from samestep.common.workload.models.reached import trained
@@ -25,7 +25,7 @@ def read_start(run: Run, start_from: str) -> TrainState:
     Raises:
         ConfigError: There is none, it is of another model or optimizer, or its numbers cannot be trained on.
     """
-    given, state = f"--start-from {start_from}", read_state(Path(start_from))
+    given, state = f"--start-from {start_from}", read_saved(Path(start_from))
     if state.step >= run.steps:
         raise ConfigError(f"{given} is at step {state.step}; --steps counts from zero, give more than {state.step}.")
     opening, remedy = f"{given} holds another model: its", "give the --workload that its config.json names"
@@ -111,7 +111,7 @@ def initial_state(run: Run, launch: Launch) -> TrainState:
         launch: How it is started; it names the run to continue, if there is one.
     """
     if launch.start_from is not None:
-        return read_state(Path(launch.start_from))
+        return read_saved(Path(launch.start_from))
     params = init(run.workload.model, run.seed)
     slots = empty_slots(run.optimizer, run.workload.model.params())
     return TrainState(0, params, slots, initial_buffers(run.workload.model))

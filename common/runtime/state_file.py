@@ -39,7 +39,7 @@ def to_bytes(state: TrainState) -> bytes:
 
 def from_bytes(data: bytes) -> TrainState:
     """Returns the inverse of `to_bytes`."""
-    return _unflatten(load_arrays(io.BytesIO(data), (), len(data)))
+    return unflatten(load_arrays(io.BytesIO(data), (), len(data)))
 
 
 def dump_state(file: IO[bytes], state: TrainState) -> None:
@@ -66,7 +66,7 @@ def read_state(directory: Path) -> TrainState:
         ConfigError: The directory holds none.
     """
     try:
-        return _unflatten(read_arrays(directory / STATE))
+        return unflatten(read_arrays(directory / STATE))
     except Unreadable as error:
         raise ConfigError(
             f"--start-from {directory}: no readable state.npz: {error}; give the directory of a finished run."
@@ -90,7 +90,12 @@ def remove_state(directory: Path) -> None:
     (directory / STATE).unlink(missing_ok=True)
 
 
-def _unflatten(arrays: Mapping[str, np.ndarray]) -> TrainState:
+def unflatten(arrays: Mapping[str, np.ndarray]) -> TrainState:
+    """Makes a state of its arrays by path, as in `params/hidden/kernel`.
+
+    Raises:
+        Unreadable: They are nothing that a state has.
+    """
     params, buffers, slots, local, counts = {}, {}, dict[str, Arrays](), dict[int, Arrays](), dict[str, int]()
     for path, value in arrays.items():
         group, _, name = path.partition("/")

@@ -110,6 +110,9 @@ class DTensorProgram:
         state = weights.snapshot(self._step, self.params, self.slots, read, {})
         return dataclasses.replace(state, skipped=self._skipped)
 
+    def shards(self) -> None:
+        """Returns None: the first process saves what it gathers."""
+
     def restore(self, state: TrainState) -> None:
         """Assigns each device its shards."""
         self._step, self._skipped = state.step, state.skipped

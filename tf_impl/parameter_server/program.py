@@ -159,6 +159,9 @@ class ParameterServerProgram:
         state = weights.snapshot(self._step, self.params, self.slots, np.concatenate, buffers)
         return dataclasses.replace(state, skipped=self._skipped)
 
+    def shards(self) -> None:
+        """Returns None: the chief saves what it fetches, because servers run nothing of ours."""
+
     def restore(self, state: TrainState) -> None:
         """Assigns each server its parts."""
         self._step, self._skipped, self._first_update = state.step, state.skipped, state.updates

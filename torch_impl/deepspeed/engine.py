@@ -143,6 +143,9 @@ class EngineState:
         """Copies masters and their optimizer state, gathered, and buffers."""
         return self._full.snapshot(step)
 
+    def pieces(self) -> None:
+        """Returns None: stretches are no rectangles."""
+
     def restore(self, state: TrainState) -> None:
         """Copies this rank's stretch of everything in place; nothing is sent."""
         self._set_step_count(state.updates)

@@ -101,6 +101,9 @@ class WorkerProgram:
         parts = [rpc.rpc_sync(self._server, server.snapshot, (self._step,))] if self._rank == 0 else []
         return merge([self._mode.local_state.snapshot(self._step), *parts])
 
+    def shards(self) -> None:
+        """Returns None: rank 0 saves what it fetches."""
+
     def restore(self, state: TrainState) -> None:
         """Copies what stays on the workers in place; the server does so with its own part before it opens for pulls."""
         self._step = state.step

@@ -5,6 +5,7 @@ Sent: activations from worker to worker as arguments, gradients back by distribu
 Use it to see how model parallelism was written before pipelines had an API; one batch at a time, like `mp`.
 """
 
+import functools
 from collections.abc import Mapping
 
 import numpy as np
@@ -38,8 +39,7 @@ class DriverProgram:
         self._workers = [worker_name(rank) for rank in range(run.num_devices)]
         params = [rref for worker in self._workers for rref in rpc.rpc_sync(worker, stages.parameters)]
         self._optimizer = DistributedOptimizer(stages.local_optimizer, params)
-        self._step = 0
-        self._losses: list[torch.Tensor] = []
+        self._step, self._losses = 0, list[torch.Tensor]()
 
     def step(self, batch: Batch) -> None:
         """Goes forward from worker to worker, backward the same way, and updates everywhere."""
@@ -70,14 +70,15 @@ class DriverProgram:
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Computes logits, stage by stage."""
-        x = as_inputs(inputs)
-        for worker in self._workers:
-            x = rpc.rpc_sync(worker, stages.predict, (x,))
-        return x.numpy()
+        predict = lambda x, worker: rpc.rpc_sync(worker, stages.predict, (x,))  # noqa: E731
+        return functools.reduce(predict, self._workers, as_inputs(inputs)).numpy()
 
     def state(self) -> TrainState:
         """Fetches every worker's part."""
         return merge(rpc.rpc_sync(worker, stages.snapshot, (self._step,)) for worker in self._workers)
+
+    def shards(self) -> None:
+        """Returns None: rank 0 saves what it fetches."""
 
     def restore(self, state: TrainState) -> None:
         """Copies this process's part in place; every other worker does so before it opens for calls."""
@@ -114,7 +115,6 @@ def build(run: Run) -> DriverProgram | ServingProgram:
     segments = group_segments(run.workload.model.segments(), run.num_devices)[own_rank()]
     context = StepContext(run.mesh.only_axis)
     stage = build_stage(run, CPU, context, segments, contiguous=False)
-    served = Served(run, stage, context.recorder)
-    stages.serve(stages.WorkerStage(stage, mean_loss(run, context), served))
+    stages.serve(stages.WorkerStage(stage, mean_loss(run, context), served := Served(run, stage, context.recorder)))
     join_rpc(run)
     return ServingProgram(served, HARDWARE) if own_rank() else DriverProgram(run, served, context)

@@ -1,25 +1,19 @@
 """A checkpoint: a folder `checkpoints/step-000120` of a run directory, which is there as a whole or not at all.
 
-It is written as `step-000120.part`. Each file goes to the disk, then `commit.json`, which holds their digests, then the folder
-gets its name. A folder without a valid commit is no checkpoint. Nothing is written twice under one name: whoever overwrites a
-checkpoint in place mixes two steps if he dies meanwhile (docs/found.md).
+Its state is one file, or one of each rank. `commit.json` has their digests, and a folder without a valid one is no checkpoint.
 """
 
 import dataclasses
-import itertools
-import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO
 
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, read_json, read_sha256
-from samestep.common.files.removing import discard_folder
-from samestep.common.files.writing import create, make_folder, rename_folder
 from samestep.common.program import TrainState
-from samestep.common.runtime.state_file import STATE, dump_state, read_state
+from samestep.common.runtime.checkpoints.pieces import name_of, read_pieces
+from samestep.common.runtime.state_file import STATE, read_state
 
 FOLDER = "checkpoints"
 COMMIT = "commit.json"
@@ -69,8 +63,13 @@ class Checkpoint:
         return sum(size for size, _ in self.commit.files.values())
 
     def state(self) -> TrainState:
-        """Reads the state that it holds."""
-        return read_state(self.path)
+        """Reads the state that it holds.
+
+        Raises:
+            Unreadable: Its files do not make one.
+        """
+        names = list(self.commit.files)
+        return read_state(self.path) if names == [STATE] else read_pieces(self.path, names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,44 +83,6 @@ class Damaged:
 
     path: Path
     reason: str
-
-
-def write_checkpoint(directory: Path, state: TrainState, commit: Commit) -> Checkpoint:
-    """Writes a checkpoint; when this returns, it is on the disk.
-
-    Args:
-        directory: The run directory.
-        state: What it holds.
-        commit: What is said of it, without the files.
-
-    Raises:
-        OSError: It cannot be written, as on a full disk. Nothing of it is left.
-        WorkerFailed: Something is in its place that samestep did not write.
-    """
-    plain = f"step-{commit.step:06d}"
-    names = itertools.chain([plain], (f"{plain}-{number}" for number in itertools.count(2)))
-    name = next(name for name in names if not os.path.lexists(directory / FOLDER / name))
-    part = directory / FOLDER / f"{plain}.part"
-    discard_folder(part, directory)  # of an attempt that was cut off
-    make_folder(directory / FOLDER, directory)
-    make_folder(part, directory)
-    try:
-        _write(part / STATE, directory, lambda file: dump_state(file, state))
-        files = {STATE: (os.path.getsize(part / STATE), read_sha256(part / STATE))}
-        whole = dataclasses.replace(commit, files=files)
-        _write(part / COMMIT, directory, lambda file: file.write(json.dumps(dataclasses.asdict(whole)).encode()))
-        return Checkpoint(rename_folder(part, name, directory), whole)
-    except Unreadable as error:
-        raise OSError(str(error)) from None
-    finally:
-        discard_folder(part, directory)
-
-
-def _write(path: Path, below: Path, fill: Callable[[IO[bytes]], object]) -> None:
-    with os.fdopen(create(path, below), "w+b") as file:
-        fill(file)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def find_folders(directory: Path) -> list[Path]:
@@ -154,7 +115,7 @@ def _examined(path: Path) -> Checkpoint | Damaged:
         commit = _commit(path / COMMIT)
     except Unreadable as error:
         return Damaged(path, f"{COMMIT}: {error}")
-    if commit.step != int(path.name.split("-")[1]):
+    if (name := _NAME.fullmatch(path.name)) and commit.step != int(name[1]):  # another name is that of a copy
         return Damaged(path, f"{COMMIT} is of step {commit.step}")
     for name, (size, digest) in commit.files.items():
         try:
@@ -177,9 +138,30 @@ def _commit(path: Path) -> Commit:
     except (KeyError, TypeError, ValueError, AttributeError):
         raise Unreadable("it is not what a run writes") from None
     is_odd = any(type(number) is not int or number < 0 for number in numbers) or commit.begun > commit.step
-    if is_odd or not all(isinstance(text, str) for text in texts) or list(files) != [STATE]:
+    is_known = list(files) in ([STATE], [name_of(rank) for rank in range(len(files))])
+    if is_odd or not all(isinstance(text, str) for text in texts) or not files or not is_known:
         raise Unreadable("it is not what a run writes")
     return dataclasses.replace(commit, files=files)
+
+
+def read_saved(folder: Path) -> TrainState:
+    """Reads the state that `--start-from` names: that of a checkpoint, or of a finished run.
+
+    Args:
+        folder: The folder of either.
+
+    Raises:
+        ConfigError: It has none, or a damaged one.
+    """
+    if not os.path.lexists(folder / COMMIT):
+        return read_state(folder)
+    try:
+        if isinstance(found := _examined(folder), Checkpoint):
+            return found.state()
+        reason = found.reason
+    except Unreadable as error:
+        reason = str(error)
+    raise ConfigError(f"--start-from {folder} is a damaged checkpoint: {reason}; give another.")
 
 
 def newest(directory: Path, program: str) -> tuple[Checkpoint | None, tuple[Damaged, ...]]:

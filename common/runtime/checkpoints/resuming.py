@@ -9,10 +9,11 @@ from pathlib import Path
 
 from samestep.common.batch import Batch
 from samestep.common.errors import ConfigError, WorkerFailed
+from samestep.common.files.reading import Unreadable
 from samestep.common.program import Program, TrainState
-from samestep.common.request import Launch, read_interval
+from samestep.common.request import Launch
 from samestep.common.runtime.checkpoints.committed import Checkpoint, Commit, newest
-from samestep.common.runtime.checkpoints.saving import NO_SAVER, Saver, digest_losses
+from samestep.common.runtime.checkpoints.saving import Saver, digest_losses
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.start import read_start
 from samestep.common.steps.log import METRICS, read_log
@@ -75,11 +76,14 @@ def find_beginning(directory: Path, run: Run, launch: Launch) -> Beginning:
     if digest_losses(losses).hexdigest() != found.commit.losses:
         raise ConfigError(f"{directory / METRICS} has not the losses that lead to {found.path}; start another run.")
     print(f"samestep: goes on from {found.path}", file=sys.stderr, flush=True)
-    return Beginning(begun, found.state(), found, losses)
+    try:
+        return Beginning(begun, found.state(), found, losses)
+    except Unreadable as error:
+        raise ConfigError(f"{found.path} is damaged: {error}; move it away.") from None
 
 
-def saver_of(run: Run, launch: Launch, beginning: Beginning, file: ProcessFile) -> Saver:
-    """Makes what saves the checkpoints of an attempt.
+def saver_of(run: Run, launch: Launch, beginning: Beginning, file: ProcessFile) -> Saver | None:
+    """Makes what saves the checkpoints of an attempt; None if it saves none.
 
     Args:
         run: What is trained.
@@ -88,10 +92,10 @@ def saver_of(run: Run, launch: Launch, beginning: Beginning, file: ProcessFile) 
         file: That of this process, whose directory they are saved in.
     """
     if launch.save_every is None:
-        return NO_SAVER
+        return None
     earlier = 0 if beginning.checkpoint is None else beginning.checkpoint.commit.attempt
     commit = Commit(run.steps, beginning.begun, earlier + 1, digest_program(run, launch), "")
-    return Saver(file, commit, read_interval(launch.save_every), launch.keep, beginning.losses)
+    return Saver(file, commit, run, launch, beginning.losses)
 
 
 def restore(program: Program, beginning: Beginning, run: Run, batch: Batch) -> None:

@@ -1,12 +1,13 @@
 """Saves checkpoints while a run trains: the step waits for a copy in memory, and a thread writes it."""
 
 import dataclasses
+import functools
 import hashlib
 import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -14,12 +15,14 @@ import numpy as np
 
 from samestep.common.files.reading import open_plain
 from samestep.common.files.removing import discard_folder
-from samestep.common.program import Arrays, Program, TrainState
-from samestep.common.request import Interval
-from samestep.common.runtime.checkpoints.committed import Commit, find_folders, write_checkpoint
+from samestep.common.program import Arrays, Piece, Program, TrainState
+from samestep.common.request import Launch, read_interval
+from samestep.common.runtime.checkpoints.committed import Commit, find_folders
+from samestep.common.runtime.checkpoints.writing import begin_checkpoint, commit_sharded, write_checkpoint, write_own
 from samestep.common.runtime.measured import Saves
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.steps.log import METRICS
+from samestep.common.strategy import Run
 
 _POLL_SECONDS = 0.02
 
@@ -27,17 +30,18 @@ _POLL_SECONDS = 0.02
 class Saver:
     """Saves the state of a program now and then. Every process has one, and all decide alike. Use it as a context manager."""
 
-    def __init__(self, file: ProcessFile, commit: Commit, every: Interval, keep: int, losses: Sequence[float]) -> None:
+    def __init__(self, file: ProcessFile, commit: Commit, run: Run, launch: Launch, losses: Sequence[float]) -> None:
         """Saves nothing yet.
 
         Args:
-            file: That of this process; rank 0 writes, into its directory.
+            file: That of this process, whose directory they are saved in.
             commit: That of the run's last step, which is not saved.
-            every: How often to save.
-            keep: How many checkpoints to keep.
+            run: What is trained.
+            launch: Says how often to save, how many to keep, and how long to wait for the other ranks.
             losses: Those of the steps before the first that is to come.
         """
-        self._file, self._commit, self._every, self._keep = file, commit, every, keep
+        self._file, self._commit, self._num_ranks, self._launch = file, commit, run.num_devices, launch
+        self._every = read_interval(launch.save_every or "")
         self._digest = digest_losses(losses)
         self._thread: threading.Thread | None = None
         self._noting = threading.Lock()
@@ -82,12 +86,23 @@ class Saver:
             with self._noting:
                 self.saves = dataclasses.replace(self.saves, skipped=self.saves.skipped + 1)
             return
-        state = program.state()
-        if self._file.rank == 0:
-            commit = dataclasses.replace(self._commit, step=step, losses=self._digest.hexdigest())
-            self._thread = threading.Thread(target=self._write, args=(_copied(state), commit))
-            self._thread.start()
+        commit = dataclasses.replace(self._commit, step=step, losses=self._digest.hexdigest())
+        if (pieces := program.shards()) is not None:
+            if self._begin(program, commit):
+                copies = [dataclasses.replace(piece, array=np.array(piece.array)) for piece in pieces]
+                self._start(self._write_own, copies, commit)
+        elif (state := program.state()) and self._file.rank == 0:
+            self._start(self._write, _copied(state), commit)
         self._note(stall_seconds=(time.monotonic() - self._last,))
+
+    def _start(self, write: Callable[..., None], *arguments: object) -> None:
+        self._thread = threading.Thread(target=write, args=arguments)
+        self._thread.start()
+
+    def _begin(self, program: Program, commit: Commit) -> bool:
+        """Has the first rank make the folder, before any of them writes into it; returns whether it is there."""
+        make = functools.partial(begin_checkpoint, self._file.directory, commit.step)
+        return not program.agree(float(self._file.rank == 0 and not self._succeeds(make, commit)))
 
     def _is_due(self, program: Program, step: int) -> bool:
         if self._every.steps:
@@ -95,39 +110,47 @@ class Saver:
         return program.agree(time.monotonic() - self._last) >= (self._every.seconds or 0.0)
 
     def _write(self, state: TrainState, commit: Commit) -> None:
-        started, directory = time.monotonic(), self._file.directory
+        self._commit_by(functools.partial(write_checkpoint, self._file.directory, state, commit), commit)
+
+    def _write_own(self, pieces: Sequence[Piece], commit: Commit) -> None:
+        """Writes what this rank holds; the first rank then waits for the others, and commits."""
+        directory, patience = self._file.directory, self._launch.timeout_seconds
         try:
+            write_own(directory, commit.step, self._file.rank, pieces)
+        except Exception as error:  # the first rank waits for this one in vain, and says so
+            print(f"samestep: the part of step {commit.step} was not saved: {_why(error)}", file=sys.stderr, flush=True)
+        if self._file.rank == 0:
+            self._commit_by(functools.partial(commit_sharded, directory, commit, self._num_ranks, patience), commit)
+
+    def _commit_by(self, write: Callable[[], object], commit: Commit) -> None:
+        """Puts a checkpoint on the disk, and removes the oldest."""
+        started, directory = time.monotonic(), self._file.directory
+
+        def save() -> None:
             with open_plain(directory / METRICS) as file:  # the log has the steps before a commit says so
                 os.fsync(file.fileno())
-            write_checkpoint(directory, state, commit)
-            for old in find_folders(directory)[self._keep :]:
+            write()
+            for old in find_folders(directory)[self._launch.keep :]:
                 discard_folder(old, directory)
             self._note(steps=(commit.step,), write_seconds=(time.monotonic() - started,))
-        except Exception as error:  # a thread's error would end nothing: the run goes on, and its result says it
-            why = f"{getattr(error, 'strerror', None) or error}"
+
+        self._succeeds(save, commit)
+
+    def _succeeds(self, save: Callable[[], object], commit: Commit) -> bool:
+        """Takes a part of saving; if that fails, the run goes on, and its result says it."""
+        try:
+            save()
+            return True
+        except Exception as error:  # a thread's error would end nothing
+            why = _why(error)
             self._note(failed=(f"step {commit.step}: {why}",))
             print(f"samestep: the checkpoint of step {commit.step} was not saved: {why}", file=sys.stderr, flush=True)
+            return False
 
     def _note(self, **more: tuple) -> None:
         with self._noting:
             now = {name: (*getattr(self.saves, name), *values) for name, values in more.items()}
             self.saves = dataclasses.replace(self.saves, **now)
-
-
-class _NoSaver(Saver):
-    """Saves nothing."""
-
-    def __init__(self) -> None:
-        self.saves, self._thread = Saves(), None
-
-    def steps_left(self, step: int) -> int:
-        return sys.maxsize
-
-    def offer(self, program: Program, step: int, losses: Sequence[float]) -> None:
-        pass
-
-
-NO_SAVER = _NoSaver()
 
 
 def digest_losses(losses: Sequence[float]) -> "hashlib._Hash":
@@ -137,6 +160,10 @@ def digest_losses(losses: Sequence[float]) -> "hashlib._Hash":
         losses: Those that are known so far.
     """
     return hashlib.sha256(np.asarray(losses, "<f8").tobytes())
+
+
+def _why(error: Exception) -> str:
+    return f"{getattr(error, 'strerror', None) or error}"
 
 
 def _copied(state: TrainState) -> TrainState:

@@ -16,8 +16,8 @@ from samestep.common.ledger import Footprint
 from samestep.common.program import Program
 from samestep.common.request import Launch
 from samestep.common.runtime.checkpoints.resuming import Beginning, find_beginning, restore, saver_of
-from samestep.common.runtime.checkpoints.saving import NO_SAVER, Saver
-from samestep.common.runtime.measured import Measured, Usage
+from samestep.common.runtime.checkpoints.saving import Saver
+from samestep.common.runtime.measured import Measured, Saves, Usage
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.state_file import write_state
 from samestep.common.runtime.topology import UNEVALUATED
@@ -74,7 +74,8 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     serving = {spec.role: rank for rank, spec in enumerate(specs) if spec.serves and file.rank == 0}
     traffic = Traffic(file, serving, disturbances, alone=len(specs) == 1)
     saver = saver_of(run, launch, beginning, file)
-    with RunLog(file.directory, run, launch, split) if file.rank == 0 else nullcontext() as log, saver:
+    recorder = RunLog(file.directory, run, launch, split) if file.rank == 0 else nullcontext()
+    with recorder as log, saver or nullcontext():
         windows = train(program, run, stream, beginning.step, file, traffic, log, saver)
     file.enter("evaluate")
     metric = evaluate(program, run, data, file)
@@ -92,7 +93,7 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
         **dataclasses.asdict(own),
         first_step=beginning.begun,
         resumed_at=None if beginning.checkpoint is None else beginning.step,
-        saves=saver.saves,
+        saves=saver.saves if saver else Saves(),
         window_steps=tuple(windows.steps),
         window_seconds=tuple(windows.seconds),
         step_times=windows.awaited_step_times,
@@ -156,7 +157,7 @@ def train(
     file: ProcessFile,
     traffic: Traffic,
     log: RunLog | None = None,
-    saver: Saver = NO_SAVER,
+    saver: Saver | None = None,
 ) -> Windows:
     """Takes the steps from `first` to the run's last, in windows; reports nothing while the clock runs.
 
@@ -168,7 +169,7 @@ def train(
         file: The present process's.
         traffic: Counts what every window but the first sends.
         log: Gets every window; None where nobody keeps it, as on any rank but 0.
-        saver: Saves checkpoints between parts, while no clock runs.
+        saver: Saves checkpoints between parts, while no clock runs; None where none are saved.
 
     Raises:
         Diverged: The loss is not finite.
@@ -184,10 +185,9 @@ def train(
         windows.open()
         traffic.open(counts=number > 0)
         while (left := size - windows.steps[-1]) > 0:
-            part = list(itertools.islice(stream, min(most, left, saver.steps_left(step))))
+            part = list(itertools.islice(stream, min(most, left, saver.steps_left(step) if saver else left)))
             ticks = _take(program, part, file, traffic)
-            seconds = ticks[-1] - ticks[0]
-            losses = program.losses()
+            seconds, losses = ticks[-1] - ticks[0], program.losses()
             most = max(1, min(MOST_STEPS, int(MOST_SECONDS * len(part) / program.agree(seconds))))
             windows.add(seconds, len(part), losses)
             if number > 0:
@@ -196,7 +196,8 @@ def train(
             file.beat(step)
             if log is not None:
                 log.add(part, seconds, losses)
-            saver.offer(program, step, losses)
+            if saver:
+                saver.offer(program, step, losses)
     return windows
 
 

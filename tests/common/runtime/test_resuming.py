@@ -20,7 +20,7 @@ from samestep.common.files.writing import open_directory
 from samestep.common.program import TrainState
 from samestep.common.request import Interval, RunConfig, launch_of, read_interval
 from samestep.common.run import parse
-from samestep.common.runtime.checkpoints import committed
+from samestep.common.runtime.checkpoints import writing
 from samestep.common.runtime.checkpoints.committed import (
     COMMIT,
     FOLDER,
@@ -29,10 +29,10 @@ from samestep.common.runtime.checkpoints.committed import (
     Damaged,
     find_checkpoints,
     find_folders,
-    write_checkpoint,
 )
 from samestep.common.runtime.checkpoints.committed import newest as newest_of
 from samestep.common.runtime.checkpoints.resuming import digest_program
+from samestep.common.runtime.checkpoints.writing import write_checkpoint
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.prepare import prepare
@@ -242,7 +242,7 @@ def test_nothing_of_a_save_that_fails_is_left(tmp_path: Path, monkeypatch: pytes
 
     for name in ("dump_state", "read_sha256", "rename_folder"):
         with monkeypatch.context() as patched:
-            patched.setattr(committed, name, full)
+            patched.setattr(writing, name, full)
             with pytest.raises(OSError, match="No space left"):
                 write_checkpoint(tmp_path, state, commit)
         assert list((tmp_path / FOLDER).iterdir()) == []
