@@ -111,7 +111,7 @@ class Program(Protocol):
         """Returns the GLOBAL mean loss of every step since the last call; reduced once, outside the timed part."""
 
     def agree(self, value: float) -> float:
-        """Returns the mean of a number over the processes that sum their losses, so that all of them decide alike."""
+        """Returns the mean of a number over the processes that train, so that all of them decide alike; none is ahead of it."""
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Returns the logits [global_batch_size, ...] of a full global batch of inputs."""

@@ -142,23 +142,22 @@ class TrainingProgram:
     def losses(self) -> list[float]:
         """Returns the global losses since the last call: one sum over all ranks."""
         taken, self._losses = self._losses, []
-        return self._sum(torch.stack(taken)) if taken else []
+        if not taken:
+            return []
+        return (
+            self._sum(torch.stack(taken))
+            if self.part.count > 1 or self.parts.sums_losses
+            else torch.stack(taken).tolist()
+        )
 
     def agree(self, value: float) -> float:
         """Computes the mean over ranks."""
-        if not self._is_one_of_many:
+        if not dist.is_initialized():
             return value
-        total, count = self._sum(torch.tensor([value, 1.0], dtype=torch.float64, device=self._device))
-        return total / count
-
-    @property
-    def _is_one_of_many(self) -> bool:
-        return self.part.count > 1 or self.parts.sums_losses
+        return self._sum(torch.tensor([value], dtype=torch.float64, device=self._device))[0] / dist.get_world_size()
 
     def _sum(self, own: torch.Tensor) -> list[float]:
         """Adds up the numbers of all ranks, in their order: an all-reduce would round a step's loss by its place among others."""
-        if not self._is_one_of_many:
-            return own.tolist()
         of_ranks = [torch.empty_like(own) for _ in range(dist.get_world_size())]
         dist.all_gather(of_ranks, own)
         return functools.reduce(torch.add, of_ranks).tolist()

@@ -59,8 +59,12 @@ def dump_state(file: IO[bytes], state: TrainState) -> None:
     np.savez(file, step=np.int64(state.step), **arrays)  # pyrefly: ignore
 
 
-def read_state(directory: Path) -> TrainState:
+def read_state(directory: Path, asked: str = "--start-from") -> TrainState:
     """Reads `state.npz`.
+
+    Args:
+        directory: The run directory.
+        asked: What named it.
 
     Raises:
         ConfigError: The directory holds none.
@@ -69,7 +73,7 @@ def read_state(directory: Path) -> TrainState:
         return unflatten(read_arrays(directory / STATE))
     except Unreadable as error:
         raise ConfigError(
-            f"--start-from {directory}: no readable state.npz: {error}; give the directory of a finished run."
+            f"{asked} {directory}: no readable state.npz: {error}; give the directory of a finished run."
         ) from None
 
 

@@ -164,7 +164,8 @@ class ParameterServerProgram:
 
     def restore(self, state: TrainState) -> None:
         """Assigns each server its parts."""
-        self._step, self._skipped, self._first_update = state.step, state.skipped, state.updates
+        self._step, self._skipped = state.step, state.skipped
+        self._first_update, self._scheduled = state.updates, 0
         weights.restore(state, self.run.dtype, self.params, self.slots, assign, weights.buffers_of(self.model))
 
     def observe(self, batch: Batch) -> None:

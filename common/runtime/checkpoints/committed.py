@@ -144,24 +144,38 @@ def _commit(path: Path) -> Commit:
     return dataclasses.replace(commit, files=files)
 
 
-def read_saved(folder: Path) -> TrainState:
-    """Reads the state that `--start-from` names: that of a checkpoint, or of a finished run.
+def read_saved(folder: Path, asked: str = "--start-from") -> TrainState:
+    """Reads the state of a checkpoint, or of a finished run.
 
     Args:
         folder: The folder of either.
+        asked: What named it.
 
     Raises:
         ConfigError: It has none, or a damaged one.
     """
     if not os.path.lexists(folder / COMMIT):
-        return read_state(folder)
+        return read_state(folder, asked)
     try:
         if isinstance(found := _examined(folder), Checkpoint):
             return found.state()
         reason = found.reason
     except Unreadable as error:
         reason = str(error)
-    raise ConfigError(f"--start-from {folder} is a damaged checkpoint: {reason}; give another.")
+    raise ConfigError(f"{asked} {folder} is a damaged checkpoint: {reason}; give another.")
+
+
+def digest_saved(path: Path) -> str:
+    """Computes the SHA-256 digest of what `--start-from` names: a file, a checkpoint's by its commit, or a finished run's state.
+
+    Args:
+        path: The file, or the folder.
+
+    Raises:
+        Unreadable: It is not there.
+    """
+    inside = path / (COMMIT if os.path.lexists(path / COMMIT) else STATE)
+    return read_sha256(inside if path.is_dir() else path)
 
 
 def newest(directory: Path, program: str) -> tuple[Checkpoint | None, tuple[Damaged, ...]]:

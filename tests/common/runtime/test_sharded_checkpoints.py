@@ -187,7 +187,8 @@ def test_a_sharded_checkpoint_is_gone_on_from_in_the_same_bits_and_by_others(
     (out / "result.json").unlink()
     again = trained(launcher, cell, out, save_every="4")
     assert (again.resumed_at, again.losses, again.state_sha256) == (4, whole.losses, whole.state_sha256)
-    other = trained(launcher, "torch:ddp", tmp_path / "other", devices=2, start_from=str(found.path))
+    other = trained(launcher, "torch:ddp", tmp_path / "other", devices=2, start_from=str(found.path), parity=True)
+    assert other.parity.passed, other.parity.reason
     assert other.losses == pytest.approx(whole.losses[4:], rel=1e-10)
     assert furthest(read_state(tmp_path / "other"), read_state(out)) < 1e-10
 

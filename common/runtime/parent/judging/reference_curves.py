@@ -17,16 +17,17 @@ from pathlib import Path
 import numpy as np
 
 from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
-from samestep.common.files.reading import Unreadable, read_bytes, read_sha256
+from samestep.common.files.reading import Unreadable, read_bytes
 from samestep.common.files.removing import discard
 from samestep.common.files.writing import open_directory
 from samestep.common.judging.rerun import Curve, Rerun
 from samestep.common.request import Launch
 from samestep.common.run import as_config
+from samestep.common.runtime.checkpoints.committed import digest_saved
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.measured import Measured
 from samestep.common.runtime.parent.judging.cache import evict, hold
-from samestep.common.runtime.state_file import STATE, read_state, write_state
+from samestep.common.runtime.state_file import read_state, write_state
 from samestep.common.steps.log import Log, read_log
 from samestep.common.steps.writing import write_log
 from samestep.common.strategy import Run
@@ -93,9 +94,9 @@ def curve_folder(run: Run, launch: Launch, dataset_sha256: str) -> Path:
         dataset_sha256: The dataset sha256 of the data.
     """
     try:
-        started = "" if launch.start_from is None else read_sha256(Path(launch.start_from) / STATE)
+        started = "" if launch.start_from is None else digest_saved(Path(launch.start_from))
     except Unreadable as error:
-        raise ConfigError(f"--start-from {launch.start_from}: its {STATE} cannot be read any more: {error}.") from None
+        raise ConfigError(f"--start-from {launch.start_from}: its state cannot be read any more: {error}.") from None
     described = {name: value for name, value in run.described().items() if name != "steps"}
     # NumPy's version, since its generators draw the weights and the order of the examples.
     numbers = [described, dataset_sha256, started, _source_digest(), np.__version__]
