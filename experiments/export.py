@@ -1,4 +1,4 @@
-"""Replays runs into the trackers that people have: `samestep export RUNS... --to tensorboard`."""
+"""Hands runs on to trackers (`samestep export RUNS... --to tensorboard`), and states to others (`--format dcp DIR`)."""
 
 import importlib
 import sys
@@ -11,8 +11,11 @@ from samestep.experiments.cli.parser import Parser
 
 TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlruns"}
 """Tracker -> the folder that it looks into by itself."""
+FORMATS = {"safetensors": "", "dcp": "torch", "tf": "tf"}
+"""Format -> the framework that writes it; "" if none is needed."""
 _DESCRIPTION = """Replay finished runs into a tracker of experiments: settings, the loss of every step, speed by window, and what
-came of them. Exit code: 2 if there is no run, 3 if the tracker is not installed; 1 if a run could not be read; 0 otherwise."""
+came of them. Or write the state in one directory, of a checkpoint or of a finished run, in a format that others read.
+Exit code: 2 if there is no run, 3 if the tracker or framework is not installed; 1 if a run could not be read; 0 otherwise."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -24,10 +27,16 @@ def main(arguments: Sequence[str]) -> int:
     """
     parser = Parser(prog="samestep export", allow_abbrev=False, description=_DESCRIPTION)
     parser.add_argument("runs", nargs="+", metavar="RUNS", help="directories of runs, or that hold some")
-    parser.add_argument("--to", required=True, metavar="TRACKER", help=f"one of {', '.join(TRACKERS)}")
-    where = "folder to write; for mlflow also the URI of a server (default: tensorboard or mlruns)"
+    ways = parser.add_mutually_exclusive_group(required=True)
+    ways.add_argument("--to", metavar="TRACKER", help=f"one of {', '.join(TRACKERS)}")
+    ways.add_argument("--format", metavar="FORMAT", help=f"one of {', '.join(FORMATS)}")
+    where = (
+        "folder to write; for mlflow also the URI of a server (default: tensorboard, mlruns, or the name of the format)"
+    )
     parser.add_argument("-o", "--output", metavar="FOLDER", help=where)
     given = parser.parse_args(arguments)
+    if given.format is not None:
+        return _export_state(given.runs, given.format, given.output)
     if given.to not in TRACKERS:
         raise unknown("tracker", given.to, TRACKERS)
     from samestep.experiments.exporting.replay import find_runs, read_replay  # here: --help imports no NumPy
@@ -47,6 +56,24 @@ def main(arguments: Sequence[str]) -> int:
         except OSError as error:
             raise ConfigError(f"-o {target} cannot be written ({error.strerror}); name another folder.") from None
     return 1 if failed else 0
+
+
+def _export_state(directories: Sequence[str], kind: str, output: str | None) -> int:
+    """Writes a state in a format that others read."""
+    if kind not in FORMATS:
+        raise unknown("format", kind, FORMATS)
+    if len(directories) > 1:
+        raise ConfigError(
+            f"--format takes one directory, and {len(directories)} are named; export one after the other."
+        )
+    from samestep.experiments.exporting.states import export_state  # here: --help imports no NumPy
+
+    target = Path(output or kind)
+    try:
+        print(export_state(Path(directories[0]), FORMATS[kind], target))
+    except OSError as error:
+        raise ConfigError(f"-o {target} cannot be written ({error.strerror}); name another folder.") from None
+    return 0
 
 
 if __name__ == "__main__":

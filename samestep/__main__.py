@@ -20,7 +20,7 @@ COMMANDS = {
     "checkpoints": "list the checkpoints of a run, and whether they are whole",
     "strategies": "print the catalogue of strategies, or one strategy in full",
     "clean": "show what samestep keeps on this disk, and remove what you name",
-    "export": "replay runs into TensorBoard or MLflow",
+    "export": "replay runs into TensorBoard or MLflow, write states as safetensors, dcp or tf",
     "worker": "run one process of a run that `run --prepare` wrote",
 }
 

@@ -200,6 +200,7 @@ def of_a_run(folder: Path, draw: random.Random) -> Odd:
         ("report", "runs", "-o", "page.html"),
         ("report", "runs/one", "--format", draw.choice(["github", "json", "csv"])),
         ("export", "runs", "--to", "tensorboard", "-o", "out"),
+        ("export", "runs/one", "--format", "safetensors", "-o", "out"),
         ("clean", *draw.choice([(), ("--runs",)])),
         ("run", "torch:ddp", "--start-from", "runs/one", "--prepare", "--out", "new"),
         ("compare", "--against", "runs/one", "--strategies", "torch:nope"),
@@ -349,7 +350,7 @@ def of_flags(folder: Path, draw: random.Random) -> Odd:
         ],
         "report": ["-o", "--allow", "--format"],
         "strategies": ["--format", "--framework"],
-        "export": ["--to", "-o"],
+        "export": ["--to", "--format", "-o"],
         "clean": ["--runs", "--x"],
         "port": ["--model", "--data", "--steps", "--batch-size"],
     }

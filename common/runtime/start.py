@@ -6,9 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from samestep.common.errors import ConfigError
+from samestep.common.files.reading import Unreadable
+from samestep.common.files.safetensors import SUFFIX, read_safetensors
 from samestep.common.program import RESIDUAL, SUM_RESIDUAL, TrainState
 from samestep.common.request import Launch
 from samestep.common.runtime.checkpoints.committed import read_saved
+from samestep.common.runtime.checkpoints.usual_names import from_usual, usual_name
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import empty_slots, init, initial_buffers
 from samestep.common.workload.models.reached import trained
@@ -25,7 +28,7 @@ def read_start(run: Run, start_from: str) -> TrainState:
     Raises:
         ConfigError: There is none, it is of another model or optimizer, or its numbers cannot be trained on.
     """
-    given, state = f"--start-from {start_from}", read_saved(Path(start_from))
+    given, state = f"--start-from {start_from}", _read(run, Path(start_from))
     if state.step >= run.steps:
         raise ConfigError(f"{given} is at step {state.step}; --steps counts from zero, give more than {state.step}.")
     opening, remedy = f"{given} holds another model: its", "give the --workload that its config.json names"
@@ -48,6 +51,21 @@ def read_start(run: Run, start_from: str) -> TrainState:
         for name, array in arrays.items():
             _check_numbers(run, array, f"{given}: {group} of {name}")
     return state
+
+
+def _read(run: Run, path: Path) -> TrainState:
+    """Reads a state, or weights that others wrote, with which a run begins at step 0."""
+    if path.suffix != SUFFIX:
+        return read_saved(path)
+    try:
+        arrays = read_safetensors(path)
+    except Unreadable as error:
+        raise ConfigError(f"--start-from {path}: {error}; give another file.") from None
+    usual = {usual_name(name): name for name in run.workload.model.params()}
+    buffers = initial_buffers(run.workload.model)
+    kept = {name: arrays.pop(other) for name in buffers if (other := name.replace("/", ".")) in arrays}
+    params = {usual.get(name, name): from_usual(usual.get(name, name), array) for name, array in arrays.items()}
+    return TrainState(0, params, empty_slots(run.optimizer, run.workload.model.params()), buffers | kept)
 
 
 def _check_residuals(run: Run, state: TrainState, given: str) -> None:
@@ -111,7 +129,7 @@ def initial_state(run: Run, launch: Launch) -> TrainState:
         launch: How it is started; it names the run to continue, if there is one.
     """
     if launch.start_from is not None:
-        return read_saved(Path(launch.start_from))
+        return _read(run, Path(launch.start_from))
     params = init(run.workload.model, run.seed)
     slots = empty_slots(run.optimizer, run.workload.model.params())
     return TrainState(0, params, slots, initial_buffers(run.workload.model))

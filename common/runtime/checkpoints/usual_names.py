@@ -1,0 +1,41 @@
+"""Neutral names and layouts <-> those that files of weights usually have: `output.weight`, outputs first."""
+
+import numpy as np
+
+_USUAL = {"kernel": "weight", "table": "weight", "scale": "weight"}
+_SAME_LAYOUT = ("table", "scale", "bias")
+_CONVOLUTION = (3, 2, 0, 1)
+"""[height, width, in, out] -> [out, in, height, width]."""
+
+
+def usual_name(name: str) -> str:
+    """Returns the usual name of a parameter; the names of a user's own layers stay."""
+    path, _, leaf = name.rpartition("/")
+    return ".".join(filter(None, (*path.split("/"), _USUAL.get(leaf, leaf))))
+
+
+def to_usual(name: str, array: np.ndarray) -> np.ndarray:
+    """Lays a parameter, or what is shaped like it, out as usual.
+
+    Args:
+        name: The neutral name of the parameter.
+        array: In the neutral layout.
+    """
+    return array.transpose(_permutation(name, array.ndim))
+
+
+def from_usual(name: str, array: np.ndarray) -> np.ndarray:
+    """Inverts `to_usual`.
+
+    Args:
+        name: The neutral name of the parameter.
+        array: In the usual layout.
+    """
+    return array.transpose(np.argsort(_permutation(name, array.ndim)))
+
+
+def _permutation(name: str, num_dims: int) -> tuple[int, ...]:
+    leaf = name.rpartition("/")[2]
+    if leaf in _SAME_LAYOUT:
+        return tuple(range(num_dims))
+    return _CONVOLUTION if leaf == "kernel" and num_dims == len(_CONVOLUTION) else tuple(reversed(range(num_dims)))

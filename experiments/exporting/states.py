@@ -1,0 +1,45 @@
+"""A checkpoint, or the state of a finished run, as files that others read."""
+
+import importlib
+import os
+from pathlib import Path
+
+from samestep.common.catalog import framework_info, require
+from samestep.common.errors import ConfigError
+from samestep.common.files.safetensors import SUFFIX, write_safetensors
+from samestep.common.frameworks import FRAMEWORKS
+from samestep.common.program import TrainState
+from samestep.common.runtime.checkpoints.committed import read_saved
+from samestep.common.runtime.checkpoints.usual_names import to_usual, usual_name
+
+
+def export_state(directory: Path, framework: str, folder: Path) -> Path:
+    """Writes the state in a directory; returns what was written.
+
+    Args:
+        directory: A checkpoint, or the directory of a finished run.
+        framework: The one whose checkpoint is written; "" for safetensors, of weights alone.
+        folder: A new folder.
+
+    Raises:
+        ConfigError: There is no state that can be read, or the folder has something in it.
+        Unavailable: The framework that writes the format is not installed.
+    """
+    state = read_saved(directory, "samestep export")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(f"-o {folder} has something in it, which would be mixed with the export; name a new folder.")
+    if framework:
+        require(framework)
+        os.environ.update(framework_info(framework).environment)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not framework:
+        write_safetensors(folder / f"model{SUFFIX}", _weights(state))
+        return folder / f"model{SUFFIX}"
+    importlib.import_module(f"{FRAMEWORKS[framework]}.exported").write_exported(state, folder)
+    return folder
+
+
+def _weights(state: TrainState) -> dict:
+    """Returns parameters and buffers, by their usual names."""
+    params = {usual_name(name): to_usual(name, array) for name, array in state.params.items()}
+    return params | {name.replace("/", "."): array for name, array in state.buffers.items()}
