@@ -45,21 +45,17 @@ from samestep.experiments.run import saved
 from tests.cells import SIZED, every_row
 
 Kill = Callable[[int, list[float], float], None]
-ROWS = [
-    pytest.param(
-        f"{framework}:{row.name}",
-        id=f"{framework}:{row.name}",
-        marks=[
-            getattr(pytest.mark, framework),
-            *([] if row.name in ("ddp", "mirrored") else [pytest.mark.slow]),
-        ],
-    )
-    for framework, row in every_row()
-    if row.axes and row.synchronous(row.options())
-]
 
 
-ROWS += [pytest.param("tf:dtensor+clients=2", marks=[pytest.mark.tf, pytest.mark.slow])]
+def rows(*fast: str) -> list:
+    """Every synchronous row; `make test` takes only those that are named."""
+    cells = [f"{framework}:{row.name}" for framework, row in every_row() if row.axes and row.synchronous(row.options())]
+    return [
+        pytest.param(
+            cell, marks=[getattr(pytest.mark, cell[: cell.index(":")]), *[pytest.mark.slow] * (cell not in fast)]
+        )
+        for cell in [*cells, "tf:dtensor+clients=2"]
+    ]
 
 
 def ask(cell: str, out: Path, **fields: object) -> tuple:
@@ -99,7 +95,7 @@ def pid_of(file: Path) -> int:
             return json.loads(file.read_text())["pid"]
 
 
-@pytest.mark.parametrize("cell", ROWS)
+@pytest.mark.parametrize("cell", rows("torch:ddp"))
 def test_a_run_that_was_killed_ends_in_the_same_bits(launcher: Launcher, tmp_path: Path, cell: str) -> None:
     """Long enough not to end before it is killed: the parent looks for progress five times a second."""
     fields = {"steps": 300, "optimizer": "adamw"}
@@ -111,7 +107,7 @@ def test_a_run_that_was_killed_ends_in_the_same_bits(launcher: Launcher, tmp_pat
     assert died.parity.passed, died.parity.reason
 
 
-@pytest.mark.parametrize("cell", ROWS)
+@pytest.mark.parametrize("cell", rows("tf:mirrored"))
 def test_a_run_goes_on_with_fewer_devices_and_then_with_all(launcher: Launcher, tmp_path: Path, cell: str) -> None:
     """4 devices, 2 after the kill since 3 do not divide the batch, and 4 again after the next checkpoint."""
     fields = {"steps": 300, "batch_size": 64, "dtype": "float64", "optimizer": "adamw"}
