@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from samestep.common.dropout import example_keys
+from samestep.common.gathering import Gathering
 from samestep.common.mesh import Mesh
 
 DIGESTED_BATCHES = 20
@@ -74,6 +75,7 @@ class Batch:
         inputs: The data set's training inputs [examples, ...].
         targets: The data set's training targets [examples, ...].
         first: The place of its first example in the GLOBAL batch, if it is a part of one.
+        gathering: Notes what is gathered, if anybody asks.
     """
 
     step: int
@@ -81,6 +83,7 @@ class Batch:
     inputs: np.ndarray
     targets: np.ndarray
     first: int = 0
+    gathering: Gathering | None = None
 
     @property
     def num_targets(self) -> int:
@@ -117,7 +120,10 @@ class Batch:
         Returns:
             Inputs and targets, each [examples of the part, positions of the part, ...], freshly gathered.
         """
-        chosen = self.indices[part.examples.within(len(self.indices))]
+        places = part.examples.within(len(self.indices))
+        chosen = self.indices[places]
+        if self.gathering is not None:
+            self.gathering.note(self.step, self.first + places.start, chosen, part.positions)
         inputs, targets = self.inputs[chosen], self.targets[chosen]
         if part.positions.count == 1:  # then examples need not have positions
             return inputs, targets

@@ -18,6 +18,7 @@ COMMANDS = {
     "report": "write a page, or tables, about runs and comparisons",
     "calibrate": "measure this machine for `advise --machine here`",
     "checkpoints": "list the checkpoints of a run, and whether they are whole",
+    "ledger": "prove that every example of every step was gathered once, however often the run died",
     "strategies": "print the catalogue of strategies, or one strategy in full",
     "clean": "show what samestep keeps on this disk, and remove what you name",
     "export": "replay runs into TensorBoard or MLflow, write states as safetensors, dcp or tf",

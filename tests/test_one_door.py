@@ -41,6 +41,7 @@ ALLOWED = {
     "common/files/writing.py: os.fdopen": "likewise",
     "experiments/disk_usage.py: os.open": "config.json, to see whether a process holds its lock",
     "common/runtime/checkpoints/writing.py: os.fdopen": "a checkpoint, to write it",
+    "common/runtime/checkpoints/ledger_file.py: os.fdopen": "the ledger of examples, to write it",
     "common/steps/writing.py: os.fdopen": "metrics.jsonl, to write it",
     "common/runtime/parent/processes/memory_kills.py: (self._cgroup / name).read_text": "the kernel's",
     "common/runtime/parent/processes/memory_kills.py: Path('/proc/self/cgroup').read_text": "the kernel's",

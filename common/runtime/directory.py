@@ -5,6 +5,7 @@ metrics.jsonl       the log of steps: one line per window, or per part of a long
 process-ROLE.json   each process: its phase while it runs, what it measured when it is done
 state.npz           step, skipped, params/NAME, slots/SLOT/NAME, buffers/NAME, local/RANK/NAME, counts/NAME; gone once the run is
                     judged, but for --keep-state, a step that was not the same, and a run that failed
+examples-ROLE.jsonl which examples the process gathered, a line for each checkpoint and one at the end
 checkpoints/        what --save-every saved, a folder each: `checkpoints/committed.py`
 ROLE.log            everything the process printed
 trace.json          when each device did what in the traced steps; profile-ROLE.*: what the framework's profiler kept of them

@@ -29,12 +29,14 @@ class Beginning:
         state: What to restore; None at step 0.
         checkpoint: Where the state is from; None if this attempt begins where the run does.
         losses: Those of the steps from `begun` to it.
+        attempt: Which attempt this is, from 1.
     """
 
     begun: int = 0
     state: TrainState | None = None
     checkpoint: Checkpoint | None = None
     losses: tuple[float, ...] = ()
+    attempt: int = 1
 
     @property
     def step(self) -> int:
@@ -43,12 +45,22 @@ class Beginning:
 
 
 def describe_program(run: Run, launch: Launch) -> dict[str, object]:
-    """Returns what a run is, however it is started; if it is elastic, on whatever number of devices."""
+    """Returns what a run is, however it is started; if it is elastic, on whatever number of devices.
+
+    Args:
+        run: The run.
+        launch: Says whether it is elastic.
+    """
     return run.described() | ({} if launch.elastic is None else {"mesh": launch.elastic})
 
 
 def digest_program(run: Run, launch: Launch) -> str:
-    """Computes the SHA-256 digest of what a run is."""
+    """Computes the SHA-256 digest of what a run is.
+
+    Args:
+        run: The run.
+        launch: Says whether it is elastic.
+    """
     return hashlib.sha256(json.dumps(describe_program(run, launch), sort_keys=True, default=str).encode()).hexdigest()
 
 
@@ -66,18 +78,20 @@ def find_beginning(directory: Path, run: Run, launch: Launch) -> Beginning:
     found, damaged = newest(directory, digest_program(run, launch))
     for each in damaged:
         print(f"samestep: {each.path} is left out: {each.reason}", file=sys.stderr, flush=True)
+    log = read_log(directory) if os.path.lexists(directory / METRICS) else None
+    attempt = 1 + max((window.attempt for window in log.windows), default=0) if log else 1
     if found is None:
         state = None if launch.start_from is None else read_start(run, launch.start_from)
-        return Beginning(0 if state is None else state.step, state)
+        return Beginning(0 if state is None else state.step, state, attempt=attempt)
     begun, step = found.commit.begun, found.commit.step
-    if not os.path.lexists(directory / METRICS):
+    if log is None:
         raise ConfigError(f"{directory / METRICS} is gone, which has the losses up to {found.path}; start another run.")
-    losses = tuple(each.loss for each in read_log(directory).steps() if begun <= each.number < step)
+    losses = tuple(each.loss for each in log.steps() if begun <= each.number < step)
     if digest_losses(losses).hexdigest() != found.commit.losses:
         raise ConfigError(f"{directory / METRICS} has not the losses that lead to {found.path}; start another run.")
     print(f"samestep: goes on from {found.path}", file=sys.stderr, flush=True)
     try:
-        return Beginning(begun, found.state(), found, losses)
+        return Beginning(begun, found.state(), found, losses, attempt)
     except Unreadable as error:
         raise ConfigError(f"{found.path} is damaged: {error}; move it away.") from None
 
@@ -93,8 +107,7 @@ def saver_of(run: Run, launch: Launch, beginning: Beginning, file: ProcessFile) 
     """
     if launch.save_every is None:
         return None
-    earlier = 0 if beginning.checkpoint is None else beginning.checkpoint.commit.attempt
-    commit = Commit(run.steps, beginning.begun, earlier + 1, digest_program(run, launch), "")
+    commit = Commit(run.steps, beginning.begun, beginning.attempt, digest_program(run, launch), "")
     return Saver(file, commit, run, launch, beginning.losses)
 
 

@@ -7,17 +7,20 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 
+from samestep.common.batch import Batch
 from samestep.common.files.reading import open_plain
 from samestep.common.files.removing import discard_folder
+from samestep.common.gathering import Gathering
 from samestep.common.program import Arrays, Piece, Program, TrainState
 from samestep.common.request import Launch, read_interval
 from samestep.common.runtime.checkpoints.committed import Commit, find_folders
+from samestep.common.runtime.checkpoints.ledger_file import write_entries
 from samestep.common.runtime.checkpoints.writing import begin_checkpoint, commit_sharded, write_checkpoint, write_own
 from samestep.common.runtime.measured import Saves
 from samestep.common.runtime.process_file import ProcessFile
@@ -43,6 +46,7 @@ class Saver:
         self._file, self._commit, self._num_ranks, self._launch = file, commit, run.num_devices, launch
         self._every = read_interval(launch.save_every or "")
         self._digest = digest_losses(losses)
+        self._gathering = Gathering()
         self._thread: threading.Thread | None = None
         self._noting = threading.Lock()
         self._last = time.monotonic()
@@ -54,6 +58,8 @@ class Saver:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is None:
+            self._succeeds(self._list_examples, self._commit)
         while self._is_writing:
             self._file.beat(self._commit.step)
             time.sleep(_POLL_SECONDS)
@@ -61,6 +67,10 @@ class Saver:
     @property
     def _is_writing(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
+
+    def follow(self, stream: Iterator[Batch]) -> Iterator[Batch]:
+        """Yields batches that note what is gathered of them."""
+        return (dataclasses.replace(batch, gathering=self._gathering) for batch in stream)
 
     def steps_left(self, step: int) -> int:
         """Returns how many steps may be taken in one go before the next is asked for.
@@ -79,9 +89,11 @@ class Saver:
             losses: Those of the steps since the last call, where they are known.
         """
         self._digest.update(np.asarray(losses, "<f8").tobytes())
+        self._gathering.close()
         if step == self._commit.step or not self._is_due(program, step):
             return
         self._last = time.monotonic()
+        self._succeeds(self._list_examples, dataclasses.replace(self._commit, step=step))
         if program.agree(float(self._is_writing)):
             with self._noting:
                 self.saves = dataclasses.replace(self.saves, skipped=self.saves.skipped + 1)
@@ -94,6 +106,10 @@ class Saver:
         elif (state := program.state()) and self._file.rank == 0:
             self._start(self._write, _copied(state), commit)
         self._note(stall_seconds=(time.monotonic() - self._last,))
+
+    def _list_examples(self) -> None:
+        file = self._file
+        write_entries(file.directory, file.role, self._commit.attempt, self._gathering.take())
 
     def _start(self, write: Callable[..., None], *arguments: object) -> None:
         self._thread = threading.Thread(target=write, args=arguments)

@@ -17,6 +17,10 @@ from samestep.common.strategy import Run
 def check_elastic(run: Run, launch: Launch) -> None:
     """Refuses other numbers of devices where a run could not go on with them.
 
+    Args:
+        run: The run.
+        launch: How it is started.
+
     Raises:
         ConfigError: So it is.
     """
@@ -42,7 +46,12 @@ def whole(config: RunConfig) -> RunConfig:
 
 
 def with_one_less(run: Run, launch: Launch) -> Run:
-    """Returns the run on the largest number of devices that is left when one is lost; the run itself if it takes no fewer."""
+    """Returns the run on the largest number of devices that is left when one is lost; the run itself if it takes no fewer.
+
+    Args:
+        run: The run.
+        launch: How it is started.
+    """
     return run if launch.elastic is None else next(_smaller(run, launch), run)
 
 

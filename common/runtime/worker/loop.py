@@ -73,7 +73,8 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     disturbances, specs = watch_for(run, file), run.strategy.topology(run)
     serving = {spec.role: rank for rank, spec in enumerate(specs) if spec.serves and file.rank == 0}
     traffic = Traffic(file, serving, disturbances, alone=len(specs) == 1)
-    saver = saver_of(run, launch, beginning, file)
+    if saver := saver_of(run, launch, beginning, file):
+        stream = saver.follow(stream)
     with RunLog(file.directory, run, launch, split) if file.rank == 0 else nullcontext() as log, saver or nullcontext():
         windows = train(program, run, stream, beginning.step, file, traffic, log, saver)
     file.enter("evaluate")

@@ -65,7 +65,12 @@ class RunLog:
 
 
 def header_of(run: Run, launch: Launch) -> Header:
-    """Makes the header of a run's log."""
+    """Makes the header of a run's log.
+
+    Args:
+        run: What is trained.
+        launch: How it was started.
+    """
     params = run.workload.model.params()
     tensors = tuple(TensorInfo(name, param.shape, run.dtype, param.role) for name, param in params.items())
     return Header(describe_program(run, launch), versions_of(run), tensors)

@@ -78,8 +78,9 @@ def trained(program: Sleeper, steps: int, path: Path, drawn: list[int] | None = 
                 drawn.append(batch.step - program.steps)
             yield batch
 
-    run = parse(RunConfig("numpy", "oracle", "synthetic-mlp", dtype="float64", steps=steps))
-    with RunLog(path, run, Split(data, data, data, data)) as log:
+    config = RunConfig("numpy", "oracle", "synthetic-mlp", dtype="float64", steps=steps)
+    run = parse(config)
+    with RunLog(path, run, launch_of(config), Split(data, data, data, data)) as log:
         return train(program, run, stream(), 0, file, Traffic(file, {}), log)
 
 

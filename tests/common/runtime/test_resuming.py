@@ -39,7 +39,7 @@ from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.state_file import STATE
 from samestep.common.steps.log import METRICS
-from samestep.experiments import checkpoints
+from samestep.experiments import checkpoints, ledger
 from samestep.experiments import run as run_command
 from samestep.experiments.run import saved
 from tests.cells import SIZED, every_row
@@ -108,7 +108,9 @@ def test_a_run_that_was_killed_ends_in_the_same_bits(launcher: Launcher, tmp_pat
 
 
 @pytest.mark.parametrize("cell", rows("tf:mirrored"))
-def test_a_run_goes_on_with_fewer_devices_and_then_with_all(launcher: Launcher, tmp_path: Path, cell: str) -> None:
+def test_a_run_goes_on_with_fewer_devices_and_then_with_all(
+    launcher: Launcher, tmp_path: Path, capsys: pytest.CaptureFixture[str], cell: str
+) -> None:
     """4 devices, 2 after the kill since 3 do not divide the batch, and 4 again after the next checkpoint."""
     fields = {"steps": 300, "batch_size": 64, "dtype": "float64", "optimizer": "adamw"}
     whole = take(launcher, cell, tmp_path / "whole", save_every=None, **fields)
@@ -118,6 +120,8 @@ def test_a_run_goes_on_with_fewer_devices_and_then_with_all(launcher: Launcher, 
     assert np.allclose(died.losses, whole.losses, rtol=1e-12, atol=0) and len(died.losses) == 300
     assert died.parity.passed, died.parity.reason
     assert "--elastic 1:4" in died.command and "--devices" not in died.command
+    assert ledger.main(["--examples", str(tmp_path / "died")]) == 0
+    assert "Every example of steps 0 to 299 was gathered once: 19200 in all." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,106 @@
+"""Whether every example of every step that counts was gathered once: what processes noted, held against the order of the run."""
+
+import dataclasses
+import hashlib
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from samestep.common.batch import batches
+from samestep.common.gathering import GatheredPart, GatheredSteps, digest_examples
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempted:
+    """What one attempt at a run contributed.
+
+    Attributes:
+        number: Which attempt, from 1.
+        num_processes: How many processes gathered examples.
+        first: Its first step.
+        end: The step after the last that counts.
+        gathered: What its processes gathered of these.
+    """
+
+    number: int
+    num_processes: int
+    first: int
+    end: int
+    gathered: tuple[tuple[str, GatheredSteps], ...]
+
+
+def kept(entries: Sequence[tuple[int, str, GatheredSteps]]) -> list[Attempted]:
+    """Finds what counts: a later attempt takes the place of what an earlier one did from its first step on.
+
+    Args:
+        entries: Attempt, process, and what it gathered.
+    """
+    found: list[Attempted] = []
+    for number in sorted({each for each, _, _ in entries}):
+        own = tuple((role, gathered) for each, role, gathered in entries if each == number)
+        first = min(gathered.first for _, gathered in own)
+        found = [_until(each, first) for each in found if each.first < first]
+        found.append(Attempted(number, len({role for role, _ in own}), first, max(each.end for _, each in own), own))
+    return found
+
+
+def _until(attempted: Attempted, step: int) -> Attempted:
+    gathered = tuple(each for each in attempted.gathered if each[1].first < step)
+    return dataclasses.replace(attempted, end=min(attempted.end, step), gathered=gathered)
+
+
+def find_gap(attempts: Sequence[Attempted], num_examples: int, size: int, seed: int, end: int) -> str:
+    """Looks for an example that was lost, or gathered twice, or was another one.
+
+    Args:
+        attempts: What counts.
+        num_examples: The number of examples of the data set.
+        size: The GLOBAL batch size.
+        seed: The run's seed.
+        end: The step after the last of the run.
+
+    Returns:
+        What is wrong; "" if every example of every step was gathered once, or as often as every other.
+    """
+    step = attempts[0].first
+    for attempted in attempts:
+        for (first, until), own in itertools.groupby(
+            sorted(attempted.gathered, key=lambda each: (each[1].first, each[1].end)),
+            key=lambda each: (each[1].first, each[1].end),
+        ):
+            if first != step:
+                return f"step {step} was gathered by nobody" if first > step else f"step {first} was gathered twice"
+            found = [*own]
+            if wrong := _uneven([part for _, each in found for part in each.parts], size):
+                return f"steps {first} to {until - 1}: {wrong}"
+            for role, each in found:
+                if each.sha256 != _digest(each, num_examples, size, seed):
+                    return f"steps {first} to {until - 1}: {role} gathered other examples than these steps have"
+            step = until
+    return "" if step == end else f"step {step} was gathered by nobody"
+
+
+def _uneven(parts: Sequence[GatheredPart], size: int) -> str:
+    """Finds a place of the batch that was gathered more or less often than others."""
+    across = math.lcm(*(part.positions for part in parts))
+    counts = np.zeros((size, across), int)
+    for part in parts:
+        width = across // part.positions
+        counts[part.start : part.stop, part.position * width : (part.position + 1) * width] += 1
+    if counts.min() == counts.max():
+        return ""
+    usual = int(np.bincount(counts.ravel()).argmax())
+    place = int(np.argwhere(counts != usual)[0, 0])
+    return f"the example in place {place} was gathered {counts[place].min()} times, and others {usual} times"
+
+
+def _digest(gathered: GatheredSteps, num_examples: int, size: int, seed: int) -> str:
+    """Digests what the order of the run has in these places."""
+    digest, nothing = hashlib.sha256(), np.empty((num_examples, 0))
+    planned = batches(nothing, nothing, size, seed, gathered.first)
+    for batch in itertools.islice(planned, gathered.end - gathered.first):
+        places = [batch.indices[part.start : part.stop] for part in gathered.parts]
+        digest_examples(digest, batch.step, np.concatenate(places))
+    return digest.hexdigest()

@@ -1,0 +1,65 @@
+"""Proves which examples a run trained on: `samestep ledger --examples DIR`."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from samestep.common.errors import ConfigError, ParityFailed
+from samestep.common.judging.examples_ledger import Attempted, find_gap, kept
+from samestep.common.run import parse
+from samestep.common.runtime.checkpoints.ledger_file import read_entries
+from samestep.common.runtime.directory import read_config
+from samestep.common.steps.log import read_log
+from samestep.common.steps.record import rank_files
+from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.parser import Parser
+from samestep.experiments.printing.text import github
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Prints what each attempt at a run gathered, and whether every example of every step was gathered once.
+
+    Raises:
+        ConfigError: The directory holds no ledger.
+        ParityFailed: An example was lost, or gathered twice, or was another one.
+    """
+    parser = Parser(prog="samestep ledger", description="Prove that a run lost no example, and took none twice.")
+    parser.add_argument("--examples", metavar="DIR", required=True, help="the directory of a run or of a record")
+    directory = Path(parser.parse_args(arguments).examples)
+    if os.path.isdir(directory) and rank_files(directory):
+        from samestep.experiments.recording.facts import facts_of  # here: a run needs none of it
+
+        print("\n".join(facts_of(directory)))
+        return 0
+    if not os.path.lexists(directory / "config.json"):
+        raise ConfigError(f"--examples {directory}: it holds neither a run nor a record.")
+    run, log = parse(read_config(directory)), read_log(directory)
+    attempts = kept([(each.attempt, each.role, each.gathered) for each in read_entries(directory)])
+    print(
+        github(
+            ["attempt", "processes", "steps that count", "examples"], [_line(each, run.batch_size) for each in attempts]
+        )
+    )
+    end = run.steps if os.path.lexists(directory / "result.json") else max(each.end for each in attempts)
+    if gap := find_gap(attempts, run.workload.data.num_examples(), run.batch_size, run.seed, end):
+        raise ParityFailed(f"{directory}: {gap}.")
+    first, again = attempts[0].first, log.lost_steps
+    taken = f" Steps that were thrown away, and taken again: {again}." if again else ""
+    print(
+        f"\nEvery example of steps {first} to {end - 1} was gathered once: {(end - first) * run.batch_size} in all.{taken}"
+    )
+    return 0
+
+
+def _line(attempted: Attempted, size: int) -> list[str]:
+    count = attempted.end - attempted.first
+    return [
+        str(attempted.number),
+        str(attempted.num_processes),
+        f"{attempted.first} to {attempted.end - 1}",
+        str(count * size),
+    ]
+
+
+if __name__ == "__main__":
+    run_command(main)
