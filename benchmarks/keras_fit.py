@@ -23,10 +23,11 @@ from samestep.common.batch import batches
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.process_file import ProcessFile
-from samestep.common.runtime.worker.loop import in_dtype, train
+from samestep.common.runtime.worker.loop import train
 from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.runtime.worker.worker import pin
 from samestep.common.strategy import Run
+from samestep.common.workload.data.casting import in_dtype
 from samestep.common.workload.models.mlp import MlpSpec
 from samestep.common.workload.optimizers.sgd import Sgd
 from samestep.tf_impl.strategies.mirrored import build

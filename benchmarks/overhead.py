@@ -30,10 +30,11 @@ from samestep.common.runtime.parent.processes.network import HOST, free_ports
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.topology import fill_in, own_index
 from samestep.common.runtime.worker import loop
-from samestep.common.runtime.worker.loop import in_dtype, train
+from samestep.common.runtime.worker.loop import train
 from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.runtime.worker.worker import pin
 from samestep.common.strategy import Run
+from samestep.common.workload.data.casting import in_dtype
 
 OWN = "net.py"
 """Stands for the user's own model beside the names of workloads."""

@@ -29,29 +29,13 @@ from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.runtime.worker.windows import Windows
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import first_steady_step, used
+from samestep.common.workload.data.casting import in_dtype
 from samestep.common.workload.data.dataset import Split
-from samestep.common.workload.data.several import apart, together
 
 TIMED_WINDOWS = 20
 Batches = Iterator[Batch]
 MOST_STEPS, MOST_SECONDS = 1000, 2.0
 """A window that is longer is taken in parts: after each, its losses are looked at and reported."""
-
-
-def in_dtype(split: Split, dtype: str) -> Split:
-    """Casts the real numbers of a data set to a dtype; ids stay int64.
-
-    Args:
-        split: The data set.
-        dtype: The name of the dtype.
-    """
-
-    def cast(array: np.ndarray) -> np.ndarray:
-        if array.dtype.names is not None:
-            return together({name: cast(one) for name, one in apart(array).items()})
-        return array.astype(dtype, copy=False) if array.dtype.kind == "f" else array
-
-    return Split(**{field.name: cast(getattr(split, field.name)) for field in dataclasses.fields(split)})
 
 
 def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, file: ProcessFile) -> Measured:

@@ -12,7 +12,7 @@ from samestep.common.batch import batches
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
-from samestep.common.runtime.worker.loop import in_dtype
+from samestep.common.workload.data.casting import in_dtype
 from samestep.common.workload.table import WORKLOADS
 from tests.cells import SIZED
 

@@ -8,8 +8,8 @@ import pytest
 from samestep.common.batch import WHOLE, batches
 from samestep.common.errors import ConfigError
 from samestep.common.judging.metrics import METRICS
-from samestep.common.runtime.worker.loop import in_dtype
 from samestep.common.workload.data.as_given import read_as_given
+from samestep.common.workload.data.casting import in_dtype
 from samestep.common.workload.data.several import each
 from samestep.common.workload.declaration import METRICS as SUITING
 from samestep.common.workload.declaration import NAMED_METRICS
