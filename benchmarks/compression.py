@@ -24,8 +24,9 @@ from pathlib import Path
 import numpy as np
 
 from samestep.common.cell import Cell
+from samestep.common.flag_words import read_bandwidth
 from samestep.common.judging.metrics import direction_of
-from samestep.common.request import RunConfig, launch_of, read_bandwidth
+from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult

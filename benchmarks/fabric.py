@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from samestep.common.request import read_bandwidth
+from samestep.common.flag_words import read_bandwidth
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.parent.processes.network import link
 

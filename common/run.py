@@ -5,18 +5,11 @@ import dataclasses
 from samestep.common.batch_norm import check_statistics, takes_shares
 from samestep.common.catalog import framework_info, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
+from samestep.common.flag_words import read_bandwidth, read_devices, read_interval
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
 from samestep.common.mesh import Mesh
 from samestep.common.optimizer import check_optimizer, read_optimizer
-from samestep.common.request import (
-    MAX_DEVICES,
-    MAX_PREDICTED_DEVICES,
-    Launch,
-    RunConfig,
-    read_bandwidth,
-    read_devices,
-    read_interval,
-)
+from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, RunConfig
 from samestep.common.strategy import Run, StrategyInfo
 from samestep.common.techniques import Techniques
 from samestep.common.techniques.used import exchange_of, used

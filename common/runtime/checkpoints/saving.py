@@ -16,9 +16,10 @@ import numpy as np
 from samestep.common.batch import Batch
 from samestep.common.files.reading import open_plain
 from samestep.common.files.removing import discard_folder
+from samestep.common.flag_words import read_interval
 from samestep.common.gathering import Gathering
 from samestep.common.program import Arrays, Piece, Program, TrainState
-from samestep.common.request import Launch, read_interval
+from samestep.common.request import Launch
 from samestep.common.runtime.checkpoints.committed import Commit, find_folders
 from samestep.common.runtime.checkpoints.ledger_file import write_entries
 from samestep.common.runtime.checkpoints.writing import begin_checkpoint, commit_sharded, write_checkpoint, write_own

@@ -8,8 +8,9 @@ import dataclasses
 from collections.abc import Iterator
 
 from samestep.common.errors import ConfigError
+from samestep.common.flag_words import read_devices
 from samestep.common.judging.reference_run import reference_of
-from samestep.common.request import Launch, RunConfig, read_devices
+from samestep.common.request import Launch, RunConfig
 from samestep.common.run import as_config, parse
 from samestep.common.strategy import Run
 

@@ -6,7 +6,8 @@ import pytest
 
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, Unavailable
-from samestep.common.request import RunConfig, launch_of, read_bandwidth
+from samestep.common.flag_words import read_bandwidth
+from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.processes import network

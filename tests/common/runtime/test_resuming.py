@@ -17,8 +17,9 @@ from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.files.removing import discard
 from samestep.common.files.writing import open_directory
+from samestep.common.flag_words import Interval, read_interval
 from samestep.common.program import TrainState
-from samestep.common.request import Interval, RunConfig, launch_of, read_interval
+from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.checkpoints import writing
 from samestep.common.runtime.checkpoints.committed import (

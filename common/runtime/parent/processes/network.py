@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from samestep.common.errors import Unavailable
-from samestep.common.request import read_bandwidth
+from samestep.common.flag_words import read_bandwidth
 from samestep.common.runtime.link_addresses import DEVICE, MAX_LINKED, address
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 
