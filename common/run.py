@@ -12,7 +12,7 @@ from samestep.common.optimizer import check_optimizer, read_optimizer
 from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, RunConfig
 from samestep.common.strategy import Run, StrategyInfo
 from samestep.common.techniques import Techniques
-from samestep.common.techniques.used import exchange_of, used
+from samestep.common.techniques.used import exchange_of, spell_exchanges, used
 from samestep.common.workload.table import resolve
 from samestep.common.workload.user_workload import user_workload
 from samestep.common.workload.workload import Workload
@@ -98,19 +98,21 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     for technique in used(run.techniques):
         run = dataclasses.replace(run, techniques=technique.fill_in(run))
     techniques = (technique.refuse for technique in used(run.techniques))
-    for check in (_check_devices, _check_batch, check_optimizer, *techniques, check_statistics, info.needs):
+    for check in (_check_devices, *techniques, _check_batch, check_optimizer, check_statistics, info.needs):
         check(run)
     return run
 
 
 def _check_techniques(config: RunConfig, info: StrategyInfo) -> None:
-    """Refuses techniques that the strategy cannot take."""
+    """Refuses techniques that the strategy cannot take, and two that both exchange gradients."""
     for technique, why in info.refuses.items():
         field = flags(Techniques).get(technique)
         if field is not None and getattr(config.techniques, technique) != field.default:
             name = f"{config.framework}:{info.name}"
             flag, *_ = spell_flags(Techniques(**{technique: getattr(config.techniques, technique)}))
             raise ConfigError(f"{name} does not take {flag}: {why}; leave out {flag}.")
+    if len(own := spell_exchanges(config.techniques)) > 1:
+        raise ConfigError(f"{' and '.join(own)} both exchange gradients in their own way; leave out one of them.")
 
 
 def _check_features(config: RunConfig, info: StrategyInfo, workload: Workload) -> None:

@@ -133,7 +133,7 @@ class Run(Generic[Options]):
     @property
     def passes(self) -> int:
         """The forward and backward passes of a step on each shard, one after the other."""
-        return self.techniques.passes
+        return self.techniques.passes_of(self.mesh.replicas)
 
     @property
     def examples_per_pass(self) -> int:

@@ -41,6 +41,7 @@ class CompareSettings(TypedDict, total=False):
     compress: str | None
     compress_rank: int
     compress_warmup_steps: int
+    fixed_order: int | None
 
 
 class OptionSettings(TypedDict, total=False):
@@ -98,3 +99,4 @@ class PredictSettings(OptionSettings, total=False):
     compress: str | None
     compress_rank: int
     compress_warmup_steps: int
+    fixed_order: int | None

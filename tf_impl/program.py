@@ -12,6 +12,7 @@ from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import first_steady_step
+from samestep.common.tree import add_up
 from samestep.tf_impl import weights
 from samestep.tf_impl.models import predictor
 from samestep.tf_impl.models.inputs import Inputs, as_inputs, gather
@@ -31,7 +32,7 @@ class Parts:
         strategy: The model and its optimizer state are made in its scope, the step runs under it, and it sums the
             gradients.
         hardware: What the program runs on.
-        sum_losses: Sums losses [steps] over processes; this process's own replicas are summed already.
+        sum_losses: Sums losses [steps] over processes, as a tree; this process's own replicas are summed already.
         compiled: Whether XLA compiles the forward and backward pass of each replica; exchange and update stay outside.
     """
 
@@ -161,7 +162,7 @@ class TrainingProgram:
     def losses(self) -> list[float]:
         """Returns the global losses since the last call."""
         taken, self._losses = self._losses, []
-        own = np.array([sum(float(loss) for loss in replicas) for replicas in taken])
+        own = np.array([add_up([loss.numpy() for loss in replicas], np.add) for replicas in taken])
         return self.parts.sum_losses(own).tolist()
 
     def agree(self, value: float) -> float:

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
+from samestep.common.tree import Tree
 from samestep.common.workload.models.spec import ignores_targets
 from samestep.tf_impl.models import UserModel, summed_loss
 from samestep.tf_impl.models.inputs import Inputs
@@ -18,6 +19,8 @@ from samestep.tf_impl.models.losses import Loss, weighted_cross_entropy
 from samestep.tf_impl.observing.activations import BACKWARD, FORWARD
 
 Gradient = tf.Tensor | tf.IndexedSlices
+Part = tuple[tf.Tensor, list[Gradient | None]]
+"""The loss of some micro-batches, and their gradients."""
 Logits = Callable[[Inputs], tf.Tensor]
 """Inputs -> logits."""
 """(parameter, gradient, optimizer state, coefficients of the step): changes the first and the third in place."""
@@ -78,8 +81,8 @@ def accumulate(
     params: Sequence[tf.Variable | tf.Tensor],
     parts: Iterable[tuple[Inputs, tf.Tensor]],
     keep_rows: bool = False,
-) -> tuple[tf.Tensor, list[Gradient | None]]:
-    """Takes every micro-batch forward and backward; losses and gradients add up.
+) -> Part:
+    """Takes every micro-batch forward and backward; losses and gradients add up, as a tree.
 
     Args:
         logits: The model's forward pass.
@@ -92,7 +95,7 @@ def accumulate(
         The summed loss and, in the order of `params`, the summed gradients; None for a variable that nothing reads, which no
         optimizer of Keras or torch updates.
     """
-    total_loss, total = None, []
+    taken = Tree(_add_parts)
     for x, y in parts:
         with tf.GradientTape() as tape, tf.name_scope(FORWARD):
             tape.watch([param for param in params if isinstance(param, tf.Tensor)])  # a tape sees variables anyway
@@ -101,9 +104,13 @@ def accumulate(
             gradients = tape.gradient(part_loss, params)
             if not keep_rows:
                 gradients = [None if each is None else tf.convert_to_tensor(each) for each in gradients]
-        total = [_add(one, other) for one, other in zip(total, gradients, strict=True)] if total else gradients
-        total_loss = part_loss if total_loss is None else total_loss + part_loss
-    return total_loss, total
+        taken.push((part_loss, gradients))
+    return taken.pop()
+
+
+def _add_parts(one: Part, other: Part) -> Part:
+    """Adds the losses and the gradients of two micro-batches."""
+    return one[0] + other[0], [_add(*gradients) for gradients in zip(one[1], other[1], strict=True)]
 
 
 def _add(one: Gradient | None, other: Gradient | None) -> Gradient | None:

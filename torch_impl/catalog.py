@@ -13,7 +13,7 @@ from samestep.common.costs.tensor import tp
 from samestep.common.costs.zero import fsdp, zero1, zero2
 from samestep.common.runtime.topology import one_process, ranks, ranks_and_server
 from samestep.common.strategy import Answer, FrameworkInfo, StrategyInfo
-from samestep.torch_impl.rows import dangers, measures, needs, options, refusals
+from samestep.torch_impl.rows import dangers, measures, needs, options, refusals, sums
 
 GPUS = "several GPUs on one or more machines; CPU cores over gloo"
 SHARD_PER_RANK = Answer("yes", "one contiguous shard of the global batch per rank")
@@ -73,6 +73,7 @@ FRAMEWORK = FrameworkInfo(
             status="stable",
             twin="tf:multi_worker_mirrored",
             options=options.C10dOptions,
+            needs=sums.check_ring,
             measures=measures.OVERLAP,
         ),
         in_one_process(
@@ -102,7 +103,7 @@ FRAMEWORK = FrameworkInfo(
             status="stable; upstream recommends it over DataParallel even on one machine",
             twin="tf:mirrored",
             options=options.DdpOptions,
-            needs=needs.check_buckets,
+            needs=sums.check_buckets,
             measures=measures.OVERLAP,
         ),
         data_parallel(
@@ -123,6 +124,7 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("partial", "each parameter along its first dimension, but whole during the step"),
             axes=("shard", "data"),
             cost=zero2,
+            needs=sums.check_shards,
             reference="torch.distributed.fsdp.fully_shard(reshard_after_forward=False)",
             status="stable; replaces FullyShardedDataParallel(SHARD_GRAD_OP), which is deprecated",
         ),
@@ -134,6 +136,7 @@ FRAMEWORK = FrameworkInfo(
             hardware="several GPUs with fast links, HSDP (data=2,shard=8) for more machines; CPU cores over gloo",
             axes=("shard", "data"),
             cost=fsdp,
+            needs=sums.check_shards,
             reference="torch.distributed.fsdp.fully_shard",
             status="stable; replaces FullyShardedDataParallel (FSDP1), which is deprecated",
         ),
@@ -146,6 +149,7 @@ FRAMEWORK = FrameworkInfo(
             reference="deepspeed.initialize, deepspeed.DeepSpeedEngine",
             status="stable; not part of PyTorch, trains in float32 at most, and by default clips gradients to norm 1",
             needs=needs.check_engine,
+            refuses=refusals.NO_SWITCH | refusals.NO_ORDER,
             options=options.DeepSpeedOptions,
             dtypes=("float32",),
             cuts_parameters=True,
@@ -239,7 +243,7 @@ FRAMEWORK = FrameworkInfo(
             reference="torch.distributed.device_mesh, pipelining, tensor.parallel, fsdp.fully_shard",
             status="alpha; each part as in pp, tp and fsdp; DDP inside pipelines fails or is silently wrong (2.13): not used",
             needs=needs.check_three_dimensions,
-            refuses=refusals.NO_SWITCH,
+            refuses=refusals.NO_SWITCH | refusals.NO_ORDER,
             danger_of_open_ports=dangers.UNPICKLES,
         ),
     ),

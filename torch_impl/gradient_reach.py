@@ -6,7 +6,8 @@ rank's examples reach is updated on all, and one that none reach on none. DDP do
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 import torch.distributed as dist
@@ -27,6 +28,33 @@ def agree(reached: Sequence[bool], device: torch.device, group: dist.ProcessGrou
     flags = torch.tensor(reached, dtype=torch.int32, device=device)
     dist.all_reduce(flags, group=group)
     return [count > 0 for count in flags.tolist()]
+
+
+def hook_gathered(model: nn.Module, hook_of: Callable[[nn.Parameter], Callable[[torch.Tensor], None]]) -> None:
+    """Has a hook called whenever a gathered parameter gets a gradient; to be done before the first forward pass.
+
+    Args:
+        model: The model, sharded from its root on.
+        hook_of: Makes the hook of a parameter, given it as it is at rest.
+    """
+    for block in [each for each in model.modules() if isinstance(each, FSDPModule)]:
+        _watch(block, hook_of)
+
+
+def _watch(block: nn.Module, hook_of: Callable[[nn.Parameter], Callable[[torch.Tensor], None]]) -> None:
+    places = [(module, name) for module in block.modules() for name, _ in module.named_parameters(recurse=False)]
+    at_rest = {place: place[0].get_parameter(place[1]) for place in places}
+    watched: set[nn.Parameter] = set()
+
+    @torch.compiler.disable
+    def follow(*_: object) -> None:
+        for (module, name), parameter in at_rest.items():
+            gathered = module.get_parameter(name)  # those of an inner block are not gathered yet
+            if parameter.requires_grad and gathered is not parameter and gathered not in watched:
+                watched.add(gathered)
+                gathered.register_post_accumulate_grad_hook(hook_of(parameter))
+
+    block.register_forward_pre_hook(follow)
 
 
 class ShardedReach:
@@ -51,26 +79,9 @@ class ShardedReach:
         self._reached = [False] * len(self._parameters)
         for module in modules:
             reduce_zeros(module)
-            for block in [each for each in module.modules() if isinstance(each, FSDPModule)]:
-                self._watch(block)
+            hook_gathered(module, lambda at_rest: functools.partial(self._note, self._numbers[at_rest]))
 
-    def _watch(self, block: nn.Module) -> None:
-        """Has the gathered parameters of a block noted down whenever they get a gradient."""
-        own = [(module, name) for module in block.modules() for name, _ in module.named_parameters(recurse=False)]
-        at_rest = {place: self._numbers.get(place[0].get_parameter(place[1])) for place in own}
-        watched: set[nn.Parameter] = set()
-
-        @torch.compiler.disable
-        def follow(*_: object) -> None:
-            for (module, name), number in at_rest.items():
-                gathered = module.get_parameter(name)  # those of an inner block are not gathered yet
-                if number is not None and gathered not in self._numbers and gathered not in watched:
-                    watched.add(gathered)
-                    gathered.register_post_accumulate_grad_hook(lambda _, number=number: self._note(number))
-
-        block.register_forward_pre_hook(follow)
-
-    def _note(self, number: int) -> None:
+    def _note(self, number: int, gathered: torch.Tensor) -> None:
         self._reached[number] = True
 
     @contextlib.contextmanager

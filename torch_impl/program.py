@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -14,6 +13,7 @@ from samestep.common.batch import Batch, BatchPart
 from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, Piece, TrainState, whole
 from samestep.common.strategy import Run
+from samestep.common.tree import add_up
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.division import Division
 from samestep.torch_impl.local_state import HeldState, build_local_state
@@ -157,10 +157,10 @@ class TrainingProgram:
         return self._sum(torch.tensor([value], dtype=torch.float64, device=self._device))[0] / dist.get_world_size()
 
     def _sum(self, own: torch.Tensor) -> list[float]:
-        """Adds up the numbers of all ranks, in their order: an all-reduce would round a step's loss by its place among others."""
+        """Adds up the numbers of all ranks as a tree: an all-reduce would round a step's loss by its place among others."""
         of_ranks = [torch.empty_like(own) for _ in range(dist.get_world_size())]
         dist.all_gather(of_ranks, own)
-        return functools.reduce(torch.add, of_ranks).tolist()
+        return add_up(of_ranks, torch.add).tolist()
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Computes logits."""

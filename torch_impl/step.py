@@ -1,7 +1,6 @@
 """The step core that every program of PyTorch shares: the mean loss, accumulation over micro-batches, and clipping."""
 
 import contextlib
-import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -12,6 +11,7 @@ import torch.distributed as dist
 from samestep.common.batch import Batch, BatchPart
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
+from samestep.common.tree import add_up
 from samestep.common.workload.models.spec import draws, ignores_targets
 from samestep.torch_impl.models import summed_loss
 from samestep.torch_impl.models.losses import Loss
@@ -85,7 +85,7 @@ def accumulate(
         keys = torch.from_numpy(batch.keys(run.seed, own)).to(device) if has_dropout else None
         with context.numbered(keys) if has_dropout else contextlib.nullcontext():
             losses.append(forward_backward(*batch.rows(own), micro == steps - 1).detach())
-    return functools.reduce(torch.add, losses)
+    return add_up(losses, torch.add)
 
 
 def transform(

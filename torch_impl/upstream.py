@@ -70,6 +70,32 @@ def reduce_zeros(model: nn.Module) -> None:
         switch(True, recurse=False)
 
 
+def reduce_scatter_by(model: nn.Module, sum_pieces: Callable[[torch.Tensor, dist.ProcessGroup], torch.Tensor]) -> None:
+    """Has `fully_shard` sum gradients by a function, and not divide them (torch 2.13).
+
+    Args:
+        model: The sharded model.
+        sum_pieces: Given a flat tensor and the ranks, returns the sum of this rank's piece.
+    """
+    from torch.distributed.fsdp import FSDPModule
+    from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultReduceScatter
+
+    class Ours(DefaultReduceScatter):
+        def __call__(
+            self,
+            output_tensor: torch.Tensor,
+            input_tensor: torch.Tensor,
+            group: dist.ProcessGroup,
+            op: object,
+            async_op: bool = False,
+        ) -> None:
+            output_tensor.copy_(sum_pieces(input_tensor, group))
+
+    for block in [module for module in model.modules() if isinstance(module, FSDPModule)]:
+        block.set_custom_reduce_scatter(Ours())
+        block.set_gradient_divide_factor(1.0)
+
+
 def replicate(module: nn.Module, mesh: "DeviceMesh") -> None:
     """Replicates a module as FSDP2 does, with nothing sharded; made for use inside pipelines (torch 2.13).
 

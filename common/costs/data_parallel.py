@@ -19,7 +19,7 @@ from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
-from samestep.common.techniques.used import exchange_of
+from samestep.common.techniques.used import exchange_of, sums_gradients
 from samestep.common.workload.models.reached import num_trained, trained
 from samestep.common.workload.models.spec import Param, batch_norms
 
@@ -40,7 +40,7 @@ def replicated(run: Run, backend: str) -> Ledger:
     params = list(trained(run.workload.model.params()).values())
     together = [[param] for param in reversed(params)] if run.techniques.overlap else [params]
     ledger = _summed(run, together if run.num_devices > 1 else [], backend)
-    if backend != "grpc" or exchange_of(run.techniques):  # whose exchanges are ours, under keys that stay
+    if backend != "grpc" or sums_gradients(run.techniques):  # whose exchanges are ours, under keys that stay
         return ledger
     calls = run.num_devices * sum(send.count for send in ledger.sends)
     return dataclasses.replace(ledger, sent_bytes_per_step=ledger.sent_bytes_per_step + calls * KEY_BYTES)
@@ -58,8 +58,8 @@ def oracle(run: Run, backend: str) -> Ledger:
 
 def _summed(run: Run, together: Iterable[Sequence[Param]], backend: str) -> Ledger:
     """Predicts full models whose gradients are summed over all devices, some parameters' together."""
-    exchange = exchange_of(run.techniques)
-    sum_up = _plain_sum if exchange is None else exchange.sends
+    technique = sums_gradients(run.techniques)
+    sum_up = (technique and technique.gradient_sends) or _plain_sum
     sends = (send for params in together for send in sum_up(run, params))
     return symmetric(run, replicated_footprints(run), with_agreement(run, with_statistics(run, sends)), backend)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from samestep.common.costs.sizes import holder
 from samestep.common.ledger import Footprint, Send
 from samestep.common.strategy import Run
+from samestep.common.techniques.used import sums_gradients
 from samestep.common.workload.models.spec import Role
 
 
@@ -70,7 +71,8 @@ def reductions(run: Run, elements: int) -> list[Send]:
         elements: The numbers of the rank's part, padded; nothing is sent of none.
     """
     size, mesh = elements * run.item_bytes, run.mesh
-    summed = [("reduce_scatter", "shard", mesh.shard, mesh.shard * size), ("all_reduce", "data", mesh.data, size)]
+    scatter = "reduce_scatter" if sums_gradients(run.techniques) is None else "all_to_all"
+    summed = [(scatter, "shard", mesh.shard, mesh.shard * size), ("all_reduce", "data", mesh.data, size)]
     return [Send("backward", *each) for each in summed if size and each[2] > 1]
 
 

@@ -33,6 +33,7 @@ FRAMEWORK = FrameworkInfo(
             status="ours",
             twin="",
             dtypes=("float64",),
+            refuses={"fixed_order": "it is the reference of every order"},
         ),
     ),
 )

@@ -7,6 +7,7 @@ from samestep.common.techniques.accumulation.flag import AccumulationFlags
 from samestep.common.techniques.clip_norm.flag import ClipFlags
 from samestep.common.techniques.compile.flag import CompileFlags
 from samestep.common.techniques.compress.flag import CompressFlags
+from samestep.common.techniques.fixed_order.flag import FixedOrderFlags
 from samestep.common.techniques.overlap.flag import OverlapFlags
 from samestep.common.techniques.precision.flag import PrecisionFlags
 from samestep.common.techniques.recompute.flag import RecomputeFlags
@@ -16,6 +17,7 @@ from samestep.common.techniques.schedule.flag import ScheduleFlags
 @dataclasses.dataclass(frozen=True)
 class Techniques(
     # A dataclass has the fields of its last base first.
+    FixedOrderFlags,
     CompressFlags,
     OverlapFlags,
     CompileFlags,
@@ -26,6 +28,10 @@ class Techniques(
     AccumulationFlags,
 ):
     """How a step is taken, under any strategy that takes it."""
+
+    def passes_of(self, replicas: int) -> int:
+        """Returns the micro-batches of each of so many shards: a step takes so many passes, one after the other."""
+        return self.accumulation_steps if self.fixed_order is None else self.fixed_order // replicas
 
     def of_reference(self) -> "Techniques":
         """Returns the techniques that change the step; the others only change how it is computed, and how it is rounded."""

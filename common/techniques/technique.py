@@ -20,20 +20,18 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GradientExchange:
-    """How gradients are exchanged where it is not by their plain sum; it depends on how the batch is split over devices.
+    """What an exchange of gradients computes where it is not their sum; it depends on how the batch is split over devices.
 
     Attributes:
         name: The field of the flag that asks for it.
         statement: What it computes, in NumPy: (run, the gradients of each rank, what each kept of the last step) -> their sum
             as every rank has it, and what each keeps.
-        sends: The sends by which the gradients of some parameters, which go together, are summed over all devices.
         kept_bytes: What a device keeps from one step to the next for some parameters.
         first_step: The first step that has it, counted from 0; those before exchange plain sums.
     """
 
     name: str
     statement: "Statement"
-    sends: Callable[[Run, Sequence[Param]], Iterable[Send]]
     kept_bytes: Callable[[Run, Iterable[Param]], int]
     first_step: Callable[[Techniques], int]
 
@@ -52,7 +50,9 @@ class Technique:
         refuse: Raises a ConfigError for a run that cannot have it, whatever the strategy.
         refuse_launch: Raises a ConfigError for what only a launch cannot have; the diagnosis repeats a run up to any step.
         fill_in: Fills in the flags that depend on the rest of the run.
-        exchange: How it exchanges gradients, if it does so in another way.
+        exchange: What its exchange of gradients computes, if that is not their sum.
+        gradient_sends: The sends by which the gradients of some parameters, which go together, are summed over all devices, if
+            they are its own.
         gradient_error: How far its rounding takes loss and gradient of a step, relative to their size, if it rounds them.
         find_flaw: What the parameters after a run show to be wrong; "" if nothing.
         sends_before_update: What it sends beside gradients, once a step.
@@ -66,6 +66,7 @@ class Technique:
     refuse_launch: Callable[[Run], None] = lambda run: None
     fill_in: Callable[[Run], Techniques] = lambda run: run.techniques
     exchange: GradientExchange | None = None
+    gradient_sends: Callable[[Run, Sequence[Param]], Iterable[Send]] | None = None
     gradient_error: Callable[[Run], float] | None = None
     find_flaw: Callable[[Mapping[str, "np.ndarray"]], str] = lambda params: ""
     sends_before_update: Callable[[Run], Iterable[Send]] = lambda run: ()

@@ -3,17 +3,18 @@
 import dataclasses
 import functools
 
-from samestep.common.flags import Scalar, flags
+from samestep.common.flags import Scalar, flags, spell_flags
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.techniques.compress.technique import COMPRESS
+from samestep.common.techniques.fixed_order.technique import FIXED_ORDER
 from samestep.common.techniques.precision.technique import PRECISION
 from samestep.common.techniques.recompute.technique import RECOMPUTE
 from samestep.common.techniques.schedule.technique import SCHEDULE
 from samestep.common.techniques.technique import GradientExchange, Technique
 from samestep.common.workload.models.spec import Segment
 
-TECHNIQUES: tuple[Technique, ...] = (RECOMPUTE, COMPRESS, PRECISION, SCHEDULE)
+TECHNIQUES: tuple[Technique, ...] = (RECOMPUTE, COMPRESS, FIXED_ORDER, PRECISION, SCHEDULE)
 """All there are, in the order in which they refuse a run."""
 
 
@@ -30,6 +31,17 @@ def used(techniques: Techniques) -> tuple[Technique, ...]:
 def exchange_of(techniques: Techniques) -> GradientExchange | None:
     """Returns how gradients are exchanged if it is not by their plain sum."""
     return next((each.exchange for each in used(techniques) if each.exchange is not None), None)
+
+
+def sums_gradients(techniques: Techniques) -> Technique | None:
+    """Returns the technique that sums the gradients by sends of its own, if one does."""
+    return next((each for each in used(techniques) if each.gradient_sends is not None), None)
+
+
+def spell_exchanges(techniques: Techniques) -> list[str]:
+    """Returns the flags of the techniques that sum the gradients by sends of their own, as in `--compress int8`."""
+    own = [next(iter(flags(each.flags))) for each in used(techniques) if each.gradient_sends is not None]
+    return [" ".join(spell_flags(techniques, set(flags(techniques)) - {name})) for name in own]
 
 
 def without_exchange(why: str) -> dict[str, str]:

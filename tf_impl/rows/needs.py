@@ -3,7 +3,7 @@
 from samestep.common.batch_norm import has_batch_norm, refuse_sync
 from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
-from samestep.common.techniques.used import computed_twice, exchange_of
+from samestep.common.techniques.used import computed_twice, spell_exchanges
 from samestep.common.workload.models.spec import draws, ignores_targets
 from samestep.common.workload.split import even_split_table
 from samestep.tf_impl.rows.options import DTensorOptions, MirroredOptions, ParameterServerOptions, TpuOptions
@@ -19,8 +19,10 @@ def check_exchange(run: Run) -> None:
     """
     if run.techniques.compile and run.num_devices > 1:
         refuse_sync(run, "XLA compiles each replica alone; leave out --compile")
-    if run.techniques.overlap and exchange_of(run.techniques) is not None:
-        raise ConfigError(f"{run.name} exchanges compressed gradients all together; leave out --overlap or --compress.")
+    if run.techniques.overlap and (own := spell_exchanges(run.techniques)):
+        raise ConfigError(
+            f"{run.name} exchanges gradients all together with {own[0]}; leave out --overlap or {own[0]}."
+        )
 
 
 def check_reduction(run: Run[MirroredOptions]) -> None:
@@ -33,11 +35,8 @@ def check_reduction(run: Run[MirroredOptions]) -> None:
             compressed.
     """
     check_exchange(run)
-    if run.options.reduce != "auto" and (exchange := exchange_of(run.techniques)) is not None:
-        raise ConfigError(
-            f"{exchange.flag} {getattr(run.techniques, exchange.name)} exchanges in its own way; leave out --reduce "
-            f"{run.options.reduce}."
-        )
+    if run.options.reduce != "auto" and (own := spell_exchanges(run.techniques)):
+        raise ConfigError(f"{own[0]} exchanges in its own way; leave out --reduce {run.options.reduce}.")
     if run.techniques.overlap and run.options.reduce in ("reduction_to_one_device", "hierarchical_copy"):
         raise ConfigError(
             f"--overlap all-reduces each gradient on its own, and --reduce {run.options.reduce} copies; leave one of them out."

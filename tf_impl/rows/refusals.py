@@ -6,15 +6,20 @@ NO_SWITCH = {
     "overlap": "it exchanges when its API does; tf:mirrored and tf:multi_worker_mirrored have a choice",
     **without_exchange("its API adds up the gradients itself; tf:multi_worker_mirrored has one of ours"),
 }
+NO_ORDER = {
+    "fixed_order": "TensorFlow adds up its gradients in an order of its own; tf:mirrored and tf:multi_worker_mirrored have one"
+}
 ALONE = {**NO_SWITCH, **without_exchange("one device exchanges no gradients")}
 REMOTE = {
     **NO_SWITCH,
+    **NO_ORDER,
     "recompute": "tf.recompute_grad reads every variable of a segment four times, and each time it is sent",
     "compile": "XLA compiles no function whose variables are on another device",
     "norm": "every replica would write running statistics in the one place where the variables are",
 }
 IN_PARTS = {
     **NO_SWITCH,
+    **NO_ORDER,
     "recompute": "DTensor sums activations and gradients at each end of tf.recompute_grad once more",
     "compile": "DTensor cuts the step up itself, before XLA could compile it",
     "norm": "a function that assigns running statistics reads variables from before their assignment (2.21)",

@@ -5,10 +5,12 @@ Sent: the gradients, packed and all-reduced around a ring over gRPC: 2(N-1)/N of
 Use it when the model fits one device and the devices are spread over machines.
 """
 
+import numpy as np
 import tensorflow as tf
 
 from samestep.common.program import Hardware
 from samestep.common.strategy import Run
+from samestep.common.tree import add_up
 from samestep.tf_impl.devices import is_cpu, use_own_device
 from samestep.tf_impl.program import Parts, TrainingProgram
 
@@ -20,11 +22,11 @@ def build(run: Run) -> TrainingProgram:
     hint = kinds.RING if is_cpu(device) else kinds.AUTO
     options = tf.distribute.experimental.CommunicationOptions(implementation=hint)
     strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
-    sum_losses = tf.function(lambda own: strategy.reduce("SUM", own, axis=None), reduce_retracing=True)
+    gather = tf.function(lambda own: strategy.gather(own, axis=0), reduce_retracing=True)
     parts = Parts(
         strategy=strategy,
         # Also between GPUs: TensorFlow takes NCCL only where the hint is NCCL itself (CollectiveParamResolverLocal).
         hardware=Hardware(note="one process per device", backend="grpc"),
-        sum_losses=lambda own: sum_losses(tf.constant(own)).numpy() if len(own) else own,
+        sum_losses=lambda own: add_up(gather(tf.constant(own[None])).numpy(), np.add) if len(own) else own,
     )
     return TrainingProgram(run, parts)

@@ -10,13 +10,22 @@ import tensorflow as tf
 
 from samestep.common.program import Arrays
 from samestep.common.strategy import Run
+from samestep.common.techniques.used import sums_gradients
+from samestep.tf_impl.techniques.fixed_order import Ordered, keep_order
 from samestep.tf_impl.techniques.pieces import Pieces
 from samestep.tf_impl.techniques.powersgd import Factors
 from samestep.tf_impl.techniques.precision import narrow_type, product_of
 from samestep.tf_impl.techniques.recompute import recompute as restructure
 from samestep.tf_impl.techniques.replica_collectives import Replicas
 
-__all__ = ["GradientExchange", "build_exchange", "exchange_read", "narrow_type", "product_of", "restructure"]
+__all__ = [
+    "GradientExchange",
+    "build_exchange",
+    "exchange_read",
+    "narrow_type",
+    "product_of",
+    "restructure",
+]
 
 
 class GradientExchange(Protocol):
@@ -48,9 +57,11 @@ def build_exchange(
         strategy: Outside of its scope.
         params: The params by neutral name.
     """
-    if run.techniques.compress is None:
+    keep_order(run)
+    if run.num_devices == 1 or sums_gradients(run.techniques) is None:
         return None
-    kind = Factors if run.techniques.compress == "powersgd" else Pieces
+    own = Pieces if run.techniques.fixed_order is None else Ordered
+    kind = Factors if run.techniques.compress == "powersgd" else own
     return kind(run, Replicas(strategy, run.num_devices), params)
 
 

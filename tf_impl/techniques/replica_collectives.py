@@ -112,7 +112,9 @@ class Collectives:
 
 
 def _packed(rows: tf.Tensor) -> tf.Tensor:
-    """Packs [..., numbers] of one or two bytes into int32, with zeros at the end."""
+    """Packs [..., numbers] of one or two bytes into int32, with zeros at the end; larger ones stay as they are."""
+    if rows.dtype.size >= PACKED_BYTES:
+        return rows
     each, (count, size) = PACKED_BYTES // rows.dtype.size, rows.shape
     padded = tf.pad(rows, [[0, 0], [0, -size % each]])
     return tf.bitcast(tf.reshape(padded, [count, -(-size // each), each]), tf.int32)
@@ -120,6 +122,8 @@ def _packed(rows: tf.Tensor) -> tf.Tensor:
 
 def _unpacked(packed: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
     """Inverts `_packed`."""
+    if packed.dtype == like.dtype:
+        return packed
     return tf.reshape(tf.bitcast(packed, like.dtype), [packed.shape[0] or -1, _padded(like)])[:, : like.shape[1]]
 
 

@@ -12,7 +12,7 @@ from samestep.common.techniques.used import computed_twice
 from samestep.common.workload.models.spec import shared_parameters
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.common.workload.split import even_split_table
-from samestep.torch_impl.rows.options import DdpOptions, DeepSpeedOptions, PipelineOptions, TensorOptions
+from samestep.torch_impl.rows.options import DeepSpeedOptions, PipelineOptions, TensorOptions
 
 _MOST_NAMED = 20
 
@@ -89,18 +89,6 @@ def check_schedule(run: Run[PipelineOptions]) -> None:
         raise ConfigError(
             f"{name} takes its micro-batches in {rounds} equal rounds of at least {num_ranks}; --microbatches "
             f"{microbatches} does not divide by {rounds}: use {microbatches // num_ranks * num_ranks}."
-        )
-
-
-def check_buckets(run: Run[DdpOptions]) -> None:
-    """Refuses buckets of a size where all gradients go together.
-
-    Raises:
-        ConfigError: Both were asked for.
-    """
-    if run.techniques.overlap is False and run.options.bucket_bytes is not None:
-        raise ConfigError(
-            f"--no-overlap puts all gradients into one bucket; leave out --bucket-bytes {run.options.bucket_bytes}."
         )
 
 

@@ -6,15 +6,20 @@ NO_SWITCH = {
     "overlap": "it exchanges when its API does; torch:ddp and torch:zero1 have a choice",
     **without_exchange("its API adds up the gradients and has no hook for that; torch:ddp has one"),
 }
+NO_ORDER = {
+    "fixed_order": "it adds up gradients where no hook of ours reaches; torch:c10d, ddp, zero1, zero2 and fsdp have an order"
+}
 ALONE = {**NO_SWITCH, **without_exchange("one device exchanges no gradients")}
 BROADCASTS = without_exchange("it also sends the updated parameters, which no hook of DDP's sees; torch:ddp compresses")
 SPLIT_LAYERS = {
     **NO_SWITCH,
+    **NO_ORDER,
     **without_exchange("its ranks exchange activations; the gradients of parameters stay with them"),
 }
-NO_CLIPPING = {**NO_SWITCH, "clip_norm": "no process sees the whole gradient"}
+NO_CLIPPING = {**NO_SWITCH, **NO_ORDER, "clip_norm": "no process sees the whole gradient"}
 NEW_REPLICAS = {
     **NO_SWITCH,
+    **NO_ORDER,
     "recompute": "its replicas have parameters only while their forward pass runs",
     "compile": "its replicas are copies of the module, which drop what was compiled",
     "norm": "its replicas are made anew in every step, which loses their running statistics",

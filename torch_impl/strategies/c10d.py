@@ -22,6 +22,7 @@ from samestep.torch_impl.program import Parts, TrainingProgram
 from samestep.torch_impl.rows.options import C10dOptions
 from samestep.torch_impl.step import KEPT_STEPS
 from samestep.torch_impl.step_context import StepContext
+from samestep.torch_impl.techniques.applied import summing
 
 
 def ring_all_reduce(flat: torch.Tensor) -> None:
@@ -95,7 +96,7 @@ def build(run: Run[C10dOptions]) -> TrainingProgram:
     hardware = join_group(run, device)
     context = StepContext(run.mesh.only_axis)
     model = build_fresh_model(run, device, context)
-    all_reduce = ring_all_reduce if run.options.ring else dist.all_reduce
+    all_reduce = ring_all_reduce if run.options.ring else summing(run)
     exchange = FlatExchange(model, device, all_reduce, run.workload.model.facts.may_skip)
     parts = Parts(bare=model, hardware=hardware, context=context, exchange=exchange, measures=exchange.measures)
     return TrainingProgram(run, parts)

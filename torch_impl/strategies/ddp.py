@@ -15,7 +15,7 @@ from samestep.torch_impl.optimizers import build_optimizer
 from samestep.torch_impl.program import Parts, TrainingProgram
 from samestep.torch_impl.rows.options import DdpOptions
 from samestep.torch_impl.step_context import StepContext
-from samestep.torch_impl.techniques.applied import hook_exchange
+from samestep.torch_impl.techniques.applied import hook_exchange, order_ranks
 
 
 def build(run: Run[DdpOptions]) -> TrainingProgram:
@@ -28,6 +28,7 @@ def build(run: Run[DdpOptions]) -> TrainingProgram:
     optimizer = build_optimizer(run.optimizer, bare.parameters())
     local_state = build_local_state(run, optimizer, bare)
     hooked = hook_exchange(run, model, local_state)
+    is_plain = not order_ranks(run, model) and hooked is None
     exchange = DdpExchange(model)
     parts = Parts(
         bare=bare,
@@ -35,10 +36,10 @@ def build(run: Run[DdpOptions]) -> TrainingProgram:
         context=context,
         model=model,
         predict=bare,  # after a forward pass without gradients, DDP's next one would not broadcast the buffers
-        averages_gradients=hooked is None,
+        averages_gradients=is_plain,
         exchange=exchange,
         optimizer=optimizer,
         local_state=hooked or local_state,
-        measures=exchange.measures if hooked is None else dict,  # the hook waits for its exchanges and hides none
+        measures=exchange.measures if is_plain else dict,  # a hook waits for its exchanges and hides none
     )
     return TrainingProgram(run, parts)

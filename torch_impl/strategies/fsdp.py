@@ -19,6 +19,7 @@ from samestep.torch_impl.building import build_fresh_model
 from samestep.torch_impl.devices import join_group, use_device
 from samestep.torch_impl.program import Parts, TrainingProgram
 from samestep.torch_impl.step_context import StepContext
+from samestep.torch_impl.techniques.applied import order_ranks
 
 
 def build_sharded(run: Run, reshard: bool) -> TrainingProgram:
@@ -42,7 +43,8 @@ def build_sharded(run: Run, reshard: bool) -> TrainingProgram:
         return contextlib.nullcontext()
 
     exchange = nested(synchronize, agree_on_reached(run, [bare], device))
-    parts = Parts(bare=bare, hardware=hardware, context=context, averages_gradients=True, exchange=exchange)
+    averages = not order_ranks(run, bare)
+    parts = Parts(bare=bare, hardware=hardware, context=context, averages_gradients=averages, exchange=exchange)
     return TrainingProgram(run, parts)
 
 

@@ -21,6 +21,7 @@ from samestep.torch_impl.observing.overlap import DdpExchange
 from samestep.torch_impl.optimizers import build_optimizer, leave, slot_keys
 from samestep.torch_impl.program import Parts, TrainingProgram
 from samestep.torch_impl.step_context import StepContext
+from samestep.torch_impl.techniques.applied import order_ranks
 from samestep.torch_impl.upstream import rank_of_parameter
 from samestep.torch_impl.weights import named_buffers, named_weights
 
@@ -66,6 +67,7 @@ def build(run: Run) -> TrainingProgram:
     # As views of one bucket a rank's parameters take one broadcast.
     inner = functools.partial(leave, whole)
     optimizer = ZeroRedundancyOptimizer(groups, inner, parameters_as_bucket_view=True)
+    is_plain = not order_ranks(run, model)
     exchange = DdpExchange(model)
     parts = Parts(
         bare=bare,
@@ -74,9 +76,9 @@ def build(run: Run) -> TrainingProgram:
         model=model,
         predict=bare,  # after a forward pass without gradients, DDP's next one would not broadcast the buffers
         optimizer=optimizer,
-        averages_gradients=True,
+        averages_gradients=is_plain,
         exchange=exchange,
-        measures=exchange.measures,
+        measures=exchange.measures if is_plain else dict,
         local_state=LocalState(
             named_weights(bare),
             OwnedOptimizerState(optimizer),

@@ -4,17 +4,21 @@ A model is built, then restructured, distributed by its strategy, filled with we
 of its gradients, and a strategy for another exchange of them.
 """
 
+from collections.abc import Callable
+
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from samestep.common.strategy import Run
 from samestep.torch_impl.techniques.compile import compile_model
 from samestep.torch_impl.techniques.compress import hook_exchange
+from samestep.torch_impl.techniques.fixed_order import all_reduce, order_passes, order_ranks
 from samestep.torch_impl.techniques.loss_scale import scaler_of
 from samestep.torch_impl.techniques.precision import gathering, mix_precision
 from samestep.torch_impl.techniques.recompute import recompute
 
-__all__ = ["adapt", "gathering", "hook_exchange", "restructure", "scaler_of"]
+__all__ = ["adapt", "gathering", "hook_exchange", "order_ranks", "restructure", "scaler_of", "summing"]
 
 
 def restructure(run: Run, model: nn.Module) -> None:
@@ -37,3 +41,9 @@ def adapt(run: Run, model: nn.Module, device: torch.device) -> None:
     """
     mix_precision(run, model, device)
     compile_model(run, model)
+    order_passes(run, model)
+
+
+def summing(run: Run) -> Callable[[torch.Tensor], object]:
+    """Returns what sums a flat tensor over all ranks, in place."""
+    return dist.all_reduce if run.techniques.fixed_order is None else all_reduce

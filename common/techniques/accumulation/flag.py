@@ -14,11 +14,6 @@ class AccumulationFlags:
         1, "micro-batches into which each shard is split; their gradients add up and are exchanged on the last", least=1
     )
 
-    @property
-    def passes(self) -> int:
-        """The micro-batches of each shard: a step takes so many forward and backward passes, one after the other."""
-        return self.accumulation_steps
-
     def in_passes(self, count: int) -> Self:
         """Returns the same techniques with so many micro-batches a shard."""
         return dataclasses.replace(self, accumulation_steps=count)

@@ -73,10 +73,10 @@ COMPRESS = Technique(
     refuse=check_compression,
     refuse_launch=check_warm_up,
     in_textbooks=("activations",),
+    gradient_sends=compressed_sends,
     exchange=GradientExchange(
         name="compress",
         statement=exchange,
-        sends=compressed_sends,
         kept_bytes=residuals_bytes,
         first_step=lambda techniques: techniques.compress_warmup_steps,
     ),

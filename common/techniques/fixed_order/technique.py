@@ -1,0 +1,71 @@
+"""The fixed order as a technique.
+
+With Ψ numbers of w bytes and N devices, a device sends 2(N-1)/N w Ψ bytes, as many as in a ring: a piece to each device that
+adds it up, in an all-to-all, and the sums to all, in an all-gather.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from samestep.common.batch_norm import has_batch_norm
+from samestep.common.errors import ConfigError
+from samestep.common.ledger import Send
+from samestep.common.strategy import Run
+from samestep.common.techniques.fixed_order.flag import MOST_LEAVES, FixedOrderFlags
+from samestep.common.techniques.technique import Technique
+from samestep.common.workload.models.habits import Habits
+from samestep.common.workload.models.spec import Param
+
+
+def check_order(run: Run) -> None:
+    """Refuses a tree that the devices cannot share, and what gives other bits on another number of devices.
+
+    Raises:
+        ConfigError: It is so.
+    """
+    leaves, devices = run.techniques.fixed_order or 1, run.mesh.replicas
+    if leaves & (leaves - 1):
+        below = 1 << leaves.bit_length() - 1
+        above = f" or {2 * below}" if 2 * below <= MOST_LEAVES else ""
+        raise ConfigError(f"--fixed-order {leaves} is no power of two, which its tree needs; give {below}{above}.")
+    if devices & (devices - 1) or devices > leaves:
+        fitting = ", ".join(str(1 << bit) for bit in range(leaves.bit_length()))
+        raise ConfigError(
+            f"--fixed-order {leaves} gives each device a subtree of {leaves} micro-batches, and {devices} cannot share it; use "
+            f"--devices with one of {fitting}, or a larger --fixed-order."
+        )
+    for is_asked, why in _conflicts(run):
+        if is_asked:
+            raise ConfigError(f"--fixed-order {leaves} {why}")
+
+
+def _conflicts(run: Run) -> Iterator[tuple[bool, str]]:
+    """Yields whether a run has what gives other bits on another number of devices, and why it does."""
+    facts = run.workload.model.facts
+    yield (
+        run.techniques.accumulation_steps > 1,
+        "says how many micro-batches there are; leave out --accumulation-steps.",
+    )
+    yield (
+        has_batch_norm(run) and run.batch_norm != "frozen",
+        "needs micro-batches that do not meet, and they do in the running statistics of +norm=batch; add --batch-norm frozen.",
+    )
+    yield (
+        bool(facts.buffers or facts.framework_norms or facts.may_skip) or facts.habits != Habits(),
+        f"needs micro-batches that do not meet, and {run.workload.name} has buffers, draws random numbers, or may leave a "
+        "parameter without a gradient; leave it out.",
+    )
+
+
+def ordered_sends(run: Run, params: Sequence[Param]) -> Iterator[Send]:
+    """Yields the sends by which gradients that go together are summed over all devices.
+
+    Args:
+        run: What is trained.
+        params: Those of the gradients.
+    """
+    row_bytes = -(-sum(param.size for param in params) // run.num_devices) * run.item_bytes
+    for operation, size in (("all_to_all", run.num_devices * row_bytes), ("all_gather", row_bytes)):
+        yield Send("backward", operation, run.mesh.only_axis, run.num_devices, size)
+
+
+FIXED_ORDER = Technique(flags=FixedOrderFlags, refuse=check_order, gradient_sends=ordered_sends)

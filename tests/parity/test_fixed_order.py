@@ -1,0 +1,105 @@
+"""`--fixed-order M`: any number of devices ends in the same bits, and nothing else is changed."""
+
+import pytest
+
+from samestep.common.cell import Cell
+from samestep.common.errors import ConfigError
+from samestep.common.request import RunConfig
+from samestep.common.run import parse
+from samestep.common.runtime.records import RunResult
+from samestep.common.techniques import Techniques
+from tests.cells import SIZED
+from tests.conftest import RunCell
+from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
+
+DEEP = "prose-gpt+layers=3+width=32+context=16+dropout=0.1"
+TAKEN = "+clip_norm=0.5+learning_rate_schedule=cosine+warmup_steps=2+recompute=true"
+ROWS = ("torch:single", "torch:c10d", "torch:ddp", "torch:zero1", "torch:zero2", "torch:fsdp")
+TF_ROWS = ("tf:single", "tf:mirrored", "tf:multi_worker_mirrored")
+
+
+def of(*rows: str) -> list[object]:
+    return [pytest.param(row, marks=getattr(pytest.mark, row.partition(":")[0]), id=row) for row in rows]
+
+
+def bits(result: RunResult) -> tuple[object, str]:
+    """The losses and the last state, parameters and optimizer."""
+    assert result.parity.passed, result.parity.reason
+    assert result.state_sha256
+    return result.losses, result.state_sha256
+
+
+def ordered(run_cell: RunCell, cell: str, workload: str, devices: int, **fields: object) -> tuple[object, str]:
+    result = run_cell(cell, workload, devices=devices, **fields)
+    sends_what_was_predicted(result)
+    keeps_what_was_predicted(result)
+    return bits(result)
+
+
+@pytest.mark.parametrize("row", of("torch:ddp", "tf:mirrored"))
+def test_one_two_and_four_devices(run_cell: RunCell, row: str) -> None:
+    fields = {"optimizer": "adamw", "steps": 6}
+    one, two, four = (ordered(run_cell, f"{row}+fixed_order=4", SIZED["mlp"], n, **fields) for n in (1, 2, 4))
+    assert one == two == four
+    assert bits(run_cell(row, SIZED["mlp"], devices=4, **fields)) != four, "without it the order is another one"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize("model", SIZED)
+@pytest.mark.parametrize("row", of(*ROWS, *TF_ROWS))
+def test_every_row_on_every_model(run_cell: RunCell, row: str, model: str, optimizer: str, dtype: str) -> None:
+    sizes = (1,) if row.endswith(":single") else (1, 2, 4, 8)
+    fields = {"optimizer": optimizer, "dtype": dtype, "batch_size": 64}
+    found = {ordered(run_cell, f"{row}+fixed_order=8", SIZED[model], n, **fields) for n in sizes}
+    assert len(found) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("row", of("torch:ddp", "torch:zero1", "tf:mirrored", "tf:multi_worker_mirrored"))
+@pytest.mark.parametrize("precision", ["", "+precision=bf16"])
+def test_with_other_techniques(run_cell: RunCell, row: str, precision: str) -> None:
+    cell = f"{row}+fixed_order=4{TAKEN}{precision}"
+    assert len({ordered(run_cell, cell, DEEP, n, optimizer="adamw") for n in (1, 2, 4)}) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_rows_of_torch_end_in_the_same_bits(run_cell: RunCell) -> None:
+    found = {ordered(run_cell, f"{row}+fixed_order=4", SIZED["mlp"], 1 if row == "torch:single" else 2) for row in ROWS}
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("cell", "devices", "line"),
+    [
+        ("torch:ddp+fixed_order=6", 2, "--fixed-order 6 is no power of two, which its tree needs; give 4 or 8"),
+        ("torch:ddp+fixed_order=8", 3, "and 3 cannot share it; use --devices with one of 1, 2, 4, 8, or a larger"),
+        ("torch:ddp+fixed_order=2", 4, "and 4 cannot share it; use --devices with one of 1, 2, or a larger"),
+        ("torch:ddp+fixed_order=8+accumulation_steps=2", 2, "how many micro-batches there are; leave out --accum"),
+        ("torch:ddp+fixed_order=8+compress=int8", 2, "--compress int8 and --fixed-order 8 both exchange gradients"),
+        ("torch:c10d+fixed_order=8+ring=true", 2, "--fixed-order 8 exchanges in its own way; leave out --ring"),
+        ("tf:mirrored+fixed_order=8+reduce=ring", 2, "--fixed-order 8 exchanges in its own way; leave out --reduce"),
+        ("torch:zero2+fixed_order=8+clip_norm=1", 2, "leave out --clip-norm, or choose torch:ddp or torch:zero1"),
+        ("torch:fsdp+fixed_order=8+precision=bf16", 2, "leave out --precision, or choose torch:ddp or torch:zero1"),
+    ],
+)
+def test_what_has_no_fixed_order(cell: str, devices: int, line: str) -> None:
+    with pytest.raises(ConfigError, match=line):
+        parse(Cell.parse(cell).apply_to(RunConfig(workload="synthetic-mlp", devices=devices)))
+
+
+def test_the_oracle_has_none() -> None:
+    with pytest.raises(
+        ConfigError, match="numpy:oracle does not take --fixed-order: it is the reference of every order"
+    ):
+        parse(RunConfig("numpy", "oracle", "synthetic-mlp", dtype="float64", techniques=Techniques(fixed_order=2)))
+
+
+def test_running_statistics_have_no_fixed_order() -> None:
+    asked = RunConfig(strategy="ddp", workload="mnist-cnn+norm=batch", techniques=Techniques(fixed_order=4))
+    with pytest.raises(ConfigError, match=r"running statistics .* add --batch-norm frozen"):
+        parse(asked)
