@@ -80,7 +80,7 @@ def _resumed(arguments: Sequence[str]) -> Path | None:
 
 
 def saved(result: "RunResult") -> str:
-    """Returns what a run saved, and what it went on from: a line each; "" if nothing."""
+    """Returns the digest of what a run ended with, what it saved, and what it went on from: a line each; "" if nothing."""
     saves, lines = result.saves, []
     if result.resumed_at is not None:
         lines += [f"Resumed: at step {result.resumed_at}; {result.lost_steps} steps were taken again"]
@@ -93,6 +93,7 @@ def saved(result: "RunResult") -> str:
             f"Saved: {len(saves.steps)} checkpoints, for each of which training waited {stall:.1f} ms (median){share}"
         ]
     lines += [f"Not saved: {each}" for each in saves.failed]
+    lines += [f"Bits: sha256 {result.state_sha256}"] if result.state_sha256 else []
     return "".join(f"{line}\n" for line in lines)
 
 

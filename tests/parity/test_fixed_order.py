@@ -1,5 +1,7 @@
 """`--fixed-order M`: any number of devices ends in the same bits, and nothing else is changed."""
 
+from pathlib import Path
+
 import pytest
 
 from samestep.common.cell import Cell
@@ -44,10 +46,30 @@ def test_one_two_and_four_devices(run_cell: RunCell, row: str) -> None:
     assert bits(run_cell(row, SIZED["mlp"], devices=4, **fields)) != four, "without it the order is another one"
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param("torch:ddp", marks=pytest.mark.torch),
+        pytest.param("torch:zero2", marks=[pytest.mark.torch, pytest.mark.slow]),
+        pytest.param("tf:multi_worker_mirrored", marks=[pytest.mark.tf, pytest.mark.slow]),
+    ],
+)
+def test_from_four_devices_to_two_and_back(run_cell: RunCell, tmp_path: Path, row: str) -> None:
+    """A run goes on from a checkpoint, on another number of devices; nothing of that is seen in what it ends with."""
+    cell, fields = f"{row}+fixed_order=4", {"optimizer": "adamw", "keep_state": True, "parity": False}
+    unbroken = run_cell(cell, SIZED["mlp"], devices=1, steps=9, **fields)
+    losses, start = (), None
+    for devices, steps in ((4, 3), (2, 6), (4, 9)):
+        out = str(tmp_path / str(steps))
+        part = run_cell(cell, SIZED["mlp"], devices=devices, steps=steps, start_from=start, out=out, **fields)
+        losses, start = (*losses, *part.losses), out
+    assert losses == unbroken.losses
+    assert part.state_sha256 == unbroken.state_sha256 != ""
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize(("optimizer", "dtype"), [("sgd", "float64"), ("adamw", "float32")])
 @pytest.mark.parametrize("model", SIZED)
 @pytest.mark.parametrize("row", of(*ROWS, *TF_ROWS))
 def test_every_row_on_every_model(run_cell: RunCell, row: str, model: str, optimizer: str, dtype: str) -> None:
@@ -60,10 +82,20 @@ def test_every_row_on_every_model(run_cell: RunCell, row: str, model: str, optim
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("row", of("torch:ddp", "torch:zero1", "tf:mirrored", "tf:multi_worker_mirrored"))
-@pytest.mark.parametrize("precision", ["", "+precision=bf16"])
-def test_with_other_techniques(run_cell: RunCell, row: str, precision: str) -> None:
-    cell = f"{row}+fixed_order=4{TAKEN}{precision}"
+@pytest.mark.parametrize("further", ["", "+precision=bf16", "+compile=true"])
+def test_with_other_techniques(run_cell: RunCell, row: str, further: str) -> None:
+    cell = f"{row}+fixed_order=4{TAKEN}{further}"
     assert len({ordered(run_cell, cell, DEEP, n, optimizer="adamw") for n in (1, 2, 4)}) == 1
+
+
+OWN = Path(__file__).parents[1] / "own" / "both_zoo.py"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", of("torch:ddp", "torch:fsdp", "tf:mirrored", "tf:multi_worker_mirrored"))
+def test_a_model_of_the_users(run_cell: RunCell, row: str) -> None:
+    fields = {"model": f"{OWN}:CNN", "data": f"{OWN}:images", "optimizer": "adamw", "steps": 8}
+    assert len({ordered(run_cell, f"{row}+fixed_order=4", "digits-mlp", n, **fields) for n in (1, 2, 4)}) == 1
 
 
 @pytest.mark.slow
