@@ -46,14 +46,8 @@ def test_one_two_and_four_devices(run_cell: RunCell, row: str) -> None:
     assert bits(run_cell(row, SIZED["mlp"], devices=4, **fields)) != four, "without it the order is another one"
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        pytest.param("torch:ddp", marks=pytest.mark.torch),
-        pytest.param("torch:zero2", marks=[pytest.mark.torch, pytest.mark.slow]),
-        pytest.param("tf:multi_worker_mirrored", marks=[pytest.mark.tf, pytest.mark.slow]),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("row", of("torch:zero2", "tf:multi_worker_mirrored"))
 def test_from_four_devices_to_two_and_back(run_cell: RunCell, tmp_path: Path, row: str) -> None:
     """A run goes on from a checkpoint, on another number of devices; nothing of that is seen in what it ends with."""
     cell, fields = f"{row}+fixed_order=4", {"optimizer": "adamw", "keep_state": True, "parity": False}

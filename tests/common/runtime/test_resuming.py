@@ -125,6 +125,28 @@ def test_a_run_goes_on_with_fewer_devices_and_then_with_all(
     assert "Every example of steps 0 to 299 was gathered once: 19200 in all." in capsys.readouterr().out
 
 
+ORDERED = ("torch:c10d", "torch:zero1", "torch:zero2", "torch:fsdp", "tf:mirrored", "tf:multi_worker_mirrored")
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        pytest.param("torch:ddp", marks=pytest.mark.torch),
+        *(
+            pytest.param(each, marks=[getattr(pytest.mark, each.partition(":")[0]), pytest.mark.slow])
+            for each in ORDERED
+        ),
+    ],
+)
+def test_with_a_fixed_order_nothing_is_seen_of_that(launcher: Launcher, tmp_path: Path, cell: str) -> None:
+    fields = {"steps": 300, "batch_size": 64, "optimizer": "adamw", "parity": False}
+    whole = take(launcher, f"{cell}+fixed_order=4", tmp_path / "whole", devices=1, save_every=None, **fields)
+    kill, elastic = killer(tmp_path / "died", 45), {"save_every": "15", "restarts": 1, "elastic": "1:4"}
+    died = take(launcher, f"{cell}+fixed_order=4", tmp_path / "died", kill, **elastic, **fields)
+    assert died.attempt == 3 and died.config.devices == 4
+    assert died.losses == whole.losses and died.state_sha256 == whole.state_sha256 != ""
+
+
 @pytest.mark.parametrize(
     ("cell", "fields", "told"),
     [
