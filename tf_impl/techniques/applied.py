@@ -18,14 +18,7 @@ from samestep.tf_impl.techniques.precision import narrow_type, product_of
 from samestep.tf_impl.techniques.recompute import recompute as restructure
 from samestep.tf_impl.techniques.replica_collectives import Replicas
 
-__all__ = [
-    "GradientExchange",
-    "build_exchange",
-    "exchange_read",
-    "narrow_type",
-    "product_of",
-    "restructure",
-]
+__all__ = ["GradientExchange", "build_exchange", "exchange_read", "narrow_type", "product_of", "restructure"]
 
 
 class GradientExchange(Protocol):
@@ -50,7 +43,7 @@ class GradientExchange(Protocol):
 def build_exchange(
     run: Run, strategy: tf.distribute.Strategy, params: Mapping[str, tf.Variable]
 ) -> GradientExchange | None:
-    """Builds the exchange of the technique of a run that has one.
+    """Builds the exchange of the technique of a run that has one, and keeps the order of what the program adds up.
 
     Args:
         run: With its techniques.
