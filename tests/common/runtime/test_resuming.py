@@ -139,7 +139,7 @@ ORDERED = ("torch:c10d", "torch:zero1", "torch:zero2", "torch:fsdp", "tf:mirrore
     ],
 )
 def test_with_a_fixed_order_nothing_is_seen_of_that(launcher: Launcher, tmp_path: Path, cell: str) -> None:
-    fields = {"steps": 300, "batch_size": 64, "optimizer": "adamw", "parity": False}
+    fields = {"steps": 200, "batch_size": 32, "optimizer": "adamw", "parity": False}
     whole = take(launcher, f"{cell}+fixed_order=4", tmp_path / "whole", devices=1, save_every=None, **fields)
     kill, elastic = killer(tmp_path / "died", 45), {"save_every": "15", "restarts": 1, "elastic": "1:4"}
     died = take(launcher, f"{cell}+fixed_order=4", tmp_path / "died", kill, **elastic, **fields)
