@@ -162,8 +162,7 @@ class TrainingProgram:
     def losses(self) -> list[float]:
         """Returns the global losses since the last call."""
         taken, self._losses = self._losses, []
-        own = np.array([add_up([loss.numpy() for loss in replicas], np.add) for replicas in taken])
-        return self.parts.sum_losses(own).tolist()
+        return self.parts.sum_losses(np.array([add_up([x.numpy() for x in each], np.add) for each in taken])).tolist()
 
     def agree(self, value: float) -> float:
         """Computes the mean over processes."""
