@@ -23,7 +23,7 @@ class Dies(dcp.FileSystemWriter):
         os._exit(0)
 
 
-def save(rank: int, folder: str) -> None:
+def _save(rank: int, folder: str) -> None:
     store = dist.FileStore(f"{folder}.store", 2)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=timedelta(seconds=5))
     mesh = init_device_mesh("cpu", (2,))
@@ -33,7 +33,7 @@ def save(rank: int, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    mp.start_processes(save, (folder := tempfile.mkdtemp(),), 2, join=False, start_method="fork").join(30)
+    mp.start_processes(_save, (folder := tempfile.mkdtemp(),), 2, join=False, start_method="fork").join(30)
     loaded = {"w": torch.zeros(4), "step": 0}
     dcp.load(loaded, checkpoint_id=folder, no_dist=True)
     print(f"step {loaded['step']}: {loaded['w'].tolist()}")
