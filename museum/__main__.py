@@ -8,6 +8,7 @@ import argparse
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from museum.effort import measured, sentence
 from museum.overlays import PieceFailed
 from museum.page import PAGE, render
 from museum.piece import Piece
@@ -23,12 +24,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("pieces", nargs="*", metavar="PIECE", choices=[*(p.name for p in PIECES), []], help="which")
     given = parser.parse_args(arguments)
     chosen = [piece for piece in PIECES if not given.pieces or piece.name in given.pieces]
-    with ThreadPoolExecutor(WORKERS) as pool:
+    with measured(not given.pieces), ThreadPoolExecutor(WORKERS) as pool:
         shown = {piece: found for piece, found in zip(chosen, pool.map(_shown, chosen), strict=True) if found}
-    if len(shown) < len(chosen):
-        raise SystemExit(f"museum: {len(chosen) - len(shown)} pieces failed.")
+        if len(shown) < len(chosen):
+            raise SystemExit(f"museum: {len(chosen) - len(shown)} pieces failed.")
     if not given.pieces:
-        PAGE.write_text(render(shown))
+        PAGE.write_text(render(shown, sentence()))
         print(f"museum: {PAGE} is written.")
 
 

@@ -12,7 +12,7 @@ _ABOUT = """# The museum
 Released packages that were silently wrong. Each piece runs a short script twice: with the package as it was released, and beside
 it with the version that is right, or with the line that makes it right. Both runs are recorded with `samestep record`, and what
 `samestep diff` says of them is printed here, unedited. `make museum` writes this page. It installs {packages} packages by pip,
-each into a folder of its own in `.museum/`, and goes on where it was interrupted.
+each into a folder of its own in `.museum/`, and goes on where it was interrupted. {effort}
 
 {summary}
 
@@ -22,11 +22,12 @@ pieces in [museum/pieces](../museum/pieces).
 """
 
 
-def render(shown: Mapping[Piece, Shown | None]) -> str:
+def render(shown: Mapping[Piece, Shown | None], effort: str = "") -> str:
     """Returns the page.
 
     Args:
         shown: What became of every piece; None if it has not been run yet.
+        effort: A sentence on what it took.
     """
     packages = {package for piece in shown for package in piece.packages}
     rows = [_row(piece, found) for piece, found in shown.items()]
@@ -36,7 +37,7 @@ def render(shown: Mapping[Piece, Shown | None]) -> str:
         *rows,
     ]
     parts = [_part(piece, found) for piece, found in shown.items()]
-    about = _ABOUT.format(packages=len(packages), summary=_summary(shown))
+    about = _ABOUT.format(packages=len(packages), effort=effort, summary=_summary(shown)).replace(" \n", "\n")
     return "\n".join([about, *table, "", "## What was seen", "", *parts])
 
 

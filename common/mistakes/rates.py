@@ -70,7 +70,7 @@ def _shifted(evidence: Evidence) -> Words | None:
     for ahead in range(1, MOST_RUN_AHEAD + 1):
         common = [(b[k], a[k + ahead]) for k in range(step, len(b)) if k + ahead < len(a)]
         if all(near(one, other) for one, other in common) and len({one for one, _ in common}) > LEAST_RATES:
-            return {"step": str(step), "ahead": str(ahead)}
+            return {"step": str(step), "ahead": f"{ahead} step{'s' * (ahead > 1)}"}
     return None
 
 
@@ -122,7 +122,7 @@ HYPER = (
         "schedule_shifted",
         ("hyper-parameters",),
         _shifted,
-        "from step {step} on, B has the learning rate that A has {ahead} steps later: its schedule began earlier",
+        "from step {step} on, B has the learning rate that A has {ahead} later: its schedule began earlier",
         "microsoft/Swin-Transformer#277",
         has_sides=True,
     ),

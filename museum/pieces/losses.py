@@ -2,7 +2,7 @@
 
 from museum.piece import Piece, Side
 
-REST = ("regex==2024.11.6", "accelerate==1.12.0")
+HUB = ("huggingface_hub==0.36.0", "safetensors==0.5.3")
 
 LOSSES = (
     Piece(
@@ -27,6 +27,40 @@ LOSSES = (
         Side((), ("--even", "--smooth", "0.1", "--accumulate", "4")),
         "times_microbatches",
         "step 0, loss",
-        ("transformers==4.57.6", "huggingface_hub==0.36.0", "tokenizers==0.22.1", "safetensors==0.5.3", *REST),
+        ("transformers==4.57.6", "tokenizers==0.22.1", "regex==2024.11.6", "accelerate==1.12.0", *HUB),
+    ),
+    Piece(
+        "trainer-counts-first-tokens",
+        "huggingface/transformers#46204",
+        "The Trainer divides by the number of all labels, although no model predicts the first token of a sentence.",
+        "Nothing: the loss is too small by the share of first tokens, and was so for a year and a half.",
+        "hf_trainer",
+        Side(("transformers==4.45.2",), ("--accumulate", "1")),
+        Side(("transformers==4.46.3",), ("--accumulate", "1")),
+        "loss_times",
+        "step 0, loss",
+        (*HUB, "tokenizers==0.20.3", "regex==2024.11.6", "accelerate==1.1.1"),
+    ),
+    Piece(
+        "triplets-without-margin",
+        "KevinMusgrave/pytorch-metric-learning#315",
+        "The smooth triplet loss has no margin, whatever margin is given.",
+        "Nothing; found by reading the code.",
+        "metric_loss",
+        Side(("pytorch-metric-learning==0.9.99",), ("TripletMarginLoss", "smooth_loss=true", "margin=0.5")),
+        Side(("pytorch-metric-learning==0.9.98",), ("TripletMarginLoss", "smooth_loss=true", "margin=0.5")),
+        "other_targets",
+        "step 0, loss",
+    ),
+    Piece(
+        "contrast-of-two-sums",
+        "lightly-ai/lightly#1827",
+        "The decoupled contrastive loss adds the logarithms of two sums over negatives, where that of their sum is meant.",
+        "Nothing; found by a comparison with loops.",
+        "self_supervised",
+        Side(("lightly==1.5.21",), ("dcl",)),
+        Side(("lightly==1.5.20",), ("dcl",)),
+        "other_targets",
+        "step 0, loss",
     ),
 )

@@ -8,20 +8,23 @@ from accelerate.utils import set_seed
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--examples", type=int, default=32)
-parser.add_argument("--uneven", action="store_true", help="do not fill the last batch up with the first examples")
+parser.add_argument(
+    "--split", choices=["even", "uneven"], help="split whole batches over the processes, the last as well"
+)
 given = parser.parse_args()
 
 set_seed(0)
-if given.uneven:
+if given.split:
     from accelerate.utils import DataLoaderConfiguration
 
-    accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(even_batches=False))
+    splitting = DataLoaderConfiguration(split_batches=True, even_batches=given.split == "even")
+    accelerator = Accelerator(cpu=True, dataloader_config=splitting)
 else:
     accelerator = Accelerator(cpu=True)
 model = torch.nn.Linear(8, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 data = torch.utils.data.TensorDataset(torch.randn(given.examples, 8), torch.randint(2, (given.examples,)))
-loader = torch.utils.data.DataLoader(data, batch_size=4, shuffle=given.examples == 32)
+loader = torch.utils.data.DataLoader(data, batch_size=8 if given.split else 4, shuffle=not given.split)
 model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
 for epoch in range(2):
     for inputs, targets in loader:

@@ -21,10 +21,10 @@ keywords = {key: value_of(text) for key, _, text in (each.partition("=") for eac
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
 optimizer = getattr(importlib.import_module(module), name)(model.parameters(), **keywords)
-inputs, targets = torch.randn(16, 8), torch.randint(3, (16,))
+inputs, targets = torch.randn(8, 16, 8), torch.randint(3, (8, 16))
 for step in range(8):
     optimizer.zero_grad()
-    loss = torch.nn.functional.cross_entropy(model(inputs), targets)
+    loss = torch.nn.functional.cross_entropy(model(inputs[step]), targets[step])
     loss.backward()
     optimizer.step()
     print(f"step {step} loss {loss.item():.4f}")

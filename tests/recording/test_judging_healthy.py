@@ -1,14 +1,17 @@
 """Healthy pairs are the same, and small mistakes are seen."""
 
 import dataclasses
+import itertools
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from samestep.common.judging.recorded.judge import judge
 from samestep.common.judging.recorded.measured import measure
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.yardstick import Derived, RoundingScale
+from samestep.common.steps.recorded_run import RecordedRun
 from tests.recording.judged import diff, recorded
 from tests.recording.numpy_script import Script
 
@@ -110,3 +113,38 @@ def test_a_kink_is_shown_as_one(tmp_path: Path) -> None:
     verdict = judge(one, other, measure(one, tipped, pairing), pairing)
     assert (verdict.kind, verdict.need) == ("unknown", "float64")
     assert "gradient of net." in verdict.notes[0] and "within rounding of a threshold (a kink)" in verdict.notes[0]
+
+
+def broken(run: RecordedRun, phase: str, number: float, is_skipped: bool = False) -> RecordedRun:
+    """The same run, a tensor or the loss of whose second step is that number."""
+    steps = list(run.steps)
+    step = dataclasses.replace(steps[2], is_skipped=is_skipped)
+    if phase == "loss":
+        steps[2] = dataclasses.replace(step, loss=number)
+        return dataclasses.replace(run, steps=steps)
+    sums = step.sums[phase]
+    projections, square, bits = (each.copy() for each in (sums.projections, sums.square, sums.bits))
+    projections[-1], square[-1], bits[-1] = number, number * number, number != 0
+    made = dataclasses.replace(sums, projections=projections, square=square, bits=bits)
+    steps[2] = dataclasses.replace(step, sums={**step.sums, phase: made})
+    return dataclasses.replace(run, steps=steps)
+
+
+@pytest.mark.parametrize("phase", ["gradient", "weight", "loss"])
+@pytest.mark.parametrize("is_measured", [False, True])
+def test_only_what_is_broken_alike_is_the_same(tmp_path: Path, phase: str, is_measured: bool) -> None:
+    run = recorded(Script(steps=3), tmp_path)
+    pairing = pair(run, run)
+    reruns = [recorded(Script(steps=3, perturbed=seed), tmp_path) for seed in range(4 * is_measured)]
+    yardstick = measure(run, reruns, pairing) if reruns else None
+    for one, other in itertools.product((np.nan, np.inf, -np.inf, 0.0), repeat=2):
+        verdict = judge(broken(run, phase, one), broken(run, phase, other), yardstick, pairing)
+        assert (verdict.kind == "same") == np.array_equal(one, other, equal_nan=True), (one, other, verdict.headline)
+
+
+def test_what_overflowed_in_a_step_that_both_skip_is_no_difference(tmp_path: Path) -> None:
+    run = recorded(Script(steps=3), tmp_path)
+    a, b = (broken(run, "gradient", number, is_skipped=True) for number in (np.nan, -np.inf))
+    assert judge(a, b).kind == "same"
+    assert judge(run, run).headline == "same: 3 steps"
+    assert judge(dataclasses.replace(run, steps=list(run.steps)[:2]), run).headline == "same: 1 step"

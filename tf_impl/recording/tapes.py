@@ -11,6 +11,7 @@ from tensorflow.python.eager import record
 from samestep.common.steps.recording import Recorder
 from samestep.tf_impl.recording.manual import ManualSteps
 from samestep.tf_impl.recording.session import Session
+from samestep.tf_impl.recording.tensors import KERAS_VARIABLE
 
 
 class TapeHooks:
@@ -91,4 +92,4 @@ class TapeHooks:
 
 
 def _is_variable(value: Any) -> bool:
-    return isinstance(value, keras.Variable | tf.Variable)
+    return isinstance(value, (KERAS_VARIABLE, tf.Variable))

@@ -10,6 +10,9 @@ import tensorflow as tf
 from samestep.common.steps.keras_layout import KerasLayout, layout_of
 from samestep.common.steps.record import RecordedTensor
 
+KERAS_VARIABLE: type = keras.Variable.__bases__[0]
+"""What layers hold: before Keras 3.7 it is not keras.Variable, but the class that this one is made of."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Held:
@@ -36,7 +39,7 @@ def container_of(variable: Any) -> Any:
     Args:
         variable: One of Keras, or of TensorFlow.
     """
-    return variable._value if isinstance(variable, keras.Variable) else variable
+    return variable._value if isinstance(variable, KERAS_VARIABLE) else variable
 
 
 class TensorTable:
@@ -73,7 +76,7 @@ class TensorTable:
         container = container_of(variable)
         if id(container) in self._of or container is None or not tf.as_dtype(container.dtype).is_floating:
             return
-        path = variable.path if isinstance(variable, keras.Variable) else variable.name.partition(":")[0]
+        path = variable.path if isinstance(variable, KERAS_VARIABLE) else variable.name.partition(":")[0]
         name = next(each for each in _spellings(path) if each not in self._names)
         kind, last = type(layer).__name__ if layer else "", path.rpartition("/")[2]
         equation = layer.equation if isinstance(layer, keras.layers.EinsumDense) else ""

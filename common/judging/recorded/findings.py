@@ -104,7 +104,7 @@ def _loss(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
         return None
     scale = walk.yardstick.of_loss(one.number, one.loss)
     apart = abs(one.loss - other.loss) if np.isfinite([one.loss, other.loss]).all() else np.inf
-    if not np.isfinite(one.loss) and not np.isfinite(other.loss):
+    if one.loss == other.loss or (np.isnan(one.loss) and np.isnan(other.loss)):
         return None
     times = times_rounding(apart, float(scale.rounding[0]))
     if times <= scale.same:
@@ -131,9 +131,8 @@ def _gradient(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     seen = {each.name: each for each in walk.seen(compared)}
     name = _first_backward(walk, differs)
     phase = "clipping" if _is_clipping(one, other, list(seen.values())) else "gradient"
-    words, ratio = _say(
-        seen, {each.name for each, flag in zip(walk.pairing.tensors, differs, strict=True) if flag}, name
-    )
+    names = {each.name for each, flag in zip(walk.pairing.tensors, differs & ~compared.is_broken, strict=True) if flag}
+    words, ratio = _say(seen, names, name)
     return Finding(
         FirstDifference(one.number, phase, _layer(name), (), words, ratio),
         is_certain,
@@ -150,7 +149,9 @@ def _first_backward(walk: Walk, differs: np.ndarray) -> str:
 
 
 def _say(seen: dict[str, SeenTensor], differing: set[str], name: str) -> tuple[str, float | None]:
-    """Returns how gradients differ: by a factor, or by how much the first one does."""
+    """Returns how gradients differ: by a factor, or by how much the first one does; `differing` are those that are finite."""
+    if name not in differing:
+        return f"the gradient of {name} is infinite or not a number, and not in both alike", None
     if (ratio := common_ratio(list(seen.values()))) is not None:
         return f"every gradient is {spell(ratio)} x A's", ratio
     if len(differing) == 1 and name in seen and (ratio := common_ratio([seen[name]])) is not None:

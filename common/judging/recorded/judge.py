@@ -12,7 +12,7 @@ from samestep.common.judging.recorded.measured import MeasuredYardstick
 from samestep.common.judging.recorded.pairing import Pairing, pair
 from samestep.common.judging.recorded.verdict import EXACT, Kind, Need, RecordedVerdict, TensorRow
 from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
-from samestep.common.judging.recorded.yardstick import Derived, Yardstick, unit_of
+from samestep.common.judging.recorded.yardstick import Derived, Yardstick, finite, unit_of
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.table import causes
 from samestep.common.steps.recorded_run import RecordedRun, RunStep
@@ -142,7 +142,8 @@ def _different(
     evidence = walk.evidence(finding.first.phase, one, other, past)
     if finding.first.phase in ("data", "hyper-parameters"):
         evidence = _with_whole_runs(walk, evidence)
-    found = causes(evidence) if finding.is_first or finding.first.phase in EXACT else ()
+    is_known = finding.is_first and not _is_broken(walk, one, other)
+    found = causes(evidence) if is_known or finding.first.phase in EXACT else ()
     rows = _rows(walk, one, other, finding)
     is_guess = isinstance(walk.yardstick, Derived) and finding.first.phase == "update"
     if (finding.is_kink or is_guess) and not found:
@@ -150,6 +151,12 @@ def _different(
     need: Need = "weights" if finding.first.phase == "initial weights" else "" if finding.is_first else "command"
     made = _verdict(walk, seen, "named" if found or need == "weights" else "unnamed", finding, need=need, rows=rows)
     return dataclasses.replace(made, causes=found)
+
+
+def _is_broken(walk: Walk, one: RunStep, other: RunStep) -> bool:
+    """Returns whether there are numbers that no arithmetic explains: infinite ones, and what is not a number."""
+    phases = [walk.compare("gradient", one, other), walk.compare("weight", one, other)]
+    return any(compared is not None and bool(compared.is_broken.any()) for compared in phases)
 
 
 def _with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
@@ -185,8 +192,8 @@ def _look(walk: Walk, one: RunStep, other: RunStep, seen: _Seen) -> None:
         seen.resolution = _resolution(gradient)
         seen.jump = (one.number, *_largest_spread(walk, gradient))
     if weight is not None:
-        apart = np.mean((weight.one.projections - weight.other.projections) ** 2, axis=1)
-        norm = math.sqrt(float(np.nansum(apart)) / (float(np.nansum(weight.one.square)) or 1.0))
+        apart = np.mean((finite(weight.one.projections) - finite(weight.other.projections)) ** 2, axis=1)
+        norm = math.sqrt(float(apart.sum()) / (float(finite(weight.one.square).sum()) or 1.0))
         seen.first_apart, seen.last_apart = seen.first_apart or norm, norm
 
 
@@ -213,7 +220,7 @@ def _rows(walk: Walk, one: RunStep, other: RunStep, finding: Finding) -> tuple[T
         return ()
     rows = []
     for place, tensor in enumerate(walk.pairing.tensors):
-        a, b = np.nan_to_num(compared.one.projections[place]), np.nan_to_num(compared.other.projections[place])
+        a, b = finite(compared.one.projections[place]), finite(compared.other.projections[place])
         square, apart = float(a @ a), float((b - a) @ (b - a))
         ratio = float(a @ b) / square if square else math.nan
         off = math.sqrt(apart / square) if square else (math.inf if apart else 0.0)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from samestep.common.judging.recorded.pairing import Pairing
-from samestep.common.judging.recorded.yardstick import THRESHOLD, RoundingScale, apart_of, floor, unit_of
+from samestep.common.judging.recorded.yardstick import THRESHOLD, RoundingScale, apart_of, finite, floor, unit_of
 from samestep.common.steps.record import Phase
 from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
 
@@ -45,7 +45,7 @@ class MeasuredYardstick:
         spread = self.spreads.get((step, phase))
         if spread is None:
             spread, step = np.zeros(len(sums.square)), self.last - 1  # a step that was not looked at in the reruns
-        norm = np.nan_to_num(sums.norm)
+        norm = finite(sums.norm)
         share = np.median((spread / np.maximum(norm, 1e-300))[norm > 0]) if (norm > 0).any() else 0.0
         least = self.unit * (norm + floor(sums, self.pairing, phase))
         rounding = np.maximum.reduce([np.nan_to_num(spread, nan=math.inf), POOLED * share * norm, least])

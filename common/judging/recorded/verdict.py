@@ -115,10 +115,11 @@ class RecordedVerdict:
     @property
     def headline(self) -> str:
         """The verdict in one line."""
+        steps = f"{self.num_steps} step{'s' * (self.num_steps != 1)}"
         if self.kind == "same":
-            return f"same: {self.num_steps} steps"
+            return f"same: {steps}"
         if self.kind == "amplified":
-            return f"same, rounding amplified {self.growth:,.0f} x: {self.num_steps} steps"
+            return f"same, rounding amplified {self.growth:,.0f} x: {steps}"
         assert self.first is not None or self.kind == "unknown"
         where = f": {place(self.first)}" if self.first else ""
         if self.kind == "unknown":

@@ -7,7 +7,7 @@ import numpy as np
 
 from samestep.common.judging.recorded.pairing import Pairing
 from samestep.common.judging.recorded.seen_examples import SeenExamples
-from samestep.common.judging.recorded.yardstick import RoundingScale, Yardstick, apart_of
+from samestep.common.judging.recorded.yardstick import RoundingScale, Yardstick, apart_of, finite
 from samestep.common.mistakes.evidence import Evidence, SeenTensor, Side, digits_of, kind_of
 from samestep.common.steps.record import Phase
 from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
@@ -41,6 +41,11 @@ class ComparedTensors:
     def is_unsure(self) -> np.ndarray:
         """Whether each may differ."""
         return (self.times > self.scale.same) & ~self.differs
+
+    @property
+    def is_broken(self) -> np.ndarray:
+        """Whether each holds, in one of the two, something infinite or not a number."""
+        return np.any([~np.isfinite(sums.square) & (sums.bits != 0) for sums in (self.one, self.other)], axis=0)
 
 
 @dataclasses.dataclass(eq=False)
@@ -128,6 +133,8 @@ class Walk:
             return None
         ours, theirs = self.pairing.of(one.sums[phase], 0), self.pairing.of(other.sums[phase], 1)
         scale, apart = self.yardstick.of(one.number, phase, ours), apart_of(ours, theirs)
+        if phase == "gradient" and one.is_skipped and other.is_skipped:
+            apart[np.isinf(apart)] = 0.0  # of what overflowed, the sums differ
         with np.errstate(invalid="ignore", divide="ignore"):
             times = np.where(apart == 0, 0.0, apart / scale.rounding)
         return ComparedTensors(ours, theirs, scale, np.nan_to_num(times, nan=0.0, posinf=np.inf))
@@ -164,7 +171,7 @@ class Walk:
         """
         found = []
         for place, tensor in enumerate(self.pairing.tensors):
-            one, other = (np.nan_to_num(sums.projections[place]) for sums in (compared.one, compared.other))
+            one, other = (finite(sums.projections[place]) for sums in (compared.one, compared.other))
             if before is not None:
                 one, other = one - before[0][place], other - before[1][place]
             elif tensor.role != "parameter" or (not one.any() and not other.any()):

@@ -21,6 +21,7 @@ DERIVED_ZONE = 1e3
 """Where nothing could be measured: no decision up to this many times the threshold."""
 DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
 """How a record spells a dtype -> how `UNIT_ROUNDOFF` does."""
+_NOTHING = "nothing"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -76,7 +77,7 @@ class Derived:
     def of(self, number: int, phase: Phase, sums: Sums) -> RoundingScale:
         """See `Yardstick.of`."""
         growth = 2.0 ** min(max(number, 0), 30)  # a step at most doubles what the steps before it left, as a rule
-        rounding = DERIVED * growth * self.unit * (sums.norm + floor(sums, self.pairing, phase))
+        rounding = DERIVED * growth * self.unit * (finite(sums.norm) + floor(sums, self.pairing, phase))
         return RoundingScale(
             rounding, THRESHOLD, THRESHOLD * DERIVED_ZONE / growth if growth < DERIVED_ZONE else math.inf
         )
@@ -100,11 +101,16 @@ def floor(sums: Sums, pairing: Pairing, phase: Phase) -> np.ndarray | float:
     """
     if phase == "weight":
         return 0.0
-    sizes, square = pairing.sizes, np.nan_to_num(sums.square)
+    sizes, square = pairing.sizes, finite(sums.square)
     trained = np.array([tensor.role == "parameter" for tensor in pairing.tensors]) & (square > 0)
     if not trained.any():
         return 0.0
     return np.sqrt(square[trained].sum() / sizes[trained].sum() * sizes)
+
+
+def finite(numbers: np.ndarray) -> np.ndarray:
+    """Returns the same with zeros for what is no finite number."""
+    return np.nan_to_num(numbers, posinf=0.0, neginf=0.0)
 
 
 def unit_of(pairing: Pairing, is_float64: bool) -> np.ndarray:
@@ -121,7 +127,9 @@ def unit_of(pairing: Pairing, is_float64: bool) -> np.ndarray:
 
 
 def apart_of(one: Sums, other: Sums) -> np.ndarray:
-    """Returns how far tensors are apart: the estimate of the norm of their difference. Infinite where only one has numbers.
+    """Returns how far tensors are apart: the estimate of the norm of their difference.
+
+    It is infinite where only one has numbers, or only one is infinite, or not a number.
 
     Args:
         one: What was seen of them in a run.
@@ -129,9 +137,9 @@ def apart_of(one: Sums, other: Sums) -> np.ndarray:
     """
     with np.errstate(invalid="ignore", over="ignore"):
         difference = np.sqrt(np.mean((one.projections - other.projections) ** 2, axis=1))
-    nothing = [np.isnan(each.square) | (each.square == 0) for each in (one, other)]
-    difference = np.where(nothing[0] & nothing[1], 0.0, difference)
-    return np.where(np.isnan(difference), _both_broken(one, other), difference)
+    kinds = [_kind(each) for each in (one, other)]
+    difference = np.where((kinds[0] == _NOTHING) & (kinds[1] == _NOTHING), 0.0, difference)
+    return np.where(np.isnan(difference), np.where(kinds[0] == kinds[1], 0.0, math.inf), difference)
 
 
 def times_rounding(apart: float, rounding: float) -> float:
@@ -146,7 +154,7 @@ def times_rounding(apart: float, rounding: float) -> float:
     return apart / rounding if rounding else math.inf
 
 
-def _both_broken(one: Sums, other: Sums) -> np.ndarray:
-    """0 where neither has finite numbers, infinity where one has."""
-    broken = [~np.isfinite(each.square) & (each.bits != 0) for each in (one, other)]
-    return np.where(broken[0] & broken[1], 0.0, math.inf)
+def _kind(sums: Sums) -> np.ndarray:
+    """Returns what tensors hold: nothing or zeros, finite numbers, something infinite, or something that is not a number."""
+    is_nothing = (sums.square == 0) | (np.isnan(sums.square) & (sums.bits == 0))
+    return np.select([is_nothing, np.isfinite(sums.square), np.isinf(sums.square)], [_NOTHING, "finite", "inf"], "nan")
