@@ -144,11 +144,8 @@ class TrainingProgram:
         taken, self._losses = self._losses, []
         if not taken:
             return []
-        return (
-            self._sum(torch.stack(taken))
-            if self.part.count > 1 or self.parts.sums_losses
-            else torch.stack(taken).tolist()
-        )
+        own, is_shared = torch.stack(taken), self.part.count > 1 or self.parts.sums_losses
+        return self._sum(own) if is_shared else own.tolist()
 
     def agree(self, value: float) -> float:
         """Computes the mean over ranks."""
