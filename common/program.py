@@ -51,7 +51,7 @@ class TrainState:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Piece:
+class StatePiece:
     """A rectangular part of an array of a TrainState.
 
     Attributes:
@@ -67,14 +67,14 @@ class Piece:
     array: np.ndarray
 
 
-def whole(path: str, array: np.ndarray) -> Piece:
+def whole(path: str, array: np.ndarray) -> StatePiece:
     """Makes a piece that is a whole array.
 
     Args:
         path: Where it is in the state.
         array: The array.
     """
-    return Piece(path, (0,) * array.ndim, array.shape, array)
+    return StatePiece(path, (0,) * array.ndim, array.shape, array)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -119,7 +119,7 @@ class Program(Protocol):
     def state(self) -> TrainState:
         """Step, parameters and optimizer state: whole, unsharded, neutral names and layout."""
 
-    def shards(self) -> Sequence[Piece] | None:
+    def shards(self) -> Sequence[StatePiece] | None:
         """What this process saves of the state, each number by one process; None if rank 0 saves what `state` returns."""
 
     def restore(self, state: TrainState) -> None:

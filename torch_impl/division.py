@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as dist
 
-from samestep.common.program import Piece
+from samestep.common.program import StatePiece
 
 _SPREAD = ("params", "slots")
 """What any of its holders may save, since their copies are equal; of buffers that differ, those of the first rank count."""
@@ -25,7 +25,7 @@ class Division:
         self._own: frozenset[str] | None = None
         self._is_decided = False
 
-    def take(self, held: Sequence[Piece]) -> list[Piece] | None:
+    def take(self, held: Sequence[StatePiece]) -> list[StatePiece] | None:
         """Returns those that this rank saves of the pieces it holds; None if every rank holds all there is."""
         keys = {_key(piece): piece for piece in held if piece.array.size}
         if not self._is_decided:
@@ -57,5 +57,5 @@ class Division:
         return [json.loads(bytes(t[: int(s)].cpu().numpy())) for t, s in zip(texts, sizes, strict=True)]
 
 
-def _key(piece: Piece) -> str:
+def _key(piece: StatePiece) -> str:
     return f"{piece.path} {piece.offset} {piece.array.shape}"

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import nn
 
 from samestep.common.ledger import Footprint
-from samestep.common.program import Arrays, Piece, TrainState, whole
+from samestep.common.program import Arrays, StatePiece, TrainState, whole
 from samestep.common.runtime.state_file import from_bytes, to_bytes
 from samestep.common.strategy import Run
 from samestep.torch_impl import sharded, weights
@@ -64,7 +64,7 @@ class HeldState(Protocol):
     def snapshot(self, step: int) -> TrainState:
         """Copies parameters and optimizer state, gathered."""
 
-    def pieces(self) -> list[Piece] | None:
+    def pieces(self) -> list[StatePiece] | None:
         """Returns the parts of the state that this process holds, nothing gathered; None where they cannot be told."""
 
     def restore(self, state: TrainState) -> None:
@@ -120,7 +120,7 @@ class LocalState:
         counts = {name: self.optimizer_state.count(weight.parameter) for name, weight in counted}
         return TrainState(step, params, slots, buffers, counts=counts)
 
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[StatePiece]:
         """Returns the parts of the state that this process holds."""
         found = [weight.piece(f"params/{name}", weight.parameter) for name, weight in self.named.items()]
         for name, weight in self.trained.items():

@@ -11,7 +11,7 @@ from torch import nn
 
 from samestep.common.batch import Batch, BatchPart
 from samestep.common.ledger import Footprint, Send
-from samestep.common.program import Hardware, Piece, TrainState, whole
+from samestep.common.program import Hardware, StatePiece, TrainState, whole
 from samestep.common.strategy import Run
 from samestep.common.tree import add_up
 from samestep.torch_impl import devices, weights
@@ -175,7 +175,7 @@ class TrainingProgram:
         kept, of_ranks = self._scaler.snapshot(), state.local or ({},) * self.run.num_devices
         return dataclasses.replace(state, local=tuple({**own, **kept} for own in of_ranks))
 
-    def shards(self) -> list[Piece] | None:
+    def shards(self) -> list[StatePiece] | None:
         """Returns what this rank saves of the state; None if every rank has all of it, or an engine keeps it in its own way."""
         pieces = self._local_state.pieces() if dist.is_initialized() else None
         if pieces is None:

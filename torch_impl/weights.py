@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from samestep.common.program import Piece
+from samestep.common.program import StatePiece
 from samestep.common.workload.models.transformer import TOKENS
 from samestep.torch_impl.models.transformer import TiedLogits
 from samestep.torch_impl.sharded import copy_shard, local_extent, local_part
@@ -43,17 +43,17 @@ class Weight:
         """Copies a whole tensor, shaped like the parameter, into the neutral layout."""
         return value.detach().cpu().permute(self.permutation).numpy().copy()
 
-    def piece(self, path: str, value: torch.Tensor) -> Piece:
+    def piece(self, path: str, value: torch.Tensor) -> StatePiece:
         """Returns the part of a tensor that this rank holds, in the neutral layout; on a CPU it is the tensor's memory.
 
         Args:
-            path: As in `Piece`.
+            path: As in `StatePiece`.
             value: A tensor that is shaped and cut like the parameter.
         """
         extent = local_extent(value)
         offset = tuple(extent[dim][0] for dim in self.permutation)
         shape = tuple(value.shape[dim] for dim in self.permutation)
-        return Piece(path, offset, shape, local_part(value).detach().cpu().permute(self.permutation).numpy())
+        return StatePiece(path, offset, shape, local_part(value).detach().cpu().permute(self.permutation).numpy())
 
     def from_neutral(self, value: np.ndarray) -> torch.Tensor:
         """Inverts `to_neutral`, in the parameter's dtype and on its device."""

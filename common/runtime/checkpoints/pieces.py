@@ -10,7 +10,7 @@ import numpy as np
 
 from samestep.common.files.arrays import read_arrays
 from samestep.common.files.reading import Unreadable
-from samestep.common.program import Piece, TrainState
+from samestep.common.program import StatePiece, TrainState
 from samestep.common.runtime.state_file import unflatten
 
 _KEY = re.compile(r"(?P<path>.+)@(?P<offset>[0-9,]*):(?P<shape>[0-9,]*)")
@@ -21,7 +21,7 @@ def name_of(rank: int) -> str:
     return f"state-rank-{rank}.npz"
 
 
-def dump_pieces(file: IO[bytes], pieces: Sequence[Piece]) -> None:
+def dump_pieces(file: IO[bytes], pieces: Sequence[StatePiece]) -> None:
     """Writes what a rank saves.
 
     Args:
@@ -46,7 +46,7 @@ def read_pieces(folder: Path, names: Collection[str]) -> TrainState:
     Raises:
         Unreadable: A file is damaged, or together they do not have each number of each array once.
     """
-    by_path: dict[str, list[Piece]] = {}
+    by_path: dict[str, list[StatePiece]] = {}
     for name in names:
         for key, array in read_arrays(folder / name).items():
             piece = _piece(name, key, array)
@@ -54,17 +54,17 @@ def read_pieces(folder: Path, names: Collection[str]) -> TrainState:
     return unflatten({path: _joined(path, pieces) for path, pieces in by_path.items()})
 
 
-def _piece(name: str, key: str, array: np.ndarray) -> Piece:
+def _piece(name: str, key: str, array: np.ndarray) -> StatePiece:
     if (found := _KEY.fullmatch(key)) is None:
         raise Unreadable(f"{name}: {key} is no piece of an array")
     offset, shape = (tuple(int(n) for n in found[each].split(",") if n) for each in ("offset", "shape"))
     ends = [start + size for start, size in zip(offset, array.shape, strict=False)]
     if not len(offset) == len(shape) == array.ndim or any(end > size for end, size in zip(ends, shape, strict=True)):
         raise Unreadable(f"{name}: {key} does not lie within its array")
-    return Piece(found["path"], offset, shape, array)
+    return StatePiece(found["path"], offset, shape, array)
 
 
-def _joined(path: str, pieces: Sequence[Piece]) -> np.ndarray:
+def _joined(path: str, pieces: Sequence[StatePiece]) -> np.ndarray:
     """Makes an array of its pieces."""
     first = pieces[0]
     if len({(piece.shape, piece.array.dtype.str) for piece in pieces}) > 1:

@@ -18,7 +18,7 @@ from samestep.common.files.reading import open_plain
 from samestep.common.files.removing import discard_folder
 from samestep.common.flag_words import read_interval
 from samestep.common.gathering import Gathering
-from samestep.common.program import Arrays, Piece, Program, TrainState
+from samestep.common.program import Arrays, Program, StatePiece, TrainState
 from samestep.common.request import Launch
 from samestep.common.runtime.checkpoints.committed import Commit, find_folders
 from samestep.common.runtime.checkpoints.ledger_file import write_entries
@@ -129,7 +129,7 @@ class Saver:
     def _write(self, state: TrainState, commit: Commit) -> None:
         self._commit_by(functools.partial(write_checkpoint, self._file.directory, state, commit), commit)
 
-    def _write_own(self, pieces: Sequence[Piece], commit: Commit) -> None:
+    def _write_own(self, pieces: Sequence[StatePiece], commit: Commit) -> None:
         """Writes what this rank holds; the first rank then waits for the others, and commits."""
         directory, patience = self._file.directory, self._launch.timeout_seconds
         try:

@@ -17,7 +17,7 @@ from typing import IO
 from samestep.common.files.reading import Unreadable, read_json, read_sha256
 from samestep.common.files.removing import discard_folder
 from samestep.common.files.writing import create, make_folder, rename_folder, replacing
-from samestep.common.program import Piece, TrainState
+from samestep.common.program import StatePiece, TrainState
 from samestep.common.runtime.checkpoints.committed import COMMIT, FOLDER, Checkpoint, Commit
 from samestep.common.runtime.checkpoints.pieces import dump_pieces, name_of
 from samestep.common.runtime.state_file import STATE, dump_state
@@ -71,7 +71,7 @@ def folder_of(directory: Path, step: int) -> Path:
     return directory / FOLDER / f"step-{step:06d}.part"
 
 
-def write_own(directory: Path, step: int, rank: int, pieces: Sequence[Piece]) -> None:
+def write_own(directory: Path, step: int, rank: int, pieces: Sequence[StatePiece]) -> None:
     """Writes the file of one rank, and says beside it that it is on the disk, or why it is not.
 
     Args:

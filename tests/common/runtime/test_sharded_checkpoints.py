@@ -13,7 +13,7 @@ import pytest
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.files.writing import open_directory
-from samestep.common.program import Piece, TrainState
+from samestep.common.program import StatePiece, TrainState
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.checkpoints.committed import COMMIT, FOLDER, Commit, find_checkpoints, read_saved
@@ -26,15 +26,15 @@ from tests.cells import SIZED, every_row
 
 COMMITTED = Commit(7, 0, 1, "program", "losses")
 WHOLE = np.arange(12.0).reshape(4, 3)
-Pieces = list[Piece]
+Pieces = list[StatePiece]
 
 
-def rows_of(start: int, stop: int) -> Piece:
-    return Piece("params/w", (start, 0), (4, 3), WHOLE[start:stop])
+def rows_of(start: int, stop: int) -> StatePiece:
+    return StatePiece("params/w", (start, 0), (4, 3), WHOLE[start:stop])
 
 
-def step() -> Piece:
-    return Piece("step", (), (), np.asarray(7))
+def step() -> StatePiece:
+    return StatePiece("step", (), (), np.asarray(7))
 
 
 def saved(directory: Path, *of_ranks: Pieces) -> Path:
