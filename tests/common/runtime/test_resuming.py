@@ -44,6 +44,7 @@ from samestep.experiments import checkpoints, ledger
 from samestep.experiments import run as run_command
 from samestep.experiments.run import saved
 from tests.cells import SIZED, every_row
+from tests.lent import LentLauncher
 
 Kill = Callable[[int, list[float], float], None]
 
@@ -169,26 +170,27 @@ def test_other_devices_than_it_can_have_are_refused(tmp_path: Path, cell: str, f
 @pytest.mark.torch
 def test_what_is_damaged_is_left_out_and_what_is_of_another_run_is_refused(launcher: Launcher, tmp_path: Path) -> None:
     """Without a result, as a run that was cut off; its newest checkpoint has lost its end, and then the next one as well."""
-    out, fields = tmp_path / "run", {"devices": 1, "keep": 3, "steps": 6000, "save_every": "1500", "parity": False}
-    whole = take(launcher, "torch:single", out, **fields)
-    assert [each.commit.step for each in find_checkpoints(out)] == [4500, 3000, 1500]
-    assert whole.saves.steps == (1500, 3000, 4500) and not whole.saves.failed
+    out, fields = tmp_path / "run", {"devices": 1, "keep": 3, "steps": 24, "save_every": "6", "parity": False}
+    patient = LentLauncher(launcher, "tests.common.runtime.patient_worker")
+    whole = take(patient, "torch:single", out, **fields)
+    assert [each.commit.step for each in find_checkpoints(out)] == [18, 12, 6]
+    assert whole.saves.steps == (6, 12, 18) and not whole.saves.failed
     (out / "result.json").unlink()
-    newest, second, _ = (out / FOLDER / f"step-{step:06d}" for step in (4500, 3000, 1500))
-    os.truncate(newest / STATE, 1000)
+    newest, second, _ = (out / FOLDER / f"step-{step:06d}" for step in (18, 12, 6))
+    os.truncate(newest / STATE, 100)
     (second / COMMIT).write_text("{}")
     found = list(find_checkpoints(out))
     assert [type(each) for each in found] == [Damaged, Damaged, Checkpoint]
     run, launch = ask("torch:single", out, **fields)
-    again = launcher.run(run, launch, resume=out)
-    assert (again.resumed_at, again.lost_steps) == (1500, 4500)
+    again = patient.run(run, launch, resume=out)
+    assert (again.resumed_at, again.lost_steps) == (6, 18)
     assert (again.losses, again.state_sha256) == (whole.losses, whole.state_sha256)
-    assert [each.name for each in find_folders(out)][:3] == ["step-004500-2", "step-004500", "step-003000-2"]
+    assert [each.name for each in find_folders(out)][:3] == ["step-000018-2", "step-000018", "step-000012-2"]
     (out / "result.json").unlink()
     other, _ = ask("torch:single", out, seed=1, **fields)
-    with pytest.raises(ConfigError, match=r"step-004500-2 is of another run than config.json above it; move it away\."):
+    with pytest.raises(ConfigError, match=r"step-000018-2 is of another run than config.json above it; move it away\."):
         newest_of(out, digest_program(other, launch))
-    (out / METRICS).write_text((out / METRICS).read_text().replace("0.", "1."))
+    (out / METRICS).write_text((out / METRICS).read_text().replace('"losses": [', '"losses": [1'))
     with pytest.raises(ConfigError, match=r"has not the losses that lead to .*; start another run\."):
         launcher.run(run, launch, resume=out)
 
