@@ -93,7 +93,7 @@ def run_cell(launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Ru
     ) -> RunResult:
         out = tmp_path_factory.mktemp("run") / "run"
         # A stuck collective ends well before pytest's own timeout, and says where.
-        defaults = {"out": str(out), "timeout_seconds": 60.0, "parity": True, "batch_size": 48, "steps": 20}
+        defaults = {"out": str(out), "timeout_seconds": 60.0, "parity": True, "batch_size": 48, "steps": 10}
         try:
             asked = launcher.describe(Cell.parse(cell).apply_to(RunConfig(workload=workload, **{**defaults, **fields})))
             run, launch = parse(asked), launch_of(asked)

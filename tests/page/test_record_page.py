@@ -16,7 +16,7 @@ MARKUP = '<script>alert("x")</script>'
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
-    return made_pairs(tmp_path_factory.mktemp("records"))
+    return made_pairs(tmp_path_factory)
 
 
 def sections(text: str) -> list[str]:

@@ -29,7 +29,7 @@ BEYOND = """() => [...document.querySelectorAll('body *')]
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     below = tmp_path_factory.mktemp("pages")
-    pairs = made_pairs(below / "records")
+    pairs = made_pairs(tmp_path_factory)
     written = {name: below / f"{name}.html" for name in pairs}
     for name, path in written.items():
         path.write_text(report_records(pairs[name], "html"))

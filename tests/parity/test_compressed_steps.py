@@ -31,7 +31,7 @@ def marked(cell: str) -> object:
 
 @pytest.mark.parametrize("cell", [marked(cell) for cell in CELLS])
 def test_a_compressed_step_is_the_stated_one(run_cell: RunCell, cell: str) -> None:
-    result = run_cell(cell, SIZED["mlp"], dtype="float64", optimizer="adamw", devices=2)
+    result = run_cell(cell, SIZED["mlp"], dtype="float64", optimizer="adamw", devices=2, steps=20)
     assert result.parity.passed and not result.parity.is_amplified, result.parity.reason
     assert result.conditions.compilations == 0
     sends_what_was_predicted(result)

@@ -152,7 +152,7 @@ def test_the_schedule_is_that_of_torch(run_cell: RunCell, tmp_path: Path) -> Non
     """What `metrics.jsonl` says of every step, against torch's own schedulers."""
     out = tmp_path / "run"
     techniques = Techniques(learning_rate_schedule="cosine", warmup_steps=4)
-    shared = {"out": str(out), "parity": False, "dtype": "float64"}
+    shared = {"out": str(out), "parity": False, "dtype": "float64", "steps": 20}
     run_cell("numpy:oracle", SIZED["mlp"], learning_rate=0.25, techniques=techniques, **shared)
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     rates = [rate for line in lines for rate in line["learning_rates"]]

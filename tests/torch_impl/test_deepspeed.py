@@ -49,11 +49,11 @@ def cells() -> list[object]:
 def test_every_stage_is_the_same_step(run_cell: RunCell, model: str, stage: int, optimizer: str) -> None:
     result = run_cell(row(stage), SIZED[model], devices=2, optimizer=optimizer)
     assert result.parity.passed, result.parity.reason
-    assert result.parity.steps == 20
+    assert result.parity.steps == 10
     obeys_its_law(result)
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", [*(pytest.param(stage, marks=pytest.mark.slow) for stage in STAGES[:-1]), STAGES[-1]])
 def test_micro_batches_and_clipping_are_the_same_step(run_cell: RunCell, stage: int) -> None:
     techniques = Techniques(accumulation_steps=2, clip_norm=0.05)
     result = run_cell(row(stage), UNEVEN, devices=3, optimizer="adamw", techniques=techniques)

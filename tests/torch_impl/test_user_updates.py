@@ -26,13 +26,14 @@ def own(model: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("model", "steps"),
     [
-        *(("LION", 1), ("RPROP", 6), ("ADAM", 6)),
+        *(("LION", 1), ("ADAM", 6)),
         *(
             pytest.param(model, steps, marks=pytest.mark.slow)
             for model, steps in (
                 ("LION", 6),
                 ("SIGNS", 1),
                 ("SIGNS", 6),
+                ("RPROP", 6),
                 ("RPROP", 12),
                 ("ADAM", 1),
                 ("RMSPROP", 6),
