@@ -22,9 +22,9 @@ run: setup
 # Hundreds of processes start here: none compiles the same source again.
 test test-slow: export PYTHONDONTWRITEBYTECODE =
 
-# Two more at a time than there are cores: a test that waits for processes leaves its core to another.
+# One more at a time than there are cores: a test that waits for processes leaves its core to another.
 test: setup
-	$(BIN)/python -m pytest --numprocesses $$(($$(nproc) + 2)) --dist worksteal
+	$(BIN)/python -m pytest --numprocesses $$(($$(nproc) + 1)) --dist worksteal
 
 # All that `make test` leaves out. Writes docs/parity.md: its first table resumes where it stopped, and ONLY=torch:ddp,tf:mirrored
 # takes the rows of some strategies in it, and nothing else.
