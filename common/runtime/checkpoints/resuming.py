@@ -30,6 +30,7 @@ class Beginning:
         checkpoint: Where the state is from; None if this attempt begins where the run does.
         losses: Those of the steps from `begun` to it.
         attempt: Which attempt this is, from 1.
+        damaged: Folders that look like newer checkpoints, and are none.
     """
 
     begun: int = 0
@@ -37,6 +38,7 @@ class Beginning:
     checkpoint: Checkpoint | None = None
     losses: tuple[float, ...] = ()
     attempt: int = 1
+    damaged: tuple[Path, ...] = ()
 
     @property
     def step(self) -> int:
@@ -78,11 +80,12 @@ def find_beginning(directory: Path, run: Run, launch: Launch) -> Beginning:
     found, damaged = newest(directory, digest_program(run, launch))
     for each in damaged:
         print(f"samestep: {each.path} is left out: {each.reason}", file=sys.stderr, flush=True)
+    left_out = tuple(each.path for each in damaged)
     log = read_log(directory) if os.path.lexists(directory / METRICS) else None
     attempt = 1 + max((window.attempt for window in log.windows), default=0) if log else 1
     if found is None:
         state = None if launch.start_from is None else read_start(run, launch.start_from)
-        return Beginning(0 if state is None else state.step, state, attempt=attempt)
+        return Beginning(0 if state is None else state.step, state, attempt=attempt, damaged=left_out)
     begun, step = found.commit.begun, found.commit.step
     if log is None:
         raise ConfigError(f"{directory / METRICS} is gone, which has the losses up to {found.path}; start another run.")
@@ -91,7 +94,7 @@ def find_beginning(directory: Path, run: Run, launch: Launch) -> Beginning:
         raise ConfigError(f"{directory / METRICS} has not the losses that lead to {found.path}; start another run.")
     print(f"samestep: goes on from {found.path}", file=sys.stderr, flush=True)
     try:
-        return Beginning(begun, found.state(), found, losses, attempt)
+        return Beginning(begun, found.state(), found, losses, attempt, left_out)
     except Unreadable as error:
         raise ConfigError(f"{found.path} is damaged: {error}; move it away.") from None
 
@@ -108,7 +111,7 @@ def saver_of(run: Run, launch: Launch, beginning: Beginning, file: ProcessFile) 
     if launch.save_every is None:
         return None
     commit = Commit(run.steps, beginning.begun, beginning.attempt, digest_program(run, launch), "")
-    return Saver(file, commit, run, launch, beginning.losses)
+    return Saver(file, commit, run, launch, beginning.losses, beginning.damaged)
 
 
 def restore(program: Program, beginning: Beginning, run: Run, batch: Batch) -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -34,7 +35,15 @@ _POLL_SECONDS = 0.02
 class Saver:
     """Saves the state of a program now and then. Every process has one, and all decide alike. Use it as a context manager."""
 
-    def __init__(self, file: ProcessFile, commit: Commit, run: Run, launch: Launch, losses: Sequence[float]) -> None:
+    def __init__(
+        self,
+        file: ProcessFile,
+        commit: Commit,
+        run: Run,
+        launch: Launch,
+        losses: Sequence[float],
+        damaged: Sequence[Path] = (),
+    ) -> None:
         """Saves nothing yet.
 
         Args:
@@ -43,7 +52,9 @@ class Saver:
             run: What is trained.
             launch: Says how often to save, how many to keep, and how long to wait for the other ranks.
             losses: Those of the steps before the first that is to come.
+            damaged: Folders that do not count among those to keep.
         """
+        self._damaged = damaged
         self._file, self._commit, self._num_ranks, self._launch = file, commit, run.num_devices, launch
         self._every = read_interval(launch.save_every or "")
         self._digest = digest_losses(losses)
@@ -147,7 +158,9 @@ class Saver:
             with open_plain(directory / METRICS) as file:  # the log has the steps before a commit says so
                 os.fsync(file.fileno())
             write()
-            for old in find_folders(directory)[self._launch.keep :]:
+            folders = find_folders(directory)
+            whole = [each for each in folders if each not in self._damaged]
+            for old in folders[folders.index(whole[: self._launch.keep][-1]) + 1 :]:
                 discard_folder(old, directory)
             self._note(steps=(commit.step,), write_seconds=(time.monotonic() - started,))
 
