@@ -148,3 +148,28 @@ def test_what_overflowed_in_a_step_that_both_skip_is_no_difference(tmp_path: Pat
     assert judge(a, b).kind == "same"
     assert judge(run, run).headline == "same: 3 steps"
     assert judge(dataclasses.replace(run, steps=list(run.steps)[:2]), run).headline == "same: 1 step"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "tensors", "kind"), [(1.9, 1, "unknown"), (9.0, 1, "unnamed"), (1.9, 9, "unnamed")]
+)
+def test_a_number_that_rounding_turned_around_is_no_mistake(
+    tmp_path: Path, numbers: float, tensors: int, kind: str
+) -> None:
+    """Adam's first update moves a number by the rate, whichever way; a gradient within rounding of 0 decides which."""
+    script = Script(steps=3)
+    run = recorded(script, tmp_path)
+    reruns = [recorded(dataclasses.replace(script, perturbed=seed), tmp_path) for seed in range(4)]
+    steps = list(run.steps)
+    held = steps[1].sums["weight"]
+    moved = held.projections.copy()
+    names = [each.name for each in run.tensors]
+    places = [names.index("net.head.weight"), *range(len(names))][:tensors]
+    moved[places] += numbers * script.rate * np.array([1, -1] * 4)
+    steps[1] = dataclasses.replace(
+        steps[1], sums={**steps[1].sums, "weight": dataclasses.replace(held, projections=moved, bits=held.bits + 1)}
+    )
+    pairing = pair(run, run)
+    verdict = judge(run, dataclasses.replace(run, steps=steps), measure(run, reruns, pairing), pairing)
+    assert verdict.first is not None and (verdict.first.step, verdict.first.phase) == (0, "update"), verdict.headline
+    assert verdict.kind == kind and (verdict.need == "float64") == (kind == "unknown"), verdict.headline

@@ -1,17 +1,18 @@
 """The first difference within one step, in the order of its phases."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from samestep.common.judging.recorded.verdict import FirstDifference
 from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
-from samestep.common.judging.recorded.yardstick import times_rounding, unit_of
+from samestep.common.judging.recorded.yardstick import apart_of, times_rounding, unit_of
 from samestep.common.mistakes.evidence import COMPUTED, SeenTensor, clip_coefficient, common_ratio
 from samestep.common.mistakes.mistake import near, spell
 from samestep.common.mistakes.rates import same_number
-from samestep.common.steps.recorded_run import RunStep
+from samestep.common.steps.recorded_run import RunStep, Sums
 
 KINK = 0.01
 """The most that a unit which rounding tips over a kink moves a gradient, relative to its norm."""
@@ -51,7 +52,7 @@ def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> F
         _loss,
         _gradient,
         _skipped,
-        _update,
+        functools.partial(_update, before=past[0].weights),
         _replicas,
     )
     found = [finding for check in checks if (finding := check(walk, one, other)) is not None]
@@ -184,7 +185,7 @@ def _skipped(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     return Finding(FirstDifference(one.number, "update", "", (), words))
 
 
-def _update(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
+def _update(walk: Walk, one: RunStep, other: RunStep, before: Sums | None) -> Finding | None:
     compared = walk.compare("weight", one, other)
     if compared is None or not (compared.differs | compared.is_unsure).any():
         return None
@@ -196,7 +197,22 @@ def _update(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
         f"the weights of {name} are apart by {compared.times[place]:,.0f} times what rounding makes; {int(differs.sum())} of "
         f"{len(differs)} tensors differ"
     )
-    return Finding(FirstDifference(one.number, "update", _layer(name), (), words), is_certain)
+    is_kink = before is not None and _is_turned(walk, one, other, compared, walk.pairing.of(before, 0))
+    return Finding(FirstDifference(one.number, "update", _layer(name), (), words), is_certain, is_kink)
+
+
+def _is_turned(walk: Walk, one: RunStep, other: RunStep, compared: ComparedTensors, before: Sums) -> bool:
+    """A gradient within rounding of 0 turns one number's update around, where updates follow signs as Adam's first does.
+
+    Then gradients agree, few tensors differ, and none by more than twice what the update moves one of its numbers. Eight
+    projections may show half of that.
+    """
+    gradients = walk.compare("gradient", one, other)
+    if walk.a.header.is_float64 or gradients is None or (gradients.differs | gradients.is_unsure).any():
+        return False
+    moved = apart_of(compared.one, before) / np.sqrt(walk.pairing.sizes)
+    is_small = apart_of(compared.one, compared.other) <= 4 * moved
+    return 2 * compared.differs.sum() < len(compared.differs) and bool(is_small[compared.differs].all())
 
 
 def _replicas(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
