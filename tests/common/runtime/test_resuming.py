@@ -114,12 +114,13 @@ def test_a_run_goes_on_with_fewer_devices_and_then_with_all(
     launcher: Launcher, tmp_path: Path, capsys: pytest.CaptureFixture[str], cell: str
 ) -> None:
     """4 devices, 2 after the kill since 3 do not divide the batch, and 4 again after the next checkpoint."""
-    fields = {"steps": 300, "batch_size": 64, "dtype": "float64", "optimizer": "adamw"}
+    dtype, bound = ("float32", 1e-5) if cell == "torch:deepspeed" else ("float64", 1e-12)
+    fields = {"steps": 300, "batch_size": 64, "dtype": dtype, "optimizer": "adamw"}
     whole = take(launcher, cell, tmp_path / "whole", save_every=None, **fields)
     kill, elastic = killer(tmp_path / "died", 45), {"save_every": "15", "restarts": 1, "elastic": "1:4"}
     died = take(launcher, cell, tmp_path / "died", kill, **elastic, **fields)
     assert died.attempt == 3 and died.config.devices == 4 and died.resumed_at is not None
-    assert np.allclose(died.losses, whole.losses, rtol=1e-12, atol=0) and len(died.losses) == 300
+    assert np.allclose(died.losses, whole.losses, rtol=bound, atol=0) and len(died.losses) == 300
     assert died.parity.passed, died.parity.reason
     assert "--elastic 1:4" in died.command and "--devices" not in died.command
     assert ledger.main(["--examples", str(tmp_path / "died")]) == 0
