@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         print("\n".join(facts_of(directory)))
         return 0
     if not os.path.lexists(directory / "config.json"):
-        raise ConfigError(f"--examples {directory}: it holds neither a run nor a record.")
+        raise ConfigError(f"--examples {directory}: it holds neither a run nor a record; name the directory of one.")
     run, log = parse(read_config(directory)), read_log(directory)
     attempts = kept([(each.attempt, each.role, each.gathered) for each in read_entries(directory)])
     print(
