@@ -134,6 +134,11 @@ class Log:
         return self.windows[0].first if self.windows else 0
 
     @property
+    def attempt(self) -> int:
+        """The number of the latest attempt that took steps; 0 if none did."""
+        return self.windows[-1].attempt if self.windows else 0
+
+    @property
     def losses(self) -> tuple[float, ...]:
         """One per step."""
         return tuple(itertools.chain.from_iterable(window.losses for window in self.windows))

@@ -33,7 +33,7 @@ class LogWriter:
             before, end = read_log(directory), read_bytes(path, METRICS_BYTES).rfind(b"\n") + 1
             if before.header is not None and before.header.program != json.loads(json.dumps(header.program)):
                 raise ConfigError(f"{path} is the log of another program; prepare another directory.")
-            self._attempt += max((window.attempt for window in before.windows), default=0)
+            self._attempt += before.attempt
         self._file = os.fdopen(reopen(path), "r+b")
         if end is not None:
             self._file.truncate(end)

@@ -82,7 +82,7 @@ def find_beginning(directory: Path, run: Run, launch: Launch) -> Beginning:
         print(f"samestep: {each.path} is left out: {each.reason}", file=sys.stderr, flush=True)
     left_out = tuple(each.path for each in damaged)
     log = read_log(directory) if os.path.lexists(directory / METRICS) else None
-    attempt = 1 + max((window.attempt for window in log.windows), default=0) if log else 1
+    attempt = 1 + log.attempt if log else 1
     if found is None:
         state = None if launch.start_from is None else read_start(run, launch.start_from)
         return Beginning(0 if state is None else state.step, state, attempt=attempt, damaged=left_out)

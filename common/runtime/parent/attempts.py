@@ -136,6 +136,4 @@ def begin_again(directory: Path) -> Path:
 
 def _num_attempts(directory: Path) -> int:
     """Returns how many attempts at a run took steps."""
-    if not os.path.lexists(directory / METRICS):
-        return 0
-    return max((window.attempt for window in read_log(directory).windows), default=0)
+    return read_log(directory).attempt if os.path.lexists(directory / METRICS) else 0
