@@ -1,5 +1,7 @@
 """From the optimizer that was asked for to its spec, refused where a strategy would take another step with it."""
 
+from collections.abc import Iterable
+
 from samestep.common.errors import ConfigError
 from samestep.common.frameworks import conventions
 from samestep.common.request import RunConfig
@@ -37,7 +39,7 @@ def read_optimizer(config: RunConfig, workload: Workload) -> OptimizerSpec:
     else:
         rate = config.learning_rate or workload.learning_rate(name)
         return UserOptimizer(rate, workload.model.facts.source, found.kept, found.groups)
-    raise ConfigError(f"{workload.name} {why}; or choose --optimizer {' or '.join(reversed(OPTIMIZERS))}.")
+    raise ConfigError(f"{workload.name} {why}; or choose --optimizer {_listed(OPTIMIZERS)}.")
 
 
 def check_optimizer(run: Run) -> None:
@@ -46,16 +48,23 @@ def check_optimizer(run: Run) -> None:
     Raises:
         ConfigError: It cannot.
     """
-    optimizer, others = run.optimizer, " or ".join(reversed(OPTIMIZERS))
+    optimizer = run.optimizer
     for name, param in trained(run.workload.model.params()).items():
         if not optimizer.applies_to(param.role):
             raise ConfigError(
                 f"--optimizer {optimizer.name} does not update a {param.role}, as {name} of {run.workload.name} is; choose "
-                f"{others}."
+                f"{_listed(OPTIMIZERS)}."
             )
     is_cut = run.strategy.cuts_parameters or any(run.mesh.axis(axis) > 1 for axis in _CUTTING)
-    if is_cut and not optimizer.is_elementwise and run.num_devices > 1:
+    if is_cut and not optimizer.is_elementwise:
+        others = _listed(name for name, each in OPTIMIZERS.items() if each.is_elementwise)
         raise ConfigError(
             f"--optimizer {optimizer.name} updates whole matrices, which {run.name} cuts; choose {others}, or a row that "
             f"keeps parameters whole."
         )
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Returns names as a sentence lists choices."""
+    *first, last = names
+    return f"{', '.join(first)} or {last}"

@@ -13,6 +13,8 @@ SIZED = {
     "transformer": "prose-gpt+layers=2+width=32+context=16",
     "ranker": "flights-ranker+embedding=4+hash_buckets=512",
 }
+USUAL_OPTIMIZERS = ("sgd", "adamw")
+"""What every row and every product trains with; the others are in `tests/parity/test_optimizers.py`."""
 REGRESSION = "synthetic-regression+width=32"
 """The mlp on real targets."""
 

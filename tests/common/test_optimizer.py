@@ -58,7 +58,7 @@ WHOLE = [
 @pytest.mark.parametrize(("framework", "strategy", "fields"), CUT, ids=lambda value: str(value))
 def test_whole_matrices_are_refused_where_parameters_are_cut(framework: str, strategy: str, fields: dict) -> None:
     with pytest.raises(
-        ConfigError, match=f"updates whole matrices, which {framework}:{strategy} cuts; choose adamw or sgd"
+        ConfigError, match=f"updates whole matrices, which {framework}:{strategy} cuts; choose sgd, adamw or lion"
     ):
         checked(OfMatrices(0.1), framework, strategy, **fields)
     checked(Sgd(0.1), framework, strategy, **fields)
@@ -71,6 +71,6 @@ def test_whole_matrices_are_taken_where_parameters_are_whole(framework: str, str
 
 def test_a_parameter_of_a_role_that_nothing_updates_is_named() -> None:
     with pytest.raises(
-        ConfigError, match=r"does not update a bias, as layers/0/bias of synthetic-mlp is; choose adamw or sgd"
+        ConfigError, match=r"does not update a bias, as layers/0/bias of synthetic-mlp is; choose sgd, adamw"
     ):
         checked(OfKernels(0.1), "torch", "ddp", devices=2)

@@ -11,11 +11,11 @@ from pathlib import Path
 from samestep.common.catalog import strategy_info
 from samestep.common.cell import Cell
 from samestep.common.judging.parity import bound_of
-from samestep.common.request import FRAMEWORKS, OPTIMIZERS, RunConfig
+from samestep.common.request import FRAMEWORKS, RunConfig
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.experiments.printing.text import github
-from tests.cells import SIZED, every_row
+from tests.cells import SIZED, USUAL_OPTIMIZERS, every_row
 
 ROOT = Path(__file__).parents[2]
 STORE = ROOT / "build" / "parity"
@@ -49,7 +49,7 @@ class Product:
     Attributes:
         strategy: As in `torch:pp+schedule=1f1b`.
         model: A key of SIZED.
-        optimizer: Of OPTIMIZERS.
+        optimizer: Of USUAL_OPTIMIZERS.
         dtype: Of DTYPES.
         where: A number of devices, or a mesh.
     """
@@ -93,10 +93,10 @@ def cells() -> list[Product]:
         Product(f"{framework}:{row.name}", model, optimizer, dtype, where)
         for framework, row in every_row()
         for model, optimizer, dtype, where in itertools.product(
-            SIZED, OPTIMIZERS, row.dtypes, ("2", "4") if row.axes else ("1",)
+            SIZED, USUAL_OPTIMIZERS, row.dtypes, ("2", "4") if row.axes else ("1",)
         )
     ]
-    axes = itertools.product(VARIANTS, SIZED, OPTIMIZERS)
+    axes = itertools.product(VARIANTS, SIZED, USUAL_OPTIMIZERS)
     return plain + [
         Product(cell, model, optimizer, _finest_dtype(cell), where) for (cell, where), model, optimizer in axes
     ]

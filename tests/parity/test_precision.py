@@ -11,11 +11,11 @@ from samestep.common.batch_norm import DIVISION, error_growth
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.judging.roundoff import NOISE, gradient_error, noise_of, statistics_noise
-from samestep.common.request import BATCH_NORMS, OPTIMIZERS, UNIT_ROUNDOFF, RunConfig
+from samestep.common.request import BATCH_NORMS, UNIT_ROUNDOFF, RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
-from tests.cells import SIZED, every_row
+from tests.cells import SIZED, USUAL_OPTIMIZERS, every_row
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
 from tests.parity.products import record
@@ -100,7 +100,7 @@ def test_what_people_combine_with_it(run_cell: RunCell, cell: str, what: tuple[s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", USUAL_OPTIMIZERS)
 @pytest.mark.parametrize("model", SIZED)
 @pytest.mark.parametrize(("cell", "where"), marked({f"{name}:{row.name}": len(row.axes) for name, row in every_row()}))
 def test_a_hundred_steps_stay_within_the_bound(

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from samestep.common.workload.optimizers import adamw, sgd
+from samestep.common.workload.optimizers import adamw, lion, sgd
 from samestep.common.workload.optimizers.spec import OptimizerSpec, Update
 from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
 
-OPTIMIZERS: Mapping[str, type[OptimizerSpec]] = {"sgd": sgd.Sgd, "adamw": adamw.AdamW}
-MISTAKES: Mapping[str, Mapping[Update, str]] = {"sgd": sgd.MISTAKES, "adamw": adamw.MISTAKES}
+OPTIMIZERS: Mapping[str, type[OptimizerSpec]] = {"sgd": sgd.Sgd, "adamw": adamw.AdamW, "lion": lion.Lion}
+MISTAKES: Mapping[str, Mapping[Update, str]] = {"sgd": sgd.MISTAKES, "adamw": adamw.MISTAKES, "lion": lion.MISTAKES}
 """Optimizer -> its wrong updates, each with what it means."""
 DEFAULT = "adamw"
 """What trains a user's model, unless another is asked for."""

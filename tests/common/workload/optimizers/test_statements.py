@@ -9,11 +9,13 @@ import pytest
 from samestep.common.workload.initial import empty_slots
 from samestep.common.workload.models.spec import Param
 from samestep.common.workload.optimizers.adamw import AdamW
+from samestep.common.workload.optimizers.lion import Lion
 from samestep.common.workload.optimizers.sgd import Sgd
 from samestep.common.workload.optimizers.table import OPTIMIZERS
 
 SGD = Sgd(0.1)
 ADAMW = AdamW(0.01)
+LION = Lion(0.01)
 STEPS = 30
 SCALES = np.array([1e-9, 1e-8, 1e-4, 1.0, 1.0, 1e4])
 """Of the gradients; the smallest are where it shows whether epsilon stands inside the root or outside."""
@@ -33,7 +35,13 @@ def adamw_by_hand(spec, t, w, g, m, s):
     return w - spec.learning_rate * (corrected_m / (math.sqrt(corrected_s) + spec.epsilon)), m, s
 
 
-BY_HAND = {"sgd": sgd_by_hand, "adamw": adamw_by_hand}
+def lion_by_hand(spec, t, w, g, m):
+    c = spec.beta1 * m + (1 - spec.beta1) * g
+    w = w - spec.learning_rate * spec.weight_decay * w - spec.learning_rate * ((c > 0) - (c < 0))
+    return w, spec.beta2 * m + (1 - spec.beta2) * g
+
+
+BY_HAND = {"sgd": sgd_by_hand, "adamw": adamw_by_hand, "lion": lion_by_hand}
 
 
 def test_every_optimizer_has_its_formula_here():
@@ -55,6 +63,8 @@ def drawn():
         dataclasses.replace(ADAMW, weight_decay=0.0),
         dataclasses.replace(ADAMW, weight_decay=0.5, learning_rate=0.1),
         dataclasses.replace(ADAMW, beta1=0.5, beta2=0.75, epsilon=1e-3),
+        LION,
+        dataclasses.replace(LION, beta1=0.5, beta2=0.75, weight_decay=0.5),
     ],
     ids=str,
 )
@@ -76,7 +86,7 @@ def test_thirty_steps_are_those_of_the_formulas(spec):
         np.testing.assert_array_less(np.abs(found - expected) / largest, 1e-15)
 
 
-@pytest.mark.parametrize("spec", [SGD, ADAMW], ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", [SGD, ADAMW, LION], ids=lambda spec: spec.name)
 def test_slots_start_at_zero_with_one_of_each_name_for_each_parameter(spec):
     params = {"a": Param((2, 3), "kernel"), "b": Param((4,), "bias")}
     slots = empty_slots(spec, params)
@@ -102,7 +112,7 @@ def test_weight_decay_never_enters_the_moments():
 
 
 def test_a_gradient_is_left_as_it_was():
-    for spec in (SGD, ADAMW):
+    for spec in (SGD, ADAMW, LION):
         g = np.ones(2)
         spec.update(1, np.zeros(2), g, {slot: np.zeros(2) for slot in spec.slots})
         assert g.tolist() == [1, 1]

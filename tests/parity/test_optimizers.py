@@ -1,0 +1,49 @@
+"""Optimizers beside those that every row and every product trains with."""
+
+import pytest
+
+from samestep.common.catalog import strategy_info
+from samestep.common.errors import ConfigError
+from samestep.common.runtime.records import RunResult
+from samestep.common.workload.optimizers.table import OPTIMIZERS
+from tests.cells import SIZED, USUAL_OPTIMIZERS, every_row
+from tests.conftest import RunCell
+from tests.ledgers import sends_what_was_predicted
+
+OTHERS = [name for name in OPTIMIZERS if name not in USUAL_OPTIMIZERS]
+QUICK = ("torch:zero1", "torch:pp", "tf:mirrored")
+"""Each holds the state of an optimizer in another way."""
+CUTTING = (("shard",), ("tensor",))
+"""The first axes of rows that cut matrices."""
+CELLS = [
+    pytest.param(
+        name,
+        2 if row.axes else 1,
+        id=name,
+        marks=[getattr(pytest.mark, framework), *([] if name in QUICK else [pytest.mark.slow])],
+    )
+    for framework, row in every_row()
+    for name in [f"{framework}:{row.name}"]
+    if "float64" in row.dtypes and row.synchronous(row.options())
+]
+
+
+@pytest.mark.parametrize("optimizer", OTHERS)
+@pytest.mark.parametrize(("cell", "devices"), CELLS)
+def test_it_takes_the_oracles_step_and_holds_what_is_predicted(
+    run_cell: RunCell, cell: str, devices: int, optimizer: str
+) -> None:
+    def run() -> RunResult:
+        return run_cell(cell, SIZED["transformer"], devices=devices, dtype="float64", optimizer=optimizer, steps=4)
+
+    info = strategy_info(*cell.split(":"))
+    if not OPTIMIZERS[optimizer].is_elementwise and (info.cuts_parameters or info.axes[:1] in CUTTING):
+        with pytest.raises(ConfigError, match=f"--optimizer {optimizer} updates whole matrices, which {cell} cuts"):
+            run()
+        return
+    result = run()
+    assert result.parity.passed, result.parity.reason
+    assert not result.parity.is_amplified
+    sends_what_was_predicted(result)
+    for row, predicted in zip(result.processes, result.predicted.devices(), strict=True):
+        assert row.optimizer_bytes == predicted.optimizer_bytes
