@@ -1,13 +1,16 @@
 """The command `samestep COMMAND ...`, and `python -m samestep COMMAND ...`: each command is a module of `experiments`."""
 
 import importlib
+import importlib.metadata
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from samestep.common.errors import unknown
 from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.printing.text import fill, screen_width
 
 COMMANDS = {
+    "demo": "in ten seconds: two rows that take the same step, and one with a mistake in it, found and named",
     "run": "train one workload under one strategy",
     "compare": "train one workload under many strategies and print one table",
     "diff": "say whether two recorded scripts took the same steps, and where they first differ",
@@ -26,14 +29,31 @@ COMMANDS = {
 }
 
 
+TITLE = "samestep: one training step, under every distribution strategy of PyTorch and TensorFlow, proven to be the same step."
+BEGIN = {
+    "samestep demo": "what it does, in ten seconds",
+    "samestep record --out one -- python train.py": "your own script, as it is",
+    "samestep compare": "every strategy, as one table",
+}
+"""What a newcomer can type first."""
+
+
 def main() -> None:
     """Runs the command that the first argument names on the other arguments."""
-    name, arguments = (sys.argv[1:2] or ["--help"])[0], sys.argv[2:]
-    if name in ("-h", "--help"):
-        lines = [f"  {command:<12}{text}" for command, text in COMMANDS.items()]
-        print("\n".join(["usage: samestep COMMAND ... (each has its own --help)", "", *lines]))
-        return
-    run_command(lambda given: _command(name)(given), arguments)
+    name, arguments = (sys.argv[1:2] or [""])[0], sys.argv[2:]
+    if name == "--version":
+        print(f"samestep {importlib.metadata.version('samestep')}")
+    elif name in ("", "-h", "--help"):
+        print("\n".join(_overview(screen_width())))
+    else:
+        run_command(lambda given: _command(name)(given), arguments)
+
+
+def _overview(width: int) -> Iterator[str]:
+    yield from (fill(TITLE, width), "", "Begin with:")
+    yield from (f"  {line:<46}{text}" for line, text in BEGIN.items())
+    yield from ("", "usage: samestep COMMAND ... (each has its own --help)", "")
+    yield from (fill(f"  {command:<12}{text}", width, " " * 14) for command, text in COMMANDS.items())
 
 
 def _command(name: str) -> Callable[[Sequence[str]], int]:

@@ -4,49 +4,7 @@ import dataclasses
 import os
 
 from samestep.common.runtime.worker import worker
-
-
-def torch_sum_for_mean() -> None:
-    import torch.distributed as dist
-    from torch.nn.parallel import DistributedDataParallel
-
-    right = DistributedDataParallel.__init__
-
-    def summed(state, bucket):  # unannotated: torch would insist on its own types
-        return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda future: future.value()[0])
-
-    def init(self: DistributedDataParallel, *args: object, **kwargs: object) -> None:
-        right(self, *args, **kwargs)
-        self.register_comm_hook(None, summed)
-
-    DistributedDataParallel.__init__ = init
-
-
-def torch_forgotten_exchange() -> None:
-    from samestep.torch_impl import program
-
-    right = program.Parts.__init__
-
-    def init(self: program.Parts, *args: object, **kwargs: object) -> None:
-        right(self, *args, **kwargs)
-        object.__setattr__(self, "exchange", lambda last: self.model.no_sync())
-
-    program.Parts.__init__ = init
-
-
-def torch_stale_gradient() -> None:
-    from samestep.torch_impl import program
-
-    right, last = program.TrainingProgram.apply, {}
-
-    def apply(self: program.TrainingProgram) -> None:
-        for parameter in self.parts.bare.parameters():
-            new = parameter.grad.clone()
-            parameter.grad.copy_(last.get(parameter, new))
-            last[parameter] = new
-        right(self)
-
-    program.TrainingProgram.apply = apply
+from samestep.torch_impl.planted import PLANTED
 
 
 def torch_coupled_decay() -> None:
@@ -84,13 +42,6 @@ def torch_transposed_kernel() -> None:
         return functional.linear(x, self.weight.T if self in chosen else self.weight, self.bias)
 
     nn.Linear.forward = forward
-
-
-def torch_tanh_gelu() -> None:
-    from torch.nn import functional
-
-    right = functional.gelu
-    functional.gelu = lambda x: right(x, approximate="tanh")
 
 
 def tf_mean_twice() -> None:
@@ -154,5 +105,6 @@ def tf_norm_epsilon() -> None:
 
 def main(arguments: list[str]) -> int:
     """Makes the framework wrong, then does what every worker does."""
-    globals()[os.environ["MUTANT"]]()
+    bug = os.environ["MUTANT"]
+    (globals().get(bug) or PLANTED[bug.removeprefix("torch_")])()
     return worker.main(arguments)

@@ -1,26 +1,14 @@
 """A worker whose real program has one of the silent bugs: the one that MUTANT names."""
 
 import dataclasses
-import itertools
 import os
 from collections.abc import Iterator
 
 import numpy as np
 
-from samestep.common.batch import WHOLE, Batch, BatchPart
+from samestep.common.batch import Batch
 from samestep.common.runtime.worker import loop, worker
-
-
-def torch_times_microbatches() -> None:
-    from samestep.torch_impl import program
-
-    def forward_backward(self: object, x: object, y: object) -> object:
-        loss, share = self._loss(self._model(x), y), self._target_share()
-        scale = self.part.count if self.parts.averages_gradients else 1
-        loss.backward(share * scale * self.run.passes)
-        return loss.detach() * share
-
-    program.TrainingProgram._forward_backward = forward_backward
+from samestep.torch_impl.planted import PLANTED
 
 
 def torch_divided_by_microbatches() -> None:
@@ -32,105 +20,11 @@ def torch_divided_by_microbatches() -> None:
     )
 
 
-def torch_last_microbatch_only() -> None:
-    from samestep.torch_impl import program
-
-    right = program.TrainingProgram._exchanged_pass
-
-    def exchanged_pass(self: object, inputs: np.ndarray, targets: np.ndarray, last: bool) -> object:
-        self._optimizer.zero_grad()
-        return right(self, inputs, targets, last)
-
-    program.TrainingProgram._exchanged_pass = exchanged_pass
-
-
-def torch_clip_forgotten() -> None:
-    from samestep.torch_impl import program
-
-    program.transform = lambda *arguments: None
-
-
-def torch_clip_by_local_norm() -> None:
-    from samestep.torch_impl import step
-
-    right = step.clip
-    step.clip = lambda gradients, norm, bound: right(gradients, norm / 2**0.5, bound)
-
-
 def torch_clip_counts_replicas() -> None:
     from samestep.torch_impl import step
 
     right = step.clip
     step.clip = lambda gradients, norm, bound: right(gradients, norm * 2**0.5, bound)
-
-
-def torch_clip_each_parameter() -> None:
-    from samestep.torch_impl import step
-
-    right = step.clip
-    step.clip = lambda gradients, norm, bound: [right([g], g.norm(), bound) for g in gradients]
-
-
-def torch_unscaled_dropout() -> None:
-    from samestep.torch_impl.models.dropout import Dropout
-
-    right = Dropout.forward
-    Dropout.forward = lambda self, x: right(self, x) * (1 - self.rate) if x.requires_grad else right(self, x)
-
-
-def torch_same_mask_on_every_shard() -> None:
-    right = Batch.keys
-    Batch.keys = lambda self, seed, part=WHOLE: right(self, seed, _first(part))
-
-
-def torch_same_data_on_every_worker() -> None:
-    right = Batch.rows
-    Batch.rows = lambda self, part=WHOLE: right(self, _first(part))
-
-
-def _first(part: BatchPart) -> BatchPart:
-    return WHOLE.split(0, part.examples.count)
-
-
-def torch_padded_sample_twice() -> None:
-    right = Batch.rows
-
-    def rows(self: Batch, part: BatchPart = WHOLE) -> tuple[np.ndarray, np.ndarray]:
-        padded = np.append(self.indices[:-1], self.indices[0])
-        return right(dataclasses.replace(self, indices=padded), part)
-
-    Batch.rows = rows
-
-
-def torch_loss_summed() -> None:
-    from samestep.torch_impl.program import TrainingProgram
-
-    right = TrainingProgram.losses
-    TrainingProgram.losses = lambda self: [2 * loss for loss in right(self)]
-
-
-def torch_ignored_counted() -> None:
-    Batch.num_targets = property(lambda self: self.targets[self.indices].size)
-
-
-def torch_clip_on_one_rank() -> None:
-    import torch.distributed as dist
-
-    from samestep.torch_impl import step
-
-    right = step.clip
-    step.clip = lambda gradients, norm, bound: right(gradients, norm, bound) if dist.get_rank() == 0 else None
-
-
-def torch_same_order_each_epoch() -> None:
-    right = loop.batches
-
-    def batches(inputs: np.ndarray, targets: np.ndarray, size: int, seed: int, first: int) -> Iterator[Batch]:
-        for step in itertools.count(first):
-            again = next(right(inputs, targets, size, seed, step % (len(inputs) // size)))
-            yield dataclasses.replace(again, step=step)
-
-    loop.batches = batches
 
 
 def torch_position_lost() -> None:
@@ -141,12 +35,6 @@ def torch_position_lost() -> None:
             yield dataclasses.replace(batch, step=batch.step + first)
 
     loop.batches = batches
-
-
-def torch_local_statistics() -> None:
-    from samestep.torch_impl import building
-
-    building.synchronize = lambda model, device: model
 
 
 def torch_running_statistics_lost() -> None:
@@ -196,7 +84,7 @@ def tf_local_statistics() -> None:
 
 
 def tf_ignored_counted() -> None:
-    torch_ignored_counted()
+    PLANTED["ignored_counted"]()
 
 
 def tf_clip_forgotten() -> None:
@@ -206,7 +94,7 @@ def tf_clip_forgotten() -> None:
 
 
 def tf_same_mask_on_every_shard() -> None:
-    torch_same_mask_on_every_shard()
+    PLANTED["same_mask_on_every_shard"]()
 
 
 def torch_masters_in_two_bytes() -> None:
@@ -325,5 +213,6 @@ def tf_error_feedback_dropped() -> None:
 
 def main(arguments: list[str]) -> int:
     """Does what every worker does, after breaking one thing."""
-    globals()[os.environ["MUTANT"]]()
+    bug = os.environ["MUTANT"]
+    (globals().get(bug) or PLANTED[bug.removeprefix("torch_")])()
     return worker.main(arguments)

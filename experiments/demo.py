@@ -1,0 +1,145 @@
+"""Trains two rows, then one with a mistake in it, and says which mistake: `samestep demo`."""
+
+import dataclasses
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from samestep.common.errors import Unavailable, unknown
+from samestep.common.flags import split_spelling
+from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.parser import Parser
+from samestep.experiments.printing.text import fill, github, screen_width
+
+if TYPE_CHECKING:
+    from samestep.common.request import RunConfig
+    from samestep.common.runtime.parent.launcher import Launcher
+    from samestep.common.runtime.records import RunResult
+
+PLANTER = "samestep.torch_impl.planted"
+ROWS = ("torch:ddp", "tf:mirrored", "torch:fsdp")
+"""The first is the one that the mistake is planted in. Beside it trains the next one that is installed."""
+WORKLOAD = "prose-gpt+layers=1+heads=2+width=16+context=8"
+"""Where a mistake matters in every workload."""
+STEPS, SHOWN = 20, (1, 5, 10, 15, 20)
+NEXT = """Next:
+  samestep demo --mistake {other}
+  samestep compare
+  samestep record --out one -- python train.py"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Trains, prints what is seen; returns 1 if the mistake was not found.
+
+    Raises:
+        SamestepError: There is no such mistake, PyTorch is not installed, or a run failed.
+    """
+    from samestep.common.runtime.parent.launcher import Launcher  # here, like the others: --help imports no NumPy
+    from samestep.torch_impl.planted import MISTAKE, PLANTED
+
+    parser = Parser(prog="samestep demo", description=(__doc__ or "").partition(":")[0] + ".")
+    parser.add_argument(
+        "--mistake",
+        metavar="NAME",
+        default="clip_by_local_norm",
+        help=f"the mistake, one of: {', '.join(PLANTED)} (default: %(default)s)",
+    )
+    mistake: str = parser.parse_args(arguments).mistake
+    if mistake not in PLANTED:
+        raise unknown("mistake", mistake, PLANTED)
+    first, second = _requests(mistake)
+    with tempfile.TemporaryDirectory(prefix="samestep-demo-") as name, Launcher(worker=PLANTER) as launcher:
+        folder = Path(name)
+        print(f"{_asked(first)}\n", flush=True)
+        launcher.warm(dict.fromkeys((first.framework, second.framework)))
+        right = _train(launcher, first, folder / "first")
+        _train(launcher, second, folder / "second")
+        mistaken = _train(launcher, first, folder / "mistaken", {MISTAKE: mistake})
+    print(_told(mistake, right, mistaken))
+    print(NEXT.format(other=next(name for name in PLANTED if name != mistake)))
+    return 0 if _is_other_step(mistaken) else 1
+
+
+def _requests(mistake: str) -> "tuple[RunConfig, RunConfig]":
+    """Returns what the two rows are asked to train: the cell in which the mistake matters.
+
+    Raises:
+        Unavailable: Not even the first row is installed.
+    """
+    from samestep.common.cell import Cell
+    from samestep.common.reference.known import KNOWN
+    from samestep.common.request import RunConfig, launch_of
+    from samestep.common.run import parse
+    from samestep.common.runtime.parent.check import check_launch
+    from samestep.common.workload.optimizers.table import OPTIMIZERS  # the first is SGD: Adam hides what only scales
+
+    workload, settings = split_spelling(next(each.cell for each in KNOWN if each.name == mistake) or WORKLOAD)
+    base = RunConfig(
+        workload=workload,
+        optimizer=next(iter(OPTIMIZERS)),
+        devices=2,
+        batch_size=16,
+        steps=STEPS,
+        dtype="float64",
+        parity=True,
+    )
+    asked = [Cell.parse(row).extended(settings).apply_to(base) for row in ROWS]
+    found: list[RunConfig] = []
+    for each in asked:
+        try:
+            check_launch(parse(each), launch_of(each))
+            found.append(each)
+        except Unavailable:
+            if not found:
+                raise
+    return found[0], found[1]
+
+
+def _train(
+    launcher: "Launcher", asked: "RunConfig", out: Path, planted: Mapping[str, str] | None = None
+) -> "RunResult":
+    """Trains a row, and prints in one line whether it took the same step."""
+    from samestep.common.request import launch_of
+    from samestep.common.run import parse
+
+    config = dataclasses.replace(asked, out=str(out))
+    result = launcher.run(parse(config), launch_of(config), environment=dict(planted or {}))
+    name = f"{asked.framework}:{asked.strategy}" + (", with a mistake in it" if planted else "")
+    print(f"  {name:<36}{'NOT the same step' if _is_other_step(result) else 'same step'}", flush=True)
+    return result
+
+
+def _is_other_step(result: "RunResult") -> bool:
+    return result.parity.passed is False
+
+
+def _asked(asked: "RunConfig") -> str:
+    return fill(
+        f"Two rows train {asked.workload} for {STEPS} steps in float64, then one of them with a mistake in it.",
+        screen_width(),
+    )
+
+
+def _told(mistake: str, right: "RunResult", mistaken: "RunResult") -> str:
+    """Returns what samestep says of the mistake, and how little the losses show of it."""
+    table = github(
+        ["loss of step", *map(str, SHOWN)],
+        [
+            [name, *(f"{run.losses[step - 1]:.4f}" for step in SHOWN)]
+            for name, run in (("right", right), ("mistaken", mistaken))
+        ],
+    )
+    said = mistaken.parity.reason or "nothing: every loss that was judged is the right one."
+    return f"""
+Planted in the step of {right.config.framework}:{right.config.strategy}: {mistake}. Of that samestep was told nothing. It says:
+  {fill(said, screen_width() - 2, "  ")}
+
+The losses look like those of any healthy run:
+
+{table}
+"""
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,39 @@
+"""`samestep demo` finds the mistake that it plants, names it, and leaves nothing."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from samestep.common.errors import ConfigError
+from samestep.common.reference.known import KNOWN
+from samestep.experiments import demo
+from samestep.torch_impl.planted import PLANTED
+
+SENTENCES = {mutant.name: mutant.sentence.format(devices=2) for mutant in KNOWN}
+DEFAULT = "clip_by_local_norm"
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "mistake", [pytest.param(name, marks=[] if name == DEFAULT else [pytest.mark.slow]) for name in PLANTED]
+)
+def test_a_planted_mistake_is_found_and_named(
+    mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert demo.main([] if mistake == DEFAULT else ["--mistake", mistake]) == 0
+    told = capsys.readouterr().out
+    assert told.count("  same step") == 2
+    assert told.count("NOT the same step") == 1
+    assert SENTENCES[mistake] in " ".join(told.split())
+    assert not list(tmp_path.glob("samestep-demo-*"))
+
+
+def test_every_planted_mistake_is_a_known_one() -> None:
+    assert set(PLANTED) <= set(SENTENCES)
+
+
+def test_an_unknown_mistake_is_one_line_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"unknown mistake 'sum_for_maen'\. Did you mean 'sum_for_mean'\?"):
+        demo.main(["--mistake", "sum_for_maen"])
