@@ -1,9 +1,9 @@
 """Runs that die after a random step and go on from their newest checkpoint: do they end in the bits of a run that never died?
 
-`python -m benchmarks.resumed [--store FILE] [CELL ...]` takes every synchronous row with two optimizers and two dtypes on 4 devices,
-and cells with techniques and features. Of each it takes a run that nobody touches, and one of which a process is killed with
-SIGKILL after a random step, with a checkpoint every 5 steps. It prints a table of rows, and the losses or states that differ.
-With `--store`, cells that were taken before are read from there.
+`python -m benchmarks.resumed [--store FILE] [CELL ...]` takes every synchronous row with two optimizers and two dtypes, on 4
+devices, and cells with techniques and features. Of each it takes a run that nobody touches, and one of which a process is killed
+with SIGKILL after a random step, with a checkpoint every 5 steps. Printed is a table of cells, with what differs. With `--store`,
+cells that were taken before are read from there.
 """
 
 import argparse
@@ -150,9 +150,7 @@ def table(found: Iterable[Outcome]) -> str:
         by_cell[each.case.cell, each.case.workload].append(each)
     lines = ["| Cell | Workload | Runs | In the same bits | Otherwise |", "| --- | --- | --- | --- | --- |"]
     for (cell, workload), outcomes in by_cell.items():
-        others = [
-            f"{o.case.optimizer} {o.case.dtype}, killed {o.struck}: {o.differs}" for o in outcomes if o.differs
-        ]
+        others = [f"{o.case.optimizer} {o.case.dtype}, killed {o.struck}: {o.differs}" for o in outcomes if o.differs]
         same = len(outcomes) - len(others)
         lines.append(f"| `{cell}` | `{workload}` | {len(outcomes)} | {same} | {'; '.join(others) or 'none'} |")
     return "\n".join(lines)

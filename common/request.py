@@ -100,7 +100,8 @@ class RunConfig:
     start_from: str | None = flag(
         None,
         "continue the run in this directory, which has to have kept its state (--keep-state), or a checkpoint, or begin with "
-        "the weights in a .safetensors file; strategy and framework may differ",
+        "what others wrote, a .safetensors file or a folder of torch.distributed.checkpoint or tf.train.Checkpoint; strategy "
+        "and framework may differ",
         compared=False,
     )
     prepare: bool = flag(

@@ -75,7 +75,10 @@ def test_neutral_code_hardly_names_any() -> None:
         (r"isinstance\([^)]*TransformerSpec", set()),
         (r"\"cuda\" in", set()),
         (r"/dev/nvidia|\"nvidia", set()),
-        (r"_object\(|_object_list\(|import pickle|allow_pickle=True", set()),  # unpickling runs code
+        (
+            r"_object\(|_object_list\(|import pickle|allow_pickle=True",  # unpickling runs code
+            {"common/files/symbols.py"},  # which resolves no name: test_foreign_states.py
+        ),
         (
             r"\.write_(text|bytes)\(|\.open\(\"[wax]|savez\w*\([^)]*/|copytree|O_CREAT|export_chrome_trace",
             {

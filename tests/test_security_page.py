@@ -45,6 +45,8 @@ CLAIMS = {
     "Files are not trusted.": SAID,
     "Those of runs and comparisons, `--data`": "test_odd_inputs_are_answered",
     "Nothing in them is unpickled or evaluated": "test_a_header_is_held_against_the_file",
+    "A folder of `torch.distributed.checkpoint`": "test_both_hold_the_same_state",
+    "That is read as symbols: each name": "test_nothing_is_called",
     "Two kinds of files may *name* code": "test_what_reads_a_run_imports_nothing_that_it_names",
     "Only plain files are read, of bounded size and depth": "test_nothing_else_opens_a_file_for_reading",
     "What an array's header claims": "test_a_header_is_held_against_the_file",

@@ -1,5 +1,6 @@
 """A state as a tf.train.Checkpoint, whose objects have the neutral names: `model/layers/0/kernel`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +20,14 @@ def write_exported(state: TrainState, folder: Path) -> None:
     """
     arrays = {**state.params, **state.buffers}
     optimizer = {slot: _tree(values) for slot, values in state.slots.items()}
-    whole = tf.train.Checkpoint(model=_tree(arrays), optimizer=optimizer, step=tf.Variable(state.step, dtype=tf.int64))
+    step, updates = np.int64(state.step), {name: np.int64(state.updates_of(name)) for name in state.params}
+    whole = tf.train.Checkpoint(
+        model=_tree(arrays), optimizer=optimizer, step=tf.Variable(step), updates=_tree(updates)
+    )
     whole.save(str(folder / PREFIX))  # `write` leaves nothing that `latest_checkpoint` finds
 
 
-def _tree(arrays: dict[str, np.ndarray]) -> dict:
+def _tree(arrays: Mapping[str, np.ndarray | np.int64]) -> dict:
     """Makes objects within objects, as the names say, with a variable at each end."""
     tree: dict = {}
     for name, array in arrays.items():

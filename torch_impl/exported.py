@@ -4,7 +4,6 @@ References:
     torch.distributed.checkpoint.state_dict.get_state_dict, whose result it has.
 """
 
-import importlib
 import warnings
 from pathlib import Path
 
@@ -13,8 +12,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 
 from samestep.common.program import TrainState
-from samestep.common.runtime.checkpoints.usual_names import to_usual, usual_name
-from samestep.common.workload.optimizers.table import OPTIMIZERS
+from samestep.common.runtime.checkpoints.usual_names import to_usual, usual_name, usual_slot
 
 
 def write_exported(state: TrainState, folder: Path) -> None:
@@ -24,21 +22,16 @@ def write_exported(state: TrainState, folder: Path) -> None:
         state: The state of the whole model.
         folder: A new folder: written into one that is there, it would mix two steps (docs/found.md).
     """
-    keys = _keys()
     model = {usual_name(name): _tensor(name, array) for name, array in state.params.items()}
     model |= {name.replace("/", "."): torch.from_numpy(array) for name, array in state.buffers.items()}
     optimizer: dict[str, dict[str, torch.Tensor]] = {}
     for slot, arrays in state.slots.items():
         for name, array in arrays.items():
             own = optimizer.setdefault(usual_name(name), {"step": torch.tensor(float(state.updates_of(name)))})
-            own[keys.get(slot, slot)] = _tensor(name, array)
+            own[usual_slot(slot)] = _tensor(name, array)
     with warnings.catch_warnings(action="ignore"):  # it says that there is one process
-        dcp.save({"model": model, "optimizer": {"state": optimizer}}, checkpoint_id=str(folder), no_dist=True)
-
-
-def _keys() -> dict[str, str]:
-    package = f"{__package__}.optimizers"
-    return {slot: key for name in OPTIMIZERS for slot, key in importlib.import_module(f"{package}.{name}").KEYS.items()}
+        whole = {"model": model, "optimizer": {"state": optimizer}, "step": torch.tensor(state.step)}
+        dcp.save(whole, checkpoint_id=str(folder), no_dist=True)
 
 
 def _tensor(name: str, array: np.ndarray) -> torch.Tensor:

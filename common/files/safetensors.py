@@ -77,4 +77,9 @@ def _array(name: str, said: object, data: bytes) -> np.ndarray:
         array = np.frombuffer(data, dtype, count, start).reshape(shape)
     except (TypeError, KeyError, ValueError):
         raise Unreadable(f"its header says nothing that can be read of {name}") from None
-    return (array.astype(np.uint32) << 16).view(np.float32) if kind == _HALF_A_FLOAT else array
+    return widened(array) if kind == _HALF_A_FLOAT else array
+
+
+def widened(halves: np.ndarray) -> np.ndarray:
+    """Makes float32 of the bits of bfloat16, each of whose numbers it holds."""
+    return (halves.astype(np.uint32) << 16).view(np.float32)

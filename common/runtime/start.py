@@ -7,11 +7,10 @@ import numpy as np
 
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable
-from samestep.common.files.safetensors import SUFFIX, read_safetensors
 from samestep.common.program import RESIDUAL, SUM_RESIDUAL, TrainState
 from samestep.common.request import Launch
 from samestep.common.runtime.checkpoints.committed import read_saved
-from samestep.common.runtime.checkpoints.usual_names import from_usual, usual_name
+from samestep.common.runtime.checkpoints.foreign import is_foreign, read_foreign
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import empty_slots, init, initial_buffers
 from samestep.common.workload.models.reached import trained
@@ -23,7 +22,7 @@ def read_start(run: Run, start_from: str) -> TrainState:
 
     Args:
         run: What continues it.
-        start_from: The directory.
+        start_from: The directory, or the file.
 
     Raises:
         ConfigError: There is none, it is of another model or optimizer, or its numbers cannot be trained on.
@@ -54,18 +53,15 @@ def read_start(run: Run, start_from: str) -> TrainState:
 
 
 def _read(run: Run, path: Path) -> TrainState:
-    """Reads a state, or weights that others wrote, with which a run begins at step 0."""
-    if path.suffix != SUFFIX:
+    """Reads a state: ours, or what others wrote."""
+    if not is_foreign(path):
         return read_saved(path)
     try:
-        arrays = read_safetensors(path)
+        return read_foreign(run, path)
     except Unreadable as error:
-        raise ConfigError(f"--start-from {path}: {error}; give another file.") from None
-    usual = {usual_name(name): name for name in run.workload.model.params()}
-    buffers = initial_buffers(run.workload.model)
-    kept = {name: arrays.pop(other) for name in buffers if (other := name.replace("/", ".")) in arrays}
-    params = {usual.get(name, name): from_usual(usual.get(name, name), array) for name, array in arrays.items()}
-    return TrainState(0, params, empty_slots(run.optimizer, run.workload.model.params()), buffers | kept)
+        raise ConfigError(
+            f"--start-from {path}: {error}; give another {'folder' if path.is_dir() else 'file'}."
+        ) from None
 
 
 def _check_residuals(run: Run, state: TrainState, given: str) -> None:

@@ -153,6 +153,7 @@ READ_BY_TORCH = """
     from samestep.torch_impl.models import build_model
     from samestep.torch_impl.step_context import StepContext
     from samestep.torch_impl.weights import named_weights
+    from samestep.common.runtime.start import read_start
     from samestep.common.runtime.state_file import read_state
     from pathlib import Path
 
@@ -175,6 +176,15 @@ READ_BY_TORCH = """
         held = optimizer.state[weight.parameter]
         assert (weight.to_neutral(held["exp_avg"]) == state.slots["first_moment"][name]).all(), name
         assert held["step"] == 3
+    weights, slots = get_state_dict(model, optimizer)
+    dcp.save({"model": weights, "optimizer": slots}, checkpoint_id=f"{directory}/theirs", no_dist=True)
+    asked = RunConfig("numpy", "oracle", dtype="float64", optimizer="adamw", workload=workload, steps=8)
+    for folder in ("dcp", "theirs"):
+        started = read_start(parse(asked), f"{directory}/{folder}")
+        assert started.step == started.updates == 3
+        assert all((started.params[name] == array).all() for name, array in state.params.items())
+        moments = zip(started.slots.values(), state.slots.values(), strict=True)
+        assert all((one[name] == other[name]).all() for one, other in moments for name in one)
     print(len(state.params))
 """
 
@@ -207,8 +217,12 @@ READ_BY_TENSORFLOW = """
 @pytest.mark.tf
 @pytest.mark.slow
 def test_tensorflow_reads_its_format(tmp_path: Path) -> None:
-    state = state_of(ASKED)
+    state = dataclasses.replace(state_of(ASKED), step=4, skipped=1, counts={"layers/0/bias": 2})
     write_state(tmp_path, state)
     total, step = in_child(READ_BY_TENSORFLOW, tmp_path).split()
-    assert float(total) == pytest.approx(state.params["layers/0/kernel"].sum(), rel=1e-12) and step == "3"
+    assert float(total) == pytest.approx(state.params["layers/0/kernel"].sum(), rel=1e-12) and step == "4"
+    started = read_start(parse(ASKED), str(tmp_path / "tf"))
+    assert (started.step, started.skipped, started.counts) == (4, 1, {"layers/0/bias": 2})
+    assert all((started.params[name] == array).all() for name, array in state.params.items())
+    assert all((started.slots["momentum"][name] == array).all() for name, array in state.slots["momentum"].items())
     assert usual_name("layers/0/kernel") == "layers.0.weight"

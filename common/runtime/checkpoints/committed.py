@@ -4,6 +4,8 @@ Its state is one file, or one of each rank. `commit.json` has their digests, and
 """
 
 import dataclasses
+import hashlib
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -166,7 +168,7 @@ def read_saved(folder: Path, asked: str = "--start-from") -> TrainState:
 
 
 def digest_saved(path: Path) -> str:
-    """Computes the SHA-256 digest of what `--start-from` names: a file, a checkpoint's by its commit, or a finished run's state.
+    """Computes the SHA-256 digest of what `--start-from` names: a file, ours by its commit or state, or a folder of others.
 
     Args:
         path: The file, or the folder.
@@ -174,8 +176,13 @@ def digest_saved(path: Path) -> str:
     Raises:
         Unreadable: It is not there.
     """
-    inside = path / (COMMIT if os.path.lexists(path / COMMIT) else STATE)
-    return read_sha256(inside if path.is_dir() else path)
+    if not path.is_dir():
+        return read_sha256(path)
+    for name in (COMMIT, STATE):
+        if os.path.lexists(path / name):
+            return read_sha256(path / name)
+    files = sorted(each for each in path.iterdir() if each.is_file())
+    return hashlib.sha256(json.dumps([(each.name, read_sha256(each)) for each in files]).encode()).hexdigest()
 
 
 def newest(directory: Path, program: str) -> tuple[Checkpoint | None, tuple[Damaged, ...]]:

@@ -3,6 +3,7 @@
 import numpy as np
 
 _USUAL = {"kernel": "weight", "table": "weight", "scale": "weight"}
+_USUAL_SLOTS = {"momentum": "momentum_buffer", "first_moment": "exp_avg", "second_moment": "exp_avg_sq"}
 _SAME_LAYOUT = ("table", "scale", "bias")
 _CONVOLUTION = (3, 2, 0, 1)
 """[height, width, in, out] -> [out, in, height, width]."""
@@ -12,6 +13,16 @@ def usual_name(name: str) -> str:
     """Returns the usual name of a parameter; the names of a user's own layers stay."""
     path, _, leaf = name.rpartition("/")
     return ".".join(filter(None, (*path.split("/"), _USUAL.get(leaf, leaf))))
+
+
+def usual_slot(slot: str) -> str:
+    """Returns the usual name of a kind of optimizer state; that of a user's own optimizer stays."""
+    return _USUAL_SLOTS.get(slot, slot)
+
+
+def neutral_slot(usual: str) -> str | None:
+    """Returns the neutral name of a kind of optimizer state; None if it is another one."""
+    return next((slot for slot, name in _USUAL_SLOTS.items() if name == usual), None)
 
 
 def to_usual(name: str, array: np.ndarray) -> np.ndarray:

@@ -1,0 +1,113 @@
+"""Pickles that somebody else wrote, read as symbols: each name stays a name, so nothing is imported and nothing called."""
+
+import io
+import pickle
+from typing import ClassVar, NoReturn
+
+from samestep.common.files.reading import Unreadable
+
+
+class Symbol:
+    """An object in a pickle: what it is called, what it was made of, and the state that it was given.
+
+    Attributes:
+        name: Its class or function, as in `torch.Size`.
+        arguments: What that was called with.
+        state: What was set afterwards; None if nothing was.
+    """
+
+    name: str
+    arguments: tuple[object, ...]
+    state: object = None
+
+    def __new__(cls, *arguments: object) -> "Symbol":
+        """Notes the arguments."""
+        made = object.__new__(cls)
+        made.arguments = arguments
+        return made
+
+    def __init__(self, *arguments: object) -> None:
+        """Does nothing more."""
+
+    def __setstate__(self, state: object) -> None:
+        """Notes the state."""
+        self.state = state
+
+
+class _Reader(pickle._Unpickler):
+    """Python's own reader of pickles, whose memory the bytes bound; that in C makes room for what an index claims."""
+
+    def find_class(self, module: str, name: str) -> type[Symbol]:
+        """Makes a symbol of a name."""
+        return type(name, (Symbol,), {"name": f"{module}.{name}"})
+
+    def persistent_load(self, pid: object) -> object:
+        """Returns what stands for an object outside of the pickle."""
+        return pid
+
+    def load_tuple(self) -> None:
+        """Makes a list in place of a tuple: tuples within tuples can take years to be hashed, and a list is no key."""
+        items = self.pop_mark()
+        self.append(items)
+
+    def _load_last(self, count: int) -> None:
+        self.stack[-count:] = [self.stack[-count:]]
+
+    def _refuse(self) -> NoReturn:
+        raise Unreadable("its pickle refers to extensions or buffers")
+
+    dispatch: ClassVar = {
+        **pickle._Unpickler.dispatch,
+        pickle.TUPLE[0]: load_tuple,
+        pickle.TUPLE1[0]: lambda self: self._load_last(1),
+        pickle.TUPLE2[0]: lambda self: self._load_last(2),
+        pickle.TUPLE3[0]: lambda self: self._load_last(3),
+        **dict.fromkeys((pickle.EXT1[0], pickle.EXT2[0], pickle.EXT4[0], pickle.NEXT_BUFFER[0]), _refuse),
+    }
+
+
+def read_symbols(data: bytes) -> object:
+    """Reads a pickle: numbers, text, lists and dicts as they are, tuples as lists, all else as symbols.
+
+    Args:
+        data: The pickle, of which the caller has bounded the size.
+
+    Raises:
+        Unreadable: It is damaged.
+    """
+    try:
+        return _Reader(io.BytesIO(data)).load()
+    except Unreadable:
+        raise
+    except Exception as error:  # a dozen kinds on bytes that are made to annoy it
+        raise Unreadable(f"it is no pickle that can be read ({type(error).__name__})") from None
+
+
+def symbol(found: object, name: str) -> Symbol:
+    """Makes sure that something is a certain symbol.
+
+    Args:
+        found: What was read.
+        name: The last part of its name.
+
+    Raises:
+        Unreadable: It is not.
+    """
+    if not isinstance(found, Symbol) or found.name.rpartition(".")[2] != name:
+        raise Unreadable(f"it has something else where a {name} belongs")
+    return found
+
+
+def whole_numbers(found: object) -> tuple[int, ...]:
+    """Reads whole numbers from 0 up: a shape, an offset, or strides.
+
+    Args:
+        found: What was read: a list, or a symbol of one.
+
+    Raises:
+        Unreadable: It is something else.
+    """
+    values = found.arguments[0] if isinstance(found, Symbol) and found.arguments else found
+    if not isinstance(values, list | tuple) or any(type(value) is not int or value < 0 for value in values):
+        raise Unreadable("it has something else where a shape belongs")
+    return tuple(values)
