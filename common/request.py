@@ -130,6 +130,11 @@ class RunConfig:
     keep_state: bool = flag(
         False, "keep the final state (state.npz) for --start-from; otherwise it is removed unless the run missed parity"
     )
+    evaluate: bool | None = flag(
+        None,
+        "measure the metric on every held-out example; --no-evaluate on none (default: on as many as were trained on, and "
+        "on none of random data)",
+    )
     save_every: str | None = flag(
         None,
         "save a checkpoint each so many steps, as in 50, or each so many seconds, as in 30s; a run that is started again goes on "
@@ -178,6 +183,7 @@ class Launch:
     bandwidth: str | None
     parity: bool | None
     keep_state: bool
+    evaluate: bool | None
     save_every: str | None
     keep: int
     restarts: int

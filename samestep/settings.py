@@ -27,6 +27,7 @@ class CompareSettings(TypedDict, total=False):
     bandwidth: str | None
     parity: bool | None
     keep_state: bool
+    evaluate: bool | None
     trace: bool
     profile: bool
     accumulation_steps: int

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from samestep.common.program import Program
+from samestep.common.request import Launch
 from samestep.common.runtime.directory import ANSWERED
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.worker import loop, worker
@@ -23,11 +24,11 @@ WALK = "walk"
 evaluate = loop.evaluate
 
 
-def evaluate_one_batch(program: Program, run: Run, data: Split, file: ProcessFile) -> float | None:
-    """Evaluates as every worker does, on a part of the examples."""
+def evaluate_one_batch(program: Program, run: Run, launch: Launch, data: Split, file: ProcessFile) -> float | None:
+    """Evaluates as every worker does, on a part of the examples, of random ones as well."""
     few = slice(run.batch_size)
     part = dataclasses.replace(data, test_inputs=data.test_inputs[few], test_targets=data.test_targets[few])
-    return evaluate(program, run, part, file)
+    return evaluate(program, run, dataclasses.replace(launch, evaluate=True), part, file)
 
 
 def main(arguments: list[str]) -> int:

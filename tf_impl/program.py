@@ -14,11 +14,11 @@ from samestep.common.strategy import Run
 from samestep.common.techniques.used import first_steady_step
 from samestep.common.tree import add_up
 from samestep.tf_impl import weights
-from samestep.tf_impl.models import predictor
 from samestep.tf_impl.models.inputs import Inputs, as_inputs, gather
 from samestep.tf_impl.observing.activations import kept_bytes
 from samestep.tf_impl.observing.exchanges import Copy, copies, sends_of, short_name
 from samestep.tf_impl.optimizers import bind_update, coefficients
+from samestep.tf_impl.prediction import Join, build_prediction, join_replicas
 from samestep.tf_impl.step import accumulate, mean_loss, micro_batches, transform, with_added
 from samestep.tf_impl.techniques.applied import build_exchange, exchange_read
 from samestep.tf_impl.upstream import function_names
@@ -33,12 +33,14 @@ class Parts:
             gradients.
         hardware: What the program runs on.
         sum_losses: Sums losses [steps] over processes, as a tree; this process's own replicas are summed already.
+        join: Joins what this process's replicas predict, and in rank order what those of other processes do.
         compiled: Whether XLA compiles the forward and backward pass of each replica; exchange and update stay outside.
     """
 
     strategy: tf.distribute.Strategy
     hardware: Hardware
     sum_losses: Callable[[np.ndarray], np.ndarray] = lambda losses: losses
+    join: Join = join_replicas
     compiled: bool = False
 
 
@@ -60,6 +62,7 @@ class TrainingProgram:
             self.slots = {slot: weights.zeros_like(self.trained) for slot in run.optimizer.slots}
         self.loss = with_added(run, mean_loss(run), self.model)
         self._buffers = weights.buffers_of(self.model)
+        self._predict = build_prediction(parts.strategy, self.model, bool(self._buffers), parts.join)
         self._own_exchange = build_exchange(run, parts.strategy, self.trained)
         self._first_own = first_steady_step(run.techniques)
         # Nothing here branches on a tensor: without autograph the trace takes half the time.
@@ -68,7 +71,6 @@ class TrainingProgram:
             is_plain: tf.function(functools.partial(self._replicated_step, is_plain), autograph=False)
             for is_plain in (True, False)
         }
-        self._predict = tf.function(predictor(self.model), autograph=False)
         compiled = tf.function(self.gradients, autograph=False, jit_compile=True)
         self._replica_gradients = compiled if self._compiled else self.gradients
 
@@ -81,14 +83,11 @@ class TrainingProgram:
         return self._train[self._own_exchange is None or self._step < self._first_own]
 
     def _arguments(self, batch: Batch) -> tuple[object, object, tf.Tensor]:
-        x, y = self.parts.strategy.experimental_distribute_values_from_function(
-            lambda own: tuple(
-                map(
-                    as_inputs,
-                    gather(self.run, batch, WHOLE.split(own.replica_id_in_sync_group, own.num_replicas_in_sync)),
-                )
-            )
-        )
+        def shard(own: tf.distribute.experimental.ValueContext) -> tuple[Inputs, ...]:
+            part = WHOLE.split(own.replica_id_in_sync_group, own.num_replicas_in_sync)
+            return tuple(map(as_inputs, gather(self.run, batch, part)))
+
+        x, y = self.parts.strategy.experimental_distribute_values_from_function(shard)
         now = coefficients(self.run.optimizer_at(self._step + 1), self._step + 1 - self._skipped)
         return x, y, now
 
@@ -170,8 +169,8 @@ class TrainingProgram:
         return float(total / count)
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
-        """Computes logits, on this process's first copy of the model."""
-        return self._predict(as_inputs(inputs)).numpy()
+        """Computes logits."""
+        return self._predict(inputs)
 
     def state(self) -> TrainState:
         """Reads parameters and optimizer state."""

@@ -14,6 +14,7 @@ from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, StatePiece, TrainState, whole
 from samestep.common.strategy import Run
 from samestep.common.tree import add_up
+from samestep.common.workload.initial import initial_buffers
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.division import Division
 from samestep.torch_impl.local_state import HeldState, build_local_state
@@ -160,12 +161,19 @@ class TrainingProgram:
         return add_up(of_ranks, torch.add).tolist()
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
-        """Computes logits."""
+        """Computes logits: each rank its share, where ranks differ in nothing but their examples; buffers may differ."""
+        is_replica = dist.is_initialized() and 1 < self.part.examples.count == dist.get_world_size()
+        of_all = is_replica and not initial_buffers(self.run.workload.model)
+        own = inputs[self.part.examples.within(len(inputs))] if of_all else inputs
         self.parts.bare.eval()
         with torch.no_grad(), torch.compiler.set_stance("force_eager"):  # it would be compiled once more
-            logits = (self.parts.predict or self._model)(as_inputs(inputs, self._device)).cpu().numpy()
+            logits = (self.parts.predict or self._model)(as_inputs(own, self._device)).contiguous()
         self.parts.bare.train()
-        return logits
+        if of_all:
+            held = [torch.empty_like(logits) for _ in range(dist.get_world_size())] if dist.get_rank() == 0 else None
+            dist.gather(logits, held)
+            logits = torch.cat(held) if held else logits
+        return logits.cpu().numpy()
 
     def state(self) -> TrainState:
         """Gathers parameters and optimizer state."""

@@ -15,6 +15,8 @@ from samestep.common.steps.log import METRICS_BYTES
 
 DONE = "done"
 """The phase of a process that has written what it measured."""
+EVALUATE = "evaluate"
+"""The phase in which the steps that a process shows are held-out examples."""
 _READS, _WRITE_SECONDS = 10, 0.001
 """How often a file is read that is half written, and how long after each other."""
 

@@ -132,9 +132,17 @@ def _bar(timetable: Timetable) -> Iterator[Begin]:
 
         def begin(run: Run, label: str) -> Progress:
             show(label, 0.0, "starting")
-            return lambda step, losses, seconds: show(label, step / run.steps, f"step {step}, loss {losses[-1]:.4f}")
+            return lambda step, losses, seconds: (
+                show(label, step / run.steps, f"step {step}, loss {losses[-1]:.4f}")
+                if losses
+                else show(label, 1.0, _evaluated(step))
+            )
 
         yield begin
+
+
+def _evaluated(examples: int) -> str:
+    return f"evaluated on {examples:,} held-out examples so far"
 
 
 def _lines(run: Run, label: str) -> Progress:
@@ -144,6 +152,9 @@ def _lines(run: Run, label: str) -> Progress:
         nonlocal last
         if time.monotonic() - last > _SECONDS_BETWEEN_LINES:
             last = time.monotonic()
+            if not losses:
+                print(f"{label}: {_evaluated(step)}", file=sys.stderr)
+                return
             rate = run.batch_size * len(losses) / seconds
             print(f"{label}: step {step}/{run.steps}, loss {losses[-1]:.4f}, {rate:,.0f} examples/s", file=sys.stderr)
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from samestep.common.request import RunConfig
+from samestep.common.run import parse
 from samestep.experiments.printing import progress
 from samestep.experiments.printing.progress import Timetable, spell_seconds
 
@@ -49,3 +51,12 @@ def test_runs_that_were_done_before_say_how_long_the_others_take() -> None:
 )
 def test_times_are_spelled_for_people(seconds: float, said: str) -> None:
     assert spell_seconds(seconds) == said
+
+
+def test_evaluating_shows_how_many_examples_are_done(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.show_progress(parse(RunConfig(steps=4)), "torch:single") as show:
+        clock[0] += 10
+        show(4, [0.5, 0.25], 1.0)
+        clock[0] += 10
+        show(1024, [], 0.0)
+    assert capsys.readouterr().err.splitlines()[1:] == ["torch:single: evaluated on 1,024 held-out examples so far"]

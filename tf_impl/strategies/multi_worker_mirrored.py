@@ -28,5 +28,6 @@ def build(run: Run) -> TrainingProgram:
         # Also between GPUs: TensorFlow takes NCCL only where the hint is NCCL itself (CollectiveParamResolverLocal).
         hardware=Hardware(note="one process per device", backend="grpc"),
         sum_losses=lambda own: add_up(gather(tf.constant(own[None])).numpy(), np.add) if len(own) else own,
+        join=lambda own: gather(own[0]).numpy(),
     )
     return TrainingProgram(run, parts)

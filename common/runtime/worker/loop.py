@@ -2,14 +2,10 @@
 
 import dataclasses
 import itertools
-import math
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-
-import numpy as np
 
 from samestep.common.batch import Batch, batches, digest_order
 from samestep.common.ledger import Footprint
@@ -18,11 +14,10 @@ from samestep.common.request import Launch
 from samestep.common.runtime.checkpoints.resuming import Beginning, find_beginning, restore, saver_of
 from samestep.common.runtime.checkpoints.saving import Saver
 from samestep.common.runtime.measured import Measured, Saves, Usage
-from samestep.common.runtime.process_file import ProcessFile
+from samestep.common.runtime.process_file import EVALUATE, ProcessFile
 from samestep.common.runtime.state_file import write_state
-from samestep.common.runtime.topology import UNEVALUATED
 from samestep.common.runtime.worker.disturbances import watch_for
-from samestep.common.runtime.worker.metric import metric_of
+from samestep.common.runtime.worker.evaluation import evaluate
 from samestep.common.runtime.worker.step_log import RunLog
 from samestep.common.runtime.worker.traced_steps import trace
 from samestep.common.runtime.worker.traffic import Traffic
@@ -61,8 +56,8 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
         stream = saver.follow(stream)
     with RunLog(file.directory, run, launch, split) if file.rank == 0 else nullcontext() as log, saver or nullcontext():
         windows = train(program, run, stream, beginning.step, file, traffic, log, saver)
-    file.enter("evaluate")
-    metric = evaluate(program, run, data, file)
+    file.enter(EVALUATE)
+    metric = evaluate(program, run, launch, data, file)
     if launch.needs_state:
         state = program.state()
         if file.rank == 0:
@@ -207,29 +202,3 @@ def _num_apart(run: Run, first: int) -> int:
 def _sizes(steps: int) -> list[int]:
     count = min(TIMED_WINDOWS, steps)
     return [steps * (i + 1) // count - steps * i // count for i in range(count)]
-
-
-def evaluate(program: Program, run: Run, data: Split, file: ProcessFile) -> float | None:
-    """Measures the workload's metric on the held-out examples, predicted in full global batches.
-
-    Args:
-        program: Trained.
-        run: What was trained.
-        data: In the run's dtype.
-        file: The present process's.
-
-    Returns:
-        The metric on rank 0; None elsewhere, where it is no number, and where nobody asked for it.
-    """
-    if os.environ.get(UNEVALUATED):
-        return None
-    logits = []
-    count = len(data.test_inputs)
-    for start in range(0, count, run.batch_size):
-        indices = np.arange(start, start + run.batch_size) % count
-        logits.append(np.asarray(program.predict(data.test_inputs[indices])))
-        file.beat(start)
-    if file.rank != 0:
-        return None
-    value = metric_of(run)(np.concatenate(logits)[:count], data.test_targets)
-    return value if math.isfinite(value) else None

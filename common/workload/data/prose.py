@@ -23,6 +23,7 @@ class ProseSpec:
     """Sequences of `context` bytes; the targets are the bytes that come next."""
 
     name: ClassVar[str] = "prose"
+    is_random: ClassVar[bool] = False
 
     context: int = 64
     ignored: float = flag(0.0, "as of the model", least=0, most=0.5)

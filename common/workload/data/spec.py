@@ -13,9 +13,11 @@ class DataSpec(Protocol):
 
     Attributes:
         name: Its name in tables.
+        is_random: Whether it is drawn, so that nothing can be learned of held-out examples.
     """
 
     name: ClassVar[str]
+    is_random: ClassVar[bool]
 
     def fit(self, model: ModelSpec) -> "tuple[ModelSpec, DataSpec]":
         """Makes model and data agree on their sizes: a model follows real data, synthetic data follow the model."""

@@ -21,6 +21,7 @@ class SyntheticSpec:
     """`examples` to train on and an eighth as many held out, drawn from one fixed stream."""
 
     name: ClassVar[str] = "synthetic"
+    is_random: ClassVar[bool] = True
 
     examples: int = 2048
     inputs: ArraySpec = _UNSET

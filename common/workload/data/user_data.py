@@ -26,6 +26,7 @@ class UserSpec:
     """
 
     name: ClassVar[str] = "yours"
+    is_random: ClassVar[bool] = False
 
     path: str
     sha256: str = ""

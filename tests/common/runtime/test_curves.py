@@ -259,7 +259,7 @@ def test_a_run_that_continues_is_judged_from_its_first_step_on(oracle: Oracle, t
 
 
 def test_the_oracle_continues_bit_by_bit_in_a_process_of_its_own(launcher: Launcher) -> None:
-    launch = launch_of(TINY)
+    launch = launch_of(dataclasses.replace(TINY, evaluate=True))
     short, long = (parse(dataclasses.replace(TINY, steps=steps)) for steps in (21, 50))
     rerun = launcher.reference_rerun(launch)
     begun, whole = rerun.steps(short), rerun.steps(long)
@@ -280,9 +280,10 @@ def test_the_oracle_leaves_the_held_out_examples_alone(monkeypatch: pytest.Monke
 
         def beat(self, step: int) -> None: ...
 
-    assert loop.evaluate(program, run, data, Quiet()) is not None
+    launch = launch_of(dataclasses.replace(TINY, evaluate=True))
+    assert loop.evaluate(program, run, launch, data, Quiet()) is not None
     monkeypatch.setenv(UNEVALUATED, "1")
-    assert loop.evaluate(program, run, data, Quiet()) is None
+    assert loop.evaluate(program, run, launch, data, Quiet()) is None
 
 
 def test_the_oracles_own_run_keeps_its_curve(

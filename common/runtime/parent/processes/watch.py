@@ -15,7 +15,7 @@ from samestep.common.runtime.directory import read_error
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.parent.processes.obituary import last_lines, obituary, read_log
 from samestep.common.runtime.parent.processes.pulses import Pulse, Pulses
-from samestep.common.runtime.process_file import DONE, read_life
+from samestep.common.runtime.process_file import DONE, EVALUATE, read_life
 from samestep.common.runtime.stack_dumps import DUMP_SIGNAL, Frame, Stack, sole_straggler, waits, worker_stack
 from samestep.common.steps.log import METRICS, METRICS_BYTES
 from samestep.common.strategy import ProcessSpec
@@ -36,7 +36,8 @@ _REPORTING_CODES = (0, *sorted({error.exit_code for error in ERRORS.values()}))
 """With any other exit code, the worker died before it could write `error.json`."""
 
 Progress = Callable[[int, list[float], float], None]
-"""Called at every window's end with: the step reached, the window's losses, its seconds."""
+"""Called at every window's end with: the step reached, the window's losses, its seconds. While held-out examples are evaluated,
+it is called with their number so far, no losses and no seconds."""
 
 
 @dataclasses.dataclass
@@ -178,6 +179,9 @@ class ProcessWatch:
     def _check_deadlines(self) -> None:
         pulses = self._pulses.take({worker: spec.role for worker, spec in self.processes.items()})
         self._release(pulses)
+        first = next(iter(pulses.values())).life
+        if self.progress is not None and first.phase == EVALUATE and first.step:
+            self.progress(first.step, [], 0.0)
         working = [worker for worker, spec in self.processes.items() if not spec.serves]
         if all(worker in self.codes for worker in working):
             return  # the last of them has just ended

@@ -1,0 +1,56 @@
+"""The metric of a trained model on held-out examples: on no more of them than it was trained on, unless all are asked for."""
+
+import math
+import os
+
+import numpy as np
+
+from samestep.common.program import Program
+from samestep.common.request import Launch
+from samestep.common.runtime.process_file import ProcessFile
+from samestep.common.runtime.topology import UNEVALUATED
+from samestep.common.runtime.worker.metric import metric_of
+from samestep.common.strategy import Run
+from samestep.common.workload.data.dataset import Split
+
+
+def num_evaluated(run: Run, asked: bool | None, held_out: int) -> int:
+    """Returns how many of the held-out examples are evaluated: the same under every strategy.
+
+    Args:
+        run: What was trained.
+        asked: Whether somebody asked for all of them, or for none; None if nobody said anything.
+        held_out: How many there are.
+    """
+    if os.environ.get(UNEVALUATED) or asked is False:
+        return 0
+    if asked:
+        return held_out
+    return 0 if run.workload.data.is_random else min(held_out, run.steps * run.batch_size)
+
+
+def evaluate(program: Program, run: Run, launch: Launch, data: Split, file: ProcessFile) -> float | None:
+    """Measures the workload's metric on the held-out examples, predicted in full global batches.
+
+    Args:
+        program: Trained.
+        run: What was trained.
+        launch: Says what was asked for.
+        data: In the run's dtype.
+        file: The present process's, which shows how many examples are done.
+
+    Returns:
+        The metric on rank 0; None elsewhere, where it is no number, and where nobody asked for it.
+    """
+    held_out = len(data.test_inputs)
+    if not (count := num_evaluated(run, launch.evaluate, held_out)):
+        return None
+    logits = []
+    for start in range(0, count, run.batch_size):
+        indices = np.arange(start, start + run.batch_size) % held_out
+        logits.append(np.asarray(program.predict(data.test_inputs[indices])))
+        file.beat(min(count, start + run.batch_size))
+    if file.rank != 0:
+        return None
+    value = metric_of(run)(np.concatenate(logits)[:count], data.test_targets[:count])
+    return value if math.isfinite(value) else None

@@ -1,0 +1,50 @@
+"""Predicting held-out examples: each replica its share."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from samestep.common.batch import Chunk
+from samestep.tf_impl.models import predictor
+from samestep.tf_impl.models.inputs import as_inputs
+
+Join = Callable[[Sequence[tf.Tensor]], np.ndarray]
+"""Joins what this process's replicas predict, and in rank order what those of other processes do."""
+Predict = Callable[[np.ndarray], np.ndarray]
+"""The inputs of a global batch -> its logits."""
+
+
+def join_replicas(own: Sequence[tf.Tensor]) -> np.ndarray:
+    """Joins what the replicas of the only process predict."""
+    return np.concatenate([each.numpy() for each in own])
+
+
+def build_prediction(
+    strategy: tf.distribute.Strategy, model: Callable[[tf.Tensor], tf.Tensor], has_buffers: bool, join: Join
+) -> Predict:
+    """Makes what predicts.
+
+    Args:
+        strategy: Its replicas share the examples.
+        model: The model.
+        has_buffers: Whether replicas have buffers of their own, which may differ; then the first predicts everything.
+        join: Joins the shares.
+    """
+    predict = predictor(model)
+    if has_buffers:
+        alone = tf.function(predict, autograph=False)
+        return lambda inputs: alone(as_inputs(inputs)).numpy()
+    in_shares = tf.function(
+        lambda x: strategy.experimental_local_results(strategy.run(predict, args=(x,))), autograph=False
+    )
+
+    def predict_shares(inputs: np.ndarray) -> np.ndarray:
+        shares = strategy.experimental_distribute_values_from_function(
+            lambda own: as_inputs(
+                inputs[Chunk(own.replica_id_in_sync_group, own.num_replicas_in_sync).within(len(inputs))]
+            )
+        )
+        return join(in_shares(shares))
+
+    return predict_shares
