@@ -1,7 +1,7 @@
 """Private APIs of upstream, one function each; a test named after the version checks that each is as it was."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -38,6 +38,14 @@ def process_group(argument: object) -> dist.ProcessGroup:
     if isinstance(argument, str):
         return dist.distributed_c10d._resolve_process_group(argument)
     return argument if isinstance(argument, dist.ProcessGroup) else dist.ProcessGroup.unbox(argument)
+
+
+def registered_parameters(module: nn.Module) -> Mapping[str, nn.Parameter | None]:
+    """Returns a module's own parameters by name as it registers them, a live view: what replaces one appears (torch 2.13).
+
+    `module.parameters(recurse=False)` takes some ten times as long, too long to call before every operator of a step.
+    """
+    return module._parameters
 
 
 def end_of_prediction(model: "FSDPModule") -> None:

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.torch
 
 def test_a_buffer_that_only_a_thread_of_gloo_still_holds_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     gathered = Gathered(nn.Module())
-    monkeypatch.setattr(gathered, "_sharded", [nn.Module()])
+    monkeypatch.setattr(gathered, "_sharded", [{}])
     first, second = torch.zeros(8), torch.zeros(4)
     memory = first.untyped_storage()  # as the views hold it that gloo takes of a buffer
     gathered.after("fsdp::all_gather_copy_in", [None, first])

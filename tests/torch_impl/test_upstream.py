@@ -109,6 +109,22 @@ def test_process_group_of_torch_2_13() -> None:
     assert told(script) == "{True}"
 
 
+def test_registered_parameters_of_torch_2_13() -> None:
+    """What a block gathers takes the place of its shards; what comes back are the shards themselves."""
+    script = """
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+        layer = fully_shard(model[0], mesh=init_device_mesh("cpu", (1,)))
+        seen = upstream.registered_parameters(layer)
+        shards = dict(seen)
+        layer.unshard()
+        gathered = dict(seen)
+        layer.reshard()
+        print(list(seen), [seen[name] is shards[name] for name in seen], [gathered[name] is shards[name] for name in seen])
+    """
+    assert told(script) == "['weight', 'bias'] [True, True] [False, False]"
+
+
 def test_end_of_prediction_of_torch_2_13() -> None:
     """After a prediction every parameter is a shard again, and no block is gathered that nobody asked for."""
     script = """

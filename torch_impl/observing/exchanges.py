@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from samestep.torch_impl.observing.collectives import Signature, collective_of
 from samestep.torch_impl.observing.recorder import SendRecorder
 from samestep.torch_impl.sharded import local_part
-from samestep.torch_impl.upstream import is_in_backward, process_group
+from samestep.torch_impl.upstream import is_in_backward, process_group, registered_parameters
 from samestep.torch_impl.weights import nbytes
 
 _OUR_REFERENCES = 3
@@ -37,8 +37,11 @@ class Gathered:
             model: The model whose sharded parameters are followed.
         """
         self.peak_bytes = 0
-        self._sharded = [module for module in model.modules() if any(isinstance(p, DTensor) for p in _own(module))]
-        self._at_rest = {id(parameter) for module in self._sharded for parameter in _own(module)}
+        sharded = [
+            module for module in model.modules() if any(isinstance(p, DTensor) for p in module.parameters(False))
+        ]
+        self._sharded = [registered_parameters(module) for module in sharded]
+        self._at_rest = {id(parameter) for registered in self._sharded for parameter in registered.values()}
         self._buffers: list[torch.Tensor] = []
         self._params: dict[StorageWeakRef, torch.UntypedStorage] = {}  # fully_shard frees what they point to, not them
 
@@ -51,8 +54,9 @@ class Gathered:
         """
         if not self._sharded:
             return
-        own = (p for module in self._sharded for p in _own(module))
-        gathered = [local_part(p) for p in own if id(p) not in self._at_rest]
+        present = [p for registered in self._sharded for p in registered.values() if id(p) not in self._at_rest]
+        # A wider copy of a parameter, in its place for the length of a call, is an activation.
+        gathered = [local_part(p) for p in present if isinstance(p, nn.Parameter)]
         if name == "fsdp::split_with_sizes_copy":
             gathered += filled
         for storage in (tensor.untyped_storage() for tensor in gathered):
@@ -71,11 +75,6 @@ class Gathered:
         """
         if name == "fsdp::all_gather_copy_in" and isinstance(result, list | tuple):
             self._buffers.append(result[1])
-
-
-def _own(module: nn.Module) -> Iterable[nn.Parameter]:
-    """Returns the parameters of a module; a wider copy of one, in its place for the length of a call, is an activation."""
-    return [each for each in module.parameters(recurse=False) if isinstance(each, nn.Parameter)]
 
 
 class Observer(TorchDispatchMode):
