@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from samestep.common.errors import ConfigError, ParityFailed
 from samestep.common.flags import MAX_FACTOR, MAX_STEPS, flag, read_fields
 from samestep.common.request import MAX_SECONDS, MAX_SEED, RunConfig
+from samestep.common.workload.accepted import ACCEPTABLE, check_accepted
 from samestep.common.workload.optimizers.table import DEFAULT, OPTIMIZERS
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser, add_flags, add_format
@@ -37,6 +38,7 @@ class PortRequest:
     )
 
 
+_ACCEPT = f"known differences between the two that are none to you, separated by commas: {', '.join(ACCEPTABLE)}"
 _ABOUT = (
     "Load the same weights into your torch model and into your Keras model, compare them in float64 layer by layer, and say "
     "which layer differs first and why. One batch, one step, then a curve."
@@ -51,10 +53,13 @@ def main(arguments: Sequence[str]) -> int:
     """
     parser = Parser(prog="samestep port", description=_ABOUT, allow_abbrev=False)
     add_flags(parser, "port", PortRequest)
+    parser.add_argument("--accept", metavar="NAMES", help=_ACCEPT)
     add_format(parser)
     given = vars(parser.parse_args(arguments))
     form = given.pop("format")
     check_format(form)
+    named = given.pop("accept", None)
+    accepted = check_accepted(named.split(","), "It stands in --accept.") if named is not None else ()
     config = RunConfig(**dataclasses.asdict(read_fields(PortRequest, given)))
     if config.model is None:
         raise ConfigError("samestep port needs --model FILE.py, with a torch model and a tf model in it.")
@@ -63,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
 
     print("Importing torch and tensorflow, building both models ...", file=sys.stderr, flush=True)
     with Launcher() as launcher:
-        case, verdict = launcher.port(config)
+        case, verdict = launcher.port(config, accepted)
     print(write(port_document(case, verdict), form))
     return ParityFailed.exit_code if verdict.kind == "different" else 0
 

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.workload.accepted import ACCEPTABLE
 from tests.own import ports
 
 PAGE = (Path(__file__).parents[1] / "docs" / "porting.md").read_text()
 BLOCKS = re.findall(r"```(python|sh)\n(.*?)```", PAGE, re.DOTALL)
-SAID = re.findall(r"^    (\w.*)$", re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL), re.MULTILINE)
+ACCEPTED = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|$", PAGE, re.MULTILINE))
+SAID = re.findall(
+    r"^    (first difference.*|the same model: .*)$", re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL), re.MULTILINE
+)
 
 
 @pytest.mark.torch
@@ -44,6 +48,10 @@ def test_each_block_of_the_page(tmp_path: Path) -> None:
 def plain(text: str) -> str:
     """Without what differs from machine to machine, and without line breaks."""
     return re.sub(r"\d+ %", "N %", " ".join(text.split()))
+
+
+def test_the_page_lists_what_may_be_accepted() -> None:
+    assert {name: ACCEPTED.get(name) for name in ACCEPTABLE} == dict(ACCEPTABLE)
 
 
 def test_each_cause_of_the_page_is_planted() -> None:

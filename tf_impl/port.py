@@ -17,6 +17,7 @@ from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.draws import DRAWS
 from samestep.common.workload.models.description_report import EXAMPLES, USER_LOSS
 from samestep.tf_impl import tracing
+from samestep.tf_impl.describing.amended import added_losses, amend_loss
 from samestep.tf_impl.describing.configured import HyperParameters, dropouts, hyper_parameters, own_hyper_parameters
 from samestep.tf_impl.models.draws import STILL
 from samestep.tf_impl.models.inputs import Inputs, as_inputs
@@ -45,7 +46,7 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
     built = UserModel(model, asked.model, as_inputs(split.train_inputs[:EXAMPLES]))
     dropped = dropouts(built.layers(keras.layers.Dropout))
     built.switch_layers(False, "local")
-    loss, params = _with_added(_mean_loss(model, asked), built), list(built.params.values())
+    loss, params = amend_loss(_mean_loss(model, asked), built, asked.amendments), list(built.params.values())
     first = next(batches(split.train_inputs, split.train_targets, asked.batch_size, asked.seed))
     x, y = map(as_inputs, first.rows())
     _start(built, folder)
@@ -54,7 +55,7 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
     with built.recording() as trained, tf.GradientTape() as tape:
         outputs = built(x)
         value = loss(outputs, y)
-    added = built.added.by_name()
+    added = added_losses(built, asked.amendments)
     sources = [*params, *(call.output for call in trained.calls)]
     found = tape.gradient(value, sources)
     gradients = [_dense(gradient, source) for gradient, source in zip(found, params, strict=False)]
@@ -139,17 +140,6 @@ def _mean_loss(model: Model, asked: TraceRequest) -> Loss:
         return tf.reduce_sum(losses) / targets.shape.num_elements()
 
     return own
-
-
-def _with_added(loss: Loss, built: UserModel) -> Loss:
-    """Adds what the model added when it was called last."""
-
-    def whole(outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-        of_targets = loss(outputs, targets)
-        added = built.added.total(of_targets.dtype)
-        return of_targets if added is None else of_targets + added
-
-    return whole
 
 
 def _calls(

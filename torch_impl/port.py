@@ -19,6 +19,7 @@ from samestep.common.workload.draws import DRAWS
 from samestep.common.workload.models.description_report import USER_LOSS
 from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
 from samestep.torch_impl import tracing, weights
+from samestep.torch_impl.describing.amended import amend_module, amend_optimizer
 from samestep.torch_impl.describing.configured import dropouts, hyper_parameters
 from samestep.torch_impl.models.draws import STILL
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
@@ -37,6 +38,7 @@ class _Traced:
         self.module = build_declared(self._model, asked.model).double()
         self.dropouts = dropouts(self.module)
         switch_layers(self.module, False, "local")
+        amend_module(self.module, asked.amendments)
         self._params, self._buffers = read_weights(folder)
         self.loss = _mean_loss(self._model, asked)
 
@@ -46,7 +48,9 @@ class _Traced:
         params = {n: v * (1 + factor * nudge.normal(size=v.shape)) if factor else v for n, v in self._params.items()}
         weights.materialize(self.module, torch.device("cpu"), params, self._buffers)
         self.module.train()
-        return _optimizer(self._model, self._asked)([p for p in self.module.parameters() if p.requires_grad])
+        made = _optimizer(self._model, self._asked)([p for p in self.module.parameters() if p.requires_grad])
+        amend_optimizer(made, weights.named_weights(self.module), self._asked.amendments)
+        return made
 
     def batches(self) -> Iterator[tuple[Inputs, torch.Tensor]]:
         """Yields the batches of the curve."""
@@ -81,6 +85,7 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
     value = traced.loss(outputs, y)
     value.backward()
     named = weights.named_weights(module)
+    configured = hyper_parameters(update, named)  # before a step, which may change them
     gradients = {name: _gradient(weight) for name, weight in named.items()}
     update.step()
     found = ModelTrace(
@@ -93,7 +98,7 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
         stepped={name: weight.to_neutral(weight.parameter) for name, weight in named.items()},
         losses=(),
         dropouts={path: traced.dropouts[path] for path in recorder.started if path in traced.dropouts},
-        optimizer=hyper_parameters(update, named),
+        optimizer=configured,
     )
     write_trace(folder, dataclasses.replace(found, losses=traced.curve(), nudged=traced.curve(NUDGE)))
 

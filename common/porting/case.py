@@ -61,6 +61,7 @@ class PortCase:
         layers: Their calls, aligned.
         weights: The parameters and buffers of the source, and of the target, by neutral name.
         frameworks: The frameworks of the source and of the target.
+        accepted: The names of what is accepted: the source's trace has it as the target does, where that shows in numbers.
     """
 
     matching: Matching
@@ -69,6 +70,7 @@ class PortCase:
     layers: Sequence[Aligned]
     weights: tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
     frameworks: Sequence[str] = BUILDERS
+    accepted: Sequence[str] = ()
 
     def allowed_deviations(self) -> list[float]:
         """Returns how far the loss of each step of the curve may be off, relative.
@@ -90,6 +92,7 @@ def make_case(
     target: ModelTrace,
     weights: tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]],
     frameworks: Sequence[str] = BUILDERS,
+    accepted: Sequence[str] = (),
 ) -> PortCase:
     """Aligns two traces.
 
@@ -99,8 +102,10 @@ def make_case(
         target: The target's.
         weights: What both started from, by neutral name.
         frameworks: The frameworks of the source and of the target.
+        accepted: As in `PortCase`.
     """
-    return PortCase(matching, source, target, align(matching, source, target, weights), weights, frameworks)
+    layers = align(matching, source, target, weights)
+    return PortCase(matching, source, target, layers, weights, frameworks, accepted)
 
 
 def off(layer: Aligned) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict
 from samestep.common.porting.matching.pairing import Pair
+from samestep.common.porting.model_trace import Setting
 
 Dropout = tuple[str, float]
 """What is dropped, and how much of it."""
@@ -35,6 +36,8 @@ def compare_dropouts(case: PortCase, bound: float) -> PortVerdict | None:
         case: Both implementations.
         bound: Not used: rates are equal or they are not.
     """
+    if "dropout" in case.accepted:
+        return None
     ours, theirs = ({n: d for n, d in trace.dropouts.items() if d[1]} for trace in (case.source, case.target))
     for layer in case.layers:
         names = layer.source.name, layer.target.name
@@ -106,6 +109,23 @@ def _differing(one: Hyper, other: Hyper) -> list[str]:
     differing = [name for name in dict.fromkeys([*ours, *theirs]) if not _are_same(ours.get(name), theirs.get(name))]
     both = ((name, ours.get(name), theirs.get(name)) for name in differing)
     return [f"{name}: {_spell(one, other)} in {{a}}, {_spell(other, one)} in {{b}}" for name, one, other in both]
+
+
+def differing_settings(one: Hyper, other: Hyper) -> dict[str, Setting]:
+    """Returns what one optimizer would have to be set to, to do as the other does, by the names under which that is accepted.
+
+    Args:
+        one: The settings of the optimizer.
+        other: Those of the other one.
+    """
+    ours, theirs = _neutral(one), _neutral(other)
+    found: dict[str, Setting] = {}
+    for name in {**ours, **theirs}:
+        value = theirs.get(name, 0.0 if isinstance(ours.get(name), float) else False)
+        accepted = name.replace(" in the gradient", "").replace(" ", "_")
+        if not _are_same(ours.get(name), theirs.get(name)) and isinstance(value, bool | float | int):
+            found[accepted] = theirs.get("weight decay", 0.0) if accepted == "weight_decay" else value  # type: ignore[assignment]
+    return found
 
 
 def _neutral(given: Hyper) -> dict[str, object]:

@@ -22,6 +22,43 @@ NUDGE = 1e-8
 _MOST_BYTES = 2**26
 
 
+Setting = bool | float | str | None
+Settings = dict[str, Setting]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Amendments:
+    """What one side does otherwise than the user's file says, since they accept that the other side does it so.
+
+    Attributes:
+        modules: Path of a module -> its attributes.
+        frozen: Parameters that stand still, by the framework's own name.
+        optimizer: Neutral name of a parameter -> the settings of its update, by the optimizer's own names.
+        is_adding_early: Whether Adam's epsilon is added before the bias correction.
+        is_bare: Whether the loss is that of the targets alone.
+    """
+
+    modules: dict[str, Settings] = dataclasses.field(default_factory=dict)
+    frozen: tuple[str, ...] = ()
+    optimizer: dict[str, Settings] = dataclasses.field(default_factory=dict)
+    is_adding_early: bool = False
+    is_bare: bool = False
+
+    def __or__(self, other: "Amendments") -> "Amendments":
+        """Returns what both ask for; of a setting in both, that of the other."""
+        return Amendments(
+            modules=_merged(self.modules, other.modules),
+            frozen=tuple(dict.fromkeys((*self.frozen, *other.frozen))),
+            optimizer=_merged(self.optimizer, other.optimizer),
+            is_adding_early=self.is_adding_early or other.is_adding_early,
+            is_bare=self.is_bare or other.is_bare,
+        )
+
+
+def _merged(one: dict[str, Settings], other: dict[str, Settings]) -> dict[str, Settings]:
+    return {name: {**one.get(name, {}), **other.get(name, {})} for name in {**one, **other}}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TraceRequest:
     """What a worker is asked to trace.
@@ -36,6 +73,7 @@ class TraceRequest:
         steps: The steps of the curve.
         optimizer: A name of ours, unless the user's file gives an optimizer.
         learning_rate: Its rate.
+        amendments: What is done otherwise than the user's file says.
     """
 
     framework: str
@@ -47,6 +85,7 @@ class TraceRequest:
     steps: int
     optimizer: str
     learning_rate: float
+    amendments: Amendments = dataclasses.field(default_factory=Amendments)
 
     @property
     def update(self) -> OptimizerSpec:

@@ -52,15 +52,16 @@ def _judge(case: PortCase) -> PortVerdict:
         if case.source.losses
         else ""
     )
+    same = "the same model" + (f" but for {', '.join(case.accepted)}, as accepted" if case.accepted else "")
     if not constants:
         return PortVerdict(
-            kind=SAME, sentence=f"the same model: every layer within {LAYER_BOUND:.0e}{steps}", notes=found_notes
+            kind=SAME, sentence=f"{same}: every layer within {LAYER_BOUND:.0e}{steps}", notes=found_notes
         )
     names = ", ".join(dict.fromkeys(f"`{layer.target.name}`" for layer in constants))
     deviation = max(off(layer) for layer in constants)
     return PortVerdict(
         kind=CONSTANTS,
-        sentence=f"the same model up to float32 constants in {names} ({deviation:.0e}){steps}",
+        sentence=f"{same} up to float32 constants in {names} ({deviation:.0e}){steps}",
         source=constants[0].source.name,
         target=constants[0].target.name,
         deviation=deviation,
@@ -159,7 +160,8 @@ def _buffers(case: PortCase, bound: float) -> PortVerdict | None:
 
 def _update(case: PortCase, bound: float) -> PortVerdict | None:
     traces, hyper = (case.source, case.target), compare_optimizers(case)
-    found = update_differences.compare_updates(case.matching, case.weights, traces, bound, hyper)
+    says_epsilon = "epsilon" not in case.accepted
+    found = update_differences.compare_updates(case.matching, case.weights, traces, bound, hyper, says_epsilon)
     if found is None:
         return None
     pair, deviation, cause = found

@@ -10,7 +10,9 @@ from samestep.common.porting.matching.matching import Matching
 
 Arrays = Mapping[str, np.ndarray]
 _FITS = 1e-6
-"""How far a move may be from a share of the way, relative to the way."""
+"""How far a move may be from a share of the way, relative to the step."""
+_LEAST_STEP = 1e-6
+"""A step below this share of the statistic is held against that: what is left of it is rounding."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,13 +21,18 @@ class _Move:
 
     Attributes:
         share: By which share of the way.
-        fits: Whether that is all it did.
+        rest: What it did beside that, relative to the step.
         is_biased: Whether the statistic of the batch was the biased variance.
     """
 
     share: float
-    fits: bool
+    rest: float
     is_biased: bool
+
+    @property
+    def fits(self) -> bool:
+        """Whether the share is all that it did."""
+        return self.rest <= _FITS
 
 
 def _moved(layer: Aligned, buffers: tuple[Arrays, Arrays], matching: Matching) -> dict[str, tuple[_Move, _Move]]:
@@ -46,7 +53,7 @@ def _moved(layer: Aligned, buffers: tuple[Arrays, Arrays], matching: Matching) -
             name = _buffer_name(matching, layer, role, side)
             if role in old and name in buffers[side]:
                 moves = [_move(old[role], buffers[side][name], each) for each in seen]
-                best = next((number for number, move in enumerate(moves) if move.fits), 0)
+                best = min(range(len(moves)), key=lambda number: moves[number].rest)
                 found.setdefault(role, []).append(dataclasses.replace(moves[best], is_biased=best > 0))
     return {role: (moves[0], moves[1]) for role, moves in found.items() if len(moves) == 2}
 
@@ -54,7 +61,22 @@ def _moved(layer: Aligned, buffers: tuple[Arrays, Arrays], matching: Matching) -
 def _move(old: np.ndarray, new: np.ndarray, seen: np.ndarray) -> _Move:
     step, way = new - old, seen - old
     share = float((step @ way) / (way @ way)) if way.any() else 0.0
-    return _Move(share, bool(np.abs(step - share * way).max() <= _FITS * np.abs(way).max(initial=1.0)), False)
+    scale = max(np.abs(step).max(), _LEAST_STEP * np.abs(old).max(), 1e-300)
+    rest = float(np.abs(step - share * way).max() / scale)
+    return _Move(share, rest if np.isfinite(rest) else np.inf, False)
+
+
+def moved_shares(layer: Aligned, source: Arrays, target: Arrays, matching: Matching) -> list[tuple[float, float]]:
+    """Returns by which share of the way each running statistic of a normalisation moves, on both sides.
+
+    Args:
+        layer: The normalisation.
+        source: Buffers after one step by neutral name.
+        target: Likewise.
+        matching: The matching of the parameters.
+    """
+    moves = _moved(layer, (source, target), matching).values()
+    return [(one.share, other.share) for one, other in moves if abs(one.share - other.share) > _FITS]
 
 
 def _buffer_name(matching: Matching, layer: Aligned, role: str, side: int) -> str:

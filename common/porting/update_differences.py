@@ -82,6 +82,7 @@ def compare_updates(
     traces: tuple[ModelTrace, ModelTrace],
     bound: float,
     hyper: Mapping[int, str],
+    says_epsilon: bool = True,
 ) -> tuple[Pair, float, str] | None:
     """Finds the first parameter whose update differs although its gradient does not, in its first step or by its settings.
 
@@ -91,26 +92,27 @@ def compare_updates(
         traces: Torch's and TensorFlow's.
         bound: How far an update may be off, relative.
         hyper: The hyper-parameters that differ, in words, by the id of a pair of parameters.
+        says_epsilon: Whether it is a cause that Adam's epsilon acts otherwise.
 
     Returns:
         The parameter, how far it is off, and the cause; None if all updates agree.
     """
     largest = max(float(np.abs(g).max(initial=0.0)) for g in traces[1].gradients.values())
     moved = {id(pair): _update(pair, weights, traces) for pair in matching.pairs if not pair.is_buffer}
-    apart: list[tuple[Pair, float]] = []
-    for pair in matching.pairs:
-        if pair.is_buffer:
-            continue
+    apart: list[tuple[Pair, float, bool]] = []
+    for pair in (each for each in matching.pairs if not each.is_buffer):
         off = _apart(pair, moved[id(pair)], traces, largest)
-        if off > max(bound, CONSTANT) or id(pair) in hyper:
-            apart.append((pair, off))
+        is_off = off > max(bound, CONSTANT, _blurred(pair, traces, largest))
+        if is_off or id(pair) in hyper:
+            apart.append((pair, off, is_off))
     if not apart:
         return None
-    pair, off = apart[0]
-    roles = {one.source[0].neutral.rpartition("/")[2] for one, _ in apart}
+    pair, off, is_off = apart[0]
+    roles = {one.source[0].neutral.rpartition("/")[2] for one, *_ in apart}
     set_otherwise, seen = hyper.get(id(pair), ""), ("", "")
-    if off > max(bound, CONSTANT):
+    if is_off:
         seen = _explain_update(pair, moved[id(pair)], weights, traces, roles)
+    seen = seen if says_epsilon else (seen[0], "")
     said = [set_otherwise, seen[1]] if set_otherwise else [seen[0] or seen[1]]
     return pair, off, "; ".join(filter(None, said))
 
@@ -134,6 +136,16 @@ def _apart(pair: Pair, moved: Sequence[Both], traces: tuple[ModelTrace, ModelTra
         if clear.any():
             found = float(np.abs(one - other)[clear].max() / max(np.abs(one)[clear].max(), 1e-300))
             off = max(off, found if np.isfinite(found) else np.inf)
+    return off
+
+
+def _blurred(pair: Pair, traces: tuple[ModelTrace, ModelTrace], largest: float) -> float:
+    """Returns how far a gradient is off beside its own elements: no more of a step is off by that, whatever the update."""
+    both, off = gradients(pair, traces[0].gradients, traces[1].gradients), 0.0
+    for (one, other), clear in zip(both, _clear(pair, traces, largest), strict=True):
+        if clear.any():
+            found = float((np.abs(one - other)[clear] / np.abs(other)[clear]).max())
+            off = max(off, found if found < CONSTANT / LEAST_SHARE else 0.0)
     return off
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError
+from samestep.common.workload.accepted import check_accepted
 
 if TYPE_CHECKING:
     import numpy as np  # only in annotations: a file that declares a model imports nothing else
@@ -46,6 +47,7 @@ class Model:
         optimizer: Framework -> what makes its optimizer: for torch of the parameters, for TensorFlow of nothing. Ours,
             unless given.
         names: Torch's layer or parameter -> TensorFlow's, where samestep cannot match them.
+        accept: Known differences between the two that are none to you, as in ("double_bias", "epsilon").
     """
 
     torch: Builder | None = None
@@ -57,6 +59,7 @@ class Model:
     tensor_plan: Mapping[str, str] = dataclasses.field(default_factory=dict)
     optimizer: Mapping[str, Callable[..., object]] | None = None
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    accept: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         """Refuses what is not of its kind where it is written, since a traceback of ours would come much later.
@@ -76,6 +79,9 @@ class Model:
                 raise _odd(name, given, "names and what belongs to them, as in {'torch': ...}")
         if isinstance(self.blocks, str) or not isinstance(self.blocks or (), Sequence):
             raise _odd("blocks", self.blocks, "a list of paths of modules")
+        if isinstance(self.accept, str) or not isinstance(self.accept, Sequence):
+            raise _odd("accept", self.accept, "a list of names, as in ['double_bias']")
+        check_accepted(map(str, self.accept), "It stands in accept of your samestep.Model.")
 
     def builder(self, framework: str) -> Builder | None:
         """Returns how the model is built in a framework; None if the file does not say."""

@@ -42,6 +42,7 @@ def port_document(case: PortCase, verdict: PortVerdict) -> Document:
     names = {"source": a, "target": b}
     record = {
         "verdict": {names.get(name, name): value for name, value in dataclasses.asdict(verdict).items()},
+        "accepted": list(case.accepted),
         "parameters": pairs,
         "layers": rows,
         "losses": {a: case.source.losses, b: case.target.losses},

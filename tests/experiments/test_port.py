@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import samestep
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.judging.conclusion import conclude_missed
@@ -107,17 +108,26 @@ def test_a_parameter_of_one_model_only_is_refused_in_runs(
 def test_all_ports(launcher: Launcher, tmp_path: Path) -> None:
     """Every wrong port is told, and no right one is called wrong, with the curve of 100 steps."""
     assert len(ports.RIGHT) + len(ports.ROUNDED) >= 20 and len(ports.ROUNDED) >= 5 and len(ports.WRONG) >= 18
-    check(walk(launcher, tmp_path, set(ports.MODELS) - {DECIDED}, steps=100))
+    check(walk(launcher, tmp_path, set(ports.MODELS) - {DECIDED, *ports.WRONG_UNLESS_ACCEPTED}, steps=100))
+
+
+def test_what_is_accepted_is_compensated_for(launcher: Launcher) -> None:
+    """The file accepts one difference and the caller another; with both of these the curves are the same."""
+    case, verdict = launcher.port(request("accepting", 4), ["epsilon"])
+    assert case.accepted == ("double_bias", "epsilon")
+    assert verdict.sentence == (
+        "the same model but for double_bias, epsilon, as accepted: every layer within 1e-12, 4 steps within 1e-10"
+    )
 
 
 def test_a_square_kernel_is_decided_by_running_it_both_ways(launcher: Launcher) -> None:
-    case, verdict = launcher.port(request(DECIDED, 100))
-    assert verdict.sentence == "the same model: every layer within 1e-12, 100 steps within 1e-10"
+    case, verdict = launcher.port(request(DECIDED, 4))
+    assert verdict.sentence == "the same model: every layer within 1e-12, 4 steps within 1e-10"
     assert case.matching.pairs[0].permutation == "transposed"
     text = write(port_document(case, verdict), "github")
     assert "| 0.mix    | square/mix   | [6, 6] | transposed  |" in text
     record = json.loads(write(port_document(case, verdict), "json"))
-    assert record["verdict"]["kind"] == SAME and len(record["losses"]["torch"]) == 100
+    assert record["verdict"]["kind"] == SAME and len(record["losses"]["torch"]) == 4
     assert record["layers"][0]["torch"] == "0" and record["layers"][0]["outputs"] <= 1e-12
 
 
@@ -174,3 +184,8 @@ def test_what_is_missing_is_said() -> None:
         main([])
     with pytest.raises(ConfigError, match="--strategy"):
         main(["--strategy", "ddp"])
+    said = r"unknown difference to accept 'epsilom'\. Did you mean 'epsilon'\? It stands in --accept\. .*double_bias, epsilon"
+    with pytest.raises(ConfigError, match=said):
+        main(["--accept", "double_bias,epsilom"])
+    with pytest.raises(ConfigError, match=r"It stands in accept of your samestep\.Model"):
+        samestep.Model(accept=["double bias"])

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -195,17 +195,18 @@ class Launcher:
         """
         return self._descriptions.describe(config)
 
-    def port(self, config: RunConfig) -> tuple[PortCase, PortVerdict]:
+    def port(self, config: RunConfig, accepted: Sequence[str] = ()) -> tuple[PortCase, PortVerdict]:
         """Runs both implementations of a user's model from the same weights and judges whether they are the same.
 
         Args:
             config: Names the model and the data, with a batch size and steps.
+            accepted: The names of the differences that are accepted, beside those that the model's file accepts.
 
         Raises:
             SamestepError: A model cannot be built, or a parameter has no counterpart.
         """
         with self._scratch_directory() as folder:
-            return port(folder, config, self._server_for_models)
+            return port(folder, config, self._server_for_models, accepted)
 
     def _server(self, framework: str, threads: int, timeout_seconds: float, package: str = "") -> ForkClient:
         key = (framework, threads, package)

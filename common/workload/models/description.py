@@ -54,6 +54,7 @@ class Description:
         sums: The layers that add to the loss what is no mean over examples.
         layers: Those that hold parameters, in the order of execution.
         names: Torch's layer or parameter -> TensorFlow's, where the user says so.
+        accept: The known differences between the two that the user accepts.
         seed: Under which the initial weights were drawn.
         optimizer: That of the file, in `framework`; None if it has none.
         rounded: Its forward pass under mixed precision.
@@ -80,6 +81,7 @@ class Description:
     sums: tuple[str, ...] = ()
     layers: tuple[ParameterLayer, ...] = ()
     names: dict[str, str] = dataclasses.field(default_factory=dict)
+    accept: tuple[str, ...] = ()
     seed: int = 0
     optimizer: DescribedOptimizer | None = None
     rounded: TwoBytes = dataclasses.field(default_factory=TwoBytes)

@@ -120,6 +120,7 @@ def write_found(
         sums=found.sums,
         layers=found.layers,
         names=dict(model.names),
+        accept=tuple(model.accept),
         seed=seed,
         optimizer=found.optimizer,
         rounded=found.rounded,

@@ -1,24 +1,31 @@
 """Runs two implementations of a model from the same weights and reads what each computed."""
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pydantic
 
+from samestep.common.files.reading import read_json
 from samestep.common.files.writing import replacing
 from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict, make_case
 from samestep.common.porting.matching.matching import Matching, match
-from samestep.common.porting.model_trace import ASKED, WEIGHTS, TraceRequest, read_trace, read_weights
+from samestep.common.porting.model_trace import ASKED, WEIGHTS, Amendments, TraceRequest, read_trace, read_weights
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.parent.models.description_request import Servers, ask_description, run_tasks
+from samestep.common.workload.accepted import ACCEPTABLE
 from samestep.common.workload.declaration import BUILDERS
 from samestep.common.workload.models.description import DATA, Description, read_description
 from samestep.common.workload.models.dtypes import note_on_dtypes
 from samestep.common.workload.models.user_model import UserModelSpec
 from samestep.common.workload.optimizers.table import DEFAULT, OPTIMIZERS
 
+Trace = Callable[[dict[Path, str]], None]
+"""(folder -> framework): traces what each folder asks for."""
 SIDES = BUILDERS
 """The framework that has the weights, and that which gets them."""
 BATCH_SIZE = 16
@@ -120,19 +127,66 @@ def _transfer_weights(folder: Path, matching: Matching) -> None:
     )
 
 
-def read_case(folder: Path, matching: Matching) -> PortCase:
+def _amend(folder: Path, sides: Sequence[str], amendments: Amendments, trace: Trace) -> None:
+    """Traces some sides again, amended."""
+    for path in (folder / f"{side}-trace" for side in sides):
+        asked = pydantic.TypeAdapter(TraceRequest).validate_python(read_json(path / ASKED))
+        write_json(path / ASKED, dataclasses.replace(asked, amendments=amendments))
+    trace({folder / f"{side}-trace": side for side in sides})
+
+
+def _sum_biases(folder: Path, matching: Matching, frozen: Collection[str]) -> None:
+    """Gives the first of two biases what the second has, which stands still from now on: their sum decays, as one bias does."""
+    params, buffers = read_weights(folder)
+    for pair in matching.pairs:
+        if len(pair.source) == 2 and pair.source[1].native in frozen:
+            first, second = (held.neutral for held in pair.source)
+            params |= {first: params[first] + params[second], second: np.zeros_like(params[second])}
+    write_weights(folder, params, buffers)
+
+
+def read_case(folder: Path, matching: Matching, accepted: Sequence[str] = ()) -> PortCase:
     """Reads what both implementations computed.
 
     Args:
         folder: The folder of the port.
         matching: The matching of their parameters.
+        accepted: The names of the differences that were compensated for.
     """
     source, target = (read_trace(folder / f"{side}-trace") for side in SIDES)
     ours, theirs = ({**params, **buffers} for params, buffers in (read_weights(folder / f"{s}-trace") for s in SIDES))
-    return make_case(matching, source, target, (ours, theirs), SIDES)
+    return make_case(matching, source, target, (ours, theirs), SIDES, accepted)
 
 
-def port(folder: Path, config: RunConfig, server: Servers) -> tuple[PortCase, PortVerdict]:
+def accept(folder: Path, case: PortCase, names: Sequence[str], trace: Trace) -> tuple[PortCase, PortVerdict]:
+    """Judges a port, and compensates for one accepted difference after the other until another one is first.
+
+    Args:
+        folder: The folder of the port.
+        case: Both implementations.
+        names: What is accepted.
+        trace: Traces again what tasks ask for.
+    """
+    from samestep.common.porting.accepting import compensate  # here: it needs SciPy, which a run does without
+    from samestep.common.porting.port_verdict import judge_port
+
+    amended = Amendments()
+    while (verdict := judge_port(case)).kind == DIFFERENT:
+        remedies = compensate(case, verdict, names)
+        more = functools.reduce(operator.or_, remedies.values(), amended)
+        if remedies.keys() <= {*case.accepted}:
+            break
+        if more != amended:
+            _sum_biases(folder / f"{SIDES[0]}-trace", case.matching, more.frozen)
+            _amend(folder, SIDES if more.is_bare != amended.is_bare else SIDES[:1], more, trace)
+        amended, used = more, tuple(name for name in ACCEPTABLE if name in remedies or name in case.accepted)
+        case = read_case(folder, case.matching, used)
+    return case, verdict
+
+
+def port(
+    folder: Path, config: RunConfig, server: Servers, accepted: Sequence[str] = ()
+) -> tuple[PortCase, PortVerdict]:
     """Runs both implementations from the same weights and judges whether they are the same model.
 
     A square kernel that fits both ways is decided by running TensorFlow's both ways.
@@ -141,25 +195,27 @@ def port(folder: Path, config: RunConfig, server: Servers) -> tuple[PortCase, Po
         folder: A new one.
         config: Names the model and the data; its batch size, steps and optimizer are those of the trace.
         server: Finds the fork servers.
+        accepted: The names of the differences that are accepted, beside those that the model's file accepts.
 
     Raises:
         SamestepError: A model cannot be built, or a parameter has no counterpart.
     """
-    from samestep.common.porting.port_verdict import judge_port, reach  # here: it needs SciPy, which a run does without
+    from samestep.common.porting.port_verdict import reach  # here: it needs SciPy, which a run does without
 
     run_tasks(ask_descriptions(folder, config), config, server)
     tasks, matching = ask_traces(folder, config)
     patient = dataclasses.replace(config, timeout_seconds=_PATIENCE * config.timeout_seconds)
-    run_tasks(tasks, patient, server)
-    case = read_case(folder, matching)
-    verdict = judge_port(case)
+    trace = functools.partial(run_tasks, config=patient, server=server)
+    trace(tasks)
+    names = (*accepted, *read_description(str(folder / SIDES[0])).accept)
+    case, verdict = accept(folder, read_case(folder, matching), names, trace)
     for pair in filter(lambda pair: pair.is_ambiguous, matching.pairs):
         if verdict.kind == DIFFERENT:
             flipped = case.matching.flipped(pair)
             _transfer_weights(folder, flipped)
-            run_tasks({folder / f"{SIDES[1]}-trace": SIDES[1]}, patient, server)
-            other = read_case(folder, flipped)
-            if reach(other, other_verdict := judge_port(other)) > reach(case, verdict):
+            trace({folder / f"{SIDES[1]}-trace": SIDES[1]})
+            other, other_verdict = accept(folder, read_case(folder, flipped, case.accepted), names, trace)
+            if reach(other, other_verdict) > reach(case, verdict):
                 case, verdict = other, other_verdict
     return case, dataclasses.replace(verdict, notes=(*verdict.notes, *_notes(folder)))
 

@@ -1,0 +1,107 @@
+"""What compensates for a difference that its user accepts: torch is made to do what TensorFlow does, so that later ones show."""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+
+from samestep.common.porting.alignment import Aligned
+from samestep.common.porting.case import PortCase, PortVerdict
+from samestep.common.porting.changes import CHANGES
+from samestep.common.porting.configurations import differing_settings
+from samestep.common.porting.identify import identify_both
+from samestep.common.porting.model_trace import Amendments, Settings
+from samestep.common.porting.running import moved_shares
+from samestep.common.porting.ways import WAYS
+
+Remedies = Mapping[str, Amendments]
+"""The name of what would have to be accepted -> what compensates for it."""
+_GELUS = {"exact gelu": "none", "gelu by tanh": "tanh"}
+_SLOPE = re.compile(r"leaky relu of slope (.+)")
+_KERAS_ADAM = re.compile("Adam.?|Nadam")
+"""As their classes are called; ours are not capitalised, and add epsilon where torch does."""
+
+
+def compensate(case: PortCase, verdict: PortVerdict, accepted: Collection[str]) -> Remedies:
+    """Returns what compensates for those parts of a first difference that are accepted.
+
+    Args:
+        case: Both implementations.
+        verdict: Names the first difference.
+        accepted: The names of what is accepted.
+    """
+    remedies = _BY_PHASE[verdict.phase](case, verdict) if verdict.phase in _BY_PHASE else {}
+    return {name: remedy for name, remedy in remedies.items() if name in accepted}
+
+
+def _layer(case: PortCase, verdict: PortVerdict) -> Aligned | None:
+    names = verdict.source, verdict.target
+    return next((each for each in case.layers if (each.source.name, each.target.name) == names), None)
+
+
+def _of_settings(case: PortCase, verdict: PortVerdict) -> Remedies:
+    layer = _layer(case, verdict)
+    both = identify_both(layer, WAYS[layer.family]) if layer is not None and layer.family in WAYS else None
+    if layer is None or both is None:
+        return {}
+    one, other = both
+    found: dict[str, Settings] = {}
+    if one.get("epsilon") != other.get("epsilon"):
+        found["epsilon"] = {"eps": float(str(other["epsilon"]))}
+    ours, theirs = (str(each.get("activation")) for each in both)
+    if ours != theirs and {ours, theirs} <= {*_GELUS} and layer.source.kind == "GELU":
+        found["gelu"] = {"approximate": _GELUS[theirs]}
+    slope = _SLOPE.fullmatch(theirs)
+    if ours != theirs and slope and layer.source.kind == "LeakyReLU":
+        found["slope"] = {"negative_slope": float(slope[1])}
+    return {name: Amendments(modules={layer.source.name: settings}) for name, settings in found.items()}
+
+
+def _of_dropout(case: PortCase, verdict: PortVerdict) -> Remedies:
+    return {"dropout": Amendments()}
+
+
+def _of_loss(case: PortCase, verdict: PortVerdict) -> Remedies:
+    return {"added_loss": Amendments(is_bare=True)} if case.target.added else {}
+
+
+def _of_gradients(case: PortCase, verdict: PortVerdict) -> Remedies:
+    named = [call.settings.get("padding_idx") for call in case.source.calls if call.name == verdict.source]
+    if named and named[0] is not None:
+        return {"padding_idx": Amendments(modules={verdict.source: {"padding_idx": None}})}
+    return {}
+
+
+def _of_statistics(case: PortCase, verdict: PortVerdict) -> Remedies:
+    found: dict[str, Settings] = {}
+    for layer in case.layers:
+        for _, theirs in moved_shares(layer, case.source.buffers, case.target.buffers, case.matching):
+            found[layer.source.name] = {"momentum": theirs}
+    return {"momentum": Amendments(modules=found)} if found else {}
+
+
+def _of_updates(case: PortCase, verdict: PortVerdict) -> Remedies:
+    found: dict[str, Amendments] = {}
+    for pair in case.matching.pairs:
+        if pair.is_buffer:
+            continue
+        if CHANGES[pair.change].is_summed and len(pair.source) == 2:
+            second = Amendments(frozen=(pair.source[1].native,))
+            found["double_bias"] = found.get("double_bias", Amendments()) | second
+        ours = case.source.optimizer.get(pair.source[0].neutral, {})
+        theirs = case.target.optimizer.get(pair.target[0].neutral, {})
+        for name, value in differing_settings(ours, theirs).items():
+            one = Amendments(optimizer={held.neutral: {name: value} for held in pair.source})
+            found[name] = found.get(name, Amendments()) | one
+    kinds = {str(each["kind"]) for each in case.target.optimizer.values()}
+    if kinds and all(map(_KERAS_ADAM.fullmatch, kinds)):
+        found["epsilon"] = found.get("epsilon", Amendments()) | Amendments(is_adding_early=True)
+    return found
+
+
+_BY_PHASE: Mapping[str, Callable[[PortCase, PortVerdict], Remedies]] = {
+    "forward": _of_settings,
+    "dropout": _of_dropout,
+    "loss": _of_loss,
+    "backward": _of_gradients,
+    "buffers": _of_statistics,
+    "update": _of_updates,
+}

@@ -1,0 +1,40 @@
+"""The differences between two implementations of a model that their user may know and accept, by name."""
+
+from collections.abc import Iterable, Mapping
+
+from samestep.common.errors import unknown
+
+ACCEPTABLE: Mapping[str, str] = {
+    "double_bias": "torch's second bias of a recurrent layer stands still",
+    "epsilon": "torch adds the epsilon that Keras adds, and where Keras adds it",
+    "momentum": "torch's running statistics and optimizer have Keras' momentum",
+    "gelu": "torch's GELU is computed as Keras' is",
+    "slope": "torch's leaky ReLU has Keras' slope",
+    "padding_idx": "torch trains the row of padding",
+    "dropout": "what each side drops is not compared",
+    "added_loss": "Keras' loss is without what regularizers add",
+    "learning_rate": "torch takes Keras' learning rate",
+    "beta_1": "torch takes Keras' beta_1",
+    "beta_2": "torch takes Keras' beta_2",
+    "weight_decay": "torch takes Keras' weight decay",
+    "amsgrad": "torch switches amsgrad on or off as Keras does",
+    "nesterov": "torch switches Nesterov's momentum on or off as Keras does",
+}
+"""Name -> what is done to compensate for it, so that later differences show."""
+
+
+def check_accepted(names: Iterable[str], where: str) -> tuple[str, ...]:
+    """Returns the names, each once.
+
+    Args:
+        names: What is accepted.
+        where: Who says it, for messages.
+
+    Raises:
+        ConfigError: One of them is none of `ACCEPTABLE`.
+    """
+    found = tuple(dict.fromkeys(name.strip() for name in names))
+    for name in found:
+        if name not in ACCEPTABLE:
+            raise unknown("difference to accept", name, ACCEPTABLE, where)
+    return found

@@ -1,0 +1,68 @@
+"""What compensates for an accepted difference, from made-up traces: torch is asked to do what TensorFlow does."""
+
+import dataclasses
+
+import pytest
+
+from samestep.common.porting.accepting import compensate
+from samestep.common.porting.case import DIFFERENT, PortCase
+from samestep.common.porting.model_trace import Amendments
+from samestep.common.porting.port_verdict import judge_port
+from samestep.common.workload.accepted import ACCEPTABLE
+from tests.common.porting.made_up_ports import case, trace, weights, with_dropout, with_settings
+
+
+def amended(made: PortCase, *names: str) -> dict[str, Amendments]:
+    verdict = judge_port(made)
+    assert verdict.kind == DIFFERENT
+    return dict(compensate(made, verdict, names or ACCEPTABLE))
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "value"),
+    [
+        ({"beta_2": 0.99}, "beta_2", 0.99),
+        ({"amsgrad": True}, "amsgrad", True),
+        ({"learning_rate": 0.5}, "learning_rate", 0.5),
+        ({"weight_decay": 0.5, "is_decoupled": True}, "weight_decay", 0.5),
+        ({"epsilon": 1e-7}, "epsilon", 1e-7),
+    ],
+)
+def test_a_setting_of_an_optimizer(settings: dict[str, object], name: str, value: object) -> None:
+    found = amended(case(tf=with_settings("tf", **settings)), name)
+    assert found.keys() == {name}
+    assert {*found[name].optimizer} == {"fc/kernel", "fc/bias", "norm/scale", "norm/bias"}
+    assert all(each == {name: value} for each in found[name].optimizer.values())
+    assert found[name].is_adding_early == (name == "epsilon")
+
+
+def test_the_momentum_of_running_statistics() -> None:
+    held, seen = weights()["norm/running_mean"], trace("tf").calls[1].inputs[0].mean(0)
+    buffers = {**trace("tf").buffers, "norm/running_mean": held + 0.01 * (seen - held)}
+    found = amended(case(tf=dataclasses.replace(trace("tf"), buffers=buffers)))
+    assert found["momentum"].modules["norm"]["momentum"] == pytest.approx(0.01)
+
+
+def test_what_keras_adds_to_the_loss() -> None:
+    assert amended(case(tf=dataclasses.replace(trace("tf"), loss=1.75, added={"L2": 0.25}))) == {
+        "added_loss": Amendments(is_bare=True)
+    }
+
+
+def test_dropout_is_left_out_of_the_comparison() -> None:
+    made = case(tf=with_dropout("tf", drop=("elements", 0.8)))
+    assert amended(made) == {"dropout": Amendments()}
+    accepted = dataclasses.replace(made, accepted=("dropout",))
+    assert judge_port(accepted).sentence.startswith("the same model but for dropout, as accepted: ")
+
+
+def test_what_nobody_accepts_is_not_compensated_for() -> None:
+    made = case(tf=with_settings("tf", beta_2=0.99))
+    assert compensate(made, judge_port(made), ["epsilon"]).keys() <= {"epsilon"}
+    assert not any(each.optimizer for each in compensate(made, judge_port(made), ["epsilon"]).values())
+
+
+def test_amendments_add_up() -> None:
+    one = Amendments(modules={"a": {"eps": 1.0}}, frozen=("b",))
+    both = one | Amendments(modules={"a": {"momentum": 2.0}}, frozen=("b", "c"), is_bare=True)
+    assert both == Amendments(modules={"a": {"eps": 1.0, "momentum": 2.0}}, frozen=("b", "c"), is_bare=True)

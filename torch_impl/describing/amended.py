@@ -1,0 +1,77 @@
+"""Has a user's model and its optimizer do what the other implementation does, where the user accepts the difference."""
+
+import itertools
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+
+from samestep.common.porting.model_trace import Amendments
+from samestep.torch_impl.weights import Weight
+
+_KEYS = {"learning_rate": "lr", "epsilon": "eps"}
+
+
+def amend_module(module: nn.Module, amendments: Amendments) -> None:
+    """Sets what a model does otherwise.
+
+    Args:
+        module: The model.
+        amendments: What is amended.
+    """
+    for path, settings in amendments.modules.items():
+        for name, value in settings.items():
+            setattr(module.get_submodule(path), name, value)
+    for name in amendments.frozen:
+        module.get_parameter(name).requires_grad_(False)
+
+
+def amend_optimizer(optimizer: torch.optim.Optimizer, named: Mapping[str, Weight], amendments: Amendments) -> None:
+    """Sets what an optimizer does otherwise. A group has the settings of its first parameter.
+
+    Args:
+        optimizer: The optimizer, in which nothing has been updated.
+        named: The parameters.
+        amendments: What is amended.
+    """
+    names = {id(weight.parameter): name for name, weight in named.items()}
+    for group in optimizer.param_groups:
+        for name, value in amendments.optimizer.get(names.get(id(group["params"][0]), ""), {}).items():
+            _set(group, name, value)
+    if amendments.is_adding_early:
+        _add_early(optimizer)
+
+
+def _set(group: dict[str, object], name: str, value: object) -> None:
+    betas = group.get("betas")
+    if name in ("beta_1", "beta_2") and isinstance(betas, tuple):
+        group["betas"] = tuple(value if name == f"beta_{n}" else beta for n, beta in enumerate(betas, 1))
+        return
+    key = _KEYS.get(name, name)
+    if key in group:
+        group[key] = value
+    if name == "weight_decay" and "decoupled_weight_decay" in group:
+        group["decoupled_weight_decay"] = True
+
+
+def _add_early(optimizer: torch.optim.Optimizer) -> None:
+    """Has Adam add epsilon before the bias correction: after it, that is what becomes larger by what it divides by.
+
+    Keras takes the powers of its betas in float32, and the shares of a moment not (keras 3.15): the rate makes up for that.
+    """
+    plain = [dict(group) for group in optimizer.param_groups]
+    numbers = itertools.count(1)
+
+    def before(*_: object) -> None:
+        number = next(numbers)
+        for group, given in zip(optimizer.param_groups, plain, strict=True):
+            first, second = (
+                (1 - beta**number, 1 - float(torch.tensor(beta, dtype=torch.float32)) ** number)
+                for beta in given["betas"]
+            )
+            factor = math.sqrt(second[1] / second[0]) * first[0] / first[1]
+            group["eps"], group["lr"] = given["eps"] / math.sqrt(second[0]), given["lr"] * factor
+            group["weight_decay"] = given["weight_decay"] / factor
+
+    optimizer.register_step_pre_hook(before)
