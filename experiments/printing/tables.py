@@ -30,6 +30,7 @@ def comparison(
     wide: bool = False,
     names: Sequence[str] = (),
     speeds: Mapping[str, Speed] | None = None,
+    leave_out: Sequence[str] = (),
 ) -> str:
     """Returns the table of a comparison, and what its columns mean.
 
@@ -40,13 +41,14 @@ def comparison(
         wide: Whether to show every column in one line a row, however wide that is.
         names: The names of the results; as their runs are called, unless given.
         speeds: The speeds by these names; without one, a result is the only round of its row.
+        leave_out: The headers of columns that are not shown.
     """
     width, name = width or screen_width(), named(results, names)
     timed = [(speeds or {}).get(name(result)) for result in results]
     measured = [MeasuredRow(r, s) if s else MeasuredRow.of(r) for r, s in zip(results, timed, strict=True)]
     varying = [column for column in shared_columns(measured) if _in_common(column, measured, name) is None]
     rows: list[Line] = [*measured, *failures]
-    every = columns(varying, measured, IMPORTED_BEFORE, name)
+    every = [each for each in columns(varying, measured, IMPORTED_BEFORE, name) if each.header not in leave_out]
     shown = fit(every, rows, None if wide else width)
     lines = _meanings(shown, results, name)
     left_out = dict.fromkeys(column.header for column in every if column not in shown)
