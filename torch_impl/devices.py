@@ -17,7 +17,7 @@ import torch.distributed as dist
 from samestep.common.batch import BatchPart
 from samestep.common.errors import WorkerFailed
 from samestep.common.program import Hardware
-from samestep.common.runtime.topology import LAUNCHED_AT, TIMEOUT
+from samestep.common.runtime.topology import LAUNCHED_AT, RESTARTS, TIMEOUT
 from samestep.common.strategy import Run
 
 PATIENCE = 0.8
@@ -138,7 +138,8 @@ def meet(run: Run) -> dist.Store:
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     seconds = PATIENCE * timeout_seconds()
     deadline = time.monotonic() + seconds
-    store = _store(rank, count, seconds)
+    # torchrun's own store outlives its workers: in it are still the addresses of those that it has started again.
+    store = dist.PrefixStore(os.environ.get(RESTARTS, "0"), _store(rank, count, seconds))
     _claim(store, rank)
     description = json.dumps(run.described())
     own = json.loads(description)  # as the others read it: JSON has no tuples
@@ -164,8 +165,6 @@ def meet(run: Run) -> dist.Store:
 
 def _claim(store: dist.Store, rank: int) -> None:
     """Takes a rank, or tells everyone that a process has it already."""
-    if _is_agents():
-        return  # torchrun gives each rank out once, and its store still has the claims of those that it restarts
     own = _own_name()
     holder = store.compare_set(f"rank/{rank}", "", own).decode()
     if holder != own:

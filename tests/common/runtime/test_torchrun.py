@@ -1,15 +1,23 @@
 """A prepared run, started by something else than our launcher: torchrun, or by hand."""
 
+import dataclasses
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from samestep.common.errors import ConfigError
+from samestep.common.files.reading import read_text
+from samestep.common.request import launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.checkpoints.committed import find_folders
+from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.processes.network import HOST, free_ports
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.runtime.state_file import read_state
@@ -69,6 +77,31 @@ def test_torchrun_starts_a_prepared_run(tmp_path: Path, capsys: pytest.CaptureFi
     assert line == f"torchrun --standalone --nproc-per-node 2 -m samestep worker '{path}'"
     ended(line)
     assert is_the_same_step(path, 2).attempt == 1
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.timeout(300)
+def test_torchrun_restarts_a_run_from_its_newest_checkpoint(
+    launcher: Launcher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A rank is killed while it trains: the workers that torchrun starts again go on, and nothing is seen of it in the result."""
+    path = tmp_path / "run"
+    asked = "--strategy ddp --devices 4 --steps 400 --save-every 20 --keep-state"
+    lines = prepared(capsys, path, *asked.split())
+    line = lines[lines.index("torchrun:") + 1].strip().replace("--standalone", "--standalone --max-restarts 1")
+    with started(line) as torchrun:
+        while not find_folders(path) and torchrun.poll() is None:
+            time.sleep(0.001)
+        os.kill(json.loads(read_text(path / "process-rank-2.json"))["pid"], signal.SIGKILL)
+        _, told = torchrun.communicate(timeout=200)
+    assert torchrun.returncode == 0, told
+    result = load_result(path)
+    assert result.attempt == 2 and result.resumed_at is not None and result.resumed_at >= 20
+    config = dataclasses.replace(result.config, out=str(tmp_path / "whole"), save_every=None)
+    whole = launcher.run(parse(config), launch_of(config))
+    assert result.parity.passed, result.parity.reason
+    assert (result.losses, result.state_sha256) == (whole.losses, whole.state_sha256) and whole.state_sha256
 
 
 @pytest.mark.slow
