@@ -1,6 +1,5 @@
 """Builds the user's model once and writes down what every process of every strategy has to know of it."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import keras
@@ -20,6 +19,8 @@ from samestep.tf_impl.describing.probing import Probe
 from samestep.tf_impl.describing.roundings import find_roundings
 from samestep.tf_impl.models.draws import STILL
 from samestep.tf_impl.models.inputs import as_inputs
+from samestep.tf_impl.models.outputs import main_outputs, returns
+from samestep.tf_impl.models.user_loss import loss_function
 from samestep.tf_impl.models.user_model import UserModel
 
 
@@ -44,11 +45,13 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     keras.config.set_floatx("float64")
     inputs, targets = (as_inputs(array[:EXAMPLES]) for array in (split.train_inputs, split.train_targets))
     built = UserModel(model, source, inputs)
-    outputs = built.predict(inputs)
+    returned = built.predict(inputs)
+    outputs = main_outputs(returned)
     params = {name: variable.numpy() for name, variable in built.params.items()}
     found = BuildReport(
         outputs=outputs.numpy(),
-        loss_of_each=_loss_of_each(model, outputs, targets, source),
+        loss_of_each=_loss_of_each(model, returned, targets, source),
+        returns=returns(model, returned),
         params=params,
         buffers={name: variable.numpy() for name, variable in built.buffers.items()},
         dtypes=built.fixed_dtypes(),
@@ -56,7 +59,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         reads={name: 1 + again for name, again in built.added.reads(built.params).items()},
         sums=_sums(built, split),
         batch_norms=tuple(layer.name for layer in built.layers(keras.layers.BatchNormalization)),
-        habits=find_habits(Probe(built, model, split, source)),
+        habits=call_user(find_habits, source, "what it does", Probe(built, model, split, source)),
         optimizer=None if model.optimizer is None else DescribedOptimizer(),  # no row takes it, which is said
         layers=built.describe_layers(inputs),
         frozen=built.frozen,
@@ -65,10 +68,10 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     write_found(folder, model, source, "tf", split, seed, found)
 
 
-def _loss_of_each(model: Model, outputs: tf.Tensor, targets: tf.Tensor, source: str) -> LossOfEach | None:
-    if not isinstance(model.loss, Mapping) or "tf" not in model.loss:
+def _loss_of_each(model: Model, outputs: object, targets: tf.Tensor, source: str) -> LossOfEach | None:
+    function = loss_function(model)
+    if function is None:
         return None
-    function = model.loss["tf"]
     return lambda: np.asarray(call_user(function, source, "the loss", outputs, targets))
 
 

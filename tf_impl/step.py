@@ -4,7 +4,6 @@ It works on whatever a strategy's parameters are: mirrored variables, DTensors, 
 step that is only lowered.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import tensorflow as tf
@@ -12,10 +11,12 @@ import tensorflow as tf
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.tree import Tree
+from samestep.common.workload.models.loss_check import CLASSES_FIRST
 from samestep.common.workload.models.spec import ignores_targets
+from samestep.common.workload.reductions import fixed_divisor, varies
 from samestep.tf_impl.models import UserModel, summed_loss
 from samestep.tf_impl.models.inputs import Inputs
-from samestep.tf_impl.models.losses import Loss, weighted_cross_entropy
+from samestep.tf_impl.models.losses import Loss, classes_last, weighted_cross_entropy
 from samestep.tf_impl.observing.activations import BACKWARD, FORWARD
 
 Gradient = tf.Tensor | tf.IndexedSlices
@@ -27,16 +28,20 @@ Logits = Callable[[Inputs], tf.Tensor]
 
 
 def mean_loss(run: Run, num_means: int = 1) -> Loss:
-    """Makes the loss of any part of a batch: its share of the mean over every target of the GLOBAL batch.
+    """Makes the loss of any part of a batch: its share of the loss of the GLOBAL batch.
 
     Args:
         run: What is trained.
         num_means: The number of equal shards of the global batch, each with a mean over its own targets.
     """
-    if ignores_targets(run.workload.model):
-        return lambda logits, targets: weighted_cross_entropy(logits, targets) * num_means
-    summed = summed_loss(run.workload.model)
-    count = run.batch_size * math.prod(run.workload.model.targets().shape) // num_means
+    model = run.workload.model
+    if ignores_targets(model):
+        last = classes_last if model.loss == CLASSES_FIRST else tf.identity
+        return lambda logits, targets: weighted_cross_entropy(last(logits), targets) * num_means
+    summed = summed_loss(model)
+    if varies(model):
+        return lambda logits, targets: summed(logits, targets["targets"]) * targets["share"][0] * num_means
+    count = fixed_divisor(model, run.batch_size) / num_means
     return lambda logits, targets: summed(logits, targets) / count
 
 
@@ -58,7 +63,8 @@ def with_added(run: Run, loss: Loss, model: Logits, num_means: int = 1) -> Loss:
     def summed(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
         of_targets = loss(logits, targets)
         added = model.added.total(of_targets.dtype)
-        return of_targets if added is None else of_targets + added * (targets.shape[0] * num_means / run.batch_size)
+        rows = tf.nest.flatten(targets)[0].shape[0]
+        return of_targets if added is None else of_targets + added * (rows * num_means / run.batch_size)
 
     return summed
 

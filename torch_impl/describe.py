@@ -2,7 +2,7 @@
 
 import copy
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +29,8 @@ from samestep.torch_impl.describing.segments import describe_segments
 from samestep.torch_impl.describing.uses import describe_uses
 from samestep.torch_impl.models.draws import STILL
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
+from samestep.torch_impl.models.outputs import main_outputs, returns
+from samestep.torch_impl.models.user_loss import loss_function
 from samestep.torch_impl.models.user_model import build_declared, dtypes_of
 from samestep.torch_impl.optimizers import own
 from samestep.torch_impl.tracing import describe_layers
@@ -57,16 +59,18 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     dtypes = dtypes_of([*module.named_parameters(), *module.named_buffers()])
     module.double()
     inputs, targets = (as_inputs(array[:EXAMPLES].copy()) for array in (split.train_inputs, split.train_targets))
-    outputs, flops = _try_forward(module, inputs, source)
-    segments = describe_segments(model, module, inputs, outputs, flops, source)  # in evaluation, as the outputs
+    returned, flops = _try_forward(model, module, inputs, source)
+    outputs = main_outputs(returned)
+    segments = describe_segments(model, module, inputs, returned, flops, source)  # in evaluation, as the outputs
     splits, named = _splits(model, module, source), weights.named_weights(module)
-    habits = find_habits(Probe(module, model, split, source))
-    reach = find_reach(module, inputs, FORWARD_PASS in habits.randoms, source)
-    varies = bool(reach.unused) or reach.branches
-    blocks = tuple(_blocks(model, module, split.train_inputs if varies else None, source))
+    habits = call_user(find_habits, source, "what it does", Probe(module, model, split, source))
+    reach = find_reach(module, inputs, FORWARD_PASS in habits.randoms, source, _loss_of(model, targets, source))
+    blocks = tuple(_blocks(model, module, split.train_inputs if reach.may_skip else None, source))
     found = BuildReport(
         outputs=outputs.numpy(),
-        loss_of_each=_loss_of_each(model, outputs, targets, source),
+        loss_of_each=_loss_of_each(model, returned, targets, source),
+        returns=returns(model, returned),
+        unread=reach.unread,
         params={name: weight.to_neutral(weight.parameter) for name, weight in named.items()},
         splits=splits,
         buffers={name: buffer.detach().numpy().copy() for name, buffer in weights.named_buffers(module).items()},
@@ -88,10 +92,18 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     write_found(folder, model, source, "torch", split, seed, found)
 
 
-def _loss_of_each(model: Model, outputs: torch.Tensor, targets: torch.Tensor, source: str) -> LossOfEach | None:
-    if not isinstance(model.loss, Mapping) or "torch" not in model.loss:
+def _loss_of(model: Model, targets: torch.Tensor, source: str) -> Callable[[object], object]:
+    """Returns what makes a loss of what the model returns: the user's function, or the sum that any loss of ours reads."""
+    function = loss_function(model)
+    if function is None:
+        return main_outputs
+    return lambda returned: call_user(function, source, "the loss", returned, targets)
+
+
+def _loss_of_each(model: Model, outputs: object, targets: torch.Tensor, source: str) -> LossOfEach | None:
+    function = loss_function(model)
+    if function is None:
         return None
-    function = model.loss["torch"]
 
     def each() -> np.ndarray:
         losses = call_user(function, source, "the loss", outputs, targets)
@@ -101,18 +113,18 @@ def _loss_of_each(model: Model, outputs: torch.Tensor, targets: torch.Tensor, so
     return each
 
 
-def _try_forward(module: nn.Module, inputs: Inputs, source: str) -> tuple[torch.Tensor, int]:
-    """Computes the outputs of some examples; returns them with the FLOPs of one example."""
+def _try_forward(model: Model, module: nn.Module, inputs: Inputs, source: str) -> tuple[object, int]:
+    """Computes what the model returns of some examples; returns it with the FLOPs of one example."""
     module.eval()
     counter = FlopCounterMode(display=False)
     with torch.no_grad(), counter:
         outputs = call_user(module, source, f"the forward pass of {_told(inputs)}", inputs)
-    if not isinstance(outputs, torch.Tensor):  # a model with a __call__ of its own runs no hooks
+    if loss_function(model) is None and not isinstance(outputs, torch.Tensor):  # a __call__ of its own runs no hooks
         kind = type(outputs).__name__
         raise ConfigError(
             f"--model {source}: the model returns {kind} when it is called; put what it does into forward()."
         )
-    return outputs, counter.get_total_flops() // len(outputs)
+    return outputs, counter.get_total_flops() // EXAMPLES
 
 
 def _optimizer(model: Model, module: nn.Module, source: str) -> DescribedOptimizer | None:

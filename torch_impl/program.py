@@ -20,6 +20,7 @@ from samestep.torch_impl.division import Division
 from samestep.torch_impl.local_state import HeldState, build_local_state
 from samestep.torch_impl.models import place_positions, summed_loss
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
+from samestep.torch_impl.models.outputs import main_outputs
 from samestep.torch_impl.observing.activations import follow_activations
 from samestep.torch_impl.observing.exchanges import Observer
 from samestep.torch_impl.optimizers import build_optimizer, set_rate
@@ -167,7 +168,8 @@ class TrainingProgram:
         own = inputs[self.part.examples.within(len(inputs))] if of_all else inputs
         self.parts.bare.eval()
         with torch.no_grad(), torch.compiler.set_stance("force_eager"):  # it would be compiled once more
-            logits = (self.parts.predict or self._model)(as_inputs(own, self._device)).contiguous()
+            outputs = (self.parts.predict or self._model)(as_inputs(own, self._device))
+            logits = main_outputs(outputs).contiguous()
         self.parts.bare.train()
         if of_all:
             held = [torch.empty_like(logits) for _ in range(dist.get_world_size())] if dist.get_rank() == 0 else None

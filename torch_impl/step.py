@@ -1,7 +1,6 @@
 """The step core that every program of PyTorch shares: the mean loss, accumulation over micro-batches, and clipping."""
 
 import contextlib
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -12,7 +11,8 @@ from samestep.common.batch import Batch, BatchPart
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.tree import add_up
-from samestep.common.workload.models.spec import draws, ignores_targets
+from samestep.common.workload.models.spec import draws
+from samestep.common.workload.reductions import divisor, fixed_divisor, varies
 from samestep.torch_impl.models import summed_loss
 from samestep.torch_impl.models.losses import Loss
 from samestep.torch_impl.sharded import local_part
@@ -25,7 +25,7 @@ ForwardBackward = Callable[[np.ndarray, np.ndarray, bool], torch.Tensor]
 
 
 def mean_loss(run: Run, context: StepContext) -> Loss:
-    """Makes the loss of any part of a batch: its share of the mean over every target of the GLOBAL batch.
+    """Makes the loss of any part of a batch: its share of the loss of the GLOBAL batch.
 
     It multiplies with what `target_share` says, so that all programs round alike.
 
@@ -34,14 +34,14 @@ def mean_loss(run: Run, context: StepContext) -> Loss:
         context: The context of the process that computes the loss.
     """
     summed = summed_loss(run.workload.model)
-    count = run.batch_size * math.prod(run.workload.model.targets().shape)
-    if ignores_targets(run.workload.model):
-        return lambda logits, targets: summed(logits, targets) * (1 / (context.num_targets or count))
+    count = fixed_divisor(run.workload.model, run.batch_size)
+    if varies(run.workload.model):
+        return lambda logits, targets: summed(logits, targets) * (1 / (context.divisor or count))
     return lambda logits, targets: summed(logits, targets) * (1 / count)
 
 
 def target_share(run: Run, context: StepContext, device: torch.device) -> Callable[[], torch.Tensor]:
-    """Makes what tells how much one target counts in the mean over every target of the present GLOBAL batch.
+    """Makes what tells how much one summed loss counts in that of the present GLOBAL batch.
 
     Args:
         run: What is trained.
@@ -49,9 +49,9 @@ def target_share(run: Run, context: StepContext, device: torch.device) -> Callab
         device: The device of the losses.
     """
     model, dtype = run.workload.model, getattr(torch, run.dtype)
-    if ignores_targets(model):
-        return lambda: torch.tensor(1 / context.num_targets, dtype=dtype, device=device)
-    share = torch.tensor(1 / (run.batch_size * math.prod(model.targets().shape)), dtype=dtype, device=device)
+    if varies(model):
+        return lambda: torch.tensor(1 / context.divisor, dtype=dtype, device=device)
+    share = torch.tensor(1 / fixed_divisor(model, run.batch_size), dtype=dtype, device=device)
     return lambda: share
 
 
@@ -78,8 +78,8 @@ def accumulate(
     """
     steps, has_dropout = run.passes, draws(run.workload.model)
     losses = []
-    if ignores_targets(run.workload.model):
-        context.num_targets = batch.num_targets
+    if varies(run.workload.model):
+        context.divisor = divisor(run.workload.model, run.framework, batch)
     for micro in range(steps):
         own = part.split(micro, steps)
         keys = torch.from_numpy(batch.keys(run.seed, own)).to(device) if has_dropout else None

@@ -12,7 +12,7 @@ class StepContext:
     """The present micro-batch, as a part of its step.
 
     Attributes:
-        num_targets: The number of targets that count in the GLOBAL batch; 0 in a process that never sees a batch.
+        divisor: What the losses of the GLOBAL batch are divided by, if that varies; 0 in a process that never sees a batch.
         seed_gradient: The gradient of the loss that the backward pass starts with; a technique may scale it.
         keys: The key of each example, which decides what dropout keeps; None in evaluation.
         recorder: Records what this process sends in a step that is observed.
@@ -24,7 +24,7 @@ class StepContext:
         Args:
             whole: What a group of all ranks is called in the record, see `SendRecorder`.
         """
-        self.num_targets = 0
+        self.divisor = 0.0
         self.seed_gradient = 1.0
         self.keys: torch.Tensor | None = None
         self.recorder = SendRecorder(whole)

@@ -23,9 +23,10 @@ from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.sizes import ID_BYTES, borrower, example_bytes, holder, holder_of, sent_bytes
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
-from samestep.common.workload.models.reached import trained
+from samestep.common.workload.models.reached import num_trained, trained
 from samestep.common.workload.models.spec import ignores_targets, parameters_of
 from samestep.common.workload.pipeline_schedule import server_segments
+from samestep.common.workload.reductions import OWN
 
 _CALLS_BYTES, _TENSOR_BYTES = 1500, 95
 """About what torch 2.13 sends in a step for each worker besides numbers: two calls with their replies; each tensor."""
@@ -54,7 +55,7 @@ def rpc_parameter_server(run: Run, backend: str) -> Ledger:
             server, device="worker", optimizer_bytes=0, activations_bytes=activation_bytes(run), count=workers
         )
         calls = _CALLS_BYTES + 2 * len(served) * _TENSOR_BYTES
-        pulled, pushed = server.params_bytes, server.gradients_bytes
+        pulled, pushed = server.params_bytes, num_trained(served) * run.item_bytes
         return Ledger((worker, server), _moved(workers, pulled, pushed), workers * (pulled + pushed + calls))
 
     examples = run.batch_size // workers
@@ -116,6 +117,7 @@ def parameter_server(run: Run, backend: str) -> Ledger:
     )
     ids = sum(param.lookups for param in tables) * batch * ID_BYTES
     weights = math.prod(model.targets().shape) * item if ignores_targets(model) else 0
+    weights += item if model.facts.reduction == OWN else 0  # its share of the batch, beside each example
     examples = batch * (example_bytes(model.inputs(), item) + example_bytes(model.targets(), item) + weights)
     num_trained = sum(is_trained for _, is_trained in parts)
     calls = servers * _SERVER_BYTES + num_trained * (_PART_BYTES + len(run.optimizer.slots) * _SLOT_BYTES)

@@ -84,7 +84,16 @@ def holder(run: Run, elements: int, device: str = "each", count: int = 1, traine
     """
     held, learning = elements * run.item_bytes, elements if trained is None else trained
     footprint = Footprint.uniform(device, held, optimizer_bytes(run, learning))
-    return dataclasses.replace(footprint, gradients_bytes=learning * run.item_bytes, count=count)
+    gradients = round(learning * _reached(run.workload.model)) * run.item_bytes
+    return dataclasses.replace(footprint, gradients_bytes=gradients, count=count)
+
+
+@functools.lru_cache(maxsize=8)
+def _reached(model: ModelSpec) -> float:
+    """Returns how much of what is trained has a gradient: all but what nothing reads in any step."""
+    facts = model.facts
+    unused = sum(model.params()[name].size for name in facts.unused) if not facts.branches else 0
+    return 1 - unused / (num_trained(model.params().values()) or 1)
 
 
 def holder_of(run: Run, params: Iterable[Param], device: str = "each", count: int = 1) -> Footprint:

@@ -21,22 +21,23 @@ class Metric:
 
 
 def accuracy(logits: np.ndarray, targets: np.ndarray) -> float:
-    """Computes the share of examples whose largest logit is the target's.
+    """Computes the share of targets that have the largest logit; those below 0 do not count.
 
     Args:
-        logits: [examples, classes].
-        targets: [examples].
+        logits: [examples, ..., classes].
+        targets: [examples, ...].
     """
-    return float((logits.argmax(axis=-1) == targets).mean())
+    return float((logits.argmax(axis=-1) == targets)[targets >= 0].mean())
 
 
 def bits_per_token(logits: np.ndarray, targets: np.ndarray) -> float:
-    """Computes the mean cross-entropy in bits.
+    """Computes the mean cross-entropy in bits; targets below 0 do not count.
 
     Args:
         logits: [examples, context, vocabulary].
         targets: [examples, context].
     """
+    logits, targets = logits[targets >= 0], targets[targets >= 0]
     chosen = np.take_along_axis(logits, targets[..., None], axis=-1)[..., 0].astype(np.float64)
     largest = logits.max(axis=-1, keepdims=True).astype(np.float64)
     total = np.log(np.exp(logits - largest).sum(axis=-1)) + largest[..., 0]

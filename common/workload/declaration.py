@@ -13,10 +13,14 @@ if TYPE_CHECKING:
 Builder = Callable[[], object]
 """Makes a model of one framework, with its initial weights."""
 LOSSES = ("cross_entropy", "binary_cross_entropy", "mean_squared_error")
+RETURNED = "returned"
+"""The loss that a model computes itself, of targets among its inputs."""
 METRICS = {"cross_entropy": "accuracy", "binary_cross_entropy": "auc", "mean_squared_error": "root_mean_squared_error"}
 """Loss -> the metric that is meant where none is named."""
 LOSS_METRIC = "loss"
 """With a loss of one's own, that is measured on the held-out examples as well, where no metric is named."""
+REDUCTIONS = ("targets", "examples", "mean", "sum")
+"""What makes the loss of a batch of the losses that a function returns."""
 NAMED_METRICS = (*METRICS.values(), "bits_per_token")
 Metric = Callable[["np.ndarray", "np.ndarray"], float]
 """(outputs, targets) of all held-out examples -> one number."""
@@ -34,8 +38,11 @@ class Model:
         torch: Builds a `torch.nn.Module` whose forward pass takes the inputs and returns the outputs, or something that
             has them as `logits`.
         tf: Builds a Keras model, or a `tf.Module` that can be called.
-        loss: "cross_entropy", "binary_cross_entropy" or "mean_squared_error"; or framework -> a function of (outputs,
-            targets) that returns the loss of each target.
+        loss: "cross_entropy", "binary_cross_entropy" or "mean_squared_error"; "returned" if the model returns its own; or
+            framework -> a function of (what the model returns, targets) that returns losses, as `reduction` says.
+        reduction: Which losses these are. "targets": of each target, and a batch has their mean. "examples": of each example,
+            likewise. "mean": the mean over the examples that it is given, which a returned loss is. "sum": any, and a batch
+            has their sum. Or a function of the targets of a batch, a NumPy array, that returns what the sum is divided by.
         metric: "accuracy", "auc", "root_mean_squared_error" or "bits_per_token"; or a function of NumPy arrays (outputs,
             targets) of all held-out examples that returns one number. By default the one that suits the loss; with a
             loss of one's own, that.
@@ -53,6 +60,7 @@ class Model:
     torch: Builder | None = None
     tf: Builder | None = None
     loss: str | Mapping[str, Callable[..., object]] = "cross_entropy"
+    reduction: "str | Callable[[np.ndarray], float]" = ""
     metric: str | Metric = ""
     blocks: Sequence[str] | None = None
     segments: Mapping[str, Callable[..., Mapping[str, Callable[..., object]]]] | None = None
@@ -74,6 +82,10 @@ class Model:
             raise _odd("loss", self.loss, "a name, or a function for each framework, as in {'torch': function}")
         if not (isinstance(self.metric, str) or callable(self.metric)):
             raise _odd("metric", self.metric, "a name, or a function of outputs and targets")
+        if not (callable(self.reduction) or self.reduction in ("", *REDUCTIONS)):
+            raise _odd(
+                "reduction", self.reduction, f"one of {', '.join(REDUCTIONS)}, or a function of a batch's targets"
+            )
         for name in BY_NAME:
             if (given := getattr(self, name)) is not None and not isinstance(given, Mapping):
                 raise _odd(name, given, "names and what belongs to them, as in {'torch': ...}")

@@ -113,7 +113,7 @@ def test_a_loss_that_is_no_mean_over_examples_is_named(run_cell: RunCell) -> Non
 
 
 def test_a_loss_beside_the_logits_is_refused(launcher: Launcher) -> None:
-    with pytest.raises(ConfigError, match="`aux_loss` beside its logits, which no strategy would train on; add it by"):
+    with pytest.raises(ConfigError, match="`aux_loss` beside its logits, which no strategy would train on"):
         launcher.describe(Cell.parse("tf:single").apply_to(RunConfig(**own("LEAKING"))))
 
 

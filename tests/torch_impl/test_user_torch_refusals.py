@@ -67,7 +67,7 @@ def test_a_row_that_cannot_take_the_model_says_what_it_lacks(
         ),
         (
             ["import samestep, torch", "model = samestep.Model(torch=lambda: torch.nn.LSTM(6, 2))"],
-            "the model returns tuple; return a tensor, or a mapping or an object with `logits`",
+            "the model returns tuple of 0, 1.0, 1.1; return a tensor, or a mapping or an object with `logits`",
         ),
         (
             [

@@ -11,11 +11,14 @@ import numpy as np
 import tensorflow as tf
 
 from samestep.common.workload.data.dataset import Split
-from samestep.common.workload.declaration import Model
+from samestep.common.workload.declaration import RETURNED, Model
 from samestep.common.workload.declared import call_user
 from samestep.common.workload.draws import DRAWS
+from samestep.common.workload.models.loss_check import part_losses, reduction_of
 from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, HALVES, Halves, How, ProbedPass, Rows
 from samestep.tf_impl.models.inputs import Inputs, as_inputs
+from samestep.tf_impl.models.outputs import main_outputs
+from samestep.tf_impl.models.user_loss import loss_function
 from samestep.tf_impl.models.user_model import UserModel
 from samestep.tf_impl.tracing import path_of
 
@@ -36,6 +39,7 @@ class Probe:
             source: Where it is declared, for messages.
         """
         self._built, self._model, self._source = built, model, source
+        self.losses_only, self.reduction = model.loss == RETURNED, reduction_of(model)
         self._inputs, self._targets = (
             as_inputs(array[:EXAMPLES]) for array in (split.train_inputs, split.train_targets)
         )
@@ -50,10 +54,10 @@ class Probe:
     def take(self, how: How) -> ProbedPass:
         """Takes the examples through the model, twice from the same state."""
         with self._started(how), _watching(self._built.model) as drawing:
-            outputs = self._pass(how)
+            outputs, losses = self._pass(how)
             after = self._buffers()
         with self._started(how):
-            return ProbedPass(outputs, self._pass(how), after, tuple(drawing))
+            return ProbedPass(outputs, self._pass(how)[0], after, tuple(drawing), losses)
 
     def mixing(self, how: How, halves: Halves) -> Iterator[str]:
         """Calls each layer alone with halves of what the whole model gives it; the arguments are those of the protocol."""
@@ -71,12 +75,13 @@ class Probe:
                     found.append(path)
         yield from found
 
-    def loss(self, outputs: np.ndarray, rows: Rows) -> np.ndarray | None:
-        """Returns the user's own loss of each target; the arguments are those of the protocol."""
-        if not isinstance(self._model.loss, Mapping) or "tf" not in self._model.loss:
+    def _losses(self, returned: object, rows: Rows) -> np.ndarray | None:
+        function = loss_function(self._model)
+        if function is None:
             return None
-        given = tf.constant(outputs), _cut(self._targets, rows)
-        return np.asarray(call_user(self._model.loss["tf"], self._source, "the loss", *given))
+        targets = _cut(self._targets, rows)
+        losses = np.asarray(call_user(function, self._source, "the loss", returned, targets))
+        return part_losses(self._model, self._source, losses, np.asarray(targets))
 
     @contextlib.contextmanager
     def _started(self, how: How) -> Iterator[None]:
@@ -90,10 +95,10 @@ class Probe:
             yield
         self._set(self.initial)
 
-    def _pass(self, how: How) -> np.ndarray:
+    def _pass(self, how: How) -> tuple[np.ndarray, np.ndarray | None]:
         what = "the forward pass in training"
-        outputs = call_user(self._built, self._source, what, _cut(self._inputs, how.rows))
-        return tf.cast(outputs, tf.float64).numpy()
+        returned = call_user(self._built, self._source, what, _cut(self._inputs, how.rows))
+        return tf.cast(main_outputs(returned), tf.float64).numpy(), self._losses(returned, how.rows)
 
     def _buffers(self) -> dict[str, np.ndarray]:
         return {name: variable.numpy() for name, variable in self._built.buffers.items()}

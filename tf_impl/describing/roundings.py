@@ -56,7 +56,7 @@ def find_roundings(model: Model, source: str, inputs: Inputs) -> TwoBytes:
             outputs = built.predict(given)
     except Exception as error:
         return TwoBytes(refused=f"it fails under Keras' policy mixed_bfloat16 ({type(error).__name__}: {error})")
-    return TwoBytes(roundings=seen.behind(outputs))
+    return TwoBytes(roundings=max(map(seen.behind, filter(tf.is_tensor, tf.nest.flatten(outputs)))))
 
 
 class Roundings:

@@ -4,15 +4,18 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from samestep.common.workload.models.description_report import USER_LOSS
+from samestep.common.workload.declaration import RETURNED
+from samestep.common.workload.models.loss_check import USER_LOSS
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.tf_impl.models.cnn import BabyCNN
 from samestep.tf_impl.models.layers import VariableFactory
 from samestep.tf_impl.models.losses import LOSSES, Loss
 from samestep.tf_impl.models.mlp import Mlp
+from samestep.tf_impl.models.outputs import main_outputs
 from samestep.tf_impl.models.ranker import Ranker
 from samestep.tf_impl.models.transformer import Transformer
-from samestep.tf_impl.models.user_model import UserModel, user_loss
+from samestep.tf_impl.models.user_loss import user_loss
+from samestep.tf_impl.models.user_model import UserModel
 
 MODELS = {"mlp": Mlp, "cnn": BabyCNN, "transformer": Transformer, "ranker": Ranker}
 
@@ -29,9 +32,11 @@ def build_model(spec: ModelSpec, variable: VariableFactory) -> Mlp | BabyCNN | T
 
 def summed_loss(spec: ModelSpec) -> Loss:
     """Returns the loss of a model, summed over every target."""
-    return user_loss(spec) if spec.loss == USER_LOSS else LOSSES[spec.loss]
+    return user_loss(spec) if spec.loss in (USER_LOSS, RETURNED) else LOSSES[spec.loss]
 
 
 def predictor(model: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tensor], tf.Tensor]:
     """Returns the forward pass in evaluation, where it is another one."""
-    return model.predict if isinstance(model, UserModel | Mlp | BabyCNN) else model
+    if isinstance(model, UserModel):
+        return lambda x: main_outputs(model.predict(x))
+    return model.predict if isinstance(model, Mlp | BabyCNN) else model

@@ -9,6 +9,7 @@ from samestep.common.batch import Batch, BatchPart
 from samestep.common.strategy import Run
 from samestep.common.workload.data.several import each, together
 from samestep.common.workload.models.spec import draws, ignores_targets
+from samestep.common.workload.reductions import divisor, varies
 
 Inputs = tf.Tensor | Mapping[str, tf.Tensor]
 """Several go to a user's model as one mapping."""
@@ -32,6 +33,9 @@ def gather(run: Run, batch: Batch, part: BatchPart) -> tuple[np.ndarray, np.ndar
     if ignores_targets(run.workload.model):
         weight = ((targets >= 0) / batch.num_targets).astype(run.dtype)
         targets = together({"targets": np.maximum(targets, 0), "weight": weight})
+    elif varies(run.workload.model):
+        share = 1 / divisor(run.workload.model, run.framework, batch)
+        targets = together({"targets": targets, "share": np.full(len(targets), share, run.dtype)})
     return inputs, targets
 
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
+from samestep.common.workload.models.loss_check import CLASSES_FIRST
+
 Loss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 """(outputs, targets) -> a loss."""
 
@@ -18,6 +20,21 @@ def cross_entropy(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
     # Gathered by hand: tf.nn.sparse_softmax_cross_entropy_with_logits is silently wrong on class-sharded DTensors.
     log_probabilities = tf.nn.log_softmax(logits)
     return -tf.reduce_sum(tf.gather(log_probabilities, targets, batch_dims=targets.shape.rank))
+
+
+def cross_entropy_classes_first(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    """Sum of -log softmax(logits)[target].
+
+    Args:
+        logits: [batch, classes, ...].
+        targets: [batch, ...], classes.
+    """
+    return cross_entropy(classes_last(logits), targets)
+
+
+def classes_last(logits: tf.Tensor) -> tf.Tensor:
+    """Moves the classes of [batch, classes, ...] behind all other dims."""
+    return tf.transpose(logits, [0, *range(2, logits.shape.rank), 1])
 
 
 def weighted_cross_entropy(logits: tf.Tensor, targets: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -55,6 +72,7 @@ def mean_squared_error(outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
 
 LOSSES = {
     "cross_entropy": cross_entropy,
+    CLASSES_FIRST: cross_entropy_classes_first,
     "binary_cross_entropy": binary_cross_entropy,
     "mean_squared_error": mean_squared_error,
 }

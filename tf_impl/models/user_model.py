@@ -6,20 +6,18 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from samestep.common.errors import ConfigError
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import IDS, call_user, load_model
 from samestep.common.workload.draws import DRAWS
-from samestep.common.workload.models.description_report import dropped_losses
-from samestep.common.workload.models.dtypes import check_numbers, check_outputs, refuse_two_bytes
+from samestep.common.workload.models.dtypes import check_numbers, refuse_two_bytes
 from samestep.common.workload.models.layer import ParameterLayer
 from samestep.common.workload.models.spec import ArraySpec, ModelSpec
 from samestep.tf_impl.models.added_losses import Added
 from samestep.tf_impl.models.inputs import Inputs
-from samestep.tf_impl.models.losses import Loss
+from samestep.tf_impl.models.outputs import finish_outputs
 from samestep.tf_impl.models.variables import named_variables
 
 EXAMPLES = 2
@@ -54,6 +52,7 @@ class UserModel:
         if isinstance(model.tf, tf.Module):
             raise ConfigError(f"--model {source}: tf= is a model; give the function that builds it.")
         self._source = source
+        self._finish = finish_outputs(model)
         self.model = call_user(model.tf, source, "the function given as tf=")
         self._is_keras = isinstance(self.model, keras.Model)
         if not (self._is_keras or (isinstance(self.model, tf.Module) and callable(self.model))):
@@ -85,11 +84,11 @@ class UserModel:
 
     def __call__(self, x: Inputs) -> tf.Tensor:
         """Computes the outputs as in training."""
-        return self._outputs(self.model(x, training=True) if self._is_keras else self.model(x))
+        return self._outputs(self.model(x, training=True) if self._is_keras else self.model(x), x)
 
     def predict(self, x: Inputs) -> tf.Tensor:
         """Computes the outputs as in evaluation."""
-        return self._outputs(self.model(x, training=False) if self._is_keras else self.model(x))
+        return self._outputs(self.model(x, training=False) if self._is_keras else self.model(x), x)
 
     def layers(self, *kinds: type) -> list[Any]:
         """Returns the layers of a Keras model of some kinds, nested ones too."""
@@ -169,22 +168,11 @@ class UserModel:
 
         return undo
 
-    def _outputs(self, outputs: object) -> tf.Tensor:
-        if tf.is_tensor(outputs):
-            check_outputs(f"--model {self._source}: the model", outputs.dtype.name)
-            return tf.cast(outputs, tf.float32) if outputs.dtype.size == 2 else outputs  # losses never have two bytes
-        logits = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
-        if not tf.is_tensor(logits):
-            kind = type(outputs).__name__
-            raise ConfigError(
-                f"--model {self._source} returns {kind}; return a tensor, or a mapping or an object with `logits`."
-            )
-        if lost := dropped_losses(outputs):
-            raise ConfigError(
-                f"--model {self._source} returns {lost} beside its logits, which no strategy would train on; add it by "
-                "add_loss, or leave it out."
-            )
-        return self._outputs(logits)
+    def _outputs(self, outputs: object, x: Inputs) -> Any:
+        try:
+            return self._finish(outputs, tf.nest.flatten(x)[0].shape[0])
+        except ConfigError as error:
+            raise ConfigError(f"--model {self._source}: {error}") from error
 
 
 def _told(inputs: Inputs) -> str:
@@ -231,17 +219,3 @@ def _zeros(array: ArraySpec, dtype: str) -> Inputs:
     if array.several:
         return {name: _zeros(one, dtype) for name, one in array.several}
     return tf.zeros((EXAMPLES, *array.shape), dtype if array.ids is None else "int64")
-
-
-def user_loss(spec: ModelSpec) -> Loss:
-    """Returns the user's own loss, summed over every target."""
-    given = declared(spec).loss
-    assert isinstance(given, Mapping)
-    function: Callable[..., tf.Tensor] = given["tf"]
-    return lambda outputs, targets: tf.reduce_sum(function(outputs, targets))
-
-
-def user_mean_loss(spec: ModelSpec) -> Callable[[np.ndarray, np.ndarray], float]:
-    """Returns the user's own loss as a metric: the mean over all held-out targets."""
-    loss = user_loss(spec)
-    return lambda outputs, targets: float(loss(*map(tf.constant, (outputs, targets)))) / targets.size

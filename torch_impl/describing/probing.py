@@ -11,12 +11,15 @@ from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from samestep.common.workload.data.dataset import Split
-from samestep.common.workload.declaration import Model
+from samestep.common.workload.declaration import RETURNED, Model
 from samestep.common.workload.declared import call_user
 from samestep.common.workload.draws import DRAWS
+from samestep.common.workload.models.loss_check import part_losses, reduction_of
 from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, HALVES, Halves, How, ProbedPass, Rows
 from samestep.torch_impl import weights
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
+from samestep.torch_impl.models.outputs import main_outputs
+from samestep.torch_impl.models.user_loss import loss_function
 from samestep.torch_impl.models.user_model import switch_layers
 
 
@@ -33,6 +36,7 @@ class Probe:
             source: Where it is declared, for messages.
         """
         self._module, self._model, self._source = module, model, source
+        self.losses_only, self.reduction = model.loss == RETURNED, reduction_of(model)
         self._inputs, self._targets = (
             as_inputs(array[:EXAMPLES].copy()) for array in (split.train_inputs, split.train_targets)
         )
@@ -48,10 +52,10 @@ class Probe:
         """Takes the examples through a copy of the model, twice from the same state."""
         module = self._copy(how)
         with _watching(module) as drawing:
-            outputs = self._pass(module, how)
+            outputs, losses = self._pass(module, how)
         after = _buffers(module)
         _set(module, {**self.initial, **how.buffers})
-        return ProbedPass(outputs, self._pass(module, how), after, tuple(drawing))
+        return ProbedPass(outputs, self._pass(module, how)[0], after, tuple(drawing), losses)
 
     def mixing(self, how: How, halves: Halves) -> Iterator[str]:
         """Calls each layer alone with halves of what the whole model gives it; the arguments are those of the protocol."""
@@ -73,13 +77,15 @@ class Probe:
                 found.append(path)
         yield from found
 
-    def loss(self, outputs: np.ndarray, rows: Rows) -> np.ndarray | None:
-        """Returns the user's own loss of each target; the arguments are those of the protocol."""
-        if not isinstance(self._model.loss, Mapping) or "torch" not in self._model.loss:
+    def _losses(self, returned: object, rows: Rows) -> np.ndarray | None:
+        function = loss_function(self._model)
+        if function is None:
             return None
-        given = torch.from_numpy(outputs.copy()), _cut(self._targets, rows)
-        losses = call_user(self._model.loss["torch"], self._source, "the loss", *given)
-        return losses.detach().double().numpy() if isinstance(losses, torch.Tensor) else None
+        targets = _cut(self._targets, rows)
+        losses = call_user(function, self._source, "the loss", returned, targets)
+        if not isinstance(losses, torch.Tensor):
+            return None
+        return part_losses(self._model, self._source, losses.detach().double().numpy().copy(), targets.numpy())
 
     def _copy(self, how: How) -> nn.Module:
         module = copy.deepcopy(self._module, {id(each): each for each in self._module.parameters()}).train()
@@ -88,15 +94,14 @@ class Probe:
         _set(module, how.buffers)
         return module
 
-    def _pass(self, module: nn.Module, how: How) -> np.ndarray:
+    def _pass(self, module: nn.Module, how: How) -> tuple[np.ndarray, np.ndarray | None]:
         torch.manual_seed(how.seed)
         random.seed(how.seed)
         np.random.seed(how.seed)
         what = "the forward pass in training"
         with torch.no_grad(), DRAWS.held(how.is_still):
-            outputs = call_user(module, self._source, what, _cut(self._inputs, how.rows))
-        assert isinstance(outputs, torch.Tensor)
-        return outputs.double().numpy().copy()
+            returned = call_user(module, self._source, what, _cut(self._inputs, how.rows))
+            return main_outputs(returned).double().numpy().copy(), self._losses(returned, how.rows)
 
 
 @contextlib.contextmanager

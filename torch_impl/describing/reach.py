@@ -24,6 +24,7 @@ from samestep.common.workload.declared import call_user
 from samestep.common.workload.models.description_report import EXAMPLES
 from samestep.torch_impl import weights
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
+from samestep.torch_impl.models.outputs import main_outputs
 
 _TRIED = 8
 """How many parts of the data are tried, each of EXAMPLES examples."""
@@ -40,10 +41,17 @@ class Reach:
     Attributes:
         unused: The parameters that got no gradient, by neutral name.
         branches: Whether the forward pass looks at numbers, so that it may be others in another step.
+        unread: The places of the tensors that the model returns and its loss does not read.
     """
 
     unused: tuple[str, ...]
     branches: bool
+    unread: tuple[int, ...] = ()
+
+    @property
+    def may_skip(self) -> bool:
+        """Whether a step may leave a parameter without a gradient."""
+        return bool(self.unused) or self.branches
 
 
 class _Looks(TorchDispatchMode):
@@ -82,7 +90,9 @@ class _LooksOutside(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def find_reach(module: nn.Module, inputs: Inputs, is_random: bool, source: str) -> Reach:
+def find_reach(
+    module: nn.Module, inputs: Inputs, is_random: bool, source: str, loss: Callable[[object], object] = main_outputs
+) -> Reach:
     """Takes some examples forward, as in training, and backward.
 
     Args:
@@ -90,6 +100,7 @@ def find_reach(module: nn.Module, inputs: Inputs, is_random: bool, source: str) 
         inputs: The inputs of some examples.
         is_random: Whether its forward pass draws random numbers outside of any layer, by which it may branch as well.
         source: Where it is declared, for messages.
+        loss: Makes losses of what the model returns; any loss of ours reads all of the outputs.
 
     Raises:
         ConfigError: It fails, or a gradient is sparse.
@@ -98,16 +109,24 @@ def find_reach(module: nn.Module, inputs: Inputs, is_random: bool, source: str) 
     module.train()
     with _kept_buffers(module):
         with inside, outside:
-            outputs = call_user(module, source, "the forward pass in training", inputs)
-        if isinstance(outputs, torch.Tensor) and outputs.requires_grad:  # else nothing is trained
-            call_user(outputs.sum().backward, source, "the backward pass")
+            returned = call_user(module, source, "the forward pass in training", inputs)
+        leaves = torch.utils._pytree.tree_leaves(returned)
+        kept = {n: each for n, each in enumerate(leaves) if isinstance(each, torch.Tensor) and each.requires_grad}
+        for each in kept.values():
+            each.retain_grad()
+        losses = loss(returned)
+        if (
+            isinstance(losses, torch.Tensor) and losses.requires_grad and losses.is_floating_point()
+        ):  # else nothing is trained
+            call_user(losses.sum().backward, source, "the backward pass")
     trained = {name: w.parameter for name, w in weights.named_weights(module).items() if w.parameter.requires_grad}
     for name, parameter in trained.items():
         if parameter.grad is not None and parameter.grad.layout != torch.strided:
             raise ConfigError(f"--model {source}: {_sparse(module, parameter, name)}")
     unused = tuple(name for name, parameter in trained.items() if parameter.grad is None)
     module.zero_grad()
-    return Reach(unused, inside.found or outside.found or is_random)
+    unread = tuple(number for number, each in kept.items() if each.grad is None)
+    return Reach(unused, inside.found or outside.found or is_random, unread)
 
 
 def _sparse(module: nn.Module, parameter: nn.Parameter, name: str) -> str:

@@ -31,7 +31,7 @@ def find_roundings(module: nn.Module, inputs: Inputs) -> TwoBytes:
     for numbers in (without_numbers(), contextlib.nullcontext()):
         try:
             with warnings.catch_warnings(action="ignore"), _narrowly(), numbers, Roundings() as seen:
-                return TwoBytes(roundings=seen.behind(module(given)))
+                return TwoBytes(roundings=max(map(seen.behind, tensors(module(given)))))
         except Exception as error:
             refused = f"torch.autocast fails in its forward pass ({type(error).__name__}: {error})"
     return TwoBytes(refused=refused)
@@ -76,6 +76,11 @@ class Roundings(TorchDispatchMode):
                 count = max(most + own * is_rounded, self.behind(result))
                 self._behind[_storage(result)] = count
         return results
+
+
+def tensors(tree: object) -> list[torch.Tensor]:
+    """Returns the tensors of a tree, in order."""
+    return [each for each in tree_leaves(tree) if isinstance(each, torch.Tensor)]
 
 
 def _storage(tensor: torch.Tensor) -> StorageWeakRef:

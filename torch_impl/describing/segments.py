@@ -10,6 +10,7 @@ from samestep.common.workload.declared import call_user
 from samestep.common.workload.models.spec import Segment
 from samestep.torch_impl import weights
 from samestep.torch_impl.models.inputs import Inputs
+from samestep.torch_impl.models.outputs import main_outputs, returns
 from samestep.torch_impl.models.segmented import Handed, run_segments, tensors_of
 from samestep.torch_impl.models.user_model import find_segments
 
@@ -18,7 +19,7 @@ _SAME = 1e-9
 
 
 def describe_segments(
-    model: Model, module: nn.Module, inputs: Inputs, outputs: torch.Tensor, flops: int, source: str
+    model: Model, module: nn.Module, inputs: Inputs, outputs: object, flops: int, source: str
 ) -> tuple[Segment, ...]:
     """Describes the segments, each with its FLOPs and outputs; refuses some that are not the model.
 
@@ -34,9 +35,9 @@ def describe_segments(
         ConfigError: A segment fails, hands on something else than tensors, or they are not the forward pass.
     """
     named = weights.named_weights(module)
-    functions = find_segments(model, module, source)
-    if not functions:
-        return (Segment("", flops, tuple(outputs.shape[1:]), tuple(named)),)
+    functions = {} if returns(model, outputs) != "outputs" else find_segments(model, module, source)
+    if not functions or not isinstance(outputs, torch.Tensor):
+        return (Segment("", flops, tuple(main_outputs(outputs).shape[1:]), tuple(named)),)
     rows, found, x = len(outputs), [], inputs
     for name, function in functions.items():
         counter = FlopCounterMode(display=False)

@@ -5,8 +5,9 @@ from typing import cast
 from torch import nn
 
 from samestep.common.batch import Chunk
-from samestep.common.workload.models.description_report import USER_LOSS
-from samestep.common.workload.models.spec import ModelSpec
+from samestep.common.workload.declaration import RETURNED
+from samestep.common.workload.models.loss_check import USER_LOSS
+from samestep.common.workload.models.spec import IGNORED, ModelSpec
 from samestep.torch_impl.models.cnn import BabyCNN
 from samestep.torch_impl.models.dropout import Dropout
 from samestep.torch_impl.models.losses import LOSSES, Loss
@@ -14,7 +15,8 @@ from samestep.torch_impl.models.mlp import Mlp
 from samestep.torch_impl.models.ranker import Ranker
 from samestep.torch_impl.models.segmented import Segmented, SegmentFunction
 from samestep.torch_impl.models.transformer import Embedding, Transformer
-from samestep.torch_impl.models.user_model import build_user_model, user_loss, user_segments
+from samestep.torch_impl.models.user_loss import user_loss
+from samestep.torch_impl.models.user_model import build_user_model, user_segments
 from samestep.torch_impl.step_context import StepContext
 
 MODELS = {"mlp": Mlp, "cnn": BabyCNN, "transformer": Transformer, "ranker": Ranker, "own": build_user_model}
@@ -56,4 +58,9 @@ def place_positions(model: nn.Module, part: Chunk) -> None:
 
 def summed_loss(spec: ModelSpec) -> Loss:
     """Returns the loss of a model, summed over every target."""
-    return user_loss(spec) if spec.loss == USER_LOSS else LOSSES[spec.loss]
+    if spec.loss in (USER_LOSS, RETURNED):
+        return user_loss(spec)
+    loss = LOSSES[spec.loss]
+    if spec.facts.ignores:  # whatever number below 0 the user's data have there
+        return lambda outputs, targets: loss(outputs, targets.clamp(min=IGNORED))
+    return loss

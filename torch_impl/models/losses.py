@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 
+from samestep.common.workload.models.loss_check import CLASSES_FIRST
 from samestep.common.workload.models.spec import IGNORED
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -20,6 +21,16 @@ def cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """
     flat = logits.flatten(0, -2), targets.flatten()
     return functional.cross_entropy(*flat, reduction="sum", ignore_index=IGNORED)
+
+
+def cross_entropy_classes_first(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Sum of -log softmax(logits)[target]; a target below 0 does not count.
+
+    Args:
+        logits: [batch, classes, ...].
+        targets: [batch, ...], classes.
+    """
+    return functional.cross_entropy(logits, targets, reduction="sum", ignore_index=IGNORED)
 
 
 def binary_cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -44,6 +55,7 @@ def mean_squared_error(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Te
 
 LOSSES = {
     "cross_entropy": cross_entropy,
+    CLASSES_FIRST: cross_entropy_classes_first,
     "binary_cross_entropy": binary_cross_entropy,
     "mean_squared_error": mean_squared_error,
 }

@@ -1,9 +1,9 @@
 """The user's own model, built from their file, with its forward pass as segments where they are known."""
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping
+import inspect
+from collections.abc import Collection, Iterable, Mapping
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
@@ -12,10 +12,10 @@ from samestep.common.errors import ConfigError
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.draws import DRAWS
-from samestep.common.workload.models.description_report import dropped_losses
-from samestep.common.workload.models.dtypes import check_numbers, check_outputs
+from samestep.common.workload.models.dtypes import check_numbers
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.torch_impl.models.draws import STILL
+from samestep.torch_impl.models.outputs import dtype_of, finish_outputs
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 from samestep.torch_impl.step_context import StepContext
 
@@ -32,15 +32,16 @@ def build_user_model(spec: ModelSpec, context: StepContext) -> nn.Module:
         spec: The description.
         context: Ignored: a user's layers read nothing of the step.
     """
-    return build_declared(declared(spec), spec.facts.source)
+    return build_declared(declared(spec), spec.facts.source, spec.facts.unread)
 
 
-def build_declared(model: Model, source: str) -> nn.Module:
-    """Builds a module whose forward pass returns a tensor.
+def build_declared(model: Model, source: str, unread: Collection[int] = ()) -> nn.Module:
+    """Builds a module whose forward pass returns what its loss takes.
 
     Args:
         model: The declaration, which has a builder for torch.
         source: Where it is declared, for messages.
+        unread: The places of what it returns and its loss does not read.
 
     Raises:
         ConfigError: The builder fails, returns no module, or one of numbers that are not real.
@@ -61,8 +62,8 @@ def build_declared(model: Model, source: str) -> nn.Module:
             f"--model {source}: the model was built on {devices.pop()}; build it without a device: a strategy moves it."
         )
     check_numbers(source, "torch", dtypes_of(built.named_parameters()), dtypes_of(built.named_buffers()))
-    built.register_forward_pre_hook(_by_keyword, with_kwargs=True)
-    built.register_forward_hook(_keep_outputs)
+    built.register_forward_pre_hook(functools.partial(_by_keyword, _only_parameter(built)), with_kwargs=True)
+    finish_outputs(built, model, unread)
     return built
 
 
@@ -87,16 +88,24 @@ def _refuse_unfit(built: nn.Module, source: str) -> None:
 
 def dtypes_of(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, str]:
     """Names the dtypes of parameters or buffers, such as "float32"."""
-    return {name: _dtype_of(tensor) for name, tensor in tensors}
+    return {name: dtype_of(tensor) for name, tensor in tensors}
 
 
-def _dtype_of(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
+def _only_parameter(built: nn.Module) -> str | None:
+    """Returns the one parameter that a forward pass has to be given, such as `batch`; None if there are others."""
+    needed = [
+        name
+        for name, each in inspect.signature(built.forward).parameters.items()
+        if each.default is each.empty and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
+    return needed[0] if len(needed) == 1 else None
 
 
-def _by_keyword(module: nn.Module, inputs: tuple[object, ...], named: dict[str, object]) -> object:
-    """Hands several inputs to the user's forward pass by keyword."""
-    return ((), dict(inputs[0])) if inputs and isinstance(inputs[0], Mapping) else None
+def _by_keyword(only: str | None, module: nn.Module, inputs: tuple[object, ...], named: dict[str, object]) -> object:
+    """Hands several inputs to the user's forward pass: by keyword, or all as the one mapping that it takes."""
+    if not (inputs and isinstance(inputs[0], Mapping)):
+        return None
+    return ((), dict(inputs[0])) if only is None or only in inputs[0] else ((dict(inputs[0]),), {})
 
 
 def switch_functions(dropout: bool | None) -> None:
@@ -143,23 +152,6 @@ def _evaluate(module: nn.Module, inputs: object) -> None:
     module.eval()
 
 
-def _keep_outputs(module: nn.Module, inputs: object, outputs: object) -> torch.Tensor:
-    """Returns what the loss takes: the outputs themselves, or their `logits`."""
-    if isinstance(outputs, torch.Tensor):
-        check_outputs("the model", _dtype_of(outputs))
-        return outputs.float() if outputs.dtype.itemsize == 2 else outputs  # losses never have two bytes
-    logits = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
-    if not isinstance(logits, torch.Tensor):
-        raise ConfigError(
-            f"the model returns {_kind(outputs)}; return a tensor, or a mapping or an object with `logits`."
-        )
-    if lost := dropped_losses(outputs):
-        raise ConfigError(
-            f"the model returns {lost} beside its logits, which no strategy would train on; leave it out."
-        )
-    return _keep_outputs(module, inputs, logits)
-
-
 def _kind(value: object) -> str:
     return type(value).__name__
 
@@ -201,17 +193,3 @@ def find_segments(model: Model, module: nn.Module, source: str) -> dict[str, Seg
 def composed(segments: Mapping[str, SegmentFunction]) -> SegmentFunction:
     """Returns the forward pass that the segments make up."""
     return functools.partial(run_segments, segments.values())
-
-
-def user_loss(spec: ModelSpec) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """Returns the user's own loss, summed over every target."""
-    given = declared(spec).loss
-    assert isinstance(given, Mapping)
-    function = given["torch"]
-    return lambda outputs, targets: function(outputs, targets).sum()
-
-
-def user_mean_loss(spec: ModelSpec) -> Callable[[np.ndarray, np.ndarray], float]:
-    """Returns the user's own loss as a metric: the mean over all held-out targets."""
-    loss = user_loss(spec)
-    return lambda outputs, targets: float(loss(*map(torch.from_numpy, (outputs, targets)))) / targets.size

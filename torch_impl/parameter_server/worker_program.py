@@ -16,6 +16,7 @@ from samestep.common.strategy import Run
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.local_state import merge
 from samestep.torch_impl.models.inputs import as_inputs
+from samestep.torch_impl.models.outputs import main_outputs
 from samestep.torch_impl.observing.activations import follow_activations
 from samestep.torch_impl.observing.exchanges import Observer
 from samestep.torch_impl.parameter_server import server
@@ -92,7 +93,7 @@ class WorkerProgram:
         values, _ = rpc.rpc_sync(self._server, server.pull, (self._mode.wanted(x),))
         self._mode.stage.eval()
         with torch.no_grad():
-            logits = self._mode.logits(self._mode.accept(values), x).numpy()
+            logits = main_outputs(self._mode.logits(self._mode.accept(values), x)).numpy()
         self._mode.stage.train()
         return logits
 

@@ -82,6 +82,8 @@ class Stage(nn.Module):
         """
         functions = segment_functions(self._spec, self.model)
         x = several if not handed else handed[0] if len(handed) == 1 else handed
+        if self._spec.facts.returns == "several":  # the whole model, whose outputs go to its loss alone
+            return run_segments([functions[name] for name in self._names], x)
         if self._contiguous and not isinstance(x, Mapping):
             x = _each(x, lambda one: _Handed.apply(one) if one.requires_grad else one)
         x = run_segments([functions[name] for name in self._names], x)

@@ -23,7 +23,7 @@ def _divisors(number: int) -> set[int]:
 
 
 def check_stages(run: Run, stages_per_rank: int = 1) -> None:
-    """Refuses more stages than the model has segments.
+    """Refuses more stages than the model has segments, and what a last stage cannot hand to a loss.
 
     Args:
         run: What is to be trained.
@@ -33,6 +33,12 @@ def check_stages(run: Run, stages_per_rank: int = 1) -> None:
         ConfigError: There are more.
     """
     segments, model = run.workload.model.segments(), run.workload.model
+    if model.facts.returns != "outputs":
+        what = "its own loss" if model.facts.returns == "loss" else "several tensors"
+        raise ConfigError(
+            f"{run.name} hands one tensor from its last stage to the loss, and {run.workload.name} returns {what}; return the "
+            f"outputs alone, or choose a row that keeps the model whole, as torch:fsdp."
+        )
     if model.facts.source and len(segments) == 1:
         raise ConfigError(
             f"{run.name} splits a model by its segments, and {run.workload.name} has one; add `segments={{'torch': function}}` "
@@ -120,9 +126,14 @@ def check_replicas(run: Run) -> None:
     """Refuses a user's model whose replicas would lose what they keep beside their parameters.
 
     Raises:
-        ConfigError: It has buffers, or statistics of the whole batch are asked for.
+        ConfigError: It returns several tensors or has buffers, or statistics of the whole batch are asked for.
     """
     refuse_sync(run, "its replicas are threads, which exchange nothing in the forward pass")
+    if run.workload.model.facts.returns == "several":
+        raise ConfigError(
+            f"{run.name} gathers the outputs of its replicas as one tensor, and {run.workload.name} returns several; use "
+            f"torch:ddp."
+        )
     if buffers := run.workload.model.facts.buffers:
         raise ConfigError(
             f"{run.name} makes its replicas anew in every step, which loses the buffers of {run.workload.name} "

@@ -19,6 +19,7 @@ from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.common.workload.pipeline_schedule import group_segments
+from samestep.common.workload.reductions import correction
 from samestep.torch_impl.devices import use_device
 from samestep.torch_impl.local_state import merge
 from samestep.torch_impl.models.inputs import as_inputs
@@ -45,8 +46,7 @@ class DriverProgram:
         """Goes forward from worker to worker, backward the same way, and updates everywhere."""
         self._served.opened.set()
         losses: list[torch.Tensor] = []
-        # The last worker, which sees no batch, divides by the number of all targets; some may not count.
-        share = batch.targets[batch.indices].size / batch.num_targets
+        share = correction(self._run.workload.model, self._run.framework, batch)  # the last worker sees no batch
         with dist_autograd.context() as context:
 
             def forward_backward(inputs: np.ndarray, targets: np.ndarray, last: bool) -> torch.Tensor:

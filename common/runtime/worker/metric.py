@@ -10,6 +10,7 @@ from samestep.common.request import FRAMEWORKS
 from samestep.common.strategy import Run
 from samestep.common.workload.declaration import LOSS_METRIC
 from samestep.common.workload.declared import call_metric, load_model
+from samestep.common.workload.models.loss_check import CLASSES_FIRST
 
 Measure = Callable[[np.ndarray, np.ndarray], float]
 """(outputs, targets) -> the metric."""
@@ -23,5 +24,8 @@ def metric_of(run: Run) -> Measure:
         if callable(given := model.metric):
             return lambda outputs, targets: call_metric(given, source, outputs, targets)
         if name == LOSS_METRIC:
-            return importlib.import_module(f"{FRAMEWORKS[run.framework]}.models.user_model").user_mean_loss(spec)
-    return METRICS[name].measure
+            return importlib.import_module(f"{FRAMEWORKS[run.framework]}.models.user_loss").user_mean_loss(spec)
+    measure = METRICS[name].measure
+    if spec.loss == CLASSES_FIRST:
+        return lambda outputs, targets: measure(np.moveaxis(outputs, 1, -1), targets)
+    return measure

@@ -16,6 +16,9 @@ from samestep.common.workload.data.dataset import ARRAYS, Split
 from samestep.common.workload.data.several import apart, together
 from samestep.common.workload.data.user_file import NEEDED, as_numbers, check_examples
 
+LOWEST = -(2**31)
+"""Whole numbers below 0 are a model's own affair, such as targets of padding that do not count."""
+
 
 def read_as_given(path: str) -> Split:
     """Reads the four arrays, or those that stand for them.
@@ -56,9 +59,9 @@ def _read(path: str, version: tuple[int, int, int]) -> Split:
 def _one(path: str, name: str, found: Mapping[str, np.ndarray]) -> np.ndarray | None:
     """Returns the array of a name, or several as one; None if there is none."""
     if name in found:
-        return as_numbers(f"--data {path}: {name}", found[name])
+        return as_numbers(f"--data {path}: {name}", found[name], lowest=LOWEST)
     named = {
-        key.removeprefix(f"{name}."): as_numbers(f"--data {path}: {key}", array)
+        key.removeprefix(f"{name}."): as_numbers(f"--data {path}: {key}", array, lowest=LOWEST)
         for key, array in found.items()
         if key.startswith(f"{name}.") and name.endswith("inputs")
     }

@@ -84,13 +84,14 @@ def _clean(path: str, name: str, array: np.ndarray, real: bool) -> np.ndarray:
     return as_numbers(where, array, real and name.endswith("inputs"))
 
 
-def as_numbers(where: str, array: np.ndarray, real: bool = False) -> np.ndarray:
-    """Returns an array as int64 from 0 up, or as finite float32-representable float64.
+def as_numbers(where: str, array: np.ndarray, real: bool = False, lowest: int = 0) -> np.ndarray:
+    """Returns an array as int64, or as finite float32-representable float64.
 
     Args:
         where: Names the array in messages.
         array: As it was read.
         real: Whether whole numbers become real.
+        lowest: How far down whole numbers may go.
 
     Raises:
         ConfigError: It holds something else.
@@ -98,9 +99,9 @@ def as_numbers(where: str, array: np.ndarray, real: bool = False) -> np.ndarray:
     _check_kind(where, array)
     if array.dtype.kind == "f" or real:
         return _rounded(where, array)
-    if array.size and (array.min() < 0 or array.max() >= 2**31):
-        wrong = array.min() if array.min() < 0 else array.max()
-        raise ConfigError(f"{where} holds {wrong}; whole numbers run from 0 up, to less than 2^31.")
+    if array.size and (array.min() < lowest or array.max() >= 2**31):
+        wrong = array.min() if array.min() < lowest else array.max()
+        raise ConfigError(f"{where} holds {wrong}; whole numbers run from {lowest} up, to less than 2^31.")
     return array.astype(np.int64)
 
 

@@ -46,7 +46,7 @@ def _on_whole_targets(split: Split) -> list[str]:
 
 
 def _on_labels(split: Split, num_classes: int) -> list[str]:
-    trained, tested = np.unique(split.train_targets), np.unique(split.test_targets)
+    trained, tested = (each[each >= 0] for each in map(np.unique, (split.train_targets, split.test_targets)))
     present, unseen, notes = np.union1d(trained, tested), np.setdiff1d(tested, trained), []
     if lowest := int(present[0]):
         notes.append(f"labels start at {lowest}, not at 0; give `train_targets - {lowest}`, `test_targets - {lowest}`")

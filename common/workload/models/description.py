@@ -21,6 +21,7 @@ from samestep.common.workload.declaration import BUILDERS
 from samestep.common.workload.models.findings import DescribedOptimizer, TwoBytes, Use
 from samestep.common.workload.models.habits import Habits
 from samestep.common.workload.models.layer import ParameterLayer
+from samestep.common.workload.models.returned import Returns
 from samestep.common.workload.models.spec import ArraySpec, Param, Segment
 
 if TYPE_CHECKING:
@@ -39,7 +40,11 @@ class Description:
         source: The user's file and the name in it, as FILE.py:NAME, absolute; or what a package calls it.
         framework: Where the initial weights were drawn.
         frameworks: For which it has a builder.
-        loss: A name, or "own".
+        loss: A name, "own" or "returned".
+        reduction: As in `ModelFacts`.
+        ignores: As in `ModelFacts`.
+        returns: As in `ModelFacts`.
+        unread: As in `ModelFacts`.
         metric: A name in `judging.metrics`, that of the user's function, or "loss" for the user's loss.
         params: As in `ModelSpec.params`.
         segments: As in `ModelSpec.segments`; a single one if the model is not known as a sequence.
@@ -73,6 +78,10 @@ class Description:
     blocks: tuple[Segment, ...]
     inputs: ArraySpec
     targets: ArraySpec
+    reduction: str = "targets"
+    ignores: bool = False
+    returns: Returns = "outputs"
+    unread: tuple[int, ...] = ()
     buffers: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     dtypes: dict[str, str] = dataclasses.field(default_factory=dict)
     whole_buffers: tuple[str, ...] = ()

@@ -8,21 +8,26 @@ import numpy as np
 
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.workload.data.dataset import Split
-from samestep.common.workload.declaration import BUILDERS, LOSS_METRIC, LOSSES, METRICS, NAMED_METRICS, Model
+from samestep.common.workload.declaration import BUILDERS, LOSS_METRIC, METRICS, NAMED_METRICS, Model
 from samestep.common.workload.declared import call_metric
 from samestep.common.workload.models.description import Description, write_description
-from samestep.common.workload.models.dtypes import check_outputs
 from samestep.common.workload.models.findings import DescribedOptimizer, TwoBytes, Use
 from samestep.common.workload.models.habits import Habits
 from samestep.common.workload.models.layer import ParameterLayer
+from samestep.common.workload.models.loss_check import USER_LOSS as USER_LOSS
+from samestep.common.workload.models.loss_check import find_loss
+from samestep.common.workload.models.returned import Returns
 from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
 
 EXAMPLES = 2
 """How many examples the forward pass is tried with."""
-USER_LOSS = "own"
 _ROLES: Mapping[str, Role] = {"kernel": "kernel", "table": "table", "scale": "scale", "bias": "bias"}
-_MOST_CLASSES = 2**31 - 1
 _MOST_TRIED = 64
+_AS_FOUND = (
+    *("segments", "blocks", "dtypes", "batch_norms", "habits", "sums", "layers", "optimizer"),
+    *("rounded", "unused", "branches", "uses", "returns", "unread"),
+)
+"""What a description takes from a report as it is."""
 LossOfEach = Callable[[], np.ndarray]
 """Computes the user's own loss of each target of the examples that were tried."""
 
@@ -33,7 +38,9 @@ class BuildReport:
 
     Attributes:
         outputs: The outputs of the first EXAMPLES examples.
-        loss_of_each: The user's own loss of these, if they gave one for this framework.
+        loss_of_each: The user's own loss of these, or the model's; None if it is ours.
+        returns: As in `Description`.
+        unread: Likewise.
         params: The initial weights by neutral name, in order.
         buffers: The initial buffers.
         dtypes: As in `Description`.
@@ -59,6 +66,8 @@ class BuildReport:
     buffers: Mapping[str, np.ndarray]
     segments: tuple[Segment, ...]
     dtypes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    returns: Returns = "outputs"
+    unread: tuple[int, ...] = ()
     splits: Mapping[str, int] = dataclasses.field(default_factory=dict)
     reads: Mapping[str, int] = dataclasses.field(default_factory=dict)
     sums: tuple[str, ...] = ()
@@ -91,13 +100,18 @@ def write_found(
     Raises:
         ConfigError: The outputs are none that the loss can take.
     """
-    loss, classes = _check_loss(model, source, framework, found, split.train_targets[:EXAMPLES])
+    if isinstance(model.loss, Mapping) and found.loss_of_each is None:
+        raise ConfigError(f"--model {source}: loss has no function for {framework}; it has {', '.join(model.loss)}.")
+    losses = None if found.loss_of_each is None else found.loss_of_each()
+    loss = find_loss(model, source, found.outputs, losses, split.train_targets, EXAMPLES)
     description = Description(
         source=source,
         framework=framework,
         frameworks=tuple(name for name in BUILDERS if model.builder(name) is not None),
-        loss=loss,
-        metric=_metric(model, source, loss, found.outputs, split.test_targets),
+        loss=loss.name,
+        reduction=loss.reduction,
+        ignores=loss.ignores,
+        metric=_metric(model, source, found.outputs, split.test_targets),
         params={
             name: Param(
                 value.shape,
@@ -108,35 +122,18 @@ def write_found(
             )
             for name, value in found.params.items()
         },
-        segments=found.segments,
-        blocks=found.blocks,
         inputs=_array(split.train_inputs, split.test_inputs),
-        targets=ArraySpec(split.train_targets.shape[1:], classes),
+        targets=ArraySpec(split.train_targets.shape[1:], loss.classes),
         buffers={name: value.shape for name, value in found.buffers.items()},
-        dtypes=dict(found.dtypes),
         whole_buffers=tuple(name for name, value in found.buffers.items() if value.dtype.kind != "f"),
-        batch_norms=found.batch_norms,
-        habits=found.habits,
-        sums=found.sums,
-        layers=found.layers,
         names=dict(model.names),
         accept=tuple(model.accept),
         seed=seed,
-        optimizer=found.optimizer,
-        rounded=found.rounded,
-        unused=found.unused,
-        branches=found.branches,
-        uses=dict(found.uses),
+        **{name: getattr(found, name) for name in _AS_FOUND},
     )
     initial = {f"params/{name}": _rounded(value) for name, value in found.params.items()}
     initial |= {f"buffers/{name}": _rounded(value) for name, value in found.buffers.items()}
     write_description(folder, description, initial)
-
-
-def dropped_losses(outputs: object) -> str:
-    """The losses that a model returns beside its logits, such as `aux_loss`, which would be dropped; "" if there are none."""
-    held = outputs if isinstance(outputs, Mapping) else getattr(outputs, "__dict__", {})
-    return ", ".join(f"`{name}`" for name, value in held.items() if "loss" in str(name) and value is not None)
 
 
 def _rounded(value: np.ndarray) -> np.ndarray:
@@ -144,44 +141,10 @@ def _rounded(value: np.ndarray) -> np.ndarray:
     return value.astype(np.float32).astype(np.float64) if value.dtype.kind == "f" else value
 
 
-def _check_loss(
-    model: Model, source: str, framework: str, found: BuildReport, targets: np.ndarray
-) -> tuple[str, int | None]:
-    """Refuses outputs that the loss cannot take; returns its name, and the number of classes if there are any."""
-    got, wanted = list(found.outputs.shape), list(targets.shape)
-    if isinstance(model.loss, Mapping):
-        if found.loss_of_each is None:
-            raise ConfigError(
-                f"--model {source}: loss has no function for {framework}; it has {', '.join(model.loss)}."
-            )
-        losses = found.loss_of_each()
-        if list(losses.shape) != wanted:
-            raise ConfigError(
-                f"--model {source}: the loss returns {list(losses.shape)}, not one loss for each target {wanted}."
-            )
-        check_outputs(f"--model {source}: the loss", str(losses.dtype))
-        return USER_LOSS, None if targets.dtype.kind == "f" else _MOST_CLASSES
-    if model.loss not in LOSSES:
-        raise unknown("loss", str(model.loss), LOSSES, f"It is given in {source}.")
-    if model.loss == "cross_entropy":
-        if targets.dtype.kind == "f" or got[:-1] != wanted:
-            raise ConfigError(
-                f"--model {source}: cross_entropy takes outputs [..., classes] and whole targets [...]; of {len(targets)} "
-                f"examples the model makes {got}, and the targets are {targets.dtype} {wanted}."
-            )
-        return model.loss, got[-1]
-    if got != wanted:
-        raise ConfigError(
-            f"--model {source}: {model.loss} takes outputs shaped like the targets; of {len(targets)} examples the model "
-            f"makes {got}, and the targets are {wanted}."
-        )
-    return model.loss, 2 if model.loss == "binary_cross_entropy" else None
-
-
-def _metric(model: Model, source: str, loss: str, outputs: np.ndarray, targets: np.ndarray) -> str:
+def _metric(model: Model, source: str, outputs: np.ndarray, targets: np.ndarray) -> str:
     """Returns the metric's name; a user's own is tried on as many held-out targets as a batch might have."""
     if not callable(model.metric):
-        name = model.metric or METRICS.get(loss, LOSS_METRIC)
+        name = model.metric or METRICS.get(str(model.loss), LOSS_METRIC)
         if name not in (*NAMED_METRICS, LOSS_METRIC):
             raise unknown(
                 "metric", name, NAMED_METRICS, f"{source} names it; a function of (outputs, targets) will do."

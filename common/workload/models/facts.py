@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from samestep.common.workload.models.findings import DescribedOptimizer, TwoBytes, Use
 from samestep.common.workload.models.habits import Habits
+from samestep.common.workload.models.returned import Returns
 
 if TYPE_CHECKING:
     from samestep.common.workload.models.spec import ModelSpec
@@ -34,6 +35,10 @@ class ModelFacts:
         dtypes: The tensors that are not in the default dtype, by the framework's own name.
         habits: What a forward pass in training depends on beside an example and the weights.
         sums: The layers that add to the loss what is no mean over examples.
+        reduction: What makes a batch's loss of the losses of its parts, see `declaration.REDUCTIONS`; "own" is a function.
+        ignores: Whether targets below 0 do not count.
+        returns: What it hands to its loss.
+        unread: The places of what it returns and its loss does not read.
         optimizer: That of the user's file, if there is one.
         unused: The parameters that got no gradient when it was tried.
         branches: Whether those without a gradient may be others in another step.
@@ -57,6 +62,10 @@ class ModelFacts:
     dtypes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     habits: Habits = dataclasses.field(default_factory=Habits)
     sums: tuple[str, ...] = ()
+    reduction: str = "targets"
+    ignores: bool = False
+    returns: Returns = "outputs"
+    unread: tuple[int, ...] = ()
     optimizer: DescribedOptimizer | None = None
     unused: tuple[str, ...] = ()
     branches: bool = False

@@ -12,7 +12,9 @@ from typing import Protocol
 
 import numpy as np
 
+from samestep.common.errors import ConfigError
 from samestep.common.workload.models.habits import Habits
+from samestep.common.workload.reductions import MEAN, SUM
 
 EXAMPLES = 4
 """How many examples are tried: a half of them still has a variance."""
@@ -37,12 +39,14 @@ class ProbedPass:
         again: The same of a second call with the same seed and buffers.
         buffers: The buffers after the first call, by neutral name.
         drawing: The layers in which random numbers were drawn.
+        losses: What the user's own loss makes of the first call, of each target or of all; None if the loss is ours.
     """
 
     outputs: np.ndarray
     again: np.ndarray
     buffers: Mapping[str, np.ndarray]
     drawing: tuple[str, ...] = ()
+    losses: np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,6 +77,10 @@ class ProbedModel(Protocol):
     """The buffers by neutral name."""
     normalising: Collection[str]
     """Those of batch normalisations."""
+    reduction: str
+    """What makes a batch's loss of the user's own, see `declaration.REDUCTIONS`."""
+    losses_only: bool
+    """Whether its outputs are the loss that it computes of all examples."""
 
     def take(self, how: How) -> ProbedPass:
         """Takes the examples through the model."""
@@ -83,14 +91,6 @@ class ProbedModel(Protocol):
         Args:
             how: How the whole model is called.
             halves: Compares what a layer makes of all examples with what it makes of each half.
-        """
-
-    def loss(self, outputs: np.ndarray, rows: Rows) -> np.ndarray | None:
-        """Returns the user's own loss of each target; None if there is none.
-
-        Args:
-            outputs: The outputs of some examples.
-            rows: Which they are.
         """
 
 
@@ -132,17 +132,33 @@ def _find_running(probe: ProbedModel, still: ProbedPass) -> tuple[tuple[str, ...
 
 
 def _find_mixing(probe: ProbedModel, how: How) -> tuple[str, ...]:
-    """Returns the layers that mix examples; the loss, if it does."""
-    whole = probe.take(how).outputs
-    if len(whole) != EXAMPLES or not np.isfinite(whole).all():  # too few to be halved, or not of one example each
+    """Returns the layers that mix examples; the loss, if it does and they do not."""
+    whole = probe.take(how)
+    if len(whole.outputs) != EXAMPLES or not np.isfinite(whole.outputs).all():
+        return ()  # too few to be halved, or not of one example each
+    halves = [probe.take(dataclasses.replace(how, rows=half)) for half in HALVES]
+    if not probe.losses_only and not _are_halves(whole.outputs, [half.outputs for half in halves]):
+        return tuple(probe.mixing(how, _are_halves)) or (FORWARD_PASS,)
+    parts = [half.losses for half in halves if half.losses is not None]
+    if whole.losses is None or _are_parts(whole.losses, parts, probe.reduction):
         return ()
-    found: list[str] = []
-    if not _are_halves(whole, [probe.take(dataclasses.replace(how, rows=half)).outputs for half in HALVES]):
-        found = list(probe.mixing(how, _are_halves)) or [FORWARD_PASS]
-    losses = probe.loss(whole, (0, EXAMPLES)), *(probe.loss(whole[slice(*half)], half) for half in HALVES)
-    if losses[0] is not None and not _are_halves(losses[0], [each for each in losses[1:] if each is not None]):
-        found.append(LOSS)
-    return tuple(found)
+    return (tuple(probe.mixing(how, _are_halves)) if probe.losses_only else ()) or (LOSS,)
+
+
+def _are_parts(whole: np.ndarray, parts: list[np.ndarray], reduction: str) -> bool:
+    """Returns whether losses are those of the halves; of a single number, whether it is their mean or their sum, as declared.
+
+    Raises:
+        ConfigError: It is the other one.
+    """
+    if whole.ndim and whole.shape == np.concatenate(parts).shape:
+        return _are_halves(whole, parts)
+    total = float(np.sum([part.sum() for part in parts]))
+    is_sum, is_mean = (abs(each - whole.sum()) <= _MIXED * abs(whole.sum()) for each in (total, total / len(parts)))
+    if whole.any() and is_sum != is_mean and is_sum != (reduction != MEAN):
+        found, wanted = ("a sum over", SUM) if is_sum else ("a mean over", MEAN)
+        raise ConfigError(f"the loss is {found} the examples that it is given; say reduction='{wanted}'.")
+    return is_sum or is_mean
 
 
 def _are_same(one: np.ndarray, other: np.ndarray) -> bool:

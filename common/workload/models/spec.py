@@ -167,7 +167,7 @@ def draws(model: ModelSpec) -> bool:
 
 def ignores_targets(model: ModelSpec) -> bool:
     """Returns whether some targets do not count, so that each batch has another number of them."""
-    return vars(model).get("ignored", 0) > 0
+    return vars(model).get("ignored", 0) > 0 or model.facts.ignores
 
 
 def batch_norms(model: ModelSpec) -> dict[str, int]:

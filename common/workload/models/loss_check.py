@@ -1,0 +1,150 @@
+"""Finds which loss a user's model has, by what it returns and by its targets; refuses outputs that the loss cannot take."""
+
+import dataclasses
+
+import numpy as np
+
+from samestep.common.errors import ConfigError, unknown
+from samestep.common.workload.declaration import LOSSES, RETURNED, Model
+from samestep.common.workload.models.dtypes import check_outputs
+from samestep.common.workload.reductions import EXAMPLES, MEAN, OWN, SUM, TARGETS, own_divisor
+
+USER_LOSS = "own"
+CLASSES_FIRST = "cross_entropy_classes_first"
+"""Cross-entropy of outputs [examples, classes, ...], as torch's own takes them."""
+_MOST_CLASSES = 2**31 - 1
+_INSTEAD = {
+    (): "if that is the mean over the examples, add reduction='mean', and if it is a sum, reduction='sum'",
+    EXAMPLES: "if each is of an example, add reduction='examples'",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FoundLoss:
+    """The loss of a user's model.
+
+    Attributes:
+        name: As in `Description.loss`.
+        reduction: As in `ModelFacts`.
+        classes: The number of classes, if its targets are classes.
+        ignores: Whether targets below 0 do not count.
+    """
+
+    name: str
+    reduction: str = TARGETS
+    classes: int | None = None
+    ignores: bool = False
+
+
+def reduction_of(model: Model) -> str:
+    """Returns the name of what makes a batch's loss of the losses of its parts."""
+    if callable(model.reduction):
+        return OWN
+    return model.reduction or (MEAN if model.loss == RETURNED else TARGETS)
+
+
+def part_losses(model: Model, source: str, losses: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Returns the losses of some examples so that those of all are their sum, or, as declared, their mean.
+
+    Args:
+        model: The declaration.
+        source: Where it is declared, for messages.
+        losses: What the user's own loss, or the model's, makes of the examples.
+        targets: Their targets.
+    """
+    is_counted = model.loss == RETURNED and callable(model.reduction)
+    return losses * own_divisor(model.reduction, source, targets) if is_counted else losses
+
+
+def find_loss(
+    model: Model, source: str, outputs: np.ndarray, losses: np.ndarray | None, targets: np.ndarray, tried: int
+) -> FoundLoss:
+    """Finds the loss of a model.
+
+    Args:
+        model: The declaration.
+        source: Where it is declared, for messages.
+        outputs: The outputs of the first examples.
+        losses: What the user's own loss, or the model's, makes of them; None if it is ours.
+        targets: All targets to train on.
+        tried: How many examples the outputs are of.
+
+    Raises:
+        ConfigError: The outputs, the losses or the targets are none that the loss can take.
+    """
+    if callable(model.reduction):
+        own_divisor(model.reduction, source, targets[:tried])
+    if losses is not None:
+        _check_losses(model, source, losses, targets[:tried])
+        classes = None if targets.dtype.kind == "f" else _MOST_CLASSES
+        return FoundLoss(
+            name=RETURNED if model.loss == RETURNED else USER_LOSS, reduction=reduction_of(model), classes=classes
+        )
+    if model.loss not in LOSSES:
+        raise unknown("loss", str(model.loss), (*LOSSES, RETURNED), f"It is given in {source}.")
+    if reduction_of(model) == MEAN:
+        raise ConfigError(
+            f"--model {source}: reduction='mean' says that a function returns one number; {model.loss} has the loss of each "
+            f"target: leave it out."
+        )
+    name, classes = _check_outputs(str(model.loss), source, outputs, targets[:tried])
+    is_ignoring = classes is not None and bool((targets < 0).any())
+    if is_ignoring and (name == "binary_cross_entropy" or model.reduction):
+        raise ConfigError(
+            f"--model {source}: targets go down to {targets.min()}; only cross_entropy, without a reduction, leaves out those "
+            f"below 0: give loss={{'torch': function}} and what its sum is divided by as reduction=function."
+        )
+    return FoundLoss(name=name, reduction=reduction_of(model), classes=classes, ignores=is_ignoring)
+
+
+def _check_losses(model: Model, source: str, losses: np.ndarray, targets: np.ndarray) -> None:
+    """Refuses losses that are not those which the reduction makes the loss of a batch of."""
+    reduction, got = reduction_of(model), list(losses.shape)
+    wanted = {
+        TARGETS: ("one loss for each target", list(targets.shape)),
+        EXAMPLES: ("one loss for each example", [len(targets)]),
+        MEAN: ("one number", []),
+    }.get(reduction, ("", got))
+    if model.loss == RETURNED and reduction not in (MEAN, SUM, OWN):
+        raise ConfigError(
+            f"--model {source}: a returned loss is one number; reduction is 'mean', 'sum', or a function of the targets that "
+            f"counts what the mean is over."
+        )
+    if got != wanted[1]:
+        instead = _INSTEAD.get(() if not got else EXAMPLES if got == [len(targets)] else TARGETS, "")
+        raise ConfigError(
+            f"--model {source}: the loss returns {got}, not {wanted[0]} {wanted[1]}{f'; {instead}' if instead else ''}."
+        )
+    check_outputs(f"--model {source}: the loss", str(losses.dtype))
+
+
+def _check_outputs(loss: str, source: str, outputs: np.ndarray, targets: np.ndarray) -> tuple[str, int | None]:
+    """Returns the name of one of our losses, and the number of classes if there are any."""
+    got, wanted, are_whole = list(outputs.shape), list(targets.shape), targets.dtype.kind != "f"
+    if loss == "cross_entropy":
+        if are_whole and got[:-1] == wanted:
+            return loss, got[-1]
+        if are_whole and len(got) > 2 and [got[0], *got[2:]] == wanted:
+            return CLASSES_FIRST, got[1]
+        raise ConfigError(
+            f"--model {source}: cross_entropy takes outputs [..., classes] or [examples, classes, ...] and whole targets "
+            f"[...]; of {len(targets)} examples the model makes {got}, and the targets are {targets.dtype} {wanted}."
+        )
+    if got != wanted:
+        raise ConfigError(
+            f"--model {source}: {loss} takes outputs shaped like the targets; of {len(targets)} examples the model "
+            f"makes {got}, and the targets are {wanted}."
+        )
+    return loss, 2 if loss == "binary_cross_entropy" else None
+
+
+def is_ambiguous(loss: str, outputs: np.ndarray, targets: np.ndarray) -> bool:
+    """Returns whether outputs could have their classes last or first: as many classes as there are positions.
+
+    Args:
+        loss: The loss that was found.
+        outputs: The outputs of some examples.
+        targets: Their targets.
+    """
+    shape = outputs.shape
+    return loss == "cross_entropy" and len(shape) > 2 and (shape[0], *shape[2:]) == targets.shape

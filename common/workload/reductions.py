@@ -1,0 +1,118 @@
+"""What a batch's loss is, of the losses that a user's function returns: the sum over all parts, divided by one number.
+
+That number is of the GLOBAL batch, so shards and micro-batches add up to the same loss.
+"""
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from samestep.common.batch import Batch
+from samestep.common.errors import ConfigError
+from samestep.common.workload.declaration import REDUCTIONS, RETURNED
+from samestep.common.workload.declared import call_user, load_model
+from samestep.common.workload.models.spec import ModelSpec, ignores_targets
+
+if TYPE_CHECKING:
+    import numpy as np  # only in annotations
+
+TARGETS, EXAMPLES, MEAN, SUM = REDUCTIONS
+OWN = "own"
+"""What a description calls a reduction that the file gives as a function."""
+Divide = Callable[["np.ndarray"], float]
+"""The targets of a whole batch -> what the sum of its losses is divided by."""
+
+
+def varies(model: ModelSpec) -> bool:
+    """Returns whether batches of one size are divided by different numbers."""
+    return ignores_targets(model) or model.facts.reduction == OWN
+
+
+def fixed_divisor(model: ModelSpec, examples: int) -> int:
+    """Returns what the losses of a batch are divided by, where all batches of one size have the same.
+
+    Args:
+        model: The model.
+        examples: The number of examples.
+    """
+    reduction = model.facts.reduction
+    return examples * math.prod(model.targets().shape) if reduction == TARGETS else 1 if reduction == SUM else examples
+
+
+def divisor(model: ModelSpec, framework: str, batch: Batch) -> float:
+    """Returns what the losses of a batch are divided by, where that depends on its targets.
+
+    Args:
+        model: The model.
+        framework: That of this process, which imports the user's file.
+        batch: The GLOBAL batch.
+    """
+    if ignores_targets(model):
+        return batch.num_targets
+    return divisor_of(model, framework, batch.targets[batch.indices])
+
+
+def correction(model: ModelSpec, framework: str, batch: Batch) -> float:
+    """Returns what a loss is multiplied with that was divided as if all batches had one divisor.
+
+    Args:
+        model: The model.
+        framework: That of this process.
+        batch: The GLOBAL batch.
+    """
+    return fixed_divisor(model, len(batch.indices)) / divisor(model, framework, batch)
+
+
+def divisor_of(model: ModelSpec, framework: str, targets: "np.ndarray") -> float:
+    """Returns what the losses of some examples are divided by.
+
+    Args:
+        model: A user's model.
+        framework: That of this process.
+        targets: The targets of the examples.
+    """
+    if model.facts.reduction != OWN:
+        return fixed_divisor(model, len(targets))
+    source = model.facts.source
+    given = load_model(source, framework).reduction
+    assert callable(given)
+    return own_divisor(given, source, targets)
+
+
+def own_divisor(divide: Divide, source: str, targets: "np.ndarray") -> float:
+    """Calls the function that a user's file gives as its reduction.
+
+    Args:
+        divide: The function.
+        source: Where it is declared, for messages.
+        targets: The targets of a batch.
+
+    Raises:
+        ConfigError: It fails, or returns no number above 0.
+    """
+    value = call_user(divide, source, f"the reduction of targets {list(targets.shape)}", targets)
+    try:
+        number = float(value)  # pyrefly: ignore
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (math.isfinite(number) and number > 0):
+        raise ConfigError(
+            f"--model {source}: the reduction returns {value!r:.60}; return what the sum of the losses is divided by, a number "
+            f"above 0."
+        )
+    return number
+
+
+def times(model: ModelSpec, examples: int) -> int:
+    """Returns how often what a user's loss made of some examples counts.
+
+    Args:
+        model: The model.
+        examples: How many examples they are: their mean counts once for each.
+    """
+    return examples if model.facts.reduction == MEAN else 1
+
+
+def is_mean_of_own(model: ModelSpec) -> bool:
+    """Returns whether a model computes a mean itself, over what the user's function counts."""
+    return model.loss == RETURNED and model.facts.reduction == OWN

@@ -1,0 +1,75 @@
+"""Models as they are in the wild: the right verdict, and the cause where it is not the strategy."""
+
+import pytest
+
+from samestep.common.cell import Cell
+from samestep.common.errors import ConfigError
+from samestep.common.request import RunConfig
+from samestep.common.runtime.parent.launcher import Launcher
+from tests.conftest import RunCell
+from tests.own.catalogue import KERAS, TORCH, TORCH_ROWS, Kind
+
+QUICK = {"DATACLASS": "ddp", "RETURNED_COUNTED": "fsdp", "WEIGHTED": "zero1+accumulation_steps=2", "PADDED": "ddp"}
+QUICK_KERAS = ("HEADS", "WEIGHTED")
+
+
+def check(run_cell: RunCell, cell: str, kind: Kind) -> None:
+    result = run_cell(cell, "digits-mlp", devices=2, dtype="float64", steps=6, **kind.asked())
+    if kind.cause:
+        assert result.parity.passed is False and kind.cause in result.parity.reason, result.parity.reason
+        assert "the strategy is right" in result.parity.reason
+        return
+    assert result.parity.passed, result.parity.reason
+    measured, predicted = (
+        max(row.state_bytes for row in rows) for rows in (result.processes, result.predicted.footprints)
+    )
+    assert measured == pytest.approx(predicted, rel=0.01)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("kind", [kind for kind in TORCH if kind.model in QUICK], ids=lambda kind: kind.model)
+def test_some_models_of_torch(run_cell: RunCell, kind: Kind) -> None:
+    check(run_cell, f"torch:{QUICK[kind.model]}", kind)
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.parametrize("row", TORCH_ROWS)
+@pytest.mark.parametrize("kind", TORCH, ids=lambda kind: kind.model)
+def test_models_of_torch(run_cell: RunCell, kind: Kind, row: str) -> None:
+    check(run_cell, f"torch:{row}", kind)
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize("kind", [kind for kind in KERAS if kind.model in QUICK_KERAS], ids=lambda kind: kind.model)
+def test_some_models_of_keras(run_cell: RunCell, kind: Kind) -> None:
+    check(run_cell, "tf:mirrored+accumulation_steps=2", kind)
+
+
+@pytest.mark.slow
+@pytest.mark.tf
+@pytest.mark.parametrize("row", ["mirrored", "multi_worker_mirrored", "parameter_server"])
+@pytest.mark.parametrize("kind", KERAS, ids=lambda kind: kind.model)
+def test_models_of_keras(run_cell: RunCell, kind: Kind, row: str) -> None:
+    check(run_cell, f"tf:{row}", kind)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("UNDECLARED", "the loss is a mean over the examples that it is given; say reduction='mean'."),
+        ("WRONGLY_DECLARED", "the loss is a sum over the examples that it is given; say reduction='sum'."),
+        (
+            "SEVERAL_WITHOUT_LOSS",
+            "the model returns list of 0, 1; return a tensor, or a mapping or an object with `logits`",
+        ),
+    ],
+)
+def test_a_loss_that_is_not_as_declared_is_refused_with_the_line_to_add(
+    launcher: Launcher, model: str, told: str
+) -> None:
+    asked = Kind(model, "classes").asked()
+    with pytest.raises(ConfigError) as caught:
+        launcher.describe(Cell.parse("torch:ddp").apply_to(RunConfig(devices=2, **asked)))
+    assert told in str(caught.value)

@@ -1,0 +1,49 @@
+"""The loss of a user's model: their function, or the loss that the model returns."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from samestep.common.workload.declaration import RETURNED, Model
+from samestep.common.workload.models.spec import ModelSpec
+from samestep.common.workload.reductions import divisor_of, times
+from samestep.tf_impl.models.losses import Loss
+from samestep.tf_impl.models.user_model import declared
+
+
+def loss_function(model: Model) -> Callable[[Any, tf.Tensor], tf.Tensor] | None:
+    """Returns the function that makes losses of what a model returns: the user's or its own; None if it is ours.
+
+    Args:
+        model: The declaration.
+    """
+    if isinstance(model.loss, Mapping):
+        return model.loss.get("tf")
+    return _own_mean if model.loss == RETURNED else None
+
+
+def _own_mean(outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    """Returns the loss that each example of a model has, which computes one of all."""
+    return tf.reduce_mean(outputs)
+
+
+def user_loss(spec: ModelSpec) -> Loss:
+    """Returns the user's own loss, summed over what it returns."""
+    function = loss_function(declared(spec))
+    assert function is not None
+    return lambda outputs, targets: tf.reduce_sum(function(outputs, targets)) * times(spec, targets.shape[0])
+
+
+def user_mean_loss(spec: ModelSpec) -> Callable[[np.ndarray, np.ndarray], float]:
+    """Returns the user's own loss as a metric of all held-out examples; not a number where it takes more than outputs."""
+    if spec.facts.returns == "several":
+        return lambda outputs, targets: math.nan
+    loss = user_loss(spec)
+
+    def mean(outputs: np.ndarray, targets: np.ndarray) -> float:
+        return float(loss(*map(tf.constant, (outputs, targets)))) / divisor_of(spec, "tf", targets)
+
+    return mean

@@ -1,0 +1,112 @@
+"""What a user's model returns, made what its loss takes: the outputs, all that it returns, or its own loss."""
+
+import copy
+import functools
+from collections.abc import Callable, Collection, Mapping
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from samestep.common.workload.declaration import RETURNED, Model
+from samestep.common.workload.models.dtypes import check_outputs
+from samestep.common.workload.models.returned import Returns, logits_of, loss_of, main_of
+
+Finish = Callable[[object, int], object]
+"""(what a model returned, of how many examples) -> what its loss takes."""
+
+
+def is_tensor(value: object) -> bool:
+    """Returns whether something is a tensor."""
+    return isinstance(value, torch.Tensor)
+
+
+def returns(model: Model, outputs: object) -> Returns:
+    """Returns what a model hands to its loss.
+
+    Args:
+        model: The declaration.
+        outputs: What it returned.
+    """
+    if model.loss == RETURNED:
+        return "loss"
+    return "outputs" if is_tensor(outputs) else "several"
+
+
+def finish_outputs(module: nn.Module, model: Model, unread: Collection[int] = ()) -> None:
+    """Has a model return what its loss takes.
+
+    Args:
+        module: The built model.
+        model: Its declaration.
+        unread: The places of the tensors that it returns and that its loss does not read. Nothing is sent backward into them,
+            which DDP would wait for.
+    """
+    finish: Finish = _finish_logits
+    if isinstance(model.loss, Mapping):
+        finish = functools.partial(_finish_all, frozenset(unread))
+    elif model.loss == RETURNED:
+        finish = _finish_loss
+    module.register_forward_hook(
+        lambda _, args, named, outputs: finish(outputs, _rows((args, named))), with_kwargs=True
+    )
+
+
+def _rows(inputs: object) -> int:
+    return len(next(each for each in pytree.tree_leaves(inputs) if isinstance(each, torch.Tensor) and each.ndim))
+
+
+def _finish_logits(outputs: object, rows: int) -> object:
+    logits = _wide(logits_of(outputs, is_tensor))
+    assert isinstance(logits, torch.Tensor)
+    check_outputs("the model", dtype_of(logits))
+    return logits
+
+
+def _finish_loss(outputs: object, rows: int) -> object:
+    """Returns the loss once for each example, as every row takes apart and gathers what is of each example."""
+    loss = _wide(loss_of(outputs, is_tensor))
+    assert isinstance(loss, torch.Tensor)
+    check_outputs("the model's loss", dtype_of(loss))
+    return loss.expand(rows)
+
+
+def _finish_all(unread: frozenset[int], outputs: object, rows: int) -> object:
+    _make_known(outputs)
+    check_outputs("the model", dtype_of(main_outputs(outputs)))
+    leaves, structure = pytree.tree_flatten(outputs)
+    wide = [_wide(each.detach() if number in unread else each) for number, each in enumerate(leaves)]
+    return pytree.tree_unflatten(wide, structure)
+
+
+def _make_known(outputs: object) -> None:
+    """Has torch look for tensors in an object of a class that it does not know, as a dataclass."""
+    kind = type(outputs)
+    if pytree.tree_is_leaf(outputs) and not is_tensor(outputs):
+        names = tuple(vars(outputs))
+        pytree.register_pytree_node(kind, lambda each: (list(vars(each).values()), (copy.copy(each), names)), _remade)
+
+
+def _remade(values: object, context: tuple[object, tuple[str, ...]]) -> object:
+    made = copy.copy(context[0])
+    vars(made).update(zip(context[1], values, strict=True))  # type: ignore[call-overload]
+    return made
+
+
+def _wide(value: object) -> object:
+    """Returns a tensor in two bytes in four: losses never have two bytes."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.float() if value.is_floating_point() and value.dtype.itemsize == 2 else value
+
+
+def main_outputs(outputs: object) -> torch.Tensor:
+    """Returns the outputs of each example that a metric is given."""
+    found = main_of(outputs, is_tensor)
+    assert isinstance(found, torch.Tensor)
+    return found
+
+
+def dtype_of(tensor: torch.Tensor) -> str:
+    """Names a dtype, such as "float32"."""
+    return str(tensor.dtype).removeprefix("torch.")

@@ -1,0 +1,50 @@
+"""The loss of a user's model: their function, or the loss that the model returns."""
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+
+from samestep.common.workload.declaration import RETURNED, Model
+from samestep.common.workload.models.spec import ModelSpec
+from samestep.common.workload.reductions import divisor_of, is_mean_of_own, times
+from samestep.torch_impl.models.user_model import declared
+
+
+def loss_function(model: Model) -> Callable[[object, torch.Tensor], torch.Tensor] | None:
+    """Returns the function that makes losses of what a model returns: the user's or its own; None if it is ours.
+
+    Args:
+        model: The declaration.
+    """
+    if isinstance(model.loss, Mapping):
+        return model.loss.get("torch")
+    return _own_mean if model.loss == RETURNED else None
+
+
+def _own_mean(outputs: object, targets: torch.Tensor) -> torch.Tensor:
+    """Returns the loss that each example of a model has, which computes one of all."""
+    assert isinstance(outputs, torch.Tensor)
+    return outputs.mean()
+
+
+def user_loss(spec: ModelSpec) -> Callable[[object, torch.Tensor], torch.Tensor]:
+    """Returns the user's own loss, summed over what it returns."""
+    function = loss_function(declared(spec))
+    assert function is not None
+    if is_mean_of_own(spec):
+        return lambda outputs, targets: function(outputs, targets) * divisor_of(spec, "torch", targets.cpu().numpy())
+    return lambda outputs, targets: function(outputs, targets).sum() * times(spec, len(targets))
+
+
+def user_mean_loss(spec: ModelSpec) -> Callable[[np.ndarray, np.ndarray], float]:
+    """Returns the user's own loss as a metric of all held-out examples; not a number where it takes more than outputs."""
+    if spec.facts.returns == "several":
+        return lambda outputs, targets: math.nan
+    loss = user_loss(spec)
+
+    def mean(outputs: np.ndarray, targets: np.ndarray) -> float:
+        return float(loss(*map(torch.from_numpy, (outputs, targets)))) / divisor_of(spec, "torch", targets)
+
+    return mean
