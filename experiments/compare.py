@@ -15,6 +15,7 @@ from samestep.common.techniques import Techniques
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import ALLOW, Parser, add_flags, add_format
 from samestep.experiments.comparing.comparison_request import SHARED, ComparisonConfig, check_bit_equal
+from samestep.experiments.printing import github_actions
 from samestep.experiments.printing.formats import check_format, write
 from samestep.experiments.report import report_comparison
 
@@ -68,7 +69,9 @@ def main(arguments: Sequence[str]) -> int:
                 raise ConfigError(f"--resume {directory} goes on with what is there; leave out {flag}.")
         comparison = execution.resume(Path(directory), given)
     comparison = comparison.conclude(allowed, earlier, bit_equal)
-    print(write(comparison.document(_again(arguments, directory), wide), form), flush=True)
+    document = comparison.document(_again(arguments, directory), wide)
+    print(write(document, form), flush=True)
+    github_actions.show(document)
     unwritten = _write_page(comparison, form) if wants_page else None
     if comparison.interrupt:
         raise comparison.interrupt

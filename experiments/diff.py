@@ -1,12 +1,11 @@
 """Says whether two recorded scripts took the same steps, and where and why they first differ: `samestep diff A B`."""
 
-import os
-import sys
 from collections.abc import Sequence
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, Unavailable
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser, add_format
+from samestep.experiments.printing import github_actions
 from samestep.experiments.printing.formats import check_format, write
 
 _ABOUT = """Compare two records that `samestep record` wrote, or record two commands and compare them: the data, the
@@ -37,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     check_format(given.format)
     check_steps(given.steps)
-    from samestep.experiments.printing.diff_report import annotation, diff_document  # here: --help imports no NumPy
+    from samestep.experiments.printing.diff_report import diff_document  # here: --help imports no NumPy
     from samestep.experiments.recording.diffing import diff, in_float64
     from samestep.experiments.recording.sides import read_sides
 
@@ -45,9 +44,11 @@ def main(arguments: Sequence[str]) -> int:
     if given.float64:
         a, b = in_float64((a, b))
     found = diff(a, b, given.steps)
-    print(write(diff_document(found, arguments), given.format), flush=True)
-    if os.environ.get("GITHUB_ACTIONS") == "true" and (line := annotation(found)):
-        print(line, file=sys.stderr)
+    document = diff_document(found, arguments)
+    print(write(document, given.format), flush=True)
+    github_actions.show(document)
+    if github_actions.is_in_workflow() and found.verdict.exit_code == Unavailable.exit_code:
+        github_actions.annotate("warning", document.name, found.verdict.headline)
     return found.verdict.exit_code
 
 

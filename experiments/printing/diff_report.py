@@ -5,7 +5,6 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from samestep.common.errors import printable
 from samestep.common.judging.recorded.verdict import EXACT, RecordedVerdict, TensorRow
 from samestep.experiments.printing.formats import Case, Document
 from samestep.experiments.printing.text import Column, bullets, cells, count, fill, github, screen_width
@@ -54,12 +53,6 @@ def diff_document(found: Diffed, arguments: Sequence[str]) -> Document:
     outcome = {0: "passed", 3: "skipped", 4: "failure"}[verdict.exit_code]
     case = Case("same step", outcome, "" if outcome == "passed" else verdict.headline)  # type: ignore[arg-type]
     return Document("samestep diff", lambda: _text(found, step), record, rows or [{"tensor": ""}], [case])
-
-
-def annotation(found: Diffed) -> str:
-    """Returns the line by which GitHub shows the verdict beside a commit; "" if the steps are the same."""
-    kind = {0: "", 3: "warning", 4: "error"}[found.verdict.exit_code]
-    return f"::{kind} title=samestep diff::{printable(found.verdict.headline)}" if kind else ""
 
 
 def _about(side: Reruns) -> dict[str, object]:
