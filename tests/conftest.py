@@ -2,6 +2,7 @@ import importlib.metadata
 import importlib.util
 import os
 import pathlib
+import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -21,10 +22,15 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
+from tests.engines import slurm_box
 from tests.one_batch_worker import ONE_BATCH
 
 RunCell = Callable[..., RunResult]
 _MODULES = {"torch": "torch", "tf": "tensorflow"}
+_ENGINES = {
+    "slurm": slurm_box.why_not,
+    "mpi": lambda: "" if shutil.which("mpirun") else "mpirun is not installed: apt-get install openmpi-bin",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,6 +42,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if item.get_closest_marker(marker):
                 extra = framework_info(marker).extra
                 item.add_marker(pytest.mark.skip(reason=f"{module} is not installed: pip install 'samestep[{extra}]'"))
+        for marker, why_not in _ENGINES.items():
+            if item.get_closest_marker(marker) and (reason := why_not()):
+                if os.environ.get("SAMESTEP_ENGINES") == "required":
+                    raise pytest.UsageError(f"SAMESTEP_ENGINES is required, and {reason}")
+                item.add_marker(pytest.mark.skip(reason=reason))
         if item.get_closest_marker("gpu") and not has_gpus:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 

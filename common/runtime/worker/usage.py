@@ -12,8 +12,9 @@ import secrets
 import socket
 import struct
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from samestep.common.files.reading import Unreadable, parse_json
 from samestep.common.runtime.link_addresses import DEVICE
@@ -42,12 +43,13 @@ class Counters(NamedTuple):
     cpu_seconds: float = 0.0
 
 
-def serve(file: ProcessFile, beat_seconds: float) -> NoReturn:
-    """Answers until the process is ended from outside; the framework serves on threads of its own.
+def serve(file: ProcessFile, beat_seconds: float, is_over: Callable[[], bool]) -> None:
+    """Answers until the run is over, or the process is ended from outside; the framework serves on threads of its own.
 
     Args:
         file: The file of the present process.
         beat_seconds: How often it shows that it is alive.
+        is_over: Whether the run is over, which is looked at as often.
     """
     with socket.socket(socket.AF_UNIX) as listening:
         file.endpoint = _endpoint()
@@ -55,7 +57,7 @@ def serve(file: ProcessFile, beat_seconds: float) -> NoReturn:
         listening.listen()
         listening.settimeout(beat_seconds)
         file.enter("serve")
-        while True:
+        while not is_over():
             file.beat(0)
             try:
                 asking, _ = listening.accept()

@@ -5,6 +5,7 @@ Its identity and the others' addresses come from the environment alone (`RANK`, 
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import os
 import sys
@@ -18,11 +19,12 @@ from samestep.common.files.locks import claim_place
 from samestep.common.program import Program
 from samestep.common.request import Launch, launch_of
 from samestep.common.run import as_config, parse
-from samestep.common.runtime.directory import read_config, write_error
+from samestep.common.runtime.directory import read_config, read_error, write_error
+from samestep.common.runtime.engines.placing import join, take_place
 from samestep.common.runtime.imports import import_framework
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.stack_dumps import enable_stack_dumps
-from samestep.common.runtime.topology import LAUNCHED_AT, RESTARTS, TIMEOUT, own_index, read_whole
+from samestep.common.runtime.topology import LAUNCHED_AT, RESTARTS, TIMEOUT, read_whole
 from samestep.common.runtime.worker.compiling import compile_and_measure
 from samestep.common.runtime.worker.description_worker import answer, is_asked
 from samestep.common.runtime.worker.loop import train_and_measure
@@ -62,9 +64,10 @@ def main(arguments: list[str], finish: Finish | None = None) -> int:
         run, launch = read_run(directory)
         _allow_code(run, directory, is_told=finish is not None)
         specs = run.strategy.topology(run)
-        index = own_index(specs, os.environ)
+        index = take_place(specs, os.environ)
         role = specs[index].role
         claim_role(directory, role, index)
+        join(directory, specs, index, os.environ, launch.timeout_seconds)
         _work(directory, run, launch, specs[index], index, float(os.environ.get(LAUNCHED_AT, started)))
         if finish is not None and index == 0:
             finish(directory, run, launch)
@@ -172,7 +175,7 @@ def _work(directory: Path, run: Run, launch: Launch, spec: ProcessSpec, index: i
         file.enter("build")
         program = strategy.build(run)
         if program is None:
-            serve(file, beat_seconds)
+            return serve(file, beat_seconds, functools.partial(_is_over, directory))
         _KEPT.append(program)
         startup_seconds = time.time() - launched_at
         measured = train_and_measure(program, run, launch, split, file)
@@ -180,6 +183,12 @@ def _work(directory: Path, run: Run, launch: Launch, spec: ProcessSpec, index: i
     file.finish(dataclasses.replace(measured, **about))
     if program is not None:
         program.close()
+
+
+def _is_over(directory: Path) -> bool:
+    """Returns whether a run has ended, of which no launcher of ours will end the processes that serve."""
+    has_ended = os.path.exists(directory / "result.json") or read_error(directory) is not None
+    return LAUNCHED_AT not in os.environ and has_ended
 
 
 def pin(run: Run) -> int:

@@ -21,7 +21,7 @@ SERVES = """
 import pathlib, sys
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.worker.usage import serve
-serve(ProcessFile(pathlib.Path(sys.argv[1]), "worker-0", 1, 0.1), 0.1)
+serve(ProcessFile(pathlib.Path(sys.argv[1]), "worker-0", 1, 0.1), 0.1, lambda: False)
 """
 
 

@@ -15,6 +15,7 @@ from samestep.common.judging.rerun import Rerun
 from samestep.common.judging.verdict import Trial, judge_trial, why_not_judged
 from samestep.common.request import Launch
 from samestep.common.runtime.directory import write_json
+from samestep.common.runtime.engines.meeting import forget_meeting
 from samestep.common.runtime.integrity import check_losses
 from samestep.common.runtime.measured import Measured
 from samestep.common.runtime.parent.chrome_trace import write_trace
@@ -88,6 +89,7 @@ def finish(finished: Finished, means: Means) -> RunResult:
     write_json(directory / "result.json", result)
     with contextlib.suppress(OSError):  # there is a result; what cannot be tidied up takes room, and no more
         (directory / "error.json").unlink(missing_ok=True)
+        forget_meeting(directory, [spec.role for spec in run.strategy.topology(run)])
         if run.described() == reference.described() and launch.needs_state:
             keep_curve(read_curve(directory), run, launch, curve_folder(run, launch, result.dataset_sha256))
         if not launch.keep_state and parity.passed is not False:  # a wrong state is evidence

@@ -1,0 +1,147 @@
+"""Which process of its run the present one is, where it meets the others, and what it tells them of its host."""
+
+import fcntl
+import os
+import platform
+import socket
+import struct
+import sys
+from collections.abc import MutableMapping, Sequence
+from pathlib import Path
+
+from samestep.common.files.reading import Unreadable, memory_bytes, read_bytes
+from samestep.common.runtime.directory import read_error, reserve_error
+from samestep.common.runtime.engines.meeting import Arrival, meet
+from samestep.common.runtime.engines.table import BY_HAND, Place, find_place, refuse_contradiction, said_why
+from samestep.common.runtime.topology import LAUNCHED_AT, RESTARTS, fill_in, own_index, read_whole
+from samestep.common.strategy import ProcessSpec
+
+LOOPBACK = "127.0.0.1"
+PATIENCE = 0.8
+"""The share of the run's timeout after which a process stops waiting for the others."""
+_INTERFACES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+_ASK_ADDRESS = 0x8915
+"""SIOCGIFADDR."""
+
+
+def take_place(specs: Sequence[ProcessSpec], environment: MutableMapping[str, str]) -> int:
+    """Finds which process of its run the present one is.
+
+    Args:
+        specs: The run's topology.
+        environment: `os.environ`, which gets the number of the attempt.
+
+    Raises:
+        ConfigError: Nothing says so, or two things contradict each other.
+    """
+    wanted, processes = specs[0].environment, len(specs)
+    if wanted and all(name in environment for name in wanted):  # all is said already
+        index = own_index(specs, environment)
+        read_whole({RESTARTS: "0", **environment}, RESTARTS, 0, 10**9)
+        if LAUNCHED_AT not in environment and "TORCHELASTIC_RUN_ID" not in environment:
+            refuse_contradiction(index, BY_HAND.rank if BY_HAND.rank in wanted else "TF_CONFIG", environment, processes)
+        return index
+    place = None if LAUNCHED_AT in environment else find_place(environment, processes)
+    if place is None:
+        return own_index(specs, environment)
+    if place.around and place.rank == 0:
+        print(f"samestep: {said_why(place.engine, place.around)}", file=sys.stderr, flush=True)
+    environment.setdefault(RESTARTS, str(place.attempt))
+    return place.rank
+
+
+def join(
+    directory: Path,
+    specs: Sequence[ProcessSpec],
+    index: int,
+    environment: MutableMapping[str, str],
+    timeout_seconds: float,
+) -> None:
+    """Meets the other processes of a run that no launcher of ours started, and fills in what the strategy reads.
+
+    Args:
+        directory: The run directory.
+        specs: The run's topology.
+        index: The place of this process.
+        environment: `os.environ`; what it says already stays.
+        timeout_seconds: The timeout of the run.
+
+    Raises:
+        WorkerFailed: They did not all come, or do not share the directory.
+    """
+    if LAUNCHED_AT in environment or len(specs) == 1:
+        return
+    if index == 0 and read_error(directory):  # of an earlier attempt
+        reserve_error(directory)
+    complete = all(name in environment for name in specs[0].environment)
+    place = None if complete else find_place(environment, len(specs))
+    with socket.socket() as free:  # keeps the port until all have come
+        free.bind(("", 0))
+        address = own_address(environment.get("MASTER_ADDR") or (place.address if place else ""))
+        own = Arrival(os.urandom(8).hex(), own_host(), (address, free.getsockname()[1]), own_facts())
+        met = meet(directory, [spec.role for spec in specs], index, own, PATIENCE * timeout_seconds)
+    is_one_host = len({each.host for each in met}) == 1
+    addresses = [(LOOPBACK if is_one_host else host, port) for host, port in (each.address for each in met)]
+    filled = fill_in(specs[index], addresses) | _local(met, index, place)
+    names = {} if is_one_host else dict.fromkeys(_INTERFACES, interface_of(address))
+    for name, value in ({**names, **filled} if not complete else names).items():
+        if value:
+            environment.setdefault(name, value)
+    peers = ",".join(dict.fromkeys(host for host, _ in addresses))
+    for name in ("no_proxy", "NO_PROXY"):
+        environment[name] = ",".join(filter(None, [environment.get(name), peers]))
+
+
+def _local(met: Sequence[Arrival], index: int, place: Place | None) -> dict[str, str]:
+    """Returns the place of a process among those of its host, as the engine gave it or as they came."""
+    here = [number for number, each in enumerate(met) if each.host == met[index].host]
+    local = here.index(index) if place is None or place.local_rank is None else place.local_rank
+    return {"LOCAL_RANK": str(local), "LOCAL_WORLD_SIZE": str(len(here))}
+
+
+def own_host() -> str:
+    """Returns what tells this host from others: since when it runs, and the network that the process is in."""
+    try:
+        boot = read_bytes(Path("/proc/sys/kernel/random/boot_id")).decode().strip()
+        return f"{boot} {os.stat('/proc/self/ns/net').st_ino}"
+    except (OSError, Unreadable):
+        return platform.node()
+
+
+def own_address(towards: str) -> str:
+    """Returns the address of this host from which packets to another one leave; nothing is sent.
+
+    Args:
+        towards: An address in the network of the run; "" if none is known.
+    """
+    for each in filter(None, (towards, "192.0.2.1")):  # of no machine (RFC 5737): where packets to others leave
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect((each, 9))
+                return probe.getsockname()[0]
+            except OSError:
+                continue
+    return LOOPBACK
+
+
+def interface_of(address: str) -> str:
+    """Returns the network device that has an address; "" if none has."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(probe, _ASK_ADDRESS, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue  # it has none
+            if socket.inet_ntoa(answer[20:24]) == address:
+                return name
+    return ""
+
+
+def own_facts() -> dict[str, str]:
+    """Returns what this host is, as far as it may make a difference."""
+    return {
+        "host": platform.node(),
+        "system": platform.platform(),
+        "cores": str(len(os.sched_getaffinity(0))),
+        "memory": str(memory_bytes() >> 30),
+    }
