@@ -128,7 +128,7 @@ class Batch:
         if part.positions.count == 1:  # then examples need not have positions
             return inputs, targets
         own = part.positions.within(inputs.shape[1])
-        return inputs[:, own], targets[:, own]
+        return np.ascontiguousarray(inputs[:, own]), np.ascontiguousarray(targets[:, own])  # not views of all positions
 
 
 def batches(inputs: np.ndarray, targets: np.ndarray, size: int, seed: int, start: int = 0) -> Iterator[Batch]:

@@ -27,7 +27,8 @@ class Axis(NamedTuple):
 AXES = {
     "data": Axis(("examples",), 1),
     "shard": Axis(("examples", "parameters"), 2),
-    "tensor": Axis(("features",), 3),
+    "context": Axis(("positions",), 3),
+    "tensor": Axis(("features",), 4),
     "pipe": Axis(("layers",), 0),
 }
 
@@ -81,6 +82,11 @@ class Mesh:
     def shard(self) -> int:
         """The devices over which parameters, gradients and optimizer state are sharded."""
         return self.axis("shard")
+
+    @property
+    def context(self) -> int:
+        """The replicas of each device's parameters that take other positions of the same examples."""
+        return self.axis("context")
 
     @property
     def tensor(self) -> int:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from samestep.common.catalog import catalogue
+from samestep.common.mesh import AXES
 from samestep.common.strategy import StrategyInfo
 
 SIZED = {
@@ -27,6 +28,16 @@ def slow(*values: str) -> list[Any]:
 def takes_slow_tests(request: pytest.FixtureRequest) -> bool:
     """Whether any of the tests that are to be run is a slow one, for which a fixture has to make more."""
     return any(item.get_closest_marker("slow") for item in request.session.items)
+
+
+def takes(row: StrategyInfo, model: str) -> bool:
+    """Whether a row trains a model of SIZED: those that cut sequences take the one that has some."""
+    return model == "transformer" or not any("positions" in AXES[axis].cuts for axis in row.axes[:1])
+
+
+def usual(row: StrategyInfo) -> str:
+    """The workload for tests of every row: the mlp, or the transformer where that needs to be."""
+    return SIZED["mlp" if takes(row, "mlp") else "transformer"]
 
 
 def every_row() -> list[tuple[str, StrategyInfo]]:

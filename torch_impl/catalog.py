@@ -3,6 +3,7 @@
 import functools
 import os
 
+from samestep.common.costs.context import cp
 from samestep.common.costs.data_parallel import c10d, ddp, replicated
 from samestep.common.costs.deepspeed import deepspeed
 from samestep.common.costs.one_process import dp
@@ -197,6 +198,19 @@ FRAMEWORK = FrameworkInfo(
             twin="tf:dtensor",
             options=options.TensorOptions,
             needs=needs.check_tensor_parallel,
+        ),
+        over_ranks(
+            name="cp",
+            summary="Each rank takes some positions of every example; attentions exchange positions for heads and back.",
+            goal="memory: activations of long sequences",
+            data_split=Answer("yes", "by positions, and along data by examples"),
+            model_split=WHOLE_MODEL,
+            axes=("context", "data"),
+            cost=cp,
+            reference="torch.distributed._functional_collectives.all_to_all_single_autograd",
+            status="no API; a pattern of DeepSpeed-Ulysses. torch's context_parallel is experimental, and fails on CPUs (2.13)",
+            needs=needs.check_positions,
+            refuses=refusals.NO_SWITCH | refusals.NO_ORDER,
         ),
         over_rpc(
             name="rpc",

@@ -9,6 +9,7 @@ from xml.etree.ElementTree import Element
 from samestep.common.catalog import strategy_info
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
+from samestep.common.mesh import AXES
 from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.runtime.parent.processes.scratch import Scratch
 from samestep.common.strategy import Run
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 SMALL = RunConfig(workload="synthetic-mlp+width=32", batch_size=48, steps=4, optimizer=DEFAULT, parity=False)
 """What is trained for a drawing: AdamW, whose state is twice the parameters. DDP has found its buckets after two steps."""
 DEVICES = 2
+SEQUENCES = "synthetic-gpt+layers=1+heads=2+width=8+context=8"
+"""What is trained where a row cuts examples by positions."""
 
 
 def small_request(cell: str) -> RunConfig:
@@ -32,8 +35,10 @@ def small_request(cell: str) -> RunConfig:
         cell: As in `torch:fsdp+devices=4`; two devices, unless it says otherwise.
     """
     config = Cell.parse(cell).apply_to(SMALL)
-    has_axes = strategy_info(config.framework, config.strategy).axes
-    alone = not has_axes or config.mesh or config.devices
+    axes = strategy_info(config.framework, config.strategy).axes
+    if any("positions" in AXES[axis].cuts for axis in axes[:1]):
+        config = dataclasses.replace(config, workload=SEQUENCES)
+    alone = not axes or config.mesh or config.devices
     return config if alone else dataclasses.replace(config, devices=DEVICES)
 
 

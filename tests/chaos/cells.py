@@ -11,6 +11,7 @@ from samestep.common.catalog import catalogue, strategy_info
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import ProcessSpec
+from tests.cells import usual
 from tests.chaos import worker
 
 STORE = Path(__file__).parents[2] / "build" / "faults"
@@ -89,9 +90,10 @@ def rows() -> list[str]:
 
 def request(row: str, **fields: object) -> RunConfig:
     """The run of a row that something befalls."""
-    base = RunConfig(workload="digits-mlp+width=32", batch_size=48, steps=20, parity=False)
+    base = RunConfig(batch_size=48, steps=20, parity=False)
     config = configuration.Cell.parse(row).apply_to(base)
     info = strategy_info(config.framework, config.strategy)
+    config = dataclasses.replace(config, workload=usual(info))
     seconds = IMPORTING_SECONDS if info.package else TIMEOUT_SECONDS
     fields = {"devices": 2 if info.axes else 1, "timeout_seconds": seconds, "keep_state": True, **fields}
     return dataclasses.replace(config, **fields)

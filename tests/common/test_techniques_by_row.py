@@ -12,7 +12,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.strategy import StrategyInfo
 from samestep.common.techniques import Techniques
-from tests.cells import every_row
+from tests.cells import every_row, usual
 
 GIVEN = {
     "accumulation_steps": {"accumulation_steps": 2},
@@ -37,8 +37,9 @@ UNORDERED_IN_SHARDS = {"clip_norm", "precision"}
 
 def asked(framework: str, row: StrategyInfo, **techniques: object) -> RunConfig:
     devices = 2 if row.axes else 1
+    given = Techniques(**techniques)
     return RunConfig(
-        framework, row.name, "synthetic-mlp", devices, dtype=row.dtypes[0], steps=9, techniques=Techniques(**techniques)
+        framework, row.name, usual(row), devices, dtype=row.dtypes[0], batch_size=48, steps=9, techniques=given
     )
 
 

@@ -14,7 +14,7 @@ from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.experiments.cli.command_line import parse_run
 from samestep.experiments.printing.columns import cell
-from tests.cells import SIZED, every_row
+from tests.cells import SIZED, every_row, usual
 from tests.conftest import RunCell
 from tests.experiments.comparisons import PASSED, result_of
 
@@ -178,6 +178,7 @@ def test_the_flags_of_every_row_are_read_as_that_row(framework: str, name: str) 
     asked = RunConfig(
         framework=framework,
         strategy=name,
+        workload=usual(row),
         devices=2 if row.axes else 1,
         dtype=row.dtypes[-1],
         batch_size=48,

@@ -15,7 +15,7 @@ from samestep.common.request import FRAMEWORKS, RunConfig
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.experiments.printing.text import github
-from tests.cells import SIZED, USUAL_OPTIMIZERS, every_row
+from tests.cells import SIZED, USUAL_OPTIMIZERS, every_row, takes
 
 ROOT = Path(__file__).parents[2]
 STORE = ROOT / "build" / "parity"
@@ -93,7 +93,10 @@ def cells() -> list[Product]:
         Product(f"{framework}:{row.name}", model, optimizer, dtype, where)
         for framework, row in every_row()
         for model, optimizer, dtype, where in itertools.product(
-            SIZED, USUAL_OPTIMIZERS, row.dtypes, ("2", "4") if row.axes else ("1",)
+            [model for model in SIZED if takes(row, model)],
+            USUAL_OPTIMIZERS,
+            row.dtypes,
+            ("2", "4") if row.axes else ("1",),
         )
     ]
     axes = itertools.product(VARIANTS, SIZED, USUAL_OPTIMIZERS)

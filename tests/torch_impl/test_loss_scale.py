@@ -14,7 +14,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.state_file import read_state
-from tests.cells import SIZED, every_row, slow
+from tests.cells import SIZED, every_row, slow, usual
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
 from tests.lent import LentLauncher
@@ -187,7 +187,7 @@ def test_two_bytes_on_a_gpu(run_cell: RunCell, precision: str) -> None:
 
 def test_a_row_without_a_scaler_takes_no_fp16() -> None:
     for framework, row in every_row():
-        config = Cell.parse(f"{framework}:{row.name}+precision=fp16").apply_to(RunConfig(workload=MLP))
+        config = Cell.parse(f"{framework}:{row.name}+precision=fp16").apply_to(RunConfig(workload=usual(row)))
         if row.scales_loss:
             assert parse(config).arithmetic == "fp16"
         else:

@@ -49,8 +49,17 @@ class Embedding(nn.Module):
         return self.dropout(self.tokens(x_BT) + self.positions(places_T))
 
 
+def causal_attention(q_BHTK: torch.Tensor, k_BHTK: torch.Tensor, v_BHTK: torch.Tensor) -> torch.Tensor:
+    """Mixes values: [B, H, T, K] each -> [B, H, T, K]."""
+    return functional.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, is_causal=True)
+
+
 class Attention(nn.Module):
-    """Causal self-attention; q, k and v are separate, k has no bias."""
+    """Causal self-attention; q, k and v are separate, k has no bias.
+
+    Attributes:
+        attend: Mixes the values, given queries, keys and values; another one where a rank has some of the positions.
+    """
 
     def __init__(self, spec: TransformerSpec, block: int, context: StepContext) -> None:
         super().__init__()
@@ -60,12 +69,13 @@ class Attention(nn.Module):
         self.key = nn.Linear(spec.width, spec.width, bias=False)
         self.value = nn.Linear(spec.width, spec.width)
         self.output = nn.Linear(spec.width, spec.width)
+        self.attend = causal_attention
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
         """[B, T, D] -> [B, T, D]; the number of heads follows from what the projections hold."""
         projected = (self.query(x_BTD), self.key(x_BTD), self.value(x_BTD))
         q_BHTK, k_BHTK, v_BHTK = (a.unflatten(-1, (-1, self.head_width)).transpose(1, 2) for a in projected)
-        mixed_BHTK = functional.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, is_causal=True)
+        mixed_BHTK = self.attend(q_BHTK, k_BHTK, v_BHTK)
         return self.dropout(self.output(mixed_BHTK.transpose(1, 2).flatten(2)))
 
 

@@ -10,6 +10,7 @@ from samestep.common.flags import flags
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice
 from samestep.common.workload.models.spec import shared_parameters
+from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.common.workload.split import even_split_table
 from samestep.torch_impl.rows.options import DeepSpeedOptions, PipelineOptions, TensorOptions
@@ -157,6 +158,31 @@ def check_tensor_parallel(run: Run[TensorOptions]) -> None:
             raise ConfigError(
                 f"a sequence of {context} does not divide among a tensor axis of {num_parts}; give +context=."
             )
+
+
+def check_positions(run: Run) -> None:
+    """Refuses models without positions, and unequal parts of a sequence or of the heads.
+
+    Raises:
+        ConfigError: The model is not our transformer, or a part is unequal.
+    """
+    count, model = run.mesh.context, run.workload.model
+    if count == 1:
+        return
+    if not isinstance(model, TransformerSpec):
+        raise ConfigError(
+            f"{run.name} cuts the sequences of our transformer, as in prose-gpt; {run.workload.name} is another model: choose "
+            "torch:ddp."
+        )
+    if model.context % count:
+        raise ConfigError(
+            f"a sequence of {model.context} does not divide among a context axis of {count}; give +context=."
+        )
+    if model.heads % count:
+        raise ConfigError(
+            f"{model.heads} heads do not divide among a context axis of {count}; use one that divides {model.heads}, or "
+            "another number of +heads=."
+        )
 
 
 def check_tensor_plan(run: Run) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from samestep.common.catalog import strategy_info
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.files.removing import discard
@@ -43,7 +44,7 @@ from samestep.common.steps.log import METRICS
 from samestep.experiments import checkpoints, ledger
 from samestep.experiments import run as run_command
 from samestep.experiments.run import saved
-from tests.cells import SIZED, every_row
+from tests.cells import every_row, usual
 from tests.lent import LentLauncher
 
 Kill = Callable[[int, list[float], float], None]
@@ -62,7 +63,7 @@ def rows(*fast: str) -> list:
 
 def ask(cell: str, out: Path, **fields: object) -> tuple:
     defaults = {
-        "workload": SIZED["mlp"],
+        "workload": usual(strategy_info(*cell.partition("+")[0].split(":"))),
         "batch_size": 48,
         "steps": 24,
         "devices": 4,

@@ -1,0 +1,65 @@
+"""Context parallelism: the same step, what each rank keeps, what it sends, to the byte."""
+
+import pytest
+
+from samestep.common.errors import ConfigError
+from samestep.common.techniques import Techniques
+from tests.cells import SIZED, slow
+from tests.conftest import RunCell
+from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
+from tests.torch_impl.ledgers import obeys_its_law
+
+pytestmark = pytest.mark.torch
+
+QUICK = {"steps": 6, "dtype": "float64", "optimizer": "adamw"}
+FEATURES = "+dropout=0.1+tied=true+ignored=0.3"
+"""Keys of dropout, both users of the table of tokens, and the number of targets that count are all of the whole batch."""
+
+
+@pytest.mark.parametrize("mesh", ["context=2", "data=2,context=2", *slow("context=4", "data=2,context=4")])
+def test_it_is_the_same_step_and_obeys_its_law(run_cell: RunCell, mesh: str) -> None:
+    result = run_cell("torch:cp", SIZED["transformer"], mesh=mesh, **QUICK)
+    assert result.parity.passed, result.parity.reason
+    assert not result.parity.is_amplified
+    obeys_its_law(result)
+    keeps_what_was_predicted(result)
+
+
+@pytest.mark.parametrize("mesh", ["data=2,context=2", *slow("context=4")])
+def test_all_that_is_counted_is_counted_over_the_whole_batch(run_cell: RunCell, mesh: str) -> None:
+    techniques = Techniques(accumulation_steps=2, clip_norm=0.1)
+    result = run_cell("torch:cp", f"{SIZED['transformer']}{FEATURES}", mesh=mesh, techniques=techniques, **QUICK)
+    assert result.parity.passed, result.parity.reason
+    sends_what_was_predicted(result)
+    keeps_what_was_predicted(result)
+
+
+@pytest.mark.parametrize("technique", slow("recompute=true", "precision=bf16", "compile=true"))
+def test_techniques_change_what_is_kept_and_sent_as_predicted(run_cell: RunCell, technique: str) -> None:
+    dtype = "float32" if "precision" in technique else "float64"
+    result = run_cell(f"torch:cp+{technique}", SIZED["transformer"], devices=2, **QUICK | {"dtype": dtype})
+    assert result.parity.passed, result.parity.reason
+    sends_what_was_predicted(result)
+    keeps_what_was_predicted(result)
+
+
+def test_a_rank_of_two_keeps_half_and_the_outputs_of_its_attentions_once_more(run_cell: RunCell) -> None:
+    whole, half = (
+        run_cell(cell, SIZED["transformer"], devices=devices, parity=False, **QUICK).processes[0].activations_bytes
+        for cell, devices in (("torch:single", 1), ("torch:cp", 2))
+    )
+    outputs = 2 * 48 * 8 * 32 * 8  # of each of two blocks, for 48 examples of 8 positions: 32 numbers in float64
+    assert half - outputs == pytest.approx(whole / 2, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("workload", "devices", "message"),
+    [
+        (SIZED["mlp"], 2, "cuts the sequences of our transformer, as in prose-gpt"),
+        (SIZED["transformer"], 3, "a sequence of 16 does not divide among a context axis of 3"),
+        (SIZED["transformer"], 8, "4 heads do not divide among a context axis of 8"),
+    ],
+)
+def test_what_has_no_equal_parts_is_refused(run_cell: RunCell, workload: str, devices: int, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        run_cell("torch:cp", workload, devices=devices, batch_size=48)
