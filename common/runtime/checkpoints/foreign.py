@@ -5,6 +5,7 @@ many steps as are said, or from step 0 if none are.
 """
 
 import dataclasses
+import os
 import re
 from pathlib import Path
 
@@ -43,7 +44,9 @@ class _Found:
 
 def is_foreign(path: Path) -> bool:
     """Returns whether a path is of what others wrote, by its name or by what is in the folder."""
-    return path.suffix == SUFFIX or any((path / name).is_file() for name in (METADATA, LATEST))
+    return path.suffix == SUFFIX or any(
+        os.path.isfile(path / name) for name in (METADATA, LATEST)
+    )  # no error for a long path
 
 
 def read_foreign(run: Run, path: Path) -> TrainState:
