@@ -7,20 +7,17 @@ from samestep.common.costs.context import cp
 from samestep.common.costs.data_parallel import c10d, ddp, replicated
 from samestep.common.costs.deepspeed import deepspeed
 from samestep.common.costs.one_process import dp
-from samestep.common.costs.parameter_server import rpc_parameter_server
-from samestep.common.costs.pipeline import hybrid, mp, pp, rpc
+from samestep.common.costs.pipeline import hybrid, mp, pp
 from samestep.common.costs.saved_activations import kept_torch_mixed
 from samestep.common.costs.tensor import tp
 from samestep.common.costs.zero import fsdp, zero1, zero2
-from samestep.common.runtime.topology import one_process, ranks, ranks_and_server
+from samestep.common.runtime.topology import one_process, ranks
 from samestep.common.strategy import Answer, FrameworkInfo, StrategyInfo
-from samestep.torch_impl.rows import dangers, measures, needs, options, refusals, sums
+from samestep.torch_impl.rows import by_calls, dangers, measures, needs, options, refusals, sums
 
 GPUS = "several GPUs on one or more machines; CPU cores over gloo"
 SHARD_PER_RANK = Answer("yes", "one contiguous shard of the global batch per rank")
-WHOLE_BATCH = Answer("no", "the whole batch goes through every stage")
 WHOLE_MODEL = Answer("no", "every rank holds the whole model")
-EQUAL_STAGES = Answer("yes", "contiguous stages of layers, of about equal FLOPs")
 in_one_process = functools.partial(
     StrategyInfo, topology=one_process, backend="memory", scales_loss=True, refuses=refusals.ALONE
 )
@@ -30,14 +27,6 @@ over_ranks = functools.partial(
 layer_parallel = functools.partial(over_ranks, refuses=refusals.SPLIT_LAYERS)
 data_parallel = functools.partial(over_ranks, data_split=SHARD_PER_RANK, model_split=WHOLE_MODEL, axes=("data",))
 pipelined = functools.partial(layer_parallel, options=options.PipelineOptions, measures=measures.PIPELINE)
-over_rpc = functools.partial(
-    StrategyInfo,
-    danger_of_open_ports=dangers.UNPICKLES_CALLS,
-    backend="tensorpipe",
-    status="maintenance; upstream calls the RPC package stable and in maintenance mode",
-    refuses=refusals.NO_CLIPPING,
-)
-
 FRAMEWORK = FrameworkInfo(
     module="torch",
     title="PyTorch",
@@ -161,8 +150,8 @@ FRAMEWORK = FrameworkInfo(
             name="mp",
             summary="One stage of the layers per rank, one batch at a time: all ranks but one wait.",
             goal="memory, when nothing better can be had",
-            data_split=WHOLE_BATCH,
-            model_split=EQUAL_STAGES,
+            data_split=by_calls.WHOLE_BATCH,
+            model_split=by_calls.EQUAL_STAGES,
             hardware="several GPUs, whose links carry little; CPU cores over gloo",
             axes=("pipe",),
             cost=mp,
@@ -212,39 +201,7 @@ FRAMEWORK = FrameworkInfo(
             needs=needs.check_positions,
             refuses=refusals.NO_SWITCH | refusals.NO_ORDER,
         ),
-        over_rpc(
-            name="rpc",
-            summary="Stages on RPC workers, driven by one of them; autograd and the optimizer reach across the calls.",
-            goal="irregular models that no pipeline takes",
-            data_split=WHOLE_BATCH,
-            model_split=EQUAL_STAGES,
-            hardware="CPU cores on one or more machines; GPUs need a device map",
-            axes=("pipe",),
-            topology=ranks,
-            cost=rpc,
-            refuses=refusals.BY_CALLS,
-            reference="torch.distributed.rpc, torch.distributed.autograd, torch.distributed.optim.DistributedOptimizer",
-            needs=needs.check_stages,
-        ),
-        over_rpc(
-            name="rpc_parameter_server",
-            summary="Parameters on a server process; workers pull them, compute their shard, and push gradients back.",
-            goal="huge tables; workers that need not wait",
-            data_split=Answer("yes", "one contiguous shard of the global batch per worker"),
-            model_split=Answer("partial", "the ranker's tables on the server, its tower on the workers; others whole"),
-            hardware="CPU cores on one or more machines; one process more than devices",
-            axes=("data",),
-            topology=ranks_and_server,
-            cost=rpc_parameter_server,
-            refuses=refusals.NO_CLIPPING,
-            reference="torch.distributed.rpc, rpc.functions.async_execution",
-            twin="tf:parameter_server",
-            needs=needs.check_workers,
-            options=options.ConsistencyOptions,
-            measures=measures.SERVER,
-            synchronous=lambda chosen: chosen.is_sync,
-            varies=lambda chosen: "" if chosen.is_sync else "gradients are applied in the order in which they arrive",
-        ),
+        *by_calls.ROWS,
         pipelined(
             name="hybrid",
             summary="A mesh pipe x data (or shard) x tensor: pipelines of stages, each split inside, replicated or sharded.",

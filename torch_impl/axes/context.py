@@ -32,7 +32,13 @@ class HeadExchange:
         self._group, self._ranks = group, group.size()
 
     def __call__(self, q_BHtK: torch.Tensor, k_BHtK: torch.Tensor, v_BHtK: torch.Tensor) -> torch.Tensor:
-        """[B, H, t, K] each -> [B, H, t, K]."""
+        """Mixes values: [B, H, t, K] each -> [B, H, t, K].
+
+        Args:
+            q_BHtK: Queries.
+            k_BHtK: Keys.
+            v_BHtK: Values.
+        """
         count = self._ranks
         # Queries, keys and values go together; what goes to one rank is contiguous.
         parts = torch.stack((q_BHtK, k_BHtK, v_BHtK)).unflatten(2, (count, -1))

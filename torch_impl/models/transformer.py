@@ -50,7 +50,13 @@ class Embedding(nn.Module):
 
 
 def causal_attention(q_BHTK: torch.Tensor, k_BHTK: torch.Tensor, v_BHTK: torch.Tensor) -> torch.Tensor:
-    """Mixes values: [B, H, T, K] each -> [B, H, T, K]."""
+    """Mixes values: [B, H, T, K] each -> [B, H, T, K].
+
+    Args:
+        q_BHTK: Queries.
+        k_BHTK: Keys.
+        v_BHTK: Values.
+    """
     return functional.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, is_causal=True)
 
 

@@ -10,7 +10,6 @@ from samestep.common.flags import flags
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice
 from samestep.common.workload.models.spec import shared_parameters
-from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.common.workload.split import even_split_table
 from samestep.torch_impl.rows.options import DeepSpeedOptions, PipelineOptions, TensorOptions
@@ -169,18 +168,18 @@ def check_positions(run: Run) -> None:
     count, model = run.mesh.context, run.workload.model
     if count == 1:
         return
-    if not isinstance(model, TransformerSpec):
+    params = model.params().values()
+    if model.facts.source or not any(param.shares_input for param in params):  # attention does
         raise ConfigError(
             f"{run.name} cuts the sequences of our transformer, as in prose-gpt; {run.workload.name} is another model: choose "
             "torch:ddp."
         )
-    if model.context % count:
+    (context,), heads = model.inputs().shape, max(param.groups for param in params)
+    if context % count:
+        raise ConfigError(f"a sequence of {context} does not divide among a context axis of {count}; give +context=.")
+    if heads % count:
         raise ConfigError(
-            f"a sequence of {model.context} does not divide among a context axis of {count}; give +context=."
-        )
-    if model.heads % count:
-        raise ConfigError(
-            f"{model.heads} heads do not divide among a context axis of {count}; use one that divides {model.heads}, or "
+            f"{heads} heads do not divide among a context axis of {count}; use one that divides {heads}, or "
             "another number of +heads=."
         )
 
