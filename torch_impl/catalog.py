@@ -198,7 +198,7 @@ FRAMEWORK = FrameworkInfo(
             cost=cp,
             reference="torch.distributed._functional_collectives.all_to_all_single_autograd",
             status="no API; a pattern of DeepSpeed-Ulysses. torch's context_parallel is experimental, and fails on CPUs (2.13)",
-            needs=needs.check_positions,
+            needs=sums.check_context,
             refuses=refusals.NO_SWITCH | refusals.NO_ORDER,
         ),
         *by_calls.ROWS,

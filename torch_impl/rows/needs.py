@@ -159,31 +159,6 @@ def check_tensor_parallel(run: Run[TensorOptions]) -> None:
             )
 
 
-def check_positions(run: Run) -> None:
-    """Refuses models without positions, and unequal parts of a sequence or of the heads.
-
-    Raises:
-        ConfigError: The model is not our transformer, or a part is unequal.
-    """
-    count, model = run.mesh.context, run.workload.model
-    if count == 1:
-        return
-    params = model.params().values()
-    if model.facts.source or not any(param.shares_input for param in params):  # attention does
-        raise ConfigError(
-            f"{run.name} cuts the sequences of our transformer, as in prose-gpt; {run.workload.name} is another model: choose "
-            "torch:ddp."
-        )
-    (context,), heads = model.inputs().shape, max(param.groups for param in params)
-    if context % count:
-        raise ConfigError(f"a sequence of {context} does not divide among a context axis of {count}; give +context=.")
-    if heads % count:
-        raise ConfigError(
-            f"{heads} heads do not divide among a context axis of {count}; use one that divides {heads}, or "
-            "another number of +heads=."
-        )
-
-
 def check_tensor_plan(run: Run) -> None:
     """Refuses a user's model that does not say which of its layers are cut, and running statistics, which cannot be.
 

@@ -4,6 +4,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.flags import spell_flag
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import rounding_flags, spell_exchanges
+from samestep.common.workload.positions import check_positions
 from samestep.torch_impl.rows.options import C10dOptions, DdpOptions
 
 
@@ -42,3 +43,12 @@ def check_buckets(run: Run[DdpOptions]) -> None:
         raise ConfigError(
             f"--no-overlap puts all gradients into one bucket; leave out --bucket-bytes {run.options.bucket_bytes}."
         )
+
+
+def check_context(run: Run) -> None:
+    """Refuses what cannot be cut by positions.
+
+    Raises:
+        ConfigError: Its positions or heads have no equal parts.
+    """
+    check_positions(run.workload, run.mesh.context)
