@@ -25,6 +25,11 @@ class Division:
         self._own: frozenset[str] | None = None
         self._is_decided = False
 
+    @property
+    def is_needless(self) -> bool:
+        """Whether it is known that every rank holds all there is."""
+        return self._is_decided and self._own is None
+
     def take(self, held: Sequence[StatePiece]) -> list[StatePiece] | None:
         """Returns those that this rank saves of the pieces it holds; None if every rank holds all there is."""
         keys = {_key(piece): piece for piece in held if piece.array.size}

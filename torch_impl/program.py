@@ -187,7 +187,8 @@ class TrainingProgram:
 
     def shards(self) -> list[StatePiece] | None:
         """Returns what this rank saves of the state; None if every rank has all of it, or an engine keeps it in its own way."""
-        pieces = self._local_state.pieces() if dist.is_initialized() else None
+        is_whole = not dist.is_initialized() or self._division.is_needless
+        pieces = None if is_whole else self._local_state.pieces()
         if pieces is None:
             return None
         pieces += [whole("step", np.asarray(self._step)), whole("skipped", np.asarray(self._skipped))]

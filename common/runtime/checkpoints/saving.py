@@ -197,10 +197,10 @@ def _why(error: Exception) -> str:
 
 
 def _copied(state: TrainState) -> TrainState:
-    """Returns a state that the next step does not move: what a program hands out may be its own memory."""
+    """Returns a state that the next step does not move: an array that is not its own memory may be the program's."""
 
     def copy(arrays: Arrays) -> Arrays:
-        return {name: np.array(array) for name, array in arrays.items()}
+        return {name: array if array.flags.owndata else np.array(array) for name, array in arrays.items()}
 
     return dataclasses.replace(
         state,

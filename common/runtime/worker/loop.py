@@ -5,7 +5,6 @@ import itertools
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from pathlib import Path
 
 from samestep.common.batch import Batch, batches, digest_order
 from samestep.common.ledger import Footprint
@@ -48,7 +47,7 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
         Diverged: The loss is not finite.
     """
     data = in_dtype(split, run.dtype)
-    beginning, stream = _begin(program, run, launch, data, file.directory)
+    beginning, stream = _begin(program, run, launch, data, file)
     disturbances, specs = watch_for(run, file), run.strategy.topology(run)
     serving = {spec.role: rank for rank, spec in enumerate(specs) if spec.serves and file.rank == 0}
     traffic = Traffic(file, serving, disturbances, alone=len(specs) == 1)
@@ -90,9 +89,11 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     )
 
 
-def _begin(program: Program, run: Run, launch: Launch, data: Split, directory: Path) -> tuple[Beginning, Batches]:
+def _begin(program: Program, run: Run, launch: Launch, data: Split, file: ProcessFile) -> tuple[Beginning, Batches]:
     """Has the program go on from where this attempt begins; returns that, and the batches from there on."""
-    beginning = find_beginning(directory, run, launch)
+    beginning = find_beginning(file.directory, run, launch)
+    if beginning.state is not None:  # a step is traced or compiled before it is restored, as the first one is
+        file.enter("first step", beginning.step)
     asked = (data.train_inputs, data.train_targets, run.batch_size, run.seed, beginning.step)
     restore(program, beginning, run, next(batches(*asked)))
     return beginning, batches(*asked)
