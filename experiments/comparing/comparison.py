@@ -3,7 +3,7 @@
 import dataclasses
 import shlex
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from samestep.common.errors import ConfigError, SamestepError, Unavailable, signal_exit_code
 from samestep.common.runtime.records import RunResult
@@ -21,6 +21,9 @@ from samestep.experiments.printing.formats import Case, Document, write
 from samestep.experiments.printing.misses import misses
 from samestep.experiments.printing.scaling_report import write_scaling
 from samestep.experiments.printing.text import fill, screen_width
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,6 +148,18 @@ class Comparison:
     def to_json(self) -> str:
         """Returns the comparison as `samestep compare --format json` prints it: every row with its whole result."""
         return write(self.document(""), "json")
+
+    def frame(self) -> "pandas.DataFrame":
+        """Returns a data frame with a row for each cell, and the columns of `--format csv`.
+
+        Raises:
+            Unavailable: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise Unavailable("a data frame needs pandas: pip install pandas") from None
+        return pandas.DataFrame([dict(row) for row in self.document("").rows])
 
     def document(self, command: str, wide: bool = False) -> Document:
         """Returns the comparison as any format can be made of it.
