@@ -38,7 +38,7 @@ def read_optimizer(config: RunConfig, workload: Workload) -> OptimizerSpec:
         why = found.refused
     else:
         rate = config.learning_rate or workload.learning_rate(name)
-        return UserOptimizer(rate, workload.model.facts.source, found.kept, found.groups)
+        return UserOptimizer(rate, workload.model.facts.source, found.kept, found.groups, found.learning_rate)
     raise ConfigError(f"{workload.name} {why}; or choose --optimizer {_listed(OPTIMIZERS)}.")
 
 
@@ -55,12 +55,53 @@ def check_optimizer(run: Run) -> None:
                 f"--optimizer {optimizer.name} does not update a {param.role}, as {name} of {run.workload.name} is; choose "
                 f"{_listed(OPTIMIZERS)}."
             )
-    is_cut = run.strategy.cuts_parameters or any(run.mesh.axis(axis) > 1 for axis in _CUTTING)
+    is_sharded = any(run.mesh.axis(axis) > 1 for axis in _CUTTING)
+    is_cut = run.strategy.cuts_parameters or is_sharded
+    if optimizer.name == USER:
+        _check_own(run, is_sharded)
     if is_cut and not optimizer.is_elementwise:
         others = _listed(name for name, each in OPTIMIZERS.items() if each.is_elementwise)
         raise ConfigError(
             f"--optimizer {optimizer.name} updates whole matrices, which {run.name} cuts; choose {others}, or a row that "
             f"keeps parameters whole."
+        )
+
+
+def _check_own(run: Run, is_sharded: bool) -> None:
+    """Refuses the user's optimizer where experiments showed that it makes another step of what each device has.
+
+    Args:
+        run: What is to be trained.
+        is_sharded: Whether parameters are sharded tensors, which know of their other shards.
+
+    Raises:
+        ConfigError: It does.
+    """
+    found = run.workload.model.facts.optimizer
+    assert found is not None
+    if is_sharded:
+        _refuse_parts(run, found.shards, "two shards of each parameter")
+    elif run.strategy.cuts_parameters and run.num_devices > 1:
+        _refuse_parts(run, found.halves, "a half of each parameter alone")
+
+
+def refuse_some(run: Run) -> None:
+    """Refuses the user's optimizer where each device updates some of the parameters, if it makes another step of them.
+
+    Raises:
+        ConfigError: It does.
+    """
+    found = run.workload.model.facts.optimizer
+    if run.optimizer.name == USER and run.num_devices > 1 and found is not None:
+        _refuse_parts(run, found.some, "some of the parameters alone")
+
+
+def _refuse_parts(run: Run, moved: str, given: str) -> None:
+    if moved:
+        raise ConfigError(
+            f"the optimizer of {run.workload.name} takes another step when it is given {given}, as {run.name} does: in an "
+            f"experiment {moved} moved otherwise; choose a row that gives it all of them, as torch:ddp, or --optimizer "
+            f"{_listed(OPTIMIZERS)}."
         )
 
 

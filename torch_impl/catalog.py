@@ -33,8 +33,7 @@ FRAMEWORK = FrameworkInfo(
     saved=kept_torch_mixed.saved,
     available=needs.require_compiler,
     extra="torch",
-    # Without a name server, as in a private network, torch warns of every connection that it has no name for (2.13).
-    # Ranks that our launcher starts have no agent of torchrun's, even if the launcher itself was started by one.
+    # In a private network torch warns of every connection without a name (2.13). Our ranks have no agent of torchrun's.
     environment={
         "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"),
         "TORCHELASTIC_USE_AGENT_STORE": "False",
@@ -103,6 +102,7 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("partial", "the optimizer state only, whole parameters to a rank"),
             refuses=refusals.BROADCASTS,
             cost=zero1,
+            needs=needs.refuse_some,
             reference="torch.distributed.optim.ZeroRedundancyOptimizer",
             measures=measures.OVERLAP,
             status="experimental; upstream calls it subject to change and develops fully_shard",

@@ -17,11 +17,10 @@ from samestep.common.workload.declared import IDS, call_user, load_model
 from samestep.common.workload.draws import DRAWS
 from samestep.common.workload.models.description_report import EXAMPLES, BuildReport, LossOfEach, write_found
 from samestep.common.workload.models.dtypes import is_real
-from samestep.common.workload.models.findings import DescribedOptimizer
 from samestep.common.workload.models.probing import FORWARD_PASS, find_habits
 from samestep.common.workload.models.spec import Segment, layer
-from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
 from samestep.torch_impl import weights
+from samestep.torch_impl.describing.optimizer import describe_optimizer
 from samestep.torch_impl.describing.probing import Probe
 from samestep.torch_impl.describing.reach import always_called, find_reach
 from samestep.torch_impl.describing.roundings import find_roundings
@@ -32,7 +31,6 @@ from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.outputs import main_outputs, returns
 from samestep.torch_impl.models.user_loss import loss_function
 from samestep.torch_impl.models.user_model import build_declared, dtypes_of
-from samestep.torch_impl.optimizers import own
 from samestep.torch_impl.tracing import describe_layers
 
 PLANS = ("column", "row")
@@ -86,7 +84,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         layers=describe_layers(module, inputs),
         frozen=frozenset(name for name, weight in named.items() if not weight.parameter.requires_grad),
         uses=describe_uses(module, inputs, {*(block.name for block in blocks), *map(layer, splits)}),
-        optimizer=_optimizer(model, copy.deepcopy(module), source),
+        optimizer=describe_optimizer(model, copy.deepcopy(module), source),
         rounded=find_roundings(module, inputs),  # last: it changes the model
     )
     write_found(folder, model, source, "torch", split, seed, found)
@@ -125,31 +123,6 @@ def _try_forward(model: Model, module: nn.Module, inputs: Inputs, source: str) -
             f"--model {source}: the model returns {kind} when it is called; put what it does into forward()."
         )
     return outputs, counter.get_total_flops() // EXAMPLES
-
-
-def _optimizer(model: Model, module: nn.Module, source: str) -> DescribedOptimizer | None:
-    """Returns what the user's optimizer keeps of each parameter, seen after a step."""
-    if model.optimizer is None:
-        return None
-    if "torch" not in model.optimizer:
-        return DescribedOptimizer(refused=f"has an optimizer for {', '.join(model.optimizer)} alone; add one for torch")
-    parameters = list(module.parameters())
-    made = own.build(UserOptimizer(0.0, source), parameters)
-    first, *_ = trained = [parameter for parameter in parameters if parameter.requires_grad]
-    for parameter in trained:
-        parameter.grad = torch.ones_like(parameter)
-    call_user(made.step, source, "a step of the optimizer")
-    tensors = {k: v for k, v in made.state[first].items() if isinstance(v, torch.Tensor) and k != "step"}
-    rates = sorted({float(group["lr"]) for group in made.param_groups})
-    odd = next((key for key, value in tensors.items() if value.shape != first.shape), None)
-    refused = ""
-    if odd is not None:
-        refused = f"has an optimizer that keeps `{odd}`, not shaped like its parameter: no row could gather it"
-    elif len(rates) > 1:
-        refused = f"has an optimizer with the rates {rates}; give all parameters one"
-    names = {id(weight.parameter): name for name, weight in weights.named_weights(module).items()}
-    groups = tuple(tuple(names[id(p)] for p in group["params"] if id(p) in names) for group in made.param_groups)
-    return DescribedOptimizer(learning_rate=rates[0], kept=tuple(tensors), groups=groups, refused=refused)
 
 
 def _told(inputs: Inputs) -> str:

@@ -45,6 +45,7 @@ TORCH = (
     Kind("WEIGHTED_MEAN", "classes", f"{MIXED}its loss"),
     Kind("CONTRASTIVE", "classes", f"{MIXED}its loss"),
     Kind("CTC", "sounds"),
+    *(Kind(name, "tokens", file="optimizer_zoo.py", data_file="torch_zoo.py") for name in ("RATES", "SCHEDULED")),
 )
 KERAS = tuple(
     Kind(model, data, file="wild_keras.py")

@@ -55,6 +55,47 @@ def momentum(params):
     return torch.optim.SGD(params, 2**-7, momentum=0.9, nesterov=True)
 
 
+def muon(params):
+    import torch
+
+    return torch.optim.Muon([param for param in params if param.ndim == 2], 2**-7)
+
+
+def clipped(params):
+    """Scales the gradients of all of its parameters by one norm."""
+    import torch
+
+    class Clipped(torch.optim.SGD):
+        def step(self, closure=None):
+            torch.nn.utils.clip_grad_norm_([each for group in self.param_groups for each in group["params"]], 0.1)
+            return super().step(closure)
+
+    return Clipped(params, 2**-7)
+
+
+def rates(params):
+    import torch
+
+    kernels, others = ([param for param in params if (param.ndim > 1) == is_kernel] for is_kernel in (True, False))
+    return torch.optim.AdamW([{"params": kernels, "weight_decay": 0.1}, {"params": others, "lr": 2**-8}], lr=2**-10)
+
+
+def scheduled(params):
+    """Its own schedule leaves it standing after two steps."""
+    import torch
+
+    made = torch.optim.SGD(params, 2**-4, momentum=0.9)
+    schedule = torch.optim.lr_scheduler.LambdaLR(made, lambda step: 1.0 if step < 2 else 0.0)
+    made.register_step_post_hook(lambda *_: schedule.step())
+    return made
+
+
+def lbfgs(params):
+    import torch
+
+    return torch.optim.LBFGS(params)
+
+
 LION = samestep.Model(torch=gpt, optimizer={"torch": lion})
 SIGNS = samestep.Model(torch=gpt, optimizer={"torch": signs})
 RMSPROP = samestep.Model(torch=gpt, optimizer={"torch": rmsprop})
@@ -62,3 +103,8 @@ ADAM = samestep.Model(torch=gpt, optimizer={"torch": adam})
 AMSGRAD = samestep.Model(torch=gpt, optimizer={"torch": amsgrad})
 RPROP = samestep.Model(torch=gpt, optimizer={"torch": rprop})
 MOMENTUM = samestep.Model(torch=gpt, optimizer={"torch": momentum})
+MUON = samestep.Model(torch=gpt, optimizer={"torch": muon})
+CLIPPED = samestep.Model(torch=gpt, optimizer={"torch": clipped})
+RATES = samestep.Model(torch=gpt, optimizer={"torch": rates})
+SCHEDULED = samestep.Model(torch=gpt, optimizer={"torch": scheduled})
+LBFGS = samestep.Model(torch=gpt, optimizer={"torch": lbfgs})

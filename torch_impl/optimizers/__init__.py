@@ -12,6 +12,7 @@ from torch import nn
 
 from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.workload.optimizers.spec import OptimizerSpec
+from samestep.torch_impl.optimizers import own
 
 
 def slot_keys(spec: OptimizerSpec) -> Mapping[str, str]:
@@ -36,14 +37,17 @@ def leave(optimizer: torch.optim.Optimizer, groups: Iterable[Mapping[str, Any]])
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Sets the learning rate of the next update.
+    """Sets the learning rate of the next update; where the user's optimizer has it already, its own schedule may have moved it.
 
     Args:
         optimizer: The optimizer.
         rate: The learning rate.
     """
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        if own.RATIO not in group:
+            group["lr"] = rate
+        elif rate != group[own.ASKED]:
+            group["lr"], group[own.ASKED] = rate * group[own.RATIO], rate
 
 
 def build_optimizer(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:

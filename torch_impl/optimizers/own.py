@@ -9,6 +9,8 @@ from samestep.common.errors import ConfigError
 from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
 
+RATIO, ASKED = "ratio_of_rates", "rate_asked_for"
+"""What we keep in a group: its rate by that of the file's first group, and the rate of the run that it was last given."""
 KEYS: Mapping[str, str] = {}
 """What it keeps has torch's own keys everywhere."""
 
@@ -31,4 +33,7 @@ def build(spec: UserOptimizer, parameters: Iterable[nn.Parameter]) -> torch.opti
         raise ConfigError(
             f"--model {spec.source}: the function given as optimizer returned {kind}, no torch optimizer."
         )
+    for group in made.param_groups:
+        group[RATIO] = float(group["lr"]) / spec.file_rate if spec.file_rate else 1.0
+        group[ASKED] = spec.file_rate
     return made

@@ -7,6 +7,7 @@ import shutil
 from samestep.common.batch_norm import has_batch_norm, refuse_sync
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.flags import flags
+from samestep.common.optimizer import refuse_some
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice
 from samestep.common.workload.models.spec import shared_parameters
@@ -50,6 +51,7 @@ def check_stages(run: Run, stages_per_rank: int = 1) -> None:
             f"{shared} is tied: the segments {between} both use it, and each rank of {run.name} would train a half of its own; "
             f"untie it, or choose a row that keeps the model whole, as torch:fsdp."
         )
+    refuse_some(run)
     num_stages = run.mesh.pipe * stages_per_rank
     if num_stages > len(segments):
         each = f" ({stages_per_rank} a rank)" if stages_per_rank > 1 else ""

@@ -8,16 +8,22 @@ class DescribedOptimizer:
     """What a worker found out about the optimizer that the file builds.
 
     Attributes:
-        learning_rate: The learning rate of all its parameters.
+        learning_rate: The learning rate of its first group; those of the others keep their ratio to it.
         kept: What it keeps of each parameter, by the framework's own key.
         groups: The names of the parameters in each of its groups.
         refused: Why no strategy can take it, if none can.
+        halves: A parameter of which it updates a half in another way than as a part of the whole; "" if there is none.
+        shards: One of which it updates shards, that know of each other, in another way.
+        some: One that it updates in another way if it is not given some of the others.
     """
 
     learning_rate: float = 0.0
     kept: tuple[str, ...] = ()
     groups: tuple[tuple[str, ...], ...] = ()
     refused: str = ""
+    halves: str = ""
+    shards: str = ""
+    some: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -16,15 +16,18 @@ class UserOptimizer:
     Attributes:
         source: Where it is declared, as FILE.py:NAME.
         slots: The names of what it keeps for a parameter, which are the framework's own.
+        groups: The names of the parameters in each of its groups.
+        file_rate: The learning rate that the file gives its first group.
     """
 
     learning_rate: float
     source: str
     slots: tuple[str, ...] = ()
     groups: tuple[tuple[str, ...], ...] = ()
+    file_rate: float = 0.0
     name: str = dataclasses.field(default="own", init=False)
     default_rate: ClassVar = 0.0  # its own
-    is_elementwise: ClassVar = True  # nobody knows; the run is judged
+    is_elementwise: ClassVar = True  # `check_optimizer` asks what the experiments showed
     moves_by_sign: ClassVar = True
     counts_steps: ClassVar = True
     rests: ClassVar = False
