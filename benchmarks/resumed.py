@@ -94,9 +94,10 @@ def every_case() -> Iterator[Case]:
     """Yields the cases: every synchronous row that has devices, then the further cells."""
     for framework, row in every_row():
         if row.axes and row.synchronous(row.options()):
+            workload = GPT if "context" in row.axes else MLP  # which cuts sequences
             for optimizer in ("sgd", "adamw"):
                 for dtype in row.dtypes:
-                    yield Case(f"{framework}:{row.name}", MLP, optimizer, dtype)
+                    yield Case(f"{framework}:{row.name}", workload, optimizer, dtype)
     for cell, workload in FURTHER:
         yield Case(cell, workload)
 
