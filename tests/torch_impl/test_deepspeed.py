@@ -178,3 +178,17 @@ def test_no_other_row_imports_it() -> None:
     look = f"import importlib; [importlib.import_module(name) for name in {names!r}]"
     done = told(f"{look}; print('deepspeed' in sys.modules)")
     assert done.stdout == "False\n", done.stderr
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (3, 4), (2, 3, 4), (3, 1, 2)])
+def test_boxes_of_a_stretch_are_its_numbers_in_their_order(shape: tuple[int, ...]) -> None:
+    from samestep.torch_impl.deepspeed.partitions import boxes
+
+    array = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+    for start in range(array.size + 1):
+        for stop in range(start, array.size + 1):
+            cut = list(boxes(shape, start, stop))
+            inside = [tuple(slice(at, at + size) for at, size in zip(*box, strict=True)) for box in cut]
+            assert [n for box in inside for n in array[box].ravel().tolist()] == list(range(start, stop))
+            assert all(array[box].shape == sizes for box, (_, sizes) in zip(inside, cut, strict=True))
+            assert len(cut) <= 2 * max(1, len(shape))

@@ -1,12 +1,13 @@
 """Neutral arrays <-> DTensors on a mesh of data x tensor."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.experimental import dtensor
 
 from samestep.common.batch import WHOLE, Batch
+from samestep.common.program import StatePiece
 from samestep.common.strategy import Run
 from samestep.common.workload.data.several import each
 from samestep.tf_impl import weights
@@ -92,6 +93,31 @@ class Layouts:
     def gather(self, tensor: tf.Tensor) -> np.ndarray:
         """Gathers a full array from all devices."""
         return dtensor.relayout(tensor, dtensor.Layout.replicated(self.mesh, tensor.shape.rank)).numpy()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the devices of this process, and so those of every other, hold a copy of everything."""
+        return len({each["tensor"] for each in self.coordinates}) == self.mesh.dim_size("tensor")
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the mesh begins with a device of this process."""
+        return any(not any(each.values()) for each in self.coordinates)
+
+    def pieces(self, path: str, tensor: tf.Tensor, layout: dtensor.Layout) -> Iterator[StatePiece]:
+        """Yields the shards of this process's devices; of copies, the first on the mesh.
+
+        Args:
+            path: As in `StatePiece`.
+            tensor: The tensor.
+            layout: Its layout.
+        """
+        specs, shape = layout.sharding_specs, tuple(tensor.shape)
+        for coordinates, shard in zip(self.coordinates, dtensor.unpack(tensor), strict=True):
+            if not any(place for axis, place in coordinates.items() if axis not in specs):
+                sizes = shard.shape.as_list()
+                offset = tuple(coordinates.get(axis, 0) * size for axis, size in zip(specs, sizes, strict=True))
+                yield StatePiece(path, offset, shape, shard.numpy())
 
     def local_bytes(self, tensors: Iterable[tf.Tensor]) -> list[int]:
         """Returns the bytes of the shards of tensors, together, on each of this process's devices."""

@@ -6,6 +6,7 @@ write, since every tensor means the full one. Gradients and update are two funct
 """
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
@@ -14,7 +15,7 @@ from tensorflow.experimental import dtensor
 
 from samestep.common.batch import Batch
 from samestep.common.ledger import Footprint, Send
-from samestep.common.program import Hardware, TrainState
+from samestep.common.program import Hardware, StatePiece, TrainState, whole
 from samestep.common.strategy import Run
 from samestep.tf_impl import weights
 from samestep.tf_impl.dtensor.layouts import Layouts
@@ -110,8 +111,15 @@ class DTensorProgram:
         state = weights.snapshot(self._step, self.params, self.slots, read, {})
         return dataclasses.replace(state, skipped=self._skipped)
 
-    def shards(self) -> None:
-        """Returns None: the first process saves what it gathers."""
+    def shards(self) -> list[StatePiece] | None:
+        """Returns the shards of this process's devices; None if they hold everything."""
+        if self.layouts.is_whole:
+            return None
+        held = {f"params/{name}": variable for name, variable in self.params.items()}
+        held |= {f"slots/{slot}/{name}": v for slot, variables in self.slots.items() for name, v in variables.items()}
+        numbers = {"step": self._step, "skipped": self._skipped} if self.layouts.is_first else {}
+        cut = (self.layouts.pieces(path, v.read_value(), v.layout) for path, v in held.items())
+        return [*itertools.chain(*cut), *(whole(path, np.asarray(number)) for path, number in numbers.items())]
 
     def restore(self, state: TrainState) -> None:
         """Assigns each device its shards."""

@@ -1,7 +1,8 @@
 """What DeepSpeed's engine keeps; it reduces the gradients inside the backward pass and updates in its own step."""
 
+import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -11,9 +12,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from samestep.common.ledger import Footprint
-from samestep.common.program import TrainState
+from samestep.common.program import StatePiece, TrainState, whole
 from samestep.common.techniques import Techniques
-from samestep.torch_impl.deepspeed.partitions import LAYOUTS
+from samestep.torch_impl.deepspeed.partitions import LAYOUTS, boxes
 from samestep.torch_impl.local_state import LocalState
 from samestep.torch_impl.step import norm_over_ranks, transform
 from samestep.torch_impl.weights import Weight, dtype_names
@@ -130,7 +131,7 @@ class EngineState:
             buffers: The model's buffers by neutral name.
         """
         self._full = LocalState(named, EngineOptimizerState(), keys, _full_tensor, buffers)
-        self._named, self._keys, self._update = named, keys, update
+        self._named, self._keys, self._update, self._buffers = named, keys, update, buffers
         self._layout = LAYOUTS[engine.zero_optimization_stage()](engine)
         self._states = engine.optimizer.optimizer.state
         for master in self._layout.masters:
@@ -143,8 +144,27 @@ class EngineState:
         """Copies masters and their optimizer state, gathered, and buffers."""
         return self._full.snapshot(step)
 
-    def pieces(self) -> None:
-        """Returns None: stretches are no rectangles."""
+    def pieces(self) -> list[StatePiece]:
+        """Returns this rank's stretches of masters and their optimizer state, cut into boxes; the rest is whole on every rank."""
+        found = [whole(f"buffers/{name}", buffer.detach().cpu().numpy()) for name, buffer in self._buffers.items()]
+        for name, weight in self._named.items():
+            if name not in self._full.trained:
+                found.append(weight.piece(f"params/{name}", weight.parameter))
+                continue
+            found += self._cut(f"params/{name}", weight)
+            for slot, key in self._keys.items():
+                found += self._cut(f"slots/{slot}/{name}", weight, key)
+        return found
+
+    def _cut(self, path: str, weight: Weight, key: str | None = None) -> Iterator[StatePiece]:
+        """Yields the boxes of a stretch, in the neutral layout."""
+        start, own = self._layout.stretch(weight.parameter, key)
+        shape = tuple(getattr(weight.parameter, "ds_shape", weight.parameter.shape))  # ZeRO 3 leaves a parameter empty
+        flat, permutation, done = own.detach().cpu().numpy(), weight.permutation, 0
+        for offset, sizes in boxes(shape, start, start + len(flat)):
+            box = flat[done : (done := done + math.prod(sizes))].reshape(sizes)
+            at, of = (tuple(values[dim] for dim in permutation) for values in (offset, shape))
+            yield StatePiece(path, at, of, box.transpose(permutation))
 
     def restore(self, state: TrainState) -> None:
         """Copies this rank's stretch of everything in place; nothing is sent."""

@@ -1,4 +1,4 @@
-"""What DeepSpeed's engine keeps of a model on this rank, read and written as full tensors.
+"""What DeepSpeed's engine keeps of a model on this rank: written from full tensors, and read as the stretches that it is.
 
 The engine flattens the parameters and gives each rank a stretch of them to update: its *masters*, for which the client's
 optimizer has its state.
@@ -7,7 +7,8 @@ References:
     deepspeed.utils.safe_get_full_fp32_param and its siblings, of DeepSpeed 0.19.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import torch
@@ -30,6 +31,14 @@ class PartitionLayout(Protocol):
 
     def link(self, states: Mapping[torch.Tensor, dict[str, torch.Tensor]]) -> None:
         """Links the parameters to their optimizer state, as the engine does after its first step."""
+
+    def stretch(self, parameter: nn.Parameter, key: str | None = None) -> tuple[int, torch.Tensor]:
+        """Returns where this rank's stretch of a flattened parameter begins, and its memory.
+
+        Args:
+            parameter: The parameter that the engine took.
+            key: The key of the optimizer state to return instead, if any.
+        """
 
     def write(self, parameter: nn.Parameter, value: torch.Tensor, key: str | None = None) -> None:
         """Sets this rank's stretch of a parameter.
@@ -57,6 +66,12 @@ class FlatLayout:
         for parameters, master in zip(self._groups, self.masters, strict=True):
             utils.lazy_init_hp_params_optimizer_state(parameters, master, states)
 
+    def stretch(self, parameter: nn.Parameter, key: str | None = None) -> tuple[int, torch.Tensor]:
+        """Returns the part of the master, or of its optimizer state, in which the parameter is; an empty one of others."""
+        if (mapping := parameter._hp_mapping) is None:
+            return 0, self.masters[0][:0]
+        return mapping.lp_fragment_address.start, mapping.get_hp_fragment(key)
+
     def write(self, parameter: nn.Parameter, value: torch.Tensor, key: str | None = None) -> None:
         """Sets the stretch of the master or its optimizer state, and the whole of a parameter."""
         if key is None:
@@ -79,6 +94,17 @@ class ParameterLayout:
     def link(self, states: Mapping[torch.Tensor, dict[str, torch.Tensor]]) -> None:
         """Does nothing, because stage 3 looks the optimizer state up."""
 
+    def stretch(self, parameter: nn.Parameter, key: str | None = None) -> tuple[int, torch.Tensor]:
+        """Returns this rank's part without its padding."""
+        whole = key is None
+        own = (
+            utils.safe_get_local_fp32_param(parameter)
+            if whole
+            else utils.safe_get_local_optimizer_state(parameter, key)
+        )
+        start = dist.get_rank() * parameter.ds_tensor.numel()
+        return start, own.flatten()[: max(0, parameter.ds_numel - start)]
+
     def write(self, parameter: nn.Parameter, value: torch.Tensor, key: str | None = None) -> None:
         """Sets this rank's part, padded: DeepSpeed 0.19's safe_set_full_* fails on uneven parts."""
         size = parameter.ds_tensor.numel()
@@ -93,3 +119,31 @@ class ParameterLayout:
 
 LAYOUTS: Mapping[int, Callable[[DeepSpeedEngine], PartitionLayout]] = {1: FlatLayout, 2: FlatLayout, 3: ParameterLayout}
 """Stage of ZeRO -> its layout."""
+
+
+Box = tuple[tuple[int, ...], tuple[int, ...]]
+"""Where a part of an array begins in each dim, and its size there."""
+
+
+def boxes(shape: tuple[int, ...], start: int, stop: int) -> Iterator[Box]:
+    """Cuts a stretch of a flattened array into boxes of the array, in the order of its numbers.
+
+    Args:
+        shape: That of the array.
+        start: Where the stretch begins.
+        stop: Where it ends.
+    """
+    if len(shape) < 2:
+        if start < stop:
+            yield (start,)[: len(shape)], (stop - start,)[: len(shape)]
+        return
+    row_size = math.prod(shape[1:])
+    while start < stop:
+        row, within = divmod(start, row_size)
+        if not within and (rows := (stop - start) // row_size):
+            yield (row, *[0] * (len(shape) - 1)), (rows, *shape[1:])
+            start += rows * row_size
+            continue
+        end = min(stop, (row + 1) * row_size)
+        yield from (((row, *at), (1, *sizes)) for at, sizes in boxes(shape[1:], within, within + end - start))
+        start = end

@@ -55,7 +55,8 @@ class Saver:
             damaged: Folders that do not count among those to keep.
         """
         self._damaged = damaged
-        self._file, self._commit, self._num_ranks, self._launch = file, commit, run.num_devices, launch
+        self._file, self._commit, self._launch = file, commit, launch
+        self._num_ranks = sum(not spec.serves for spec in run.strategy.topology(run))
         self._every = read_interval(launch.save_every or "")
         self._digest = digest_losses(losses)
         self._gathering = Gathering()

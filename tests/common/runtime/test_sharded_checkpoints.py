@@ -22,7 +22,7 @@ from samestep.common.runtime.checkpoints.writing import begin_checkpoint, commit
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.state_file import STATE, read_state
-from tests.cells import SIZED, every_row, takes
+from tests.cells import SIZED, every_row, slow, takes
 
 COMMITTED = Commit(7, 0, 1, "program", "losses")
 WHOLE = np.arange(12.0).reshape(4, 3)
@@ -191,6 +191,35 @@ def test_a_sharded_checkpoint_is_gone_on_from_in_the_same_bits_and_by_others(
     assert other.parity.passed, other.parity.reason
     assert other.losses == pytest.approx(whole.losses[4:], rel=1e-10)
     assert furthest(read_state(tmp_path / "other"), read_state(out)) < 1e-10
+
+
+IN_THEIR_OWN_WAY = [
+    pytest.param("torch:deepspeed+zero_stage=3", 4, marks=pytest.mark.torch),
+    *(pytest.param(f"torch:deepspeed+zero_stage={n}", 4, marks=[pytest.mark.torch, pytest.mark.slow]) for n in (1, 2)),
+    pytest.param("tf:dtensor+clients=2+mesh=tensor=4", 2, marks=[pytest.mark.tf, pytest.mark.slow]),
+]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("cell", "num_files"), IN_THEIR_OWN_WAY)
+@pytest.mark.parametrize("model", ["mlp", *slow("cnn", "transformer")])
+def test_what_processes_save_of_it_is_the_state(
+    launcher: Launcher, tmp_path: Path, cell: str, num_files: int, model: str
+) -> None:
+    """DeepSpeed's stretches of flattened parameters, which end within a row; and shards of two clients' devices."""
+    workload = (
+        "digits-mlp+width=33" if model == "mlp" and "deepspeed" in cell else SIZED[model]
+    )  # which nothing divides
+    fields = {"dtype": "float32", "workload": workload, "devices": None if "mesh=" in cell else 4}
+    whole = trained(launcher, cell, tmp_path / "run", save_every="4", **fields)
+    (found,) = find_checkpoints(tmp_path / "run")
+    assert sorted(found.commit.files) == [name_of(rank) for rank in range(num_files)]
+    trained(launcher, cell, tmp_path / "early", steps=4, **fields)
+    state, early = found.state(), read_state(tmp_path / "early")
+    assert state.buffers.keys() == early.buffers.keys() and furthest(state, early) == 0
+    (tmp_path / "run/result.json").unlink()
+    again = trained(launcher, cell, tmp_path / "run", save_every="4", **fields)
+    assert (again.resumed_at, again.losses, again.state_sha256) == (4, whole.losses, whole.state_sha256)
 
 
 @pytest.mark.torch
