@@ -14,7 +14,9 @@ from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser, add_flags, add_format
 from samestep.experiments.printing.formats import check_format, write
 
-_RATES = ", ".join(f"2^{math.log2(kind.default_rate):.0f} for {name}" for name, kind in reversed(OPTIMIZERS.items()))
+_ELEMENTWISE = {name: kind for name, kind in OPTIMIZERS.items() if kind.is_elementwise}
+"""What needs no roles of parameters, which two implementations need not have in common."""
+_RATES = ", ".join(f"2^{math.log2(kind.default_rate):.0f} for {name}" for name, kind in reversed(_ELEMENTWISE.items()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +29,7 @@ class PortRequest:
     )
     batch_size: int = flag(16, "examples of a step", least=1)
     steps: int = flag(100, "steps of the curve; 0 takes none", least=0, most=MAX_STEPS)
-    optimizer: str = flag(DEFAULT, "how weights are updated, unless the samestep.Model says it", choices=OPTIMIZERS)
+    optimizer: str = flag(DEFAULT, "how weights are updated, unless the samestep.Model says it", choices=_ELEMENTWISE)
     learning_rate: float | None = flag(None, f"its step size (default: {_RATES})", above=0, most=MAX_FACTOR)
     seed: int = flag(0, "determines the initial weights and the order of the examples", least=0, most=MAX_SEED)
     timeout_seconds: float = flag(

@@ -7,6 +7,7 @@ import pytest
 from samestep.common.catalog import catalogue
 from samestep.common.mesh import AXES
 from samestep.common.strategy import StrategyInfo
+from samestep.common.workload.optimizers.table import MISTAKES
 
 SIZED = {
     "mlp": "digits-mlp+width=32",
@@ -16,6 +17,8 @@ SIZED = {
 }
 USUAL_OPTIMIZERS = ("sgd", "adamw")
 """What every row and every product trains with; the others are in `tests/parity/test_optimizers.py`."""
+OWNERS = {wrong.__name__: optimizer for optimizer, updates in MISTAKES.items() for wrong in updates}
+"""Mutant -> the optimizer whose update it changes."""
 REGRESSION = "synthetic-regression+width=32"
 """The mlp on real targets."""
 
@@ -28,6 +31,11 @@ def slow(*values: str) -> list[Any]:
 def takes_slow_tests(request: pytest.FixtureRequest) -> bool:
     """Whether any of the tests that are to be run is a slow one, for which a fixture has to make more."""
     return any(item.get_closest_marker("slow") for item in request.session.items)
+
+
+def optimizers_of(mutant: str) -> tuple[str, ...]:
+    """The optimizers with which a mutant is tried: its own, or both of the usual ones."""
+    return (OWNERS[mutant],) if mutant in OWNERS else USUAL_OPTIMIZERS
 
 
 def takes(row: StrategyInfo, model: str) -> bool:

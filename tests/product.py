@@ -40,6 +40,18 @@ def files_that_declare(field: str) -> set[str]:
     return {name for name, text in FILES.items() if re.search(rf"^    {field}: ", text, re.MULTILINE)}
 
 
+def of_other_units(unit: str, folder: str, units: Iterable[str]) -> set[str]:
+    """The files that are other units, which one may be made of: Muon takes what is no matrix as AdamW does.
+
+    Args:
+        unit: The name of the unit's files.
+        folder: Of such units.
+        units: The names of all of them.
+    """
+    others = {f"{other}.py" for other in units if other != unit}
+    return {file for file in FILES if Path(file).parent.name == folder and Path(file).name in others}
+
+
 HOMONYMS = {
     "common/seconds/published_rows.py": "compile",  # a published row's name
     "common/workload/data/prose.py": "compile",  # Python's own

@@ -15,7 +15,7 @@ from samestep.common.flags import flags
 from samestep.common.request import FRAMEWORKS
 from samestep.common.techniques import Techniques
 from samestep.common.workload.optimizers.table import OPTIMIZERS
-from tests.product import FILES, ROOT, files_of, files_that_declare, files_with
+from tests.product import FILES, ROOT, files_of, files_that_declare, files_with, of_other_units
 
 
 @functools.cache
@@ -230,7 +230,10 @@ def technique_files() -> dict[str, set[str]]:
 
 
 def optimizer_files() -> dict[str, set[str]]:
-    return {name: files_of(name, [name, kind.__name__], "optimizers") for name, kind in OPTIMIZERS.items()}
+    return {
+        name: files_of(name, [name, kind.__name__], "optimizers") - of_other_units(name, "optimizers", OPTIMIZERS)
+        for name, kind in OPTIMIZERS.items()
+    }
 
 
 def feature_files() -> dict[str, set[str]]:

@@ -59,7 +59,7 @@ class TrainingProgram:
         with parts.strategy.scope():
             self.model, self.params = weights.fresh_model(run)
             self.trained = weights.trained(run, self.params)
-            self.slots = {slot: weights.zeros_like(self.trained) for slot in run.optimizer.slots}
+            self.slots = weights.empty_slots(run, self.trained)
         self.loss = with_added(run, mean_loss(run), self.model)
         self._buffers = weights.buffers_of(self.model)
         self._predict = build_prediction(parts.strategy, self.model, bool(self._buffers), parts.join)
@@ -134,7 +134,7 @@ class TrainingProgram:
         if self.run.techniques.need_norm:
             total = self._transformed(strategy, total)
         for gradient, name in zip(total, read, strict=True):
-            slots = tuple(slot[name] for slot in self.slots.values())
+            slots = tuple(slot[name] for slot in self.slots.values() if name in slot)
             strategy.extended.update(self.trained[name], self.update, args=(gradient, slots, coefficients), group=False)
 
     def _transformed(self, strategy: tf.distribute.Strategy, summed: list[tf.Tensor]) -> Sequence[tf.Tensor]:

@@ -104,6 +104,20 @@ def zeros_like(variables: Mapping[str, tf.Variable]) -> dict[str, tf.Variable]:
     return {name: tf.Variable(tf.zeros(v.shape, v.dtype), trainable=False) for name, v in variables.items()}
 
 
+def empty_slots(run: Run, variables: Mapping[str, tf.Variable]) -> dict[str, dict[str, tf.Variable]]:
+    """Makes the optimizer's state of variables, by slot and name; call it in the same scope.
+
+    Args:
+        run: What is trained.
+        variables: Those of the parameters that are trained, by name.
+    """
+    params, optimizer = run.workload.model.params(), run.optimizer
+    return {
+        slot: zeros_like({name: v for name, v in variables.items() if slot in optimizer.state(params[name])})
+        for slot in optimizer.slots
+    }
+
+
 def snapshot(
     step: int,
     params: ByName[Held],

@@ -1,7 +1,7 @@
 """The part of a training state that one process holds: snapshot, restored, measured, and merged with the other parts."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -14,7 +14,7 @@ from samestep.common.program import Arrays, StatePiece, TrainState, whole
 from samestep.common.runtime.state_file import from_bytes, to_bytes
 from samestep.common.strategy import Run
 from samestep.torch_impl import sharded, weights
-from samestep.torch_impl.optimizers import slot_keys
+from samestep.torch_impl.optimizers import slot_keys, slots_lacking
 from samestep.torch_impl.weights import Weight
 
 
@@ -91,6 +91,7 @@ class LocalState:
         full_tensor: Gathers a parameter as one whole tensor.
         buffers: The model's buffers by neutral name.
         counts: Whether some updates may leave a parameter out, so that each has a count.
+        lacking: The parameters for which the optimizer keeps less, by neutral name, with the slots that they lack.
     """
 
     named: Mapping[str, Weight]
@@ -99,6 +100,11 @@ class LocalState:
     full_tensor: Callable[[torch.Tensor], torch.Tensor] = sharded.full_tensor
     buffers: Mapping[str, torch.Tensor] = dataclasses.field(default_factory=dict)
     counts: bool = False
+    lacking: Mapping[str, Collection[str]] = dataclasses.field(default_factory=dict)
+
+    def _keys_of(self, name: str) -> dict[str, str]:
+        """Returns the slots of a parameter, with their keys."""
+        return {slot: key for slot, key in self.keys.items() if slot not in self.lacking.get(name, ())}
 
     @property
     def trained(self) -> dict[str, Weight]:
@@ -112,8 +118,8 @@ class LocalState:
         for name, weight in self.named.items():
             params[name] = weight.to_neutral(self.full_tensor(weight.parameter))
         for name, weight in self.trained.items():
-            self._held(weight.parameter)
-            for slot, key in self.keys.items():
+            self._held(name, weight.parameter)
+            for slot, key in self._keys_of(name).items():
                 slots[slot][name] = weight.to_neutral(self.optimizer_state.full(weight.parameter, key))
         buffers = {name: buffer.detach().cpu().numpy().copy() for name, buffer in self.buffers.items()}
         counted = self.named.items() if self.counts else ()
@@ -124,8 +130,9 @@ class LocalState:
         """Returns the parts of the state that this process holds."""
         found = [weight.piece(f"params/{name}", weight.parameter) for name, weight in self.named.items()]
         for name, weight in self.trained.items():
-            local = self._held(weight.parameter) or {}
-            found += [weight.piece(f"slots/{slot}/{name}", local[key]) for slot, key in self.keys.items() if local]
+            local = self._held(name, weight.parameter) or {}
+            keys = self._keys_of(name).items() if local else ()
+            found += [weight.piece(f"slots/{slot}/{name}", local[key]) for slot, key in keys]
         own = {f"buffers/{name}": buffer.detach().cpu().numpy() for name, buffer in self.buffers.items()}
         for name, weight in self.named.items() if self.counts else ():
             if (local := self.optimizer_state.local(weight.parameter)) is not None:
@@ -138,18 +145,20 @@ class LocalState:
             for name, weight in self.named.items():
                 sharded.copy_shard(weight.parameter, weight.from_neutral(state.params[name]))
             for name, weight in self.trained.items():
-                local = self._held(weight.parameter)
+                local = self._held(name, weight.parameter)
                 if local is not None:
-                    for slot, key in self.keys.items():
+                    for slot, key in self._keys_of(name).items():
                         sharded.copy_shard(local[key], weight.from_neutral(state.slots[slot][name]))
                     local["step"] = torch.tensor(float(state.updates_of(name)))
             self.restore_buffers(state)
 
-    def _held(self, parameter: nn.Parameter) -> dict[str, torch.Tensor] | None:
+    def _held(self, name: str, parameter: nn.Parameter) -> dict[str, torch.Tensor] | None:
         """This process's state of a parameter; torch makes it in its first update, which a loss scaler may have skipped."""
         local = self.optimizer_state.local(parameter)
         if local is not None and not local:
-            local |= {key: torch.zeros_like(parameter) for key in self.keys.values()} | {"step": torch.tensor(0.0)}
+            local |= {key: torch.zeros_like(parameter) for key in self._keys_of(name).values()} | {
+                "step": torch.tensor(0.0)
+            }
         return local
 
     def restore_buffers(self, state: TrainState) -> None:
@@ -194,6 +203,7 @@ def build_local_state(run: Run, optimizer: torch.optim.Optimizer, *models: nn.Mo
         slot_keys(run.optimizer),
         buffers=weights.named_buffers(*models),
         counts=run.workload.model.facts.may_skip,
+        lacking=slots_lacking(run),
     )
 
 

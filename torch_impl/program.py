@@ -23,7 +23,7 @@ from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.outputs import main_outputs
 from samestep.torch_impl.observing.activations import follow_activations
 from samestep.torch_impl.observing.exchanges import Observer
-from samestep.torch_impl.optimizers import build_optimizer, set_rate
+from samestep.torch_impl.optimizers import build_optimizer, matrices_of, set_rate
 from samestep.torch_impl.sharded import full_tensor
 from samestep.torch_impl.step import Loss, accumulate, target_share, transform
 from samestep.torch_impl.step_context import StepContext
@@ -91,7 +91,9 @@ class TrainingProgram:
         place_positions(parts.bare, self.part.positions)
         self._device = next(parts.bare.parameters()).device
         self._model = parts.model or parts.bare
-        self._optimizer = parts.optimizer or build_optimizer(run.optimizer, parts.bare.parameters())
+        self._optimizer = parts.optimizer or build_optimizer(
+            run.optimizer, parts.bare.parameters(), matrices_of(run, parts.bare)
+        )
         self._local_state = parts.local_state or build_local_state(run, self._optimizer, parts.bare)
         self.context = parts.context
         self._loss = parts.loss or summed_loss(run.workload.model)

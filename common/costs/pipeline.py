@@ -13,6 +13,7 @@ import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from samestep.common.costs.optimizer_state import state_bytes
 from samestep.common.costs.saved_activations.activations import pipeline_activation_bytes
 from samestep.common.costs.shards import gathers, reductions, shard_elements, sharded_holders
 from samestep.common.costs.sizes import agreement, example_bytes, reached, sent_bytes
@@ -172,7 +173,17 @@ def _footprints(run: Run, stages: Sequence[_Stage]) -> Iterator[Footprint]:
     both = (collections.ChainMap(*each) for each in ([dict(s.held) for s in stages], [dict(s.trained) for s in stages]))
     every, learning = (shard_elements(each.values(), shards) for each in both)
     for held in sharded_holders(run, every, learning, replicas * run.mesh.tensor):
-        yield dataclasses.replace(held, params_peak_bytes=held.params_bytes + copies * gathered)
+        peak = held.params_bytes + copies * gathered
+        state = held.optimizer_bytes if run.optimizer.is_elementwise else _state_bytes(run, stages)
+        yield dataclasses.replace(held, params_peak_bytes=peak, optimizer_bytes=state)
+
+
+def _state_bytes(run: Run, stages: Sequence[_Stage]) -> int:
+    """Returns what a rank keeps of the parameters of its stages where not all have as much; they are whole then."""
+    params = run.workload.model.params()
+    return state_bytes(
+        run, [params[name] for name in dict.fromkeys(name for stage in stages for name in stage.trained)]
+    )
 
 
 def _parts(run: Run) -> int:

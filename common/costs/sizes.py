@@ -9,6 +9,7 @@ import functools
 import math
 from collections.abc import Iterable, Mapping
 
+from samestep.common.costs.optimizer_state import optimizer_bytes, state_bytes
 from samestep.common.frameworks import conventions
 from samestep.common.ledger import Footprint, Ledger, Send, in_order
 from samestep.common.request import DTYPES
@@ -16,7 +17,6 @@ from samestep.common.strategy import Run
 from samestep.common.techniques.used import used
 from samestep.common.workload.models.reached import num_trained, trained
 from samestep.common.workload.models.spec import ArraySpec, ModelSpec, Param
-from samestep.common.workload.optimizers.spec import OptimizerSpec
 
 ID_BYTES = 8
 """Ids, and targets that are classes, are int64 in every framework."""
@@ -47,29 +47,6 @@ KEY_BYTES = 98
 about: a request and its reply, as the mean over two to four processes."""
 _ALIGNED_BYTES = 64
 """To more than which TensorFlow rounds the parts of its rings up (`CollectiveAdapter::AlignedChunkElts`, 2.21)."""
-
-
-def optimizer_bytes(run: Run, elements: int) -> int:
-    """The bytes of optimizer state of some numbers of parameters: slots, and master weights if the weights have two bytes.
-
-    Args:
-        run: What is trained.
-        elements: How many numbers; of the state of all parameters that are trained, they have their share.
-
-    References:
-        Rajbhandari et al., arXiv 1910.02054, section 3.1 (K = 12 for Adam).
-    """
-    kept, learning = _kept(run.workload.model, run.optimizer)
-    masters = elements if run.weights is not None else 0
-    return (elements * kept // max(1, learning) + masters) * DTYPES[run.dtype]
-
-
-@functools.lru_cache(maxsize=8)
-def _kept(model: ModelSpec, optimizer: OptimizerSpec) -> tuple[int, int]:
-    """Returns the numbers that an optimizer keeps for a whole model, and those of the parameters that it trains."""
-    learning = trained(model.params()).values()
-    kept = sum(math.prod(shape) for param in learning for shape in optimizer.state(param).values())
-    return kept, num_trained(learning)
 
 
 def holder(run: Run, elements: int, device: str = "each", count: int = 1, trained: int | None = None) -> Footprint:
@@ -106,7 +83,8 @@ def holder_of(run: Run, params: Iterable[Param], device: str = "each", count: in
         count: How many there are.
     """
     held = list(params)
-    return holder(run, sum(param.size for param in held), device, count, num_trained(held))
+    footprint = holder(run, sum(param.size for param in held), device, count, num_trained(held))
+    return dataclasses.replace(footprint, optimizer_bytes=state_bytes(run, held))
 
 
 def borrower(device: str, peak: int, gradients: int, count: int = 1) -> Footprint:

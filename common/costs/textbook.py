@@ -18,9 +18,9 @@ from typing import cast
 from samestep.common.costs.data_parallel import c10d, ddp, replicated
 from samestep.common.costs.deepspeed import deepspeed
 from samestep.common.costs.one_process import mirrored
+from samestep.common.costs.optimizer_state import optimizer_bytes
 from samestep.common.costs.pipeline import hybrid, mp, pp
 from samestep.common.costs.saved_activations.activations import textbook_block_bytes
-from samestep.common.costs.sizes import optimizer_bytes
 from samestep.common.costs.tensor import tp
 from samestep.common.costs.zero import fsdp, zero1, zero2
 from samestep.common.ledger import Formula

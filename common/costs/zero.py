@@ -20,12 +20,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from samestep.common.costs.batch_statistics import framework_sums, stated_sums, with_statistics
 from samestep.common.costs.data_parallel import DEFAULT_CAPS, bucketed, replicated_footprints
+from samestep.common.costs.optimizer_state import state_bytes
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.shards import gathers, reductions, shard_elements, sharded_holders
-from samestep.common.costs.sizes import optimizer_bytes, symmetric, with_agreement
+from samestep.common.costs.sizes import symmetric, with_agreement
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
-from samestep.common.workload.models.reached import trained
+from samestep.common.workload.models.reached import num_trained, trained
 from samestep.common.workload.models.spec import ModelSpec, Param, parameters_of
 
 _DUMMY_BYTES = 4
@@ -44,7 +45,7 @@ def zero1(run: Run, backend: str) -> Ledger:
     """
     ledger, devices = bucketed(run, DEFAULT_CAPS, backend), run.num_devices
     broadcasts = [
-        Send("update", "broadcast", "data", devices, (own * run.item_bytes or _DUMMY_BYTES) * count, count)
+        Send("update", "broadcast", "data", devices, (num_trained(own) * run.item_bytes or _DUMMY_BYTES) * count, count)
         for own, count in _owned(run)
     ]
     return symmetric(run, zero1_footprints(run), (*ledger.sends, *broadcasts), backend)
@@ -54,12 +55,12 @@ def zero1_footprints(run: Run) -> tuple[Footprint, ...]:
     """Predicts the memory of ranks that hold everything, but of the optimizer state only that of some parameters."""
     (each,) = replicated_footprints(run)
     return tuple(
-        dataclasses.replace(each, optimizer_bytes=optimizer_bytes(run, own), count=count) for own, count in _owned(run)
+        dataclasses.replace(each, optimizer_bytes=state_bytes(run, own), count=count) for own, count in _owned(run)
     )
 
 
-def _owned(run: Run) -> list[tuple[int, int]]:
-    """Returns the elements that a rank updates, and how many ranks in a row update so many.
+def _owned(run: Run) -> list[tuple[Sequence[Param], int]]:
+    """Returns the parameters that a rank updates, and how many ranks in a row update as much.
 
     Of each group of parameters, the largest one left goes to the first of the ranks that have the least. A frozen one is
     counted when they are handed out, and updated by nobody.
@@ -70,14 +71,14 @@ def _owned(run: Run) -> list[tuple[int, int]]:
         each for group in groups for each in sorted((params[n] for n in group), key=lambda p: p.size, reverse=True)
     ]
     ranks = [(0, rank) for rank in range(min(run.num_devices, len(handed)))]
-    updated = [0] * len(ranks)
+    updated: list[list[Param]] = [[] for _ in ranks]
     for param in handed:
         owned, rank = ranks[0]
-        updated[rank] += 0 if param.frozen else param.size
+        updated[rank] += [] if param.frozen else [param]
         heapq.heapreplace(ranks, (owned + param.size, rank))
-    in_order = [(owned, rank) for rank, owned in enumerate(updated)]
-    groups = [(owned, len(list(equal))) for owned, equal in itertools.groupby(owned for owned, _ in in_order)]
-    return groups + ([(0, run.num_devices - len(ranks))] if run.num_devices > len(ranks) else [])
+    alike = itertools.groupby(updated, lambda own: (num_trained(own), state_bytes(run, own)))
+    found: list[tuple[Sequence[Param], int]] = [(each[0], len(each)) for each in (list(equal) for _, equal in alike)]
+    return found + ([((), run.num_devices - len(ranks))] if run.num_devices > len(ranks) else [])
 
 
 def zero2(run: Run, backend: str) -> Ledger:

@@ -70,7 +70,7 @@ class TrainingProgram:
         self._step += 1
         optimizer = self.optimizer_at(self._step)
         for name, value in self.params.items():
-            slots = {slot: arrays[name] for slot, arrays in self.slots.items()}
+            slots = {slot: arrays[name] for slot, arrays in self.slots.items() if name in arrays}
             self.update(optimizer, self._step - self._skipped, value, gradients[name], slots)
 
     def optimizer_at(self, step: int) -> OptimizerSpec:

@@ -43,7 +43,8 @@ def read_start(run: Run, start_from: str) -> TrainState:
         )
     for slot, arrays in state.slots.items():
         remedy = "give the directory of a finished run"
-        learning = trained(run.workload.model.params())
+        params = trained(run.workload.model.params()).items()
+        learning = {name: param for name, param in params if slot in run.optimizer.state(param)}
         _check_arrays(run, learning, arrays, f"{given} is damaged: its {slot} of", remedy)
     _check_residuals(run, state, given)
     for group, arrays in groups.items():

@@ -78,14 +78,15 @@ def init(model: ModelSpec, seed: int) -> dict[str, np.ndarray]:
 
 
 def empty_slots(optimizer: OptimizerSpec, params: Mapping[str, Param]) -> dict[str, dict[str, np.ndarray]]:
-    """Makes optimizer state of zeros, one array per slot and parameter.
+    """Makes optimizer state of zeros: an array for each slot that a parameter has.
 
     Args:
         optimizer: The optimizer, which says what it keeps.
         params: The parameters by name.
     """
+    state = {name: optimizer.state(param) for name, param in params.items()}
     return {
-        slot: {name: np.zeros(optimizer.state(param)[slot]) for name, param in params.items()}
+        slot: {name: np.zeros(shapes[slot]) for name, shapes in state.items() if slot in shapes}
         for slot in optimizer.slots
     }
 

@@ -14,8 +14,7 @@ from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
-from samestep.common.workload.optimizers.table import MISTAKES as OF_OPTIMIZERS
-from tests.cells import SIZED, USUAL_OPTIMIZERS
+from tests.cells import SIZED, optimizers_of
 
 STEPS = 8
 DEVICES = 4
@@ -80,12 +79,10 @@ def caught(mutant: Mutant, model: str, optimizer: str) -> str | None:
     return diagnose(run, 0, bad, TrainingProgram(run).state(), replay)
 
 
-OWNERS = {wrong.__name__: optimizer for optimizer, updates in OF_OPTIMIZERS.items() for wrong in updates}
-"""Mutant -> the optimizer whose update it changes."""
 CASES = [
     pytest.param(mutant, optimizer, id=f"{mutant.name}-{optimizer}")
     for mutant in MUTANTS
-    for optimizer in ([OWNERS[mutant.name]] if mutant.name in OWNERS else USUAL_OPTIMIZERS)
+    for optimizer in optimizers_of(mutant.name)
 ]
 
 

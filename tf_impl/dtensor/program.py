@@ -17,6 +17,7 @@ from samestep.common.batch import Batch
 from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, StatePiece, TrainState, whole
 from samestep.common.strategy import Run
+from samestep.common.workload.initial import empty_slots
 from samestep.tf_impl import weights
 from samestep.tf_impl.dtensor.layouts import Layouts
 from samestep.tf_impl.observing.exchanges import ExpandedFunctions
@@ -37,8 +38,8 @@ class DTensorProgram:
         self._gradients_bytes = [0] * len(layouts.devices)
         self.model, self.params = weights.fresh_model(run, self._variable, _lookup)
         self.slots = {
-            slot: {name: self._variable(np.zeros(v.shape, run.dtype), name) for name, v in self.params.items()}
-            for slot in run.optimizer.slots
+            slot: {name: self._variable(value.astype(run.dtype), name) for name, value in arrays.items()}
+            for slot, arrays in empty_slots(run.optimizer, run.workload.model.params()).items()
         }
         self._gradients = tf.function(self.gradients, autograph=False)
         self._apply = tf.function(self.apply, autograph=False)
@@ -90,7 +91,9 @@ class DTensorProgram:
         """
         clipped = transform(gradients, self.run.techniques)
         for gradient, (name, variable) in zip(clipped, self.params.items(), strict=True):
-            self.update(variable, gradient, tuple(slot[name] for slot in self.slots.values()), coefficients)
+            self.update(
+                variable, gradient, tuple(slot[name] for slot in self.slots.values() if name in slot), coefficients
+            )
 
     def losses(self) -> list[float]:
         """Returns the global losses since the last call; every device has them in full."""

@@ -109,6 +109,8 @@ def check_cores(run: Run[TpuOptions]) -> None:
     refuse_sync(run, "XLA compiles each replica alone")
     cores, tensor = run.options.compiled_cores, run.mesh.tensor
     given = f"--tpu-topology {run.options.tpu_topology}"
+    if cores and not run.optimizer.is_elementwise:
+        raise ConfigError(f"{given} compiles elementwise updates only; choose --optimizer adamw, or leave it out.")
     if not cores and tensor > 1:
         raise ConfigError(
             f"tf:tpu trains along data only, not on {run.mesh}; --tpu-topology compiles for a mesh with tensor, and "

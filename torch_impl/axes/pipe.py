@@ -16,7 +16,7 @@ from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.torch_impl.local_state import build_local_state, gather_states, merge
 from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.models.segmented import Handed, tensors_of
-from samestep.torch_impl.optimizers import build_optimizer
+from samestep.torch_impl.optimizers import build_optimizer, matrices_of
 from samestep.torch_impl.pipeline.shared_copies import SharedCopies
 from samestep.torch_impl.pipeline.stage_events import Timeline
 from samestep.torch_impl.pipeline.stages import Stage, build_stages
@@ -120,7 +120,8 @@ class Pipe:
             measures: Returns the quantities that only this strategy has.
         """
         bare = nn.ModuleList(self.stages.values())
-        optimizer = build_optimizer(run.optimizer, bare.parameters())
+        models = [stage.model for stage in self.stages.values()]
+        optimizer = build_optimizer(run.optimizer, bare.parameters(), matrices_of(run, *models))
         return Parts(
             bare=bare,
             hardware=hardware,
@@ -131,7 +132,7 @@ class Pipe:
             forward_backward=forward_backward,
             exchange=self.copies.exchange,
             global_norm=lambda own: norm_over_ranks(nn.utils.get_total_norm(self.copies.counted(own)) ** 2),
-            local_state=build_local_state(run, optimizer, *(stage.model for stage in self.stages.values())),
+            local_state=build_local_state(run, optimizer, *models),
             gather=self.gather,
             measures=measures,
         )

@@ -4,15 +4,17 @@ Each file has `KEYS`, neutral name of its state -> torch's key in `optimizer.sta
 """
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
 from samestep.common.errors import ConfigError, WorkerFailed
+from samestep.common.strategy import Run
 from samestep.common.workload.optimizers.spec import OptimizerSpec
 from samestep.torch_impl.optimizers import own
+from samestep.torch_impl.weights import named_weights
 
 
 def slot_keys(spec: OptimizerSpec) -> Mapping[str, str]:
@@ -50,17 +52,41 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
             group["lr"], group[own.ASKED] = rate * group[own.RATIO], rate
 
 
-def build_optimizer(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+def slots_lacking(run: Run) -> dict[str, Collection[str]]:
+    """Returns the parameters of a run for which its optimizer keeps less than for others, with the slots that they lack."""
+    optimizer = run.optimizer
+    found = {name: {*optimizer.slots} - {*optimizer.state(p)} for name, p in run.workload.model.params().items()}
+    return {name: slots for name, slots in found.items() if slots}
+
+
+def matrices_of(run: Run, *models: nn.Module) -> set[nn.Parameter]:
+    """Finds the parameters that an optimizer of whole matrices updates as such; none for an elementwise one.
+
+    Args:
+        run: What is trained.
+        *models: Not wrapped.
+    """
+    if run.optimizer.is_elementwise:
+        return set()
+    params, named = run.workload.model.params(), named_weights(*models)
+    return {weight.parameter for name, weight in named.items() if params[name].is_matrix}
+
+
+def build_optimizer(
+    spec: OptimizerSpec, parameters: Iterable[nn.Parameter], matrices: Collection[nn.Parameter] = ()
+) -> torch.optim.Optimizer:
     """Builds the optimizer of a spec.
 
     Args:
         spec: The optimizer and its hyper-parameters.
         parameters: The parameters to update; they may be sharded already.
+        matrices: Those of them that an optimizer of whole matrices updates as such, as `matrices_of` finds them.
 
     Raises:
         WorkerFailed: The function of the user's file fails here, which took the parameters when the model was described.
     """
     try:
-        return importlib.import_module(f"{__name__}.{spec.name}").build(spec, parameters)
+        build = importlib.import_module(f"{__name__}.{spec.name}").build
+        return build(spec, parameters) if spec.is_elementwise else build(spec, parameters, matrices)
     except ConfigError as error:  # the request is right, or it would have been refused before this process was started
         raise WorkerFailed(str(error)) from error

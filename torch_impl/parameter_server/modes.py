@@ -13,7 +13,7 @@ from samestep.common.strategy import Run
 from samestep.torch_impl import weights
 from samestep.torch_impl.local_state import LocalOptimizerState, LocalState, build_local_state
 from samestep.torch_impl.models.inputs import Inputs
-from samestep.torch_impl.optimizers import build_optimizer, set_rate
+from samestep.torch_impl.optimizers import build_optimizer, matrices_of, set_rate
 from samestep.torch_impl.parameter_server.server import Wanted
 from samestep.torch_impl.pipeline.stages import Stage
 from samestep.torch_impl.rpc.group import CPU
@@ -90,7 +90,7 @@ class PullRows:
 
     def __init__(self, run: Run, stage: Stage, workers: dist.ProcessGroup) -> None:
         self.stage = stage
-        self._optimizer = build_optimizer(run.optimizer, stage.parameters())
+        self._optimizer = build_optimizer(run.optimizer, stage.parameters(), matrices_of(run, stage.model))
         self.local_state = build_local_state(run, self._optimizer, stage.model)
         self._above = DistributedDataParallel(stage, process_group=workers)
         self._above.register_comm_hook(workers, _sum)  # DDP's own would take the mean

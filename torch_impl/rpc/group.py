@@ -18,7 +18,7 @@ from samestep.common.strategy import Run
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.local_state import build_local_state
 from samestep.torch_impl.observing.recorder import SendRecorder
-from samestep.torch_impl.optimizers import build_optimizer, set_rate
+from samestep.torch_impl.optimizers import build_optimizer, matrices_of, set_rate
 from samestep.torch_impl.pipeline.stages import Stage
 
 CPU = torch.device("cpu")
@@ -44,7 +44,7 @@ class Served:
         self._run, self._updates, self._skipped = run, 0, 0
         self.updates_per_step = updates_per_step
         self.parameters = list(stage.parameters())
-        self.optimizer = build_optimizer(run.optimizer, self.parameters)
+        self.optimizer = build_optimizer(run.optimizer, self.parameters, matrices_of(run, stage.model))
         self.local_state = build_local_state(run, self.optimizer, stage.model)
         self.opened = threading.Event()
         self.updated = threading.Semaphore(0)

@@ -11,7 +11,7 @@ from samestep.torch_impl.building import build_fresh_model
 from samestep.torch_impl.devices import join_group, use_device
 from samestep.torch_impl.local_state import build_local_state
 from samestep.torch_impl.observing.overlap import DdpExchange
-from samestep.torch_impl.optimizers import build_optimizer
+from samestep.torch_impl.optimizers import build_optimizer, matrices_of
 from samestep.torch_impl.program import Parts, TrainingProgram
 from samestep.torch_impl.rows.options import DdpOptions
 from samestep.torch_impl.step_context import StepContext
@@ -25,7 +25,7 @@ def build(run: Run[DdpOptions]) -> TrainingProgram:
     context = StepContext(run.mesh.only_axis)
     bare = build_fresh_model(run, device, context)
     model = wrap(run, bare, run.options.bucket_bytes)
-    optimizer = build_optimizer(run.optimizer, bare.parameters())
+    optimizer = build_optimizer(run.optimizer, bare.parameters(), matrices_of(run, bare))
     local_state = build_local_state(run, optimizer, bare)
     hooked = hook_exchange(run, model, local_state)
     is_plain = not order_ranks(run, model) and hooked is None

@@ -18,7 +18,7 @@ from samestep.torch_impl.building import build_fresh_model
 from samestep.torch_impl.devices import join_group, use_device
 from samestep.torch_impl.local_state import LocalState
 from samestep.torch_impl.observing.overlap import DdpExchange
-from samestep.torch_impl.optimizers import build_optimizer, leave, slot_keys
+from samestep.torch_impl.optimizers import build_optimizer, leave, matrices_of, slot_keys, slots_lacking
 from samestep.torch_impl.program import Parts, TrainingProgram
 from samestep.torch_impl.step_context import StepContext
 from samestep.torch_impl.techniques.applied import order_ranks
@@ -62,7 +62,7 @@ def build(run: Run) -> TrainingProgram:
     context = StepContext(run.mesh.only_axis)
     bare = build_fresh_model(run, device, context)
     model = wrap(run, bare)
-    whole = build_optimizer(run.optimizer, bare.parameters())
+    whole = build_optimizer(run.optimizer, bare.parameters(), matrices_of(run, bare))
     groups = [dict(group) for group in whole.param_groups]
     # As views of one bucket a rank's parameters take one broadcast.
     inner = functools.partial(leave, whole)
@@ -85,6 +85,7 @@ def build(run: Run) -> TrainingProgram:
             slot_keys(run.optimizer),
             buffers=named_buffers(bare),
             counts=run.workload.model.facts.may_skip,
+            lacking=slots_lacking(run),
         ),
     )
     return TrainingProgram(run, parts)

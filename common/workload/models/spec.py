@@ -53,6 +53,11 @@ class Param:
         return self.role == "kernel" or self.tied
 
     @property
+    def is_matrix(self) -> bool:
+        """Whether it is a kernel of two dimensions; a table is not: each of its rows is looked up alone."""
+        return self.role == "kernel" and len(self.shape) == 2
+
+    @property
     def size(self) -> int:
         """The number of its elements."""
         return math.prod(self.shape)

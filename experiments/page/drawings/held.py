@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from samestep.common.costs.sizes import optimizer_bytes
+from samestep.common.costs.optimizer_state import optimizer_bytes
 from samestep.common.ledger import Footprint
 from samestep.common.request import DTYPES
 from samestep.common.strategy import Run

@@ -10,6 +10,7 @@ from samestep.common.workload.initial import empty_slots
 from samestep.common.workload.models.spec import Param
 from samestep.common.workload.optimizers.adamw import AdamW
 from samestep.common.workload.optimizers.lion import Lion
+from samestep.common.workload.optimizers.muon import Muon
 from samestep.common.workload.optimizers.sgd import Sgd
 from samestep.common.workload.optimizers.table import OPTIMIZERS
 
@@ -45,7 +46,7 @@ BY_HAND = {"sgd": sgd_by_hand, "adamw": adamw_by_hand, "lion": lion_by_hand}
 
 
 def test_every_optimizer_has_its_formula_here():
-    assert set(BY_HAND) == set(OPTIMIZERS)
+    assert set(BY_HAND) == {name for name, each in OPTIMIZERS.items() if each.is_elementwise}
 
 
 def drawn():
@@ -116,3 +117,41 @@ def test_a_gradient_is_left_as_it_was():
         g = np.ones(2)
         spec.update(1, np.zeros(2), g, {slot: np.zeros(2) for slot in spec.slots})
         assert g.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (4, 9), (9, 4)])
+def test_muon_moves_a_matrix_along_its_singular_vectors(shape):
+    stream, spec = np.random.default_rng(0), Muon(0.125, weight_decay=0.5)
+    w, g, v = stream.normal(size=(3, *shape))
+    before, moment = w.copy(), spec.beta1 * v + (1 - spec.beta1) * g
+    left, sizes, right = np.linalg.svd(spec.beta1 * moment + (1 - spec.beta1) * g, full_matrices=False)
+    slots = {"first_moment": v}
+    spec.update(7, w, g, slots)
+    np.testing.assert_allclose(slots["first_moment"], moment, rtol=1e-15)
+    # The same polynomial of each singular value, by itself.
+    each = sizes / np.linalg.norm(sizes)
+    for _ in range(5):
+        each = 3.4445 * each - 4.7750 * each**3 + 2.0315 * each**5
+    move = 0.125 * 0.2 * math.sqrt(max(shape)) * (left * each) @ right
+    np.testing.assert_allclose(w, before * (1 - 0.125 * 0.5) - move, rtol=0, atol=1e-13)
+    assert 0.6 < each.min() <= each.max() < 1.3
+
+
+def test_muon_is_the_same_for_a_kernel_and_its_transpose():
+    stream, spec = np.random.default_rng(1), Muon(0.1)
+    w, g, v = stream.normal(size=(3, 5, 8))
+    turned = w.T.copy()
+    spec.update(1, turned, g.T, {"first_moment": v.T.copy()})
+    spec.update(1, w, g, {"first_moment": v})
+    np.testing.assert_allclose(turned.T, w, rtol=0, atol=1e-14)
+
+
+def test_muon_is_adamw_for_all_but_matrices():
+    stream, spec = np.random.default_rng(2), Muon(0.1)
+    w, g, m, s = abs(stream.normal(size=(4, 5, 8)))
+    for param in (Param((5, 8), "table"), Param((5, 8, 1, 1), "kernel"), Param((5,), "bias"), Param((5,), "scale")):
+        assert set(spec.state(param)) == {"first_moment", "second_moment"}
+    mine, theirs = (w.copy(), {"first_moment": m.copy(), "second_moment": s.copy()}), (w.copy(), {})
+    spec.update(3, mine[0], g, mine[1])
+    AdamW(0.1, 0.95, 0.95).update(3, theirs[0], g, theirs[1] | {"first_moment": m, "second_moment": s})
+    np.testing.assert_array_equal(mine[0], theirs[0])

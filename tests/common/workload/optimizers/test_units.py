@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samestep.common.workload.models.spec import Param
+from samestep.common.workload.models.spec import Param, Role
 from samestep.common.workload.optimizers.spec import OptimizerSpec
 from samestep.common.workload.optimizers.table import DEFAULT, MISTAKES, OPTIMIZERS
-from tests.product import FILES, ROOT, files_with
+from tests.product import FILES, ROOT, files_with, of_other_units
 
 FOREIGN = {
     "common/porting/configurations.py",
@@ -22,10 +22,10 @@ FOREIGN = {
 every_optimizer = pytest.mark.parametrize("name", OPTIMIZERS)
 
 
-def drawn(spec: OptimizerSpec) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+def drawn(spec: OptimizerSpec, role: Role = "kernel") -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
     """A weight, a gradient, and a state in the midst of training."""
     stream = np.random.default_rng(0)
-    shapes = spec.state(Param((40, 30), "kernel"))
+    shapes = spec.state(Param((40, 30), role))
     weight, gradient = stream.normal(size=(2, 40, 30))
     return weight, gradient, {slot: stream.random(shape) / 100 for slot, shape in shapes.items()}
 
@@ -37,6 +37,7 @@ def test_it_is_named_in_the_files_that_contributing_names_and_in_no_other(name: 
     named = {each.replace("NAME", name) for each in re.findall(r"`([^`]+)`", row[2])}
     own = {file for file in FILES if Path(file).name == f"{name}.py"}
     found = own | files_with(name) | files_with(OPTIMIZERS[name].__name__)
+    found -= of_other_units(name, "optimizers", OPTIMIZERS)
     assert found - FOREIGN <= named
     assert len(named) == int(row[1])
     assert len(own) == 3  # the statement, and an implementation in each mirror
@@ -45,7 +46,10 @@ def test_it_is_named_in_the_files_that_contributing_names_and_in_no_other(name: 
 @every_optimizer
 def test_its_state_has_its_slots_in_their_order(name: str) -> None:
     spec = OPTIMIZERS[name](0.1)
-    assert tuple(spec.state(Param((4, 3), "kernel"))) == spec.slots
+    assert tuple(spec.state(Param((4,), "bias"))) == spec.slots
+    assert [slot for slot in spec.slots if slot in spec.state(Param((4, 3), "kernel"))] == [
+        *spec.state(Param((4, 3), "kernel"))
+    ]
     assert spec.name == name
     assert spec.default_rate > 0
 
@@ -77,7 +81,7 @@ def test_its_average_of_gradients_is_the_one_it_names(name: str) -> None:
 def test_it_counts_steps_if_it_says_so(name: str) -> None:
     spec, reached = OPTIMIZERS[name](0.1), []
     for step in (1, 7):
-        w, g, state = drawn(spec)
+        w, g, state = drawn(spec, "table")
         spec.update(step, w, g, state)
         reached.append(w)
     assert spec.counts_steps is not np.array_equal(*reached)

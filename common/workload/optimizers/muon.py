@@ -1,0 +1,165 @@
+"""Muon: matrices move along their momentum with all its singular values brought near one; everything else as in AdamW.
+
+Of a matrix [n, m], with state first_moment (v, zero at the start):
+
+    v <- beta1 * v + (1 - beta1) * g
+    u <- beta1 * v + (1 - beta1) * g                       Nesterov's look ahead
+    x <- u / |u|, then five times  x <- a x + (b s + c s^2) x  where  s = x x^T
+    w <- w - lr * weight_decay * w - lr * 0.2 * sqrt(max(n, m)) * x
+
+With the factor 0.2 sqrt(max(n, m)) a matrix moves about as far as with AdamW, so one learning rate suits both, and it is the
+same for a kernel and its transpose, which frameworks lay out differently. torch's own default is another factor.
+
+References:
+    Jordan et al., "Muon: an optimizer for hidden layers in neural networks" (2024); Liu et al., arXiv 2502.16982 (the factor).
+"""
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, ClassVar
+
+from samestep.common.workload.models.spec import Param, Role
+from samestep.common.workload.optimizers.adamw import AdamW
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Arrays = dict[str, np.ndarray]
+
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+"""a, b and c: of a quintic that lifts small singular values fast, and leaves large ones between 0.7 and 1.2."""
+ROUNDS = 5
+LEAST_NORM = 1e-7
+"""What a momentum is divided by at least."""
+
+
+def move(rows: int, columns: int) -> float:
+    """Returns by how much a matrix with singular values of one is multiplied, to move as far as AdamW moves it.
+
+    Args:
+        rows: The rows of the matrix.
+        columns: Its columns.
+    """
+    return 0.2 * math.sqrt(max(rows, columns))
+
+
+@dataclasses.dataclass(frozen=True)
+class Muon:
+    """Muon, with AdamW for all but kernels of two dimensions; its attributes are those of `OptimizerSpec`.
+
+    Attributes:
+        beta1: The share of the first moment that is kept, of matrices and of others.
+        beta2: As in AdamW, like the next one.
+        epsilon: Of what is no matrix.
+        weight_decay: Of all parameters.
+    """
+
+    learning_rate: float
+    beta1: float = 0.95
+    beta2: float = 0.95
+    epsilon: float = 1e-8
+    weight_decay: float = 2**-7
+    name: str = dataclasses.field(default="muon", init=False)
+    slots: ClassVar = ("first_moment", "second_moment")
+    groups: ClassVar = ()
+    default_rate: ClassVar = 2**-10
+    is_elementwise: ClassVar = False
+    moves_by_sign: ClassVar = True
+    counts_steps: ClassVar = True
+    rests: ClassVar = False
+
+    @property
+    def gradient_average(self) -> tuple[str, float, float]:
+        """The first moment."""
+        return "first_moment", self.beta1, 1 - self.beta1
+
+    @property
+    def rounding_move(self) -> float:
+        """That of what is no matrix: within one, rounding is small beside the other numbers."""
+        return self.others.rounding_move
+
+    @property
+    def others(self) -> AdamW:
+        """The update of what is no matrix."""
+        return AdamW(self.learning_rate, self.beta1, self.beta2, self.epsilon, self.weight_decay)
+
+    def state(self, param: Param) -> dict[str, tuple[int, ...]]:
+        """A matrix has one moment, everything else two; both are shaped like the parameter."""
+        return dict.fromkeys(self.slots[: 1 if param.is_matrix else 2], param.shape)
+
+    def applies_to(self, role: Role) -> bool:
+        """It updates every parameter."""
+        return True
+
+    def update(self, step: int, weight: "np.ndarray", gradient: "np.ndarray", state: "Arrays") -> None:
+        """Updates in place, as `OptimizerSpec.update` says."""
+        if "second_moment" in state:
+            self.others.update(step, weight, gradient, state)
+            return
+        self.move_matrix(weight, gradient, state, move(*weight.shape))
+
+    def move_matrix(
+        self, weight: "np.ndarray", gradient: "np.ndarray", state: "Arrays", factor: float, ahead: bool = True
+    ) -> None:
+        """Updates a matrix in place.
+
+        Args:
+            weight: The matrix.
+            gradient: Its gradient.
+            state: Its moment by name.
+            factor: By how much singular values of one are multiplied.
+            ahead: Whether it looks ahead along the new moment.
+        """
+        v = state["first_moment"]
+        v *= self.beta1
+        v += (1 - self.beta1) * gradient
+        looked = self.beta1 * v + (1 - self.beta1) * gradient if ahead else v
+        weight -= self.learning_rate * self.weight_decay * weight
+        weight -= self.learning_rate * factor * orthogonalized(looked)
+
+
+def orthogonalized(matrix: "np.ndarray") -> "np.ndarray":
+    """Returns a matrix with its singular vectors, and singular values near one: five rounds of Newton-Schulz."""
+    a, b, c = COEFFICIENTS
+    x = matrix / max(float((matrix * matrix).sum()) ** 0.5, LEAST_NORM)
+    is_tall = x.shape[0] > x.shape[1]
+    x = x.T if is_tall else x
+    for _ in range(ROUNDS):
+        square = x @ x.T
+        x = a * x + (b * square + c * square @ square) @ x
+    return x.T if is_tall else x
+
+
+def orthogonal_shards(spec: Muon, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+    """Orthogonalizes two halves of a matrix, each for itself; see `OptimizerSpec.update`."""
+    if "second_moment" in state:
+        spec.update(t, w, g, state)
+        return
+    half = w.shape[0] // 2
+    for part in (slice(None, half), slice(half, None)):
+        spec.move_matrix(w[part], g[part], {"first_moment": state["first_moment"][part]}, move(*w.shape))
+
+
+def without_look_ahead(spec: Muon, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+    """Moves along the moment itself; see `OptimizerSpec.update`."""
+    if "second_moment" in state:
+        spec.update(t, w, g, state)
+    else:
+        spec.move_matrix(w, g, state, move(*w.shape), ahead=False)
+
+
+def scaled_by_shape(spec: Muon, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+    """Multiplies by torch's default factor; see `OptimizerSpec.update`."""
+    if "second_moment" in state:
+        spec.update(t, w, g, state)
+    else:
+        outputs, inputs = reversed(w.shape)
+        spec.move_matrix(w, g, state, math.sqrt(max(1.0, outputs / inputs)))
+
+
+MISTAKES = {
+    orthogonal_shards: "Muon orthogonalizes two shards of each matrix, each for itself, where the whole matrix was meant",
+    without_look_ahead: "Muon moves along the momentum itself: Nesterov's look ahead is missing",
+    scaled_by_shape: "Muon scales its moves by sqrt(max(1, outputs / inputs)), torch's default, not by 0.2 sqrt(max(n, m))",
+}
+"""Wrong updates, each with what it means."""
