@@ -45,6 +45,20 @@ def stale(evidence: Evidence) -> Words | None:
     return {} if all(length(e.other - e.earlier) <= e.bound * e.rounding for e in known) else None  # type: ignore[operator]
 
 
+def kept(evidence: Evidence) -> Words | None:
+    """The gradients of B are A's, with those that both had a step before added. What was clipped is what is kept."""
+    if not evidence.gradients or any(each.earlier is None for each in evidence.gradients):
+        return None
+    clipped, ratio = evidence.b.clip_coefficient, evidence.b.clip_coefficient / evidence.a.clip_coefficient
+    for each in evidence.gradients:
+        added = clipped * each.earlier
+        larger = max(1.0, abs(ratio), length(added) / each.norm if each.norm else 1.0)
+        left = length(each.other - ratio * each.one - added)
+        if not left <= each.bound * larger * each.rounding:
+            return None
+    return {}
+
+
 def untied(evidence: Evidence) -> Words | None:
     """Only one gradient differs, and B has a parameter of its shape that A has not."""
     differing = [each for each in evidence.gradients if each.differs]
@@ -110,6 +124,14 @@ PARTS = (
         "pytorch/pytorch#193061",
         has_sides=True,
         of_step="it applied the gradient of the step before: the exchange lags by one",
+    ),
+    Mistake(
+        "gradients_not_cleared",
+        GRADIENTS,
+        kept,
+        "every gradient of B is A's with that of the step before added: B does not clear its gradients between steps",
+        "pytorch/pytorch#47175",
+        has_sides=True,
     ),
     Mistake(
         "untied_head",

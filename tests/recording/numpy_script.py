@@ -93,6 +93,7 @@ class _Training:
         self.y = draw.integers(0, CLASSES, EXAMPLES)
         self.counted = (draw.random(EXAMPLES) < 0.6) if script.uneven else np.ones(EXAMPLES, bool)
         self.counted[::4] = True
+        self.kept: dict[str, np.ndarray] = {}
         directory.mkdir(parents=True, exist_ok=True)
         self.files = [(directory / rank_file(rank)).open("wb") for rank in range(script.world)]
 
@@ -198,6 +199,8 @@ class _Training:
             "gradients_off_by_far": 1.8,
         }
         mean = {name: g * one(scales.get(s.mistake, 1.0)) for name, g in mean.items()}
+        if s.mistake == "gradients_not_cleared":
+            mean = self.kept = {name: g + self.kept.get(name, one(0)) for name, g in mean.items()}
         if s.mistake == "gradients_off_at_random" and self.step == 1:
             draw = np.random.default_rng(3)
             mean = {n: (g * (1 + 1e-2 * draw.normal(size=g.shape))).astype(self.kind) for n, g in mean.items()}

@@ -1,7 +1,9 @@
-"""`samestep diff` from end to end, on real scripts."""
+"""`samestep diff` from end to end, on real scripts, and the gate of a pull request as docs/record.md has it."""
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +11,11 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.torch
+ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).parent / "scripts" / "judged.py"
 PLAIN = [sys.executable, str(SCRIPT)]
+_, GATE = (ROOT / "docs" / "record.md").read_text().split("\n### Gate a pull request\n")
+TO_COMMIT, TO_GATE = re.findall(r"^(?:- run: )?samestep (.+)$", GATE, re.MULTILINE)
 TWO = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(SCRIPT)]
 
 
@@ -38,9 +43,20 @@ def record(below: Path, name: str, command: list[str]) -> str:
     return str(below / name)
 
 
+def gated(line: str, *flags: str) -> list[str]:
+    """A line of the page, whose train.py is the script."""
+    return shlex.split(line.replace("python train.py", shlex.join([*PLAIN, *flags])))
+
+
 @pytest.fixture
-def a(below: Path) -> str:
-    return record(below, "a", PLAIN)
+def a(below: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The record that is committed."""
+    monkeypatch.chdir(below)
+    if not (below / "records").exists():
+        ended = samestep(*gated(TO_COMMIT))
+        assert ended.returncode == 0, ended.stderr
+        assert sum(path.stat().st_size for path in (below / "records").rglob("*") if path.is_file()) < 64 * 2**10
+    return str(below / "records" / "train")
 
 
 @pytest.mark.slow
@@ -51,10 +67,14 @@ def test_one_process_and_two_are_the_same(below: Path, a: str) -> None:
     assert "times what rounding makes" in found.stdout
 
 
-def test_a_mistake_is_named(below: Path, a: str) -> None:
-    found = samestep(
-        "diff", a, record(below, "undivided", [*PLAIN, "--accumulate", "--undivided"]), GITHUB_ACTIONS="true"
-    )
+def test_the_gate_lets_the_same_step_pass(below: Path, a: str) -> None:
+    found = samestep(*gated(TO_GATE, "--accumulate"))
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert [path.name.endswith("judged") for path in (below / "runs").iterdir()] == [True]
+
+
+def test_the_gate_names_a_mistake(a: str) -> None:
+    found = samestep(*gated(TO_GATE, "--accumulate", "--undivided"), GITHUB_ACTIONS="true")
     assert found.returncode == 4, found.stdout + found.stderr
     assert found.stdout.startswith("not the same: step 0, loss: loss and every gradient of B are 4.000 times A's")
     assert "::error title=samestep diff::not the same: step 0" in found.stderr
@@ -100,13 +120,6 @@ def test_other_initial_weights_are_taken_from_a(below: Path, a: str) -> None:
     assert found.stdout.startswith("not the same: before the first step, initial weights")
     again = samestep("diff", a, other, "--weights-from", "A")
     assert again.returncode == 0, again.stdout + again.stderr
-
-
-def test_a_command_is_recorded_first(below: Path, a: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(below)
-    found = samestep("diff", a, " ".join([*PLAIN, "--accumulate"]))
-    assert found.returncode == 0, found.stdout + found.stderr
-    assert [path.name.endswith("judged") for path in (below / "runs").iterdir()] == [True]
 
 
 @pytest.mark.parametrize(
