@@ -1,7 +1,7 @@
 """Runs that are killed at random moments, a third of them while a checkpoint is being written: what is lost.
 
 `python -m benchmarks.kills [CELL ...] [--kills N] [--seed S]` strikes one process of a run, which then starts again by itself,
-or every third time the command, whose run is then resumed. Each run is held against one that nobody touched. Printed are
+or every eighth time the command, whose run is then resumed. Each run is held against one that nobody touched. Printed are
 checkpoints that cannot be read or hold another step than they say, runs that ended in other bits, processes that outlived their
 run, in how many runs how many steps were taken again, and the time from the kill of a process to the first step of the next
 attempt.
@@ -35,10 +35,12 @@ from samestep.common.steps.log import METRICS, read_log
 from tests.processes import all_end, descendants
 
 CELLS = ("torch:ddp", "torch:fsdp", "tf:mirrored")
-ASKED = {"workload": "digits-mlp+width=512", "devices": 2, "optimizer": "adamw", "batch_size": 48, "steps": 200}
-EVERY = 20
-"""On an idle machine a checkpoint is written in less than so many steps."""
+ASKED = {"workload": "digits-mlp+width=512", "devices": 2, "optimizer": "adamw", "batch_size": 48, "steps": 100}
+EVERY = 10
+"""On an idle machine a checkpoint is written in about so many steps."""
 POLL, PATIENCE = 0.001, 20.0
+COMMAND = 8
+"""One run in so many loses its command, and not a process: it has to import everything anew."""
 
 
 @dataclasses.dataclass
@@ -148,7 +150,7 @@ def struck(launcher: Launcher, cell: str, count: int, seed: int, below: Path) ->
     while found.struck < count:
         directory, number = below / str(number), number + 1
         moment = (draw.uniform(0, seconds), number % 3 == 0)
-        is_command = number % 9 > 5
+        is_command = number % COMMAND == 0
         kill = (
             strike_command(launcher, cell, directory, moment)
             if is_command

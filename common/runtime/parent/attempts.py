@@ -30,8 +30,8 @@ class Begin(Protocol):
     ) -> None: ...
 
 
-class _HasCheckpoint(Exception):
-    """A run on fewer devices than it may have has saved a checkpoint, from which it goes on with all of them."""
+class _TriesAll(Exception):
+    """A run on fewer devices than it may have has saved as many checkpoints as it should before it tries all of them."""
 
 
 @dataclasses.dataclass
@@ -65,41 +65,60 @@ class Attempts:
         Raises:
             SamestepError: The last attempt failed, or one in a way that another would repeat.
         """
-        now, left = self.run, self.launch.restarts
+        now, left, wanted, returns = self.run, self.launch.restarts, 1, False
         for number in itertools.count(_num_attempts(self.directory)):
             if self.launch.elastic is not None:
                 write_config(self.directory, as_config(now, self.launch))
+            newest = self._newest()
             try:
-                begin(now, self.launch, self._until(now), launched_at, {**self.environment, RESTARTS: str(number)})
+                environment = {**self.environment, RESTARTS: str(number)}
+                begin(now, self.launch, self._until(now, wanted), launched_at, environment)
                 return now
-            except _HasCheckpoint:
+            except _TriesAll:
                 following, why = self.run, f"goes on with {self.run.num_devices} devices again"
             except WorkerFailed as error:
                 if not left:
                     raise
+                if (
+                    now == self.run
+                ):  # a device that has gone for good would otherwise cost a restart after every checkpoint
+                    wanted = 2 * wanted if returns and self._newest() == newest else 1
                 left, following = left - 1, with_one_less(now, self.launch)
-                fewer = "" if following == now else f", on {following.num_devices} of {now.num_devices} devices"
-                why = f"{error}\nsamestep: starts again{fewer} ({left} more)"
+                why = f"{error}\nsamestep: starts again{_spell_fewer(now, following, self.run, wanted)} ({left} more)"
             print(f"samestep: {why}", file=sys.stderr, flush=True)
             begin_again(self.directory)
             for spec in now.strategy.topology(now):
                 forget(self.directory, spec.role)
+            returns = following == self.run != now
             now, launched_at = following, time.time()
         raise AssertionError("attempts are endless")
 
-    def _until(self, now: Run) -> Progress | None:
+    def _newest(self) -> list[Path]:
+        return find_folders(self.directory)[:1]
+
+    def _until(self, now: Run, wanted: int) -> Progress | None:
         """Returns what is called at every window's end; with fewer devices than there may be, it ends the attempt in time."""
         if now == self.run:
             return self.progress
-        before = find_folders(self.directory)[:1]
+        seen = [self._newest()]
 
         def look(step: int, losses: list[float], seconds: float) -> None:
             if self.progress is not None:
                 self.progress(step, losses, seconds)
-            if find_folders(self.directory)[:1] != before:
-                raise _HasCheckpoint
+            if (newest := self._newest()) != seen[-1]:
+                seen.append(newest)
+            if len(seen) > wanted:
+                raise _TriesAll
 
         return look
+
+
+def _spell_fewer(now: Run, following: Run, most: Run, wanted: int) -> str:
+    """Says on how many devices an attempt starts, and until when; "" if on as many as the one before and as there may be."""
+    if following == most:
+        return ""
+    until = f"; all are tried again after {'a checkpoint' if wanted == 1 else f'{wanted} checkpoints'}"
+    return f", on {following.num_devices} of {now.num_devices} devices{until}"
 
 
 def check_unfinished(directory: Path) -> Path:
