@@ -18,6 +18,7 @@ from samestep.experiments.comparing.comparison_request import SHARED, Comparison
 from samestep.experiments.printing import github_actions
 from samestep.experiments.printing.formats import check_format, write
 from samestep.experiments.report import report_comparison
+from samestep.experiments.submitting.targets import split_target
 
 if TYPE_CHECKING:
     from samestep.experiments.comparing.comparison import Comparison
@@ -27,7 +28,8 @@ first that applies: 130 after Ctrl-C; 143, 129 or 131 after SIGTERM, SIGHUP or S
 that of --against; 1 if a row failed; 3 if a row that you named is unavailable or not possible, if a required row was not judged,
 if --parity was given and no row was judged, or if --against, or --bit-equal, had nothing to compare; 0 otherwise. It is 2 if the
 request is wrong, or none of the rows that you named is possible: then nothing is started. The rows that were done before an
-interrupt are printed, and --resume goes on from there."""
+interrupt are printed, and --resume goes on from there. --on slurm:nodes=2 starts each row as a job of an engine: slurm, mpi,
+torchrun or ray."""
 _AGAINST = """hold every row against the same row of an earlier comparison, of a run, or of a directory of runs: the losses of
 every step, the bytes, and with enough rounds the speed; the exit code is 4 if a step is not as it was"""
 _BIT_EQUAL = """make a gate of bits of --against: every loss, and the final state where both runs have it, must be the same in
@@ -47,6 +49,7 @@ def main(arguments: Sequence[str]) -> int:
         SamestepError: The request is wrong, and nothing was started; or a row failed, missed or lacked what it had to have.
         KeyboardInterrupt: Ctrl-C ended it; the rows that there are have been printed.
     """
+    arguments, target = split_target(arguments, "--on")
     given = vars(_parser().parse_args(arguments))
     form, wide, file, directory = (given.pop(name) for name in ("format", "wide", "file", "resume"))
     allow, against, wants_page, bit_equal = (given.pop(name) for name in ("allow", "against", "report", "bit_equal"))
@@ -59,15 +62,18 @@ def main(arguments: Sequence[str]) -> int:
     out = given.pop("out", None)
     from samestep.experiments.comparing import execution  # here, like the next one: --help imports no NumPy
     from samestep.experiments.comparing.baseline import load_earlier
+    from samestep.experiments.submitting.jobs import elsewhere
 
     earlier = None if against is None else load_earlier(Path(against))
+    there = elsewhere(target) if target else None
     if directory is None:
-        comparison = execution.compare(execution.ask(None if file is None else Path(file), given), out)
+        asked = execution.ask(None if file is None else Path(file), given)
+        comparison = execution.compare(asked, out, elsewhere=there)
     else:
         for flag, value in (("--out", out), ("--file", file)):
             if value is not None:
                 raise ConfigError(f"--resume {directory} goes on with what is there; leave out {flag}.")
-        comparison = execution.resume(Path(directory), given)
+        comparison = execution.resume(Path(directory), given, elsewhere=there)
     comparison = comparison.conclude(allowed, earlier, bit_equal)
     document = comparison.document(_again(arguments, directory), wide)
     print(write(document, form), flush=True)

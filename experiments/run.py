@@ -17,6 +17,7 @@ from samestep.experiments.cli.command_line import parse_run
 from samestep.experiments.printing.layer_overrides import switched
 from samestep.experiments.printing.text import fill, screen_width
 from samestep.experiments.printing.trace_file import TRACE, load_trace
+from samestep.experiments.submitting.targets import Target, split_target
 
 if TYPE_CHECKING:
     from samestep.common.runtime.records import RunResult
@@ -31,6 +32,8 @@ def main(arguments: Sequence[str]) -> int:
         SamestepError: The request is wrong, the run failed, or it was not the same step.
     """
     launched_at = time.time()
+    arguments, written_for = split_target(arguments, "--for")
+    arguments, started_on = split_target(arguments, "--on")
     resumed = _resumed(arguments)
     config = None if resumed else parse_run(arguments, "samestep run")
     from samestep.common.run import parse  # here, like the next ones: --help imports no NumPy
@@ -44,14 +47,17 @@ def main(arguments: Sequence[str]) -> int:
     from samestep.experiments.printing.ledger_table import ledger_of_run
     from samestep.experiments.printing.progress import show_progress
     from samestep.experiments.printing.tables import report
+    from samestep.experiments.submitting.jobs import elsewhere
 
-    with Launcher() as launcher:
+    with Launcher(elsewhere=elsewhere(started_on) if started_on else None) as launcher:
         config = whole(read_config(check_unfinished(resumed))) if config is None else launcher.describe(config)
         run, launch = parse(config), launch_of(config)
-        note = check_launch(run, dataclasses.replace(launch, out=None) if resumed else launch)
+        if written_for and not launch.prepare:
+            raise ConfigError(f"--for {written_for.engine} writes what starts a prepared run there; add --prepare.")
+        note = check_launch(run, dataclasses.replace(launch, out=None) if resumed else launch, not started_on)
         print("\n".join(fill(line, screen_width()) for line in (describe(run, launch), note) if line), flush=True)
         if launch.prepare:
-            print(starting_lines(run, prepare(run, launch)))
+            print(script_lines(written_for, run, launch) if written_for else starting_lines(run, prepare(run, launch)))
             return 0
         with show_progress(run, run.name) as progress:
             result = launcher.run(run, launch, progress, launched_at, resume=resumed)
@@ -128,6 +134,24 @@ def describe(run: Run, launch: Launch) -> str:
     if launch.start_from is not None:
         steps += f" in all, from where {launch.start_from} ends"
     return f"{run.name} {does} {trained} on {devices}: {batch}, {steps}, {rate}, {run.dtype}, seed {run.seed}{off}"
+
+
+def script_lines(target: Target, run: Run, launch: Launch) -> str:
+    """Prepares a run with the script that starts it under an engine; returns the line that hands it over, and the script.
+
+    Args:
+        target: The engine.
+        run: What to prepare.
+        launch: Where.
+    """
+    from samestep.common.runtime.parent.prepare import prepare  # here, like those of `main`
+    from samestep.experiments.submitting.scripts import render, write_script
+
+    render(target, run, Path("run"))  # what is refused leaves no directory
+    directory = prepare(run, launch)
+    script = write_script(target, run, directory)
+    hand_over = target.script.start.replace("FILE", shlex.quote(str(script)))
+    return f"Prepared {directory}. Start it with: {hand_over}\n\n{render(target, run, directory)}"
 
 
 def starting_lines(run: Run, directory: Path) -> str:

@@ -29,6 +29,7 @@ RunCell = Callable[..., RunResult]
 _MODULES = {"torch": "torch", "tf": "tensorflow"}
 _ENGINES = {
     "slurm": slurm_box.why_not,
+    "ray": lambda: "" if importlib.util.find_spec("ray") else "ray is not installed: pip install 'samestep[ray]'",
     "mpi": lambda: "" if shutil.which("mpirun") else "mpirun is not installed: apt-get install openmpi-bin",
 }
 

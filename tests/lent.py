@@ -4,7 +4,8 @@ from pathlib import Path
 from types import TracebackType
 
 from samestep.common.request import Launch
-from samestep.common.runtime.parent.launcher import Launcher, Progress
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.parent.processes.step_tail import Progress
 from samestep.common.strategy import Run
 from tests.one_batch_worker import WORKER
 

@@ -123,6 +123,8 @@ CLAIMS = {
     "Processes that are all on one host meet": "test_what_a_strategy_reads_is_filled_in",
     "Otherwise the ports above are open on the address": "test_hosts_are_told_apart_and_clusters_get_every_address",
     "The files in which processes meet": SAID,
+    "An engine has ports of its own": SAID,
+    "`--on` hands a script to the engine's command as you": SAID,
     "A new run directory, the cache and": "test_a_new_run_and_the_cache_are_their_users_alone",
     "A directory that exists keeps its mode.": "test_a_new_run_and_the_cache_are_their_users_alone",
     "To share a run, make the directory first": SAID,

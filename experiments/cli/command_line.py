@@ -30,7 +30,9 @@ def parse_run(arguments: Sequence[str], program: str) -> RunConfig:
     cell = named_cell(arguments, program, groups) or Cell(RunConfig.framework, RunConfig.strategy)
     about = (
         "Train a workload under one strategy and compare its steps with the oracle's. "
-        "`samestep run --resume DIR` goes on with a run that was cut off."
+        "`samestep run --resume DIR` goes on with a run that was cut off. `--prepare --for slurm:nodes=2` writes what starts the "
+        "run there: slurm, mpi, torchrun, ray, k8s, trainjob or skypilot. `--on slurm:nodes=2` "
+        "starts it there: slurm, mpi, torchrun or ray."
     )
     return read_request(cell, parse_beside(cell, arguments, Parser(prog=program, description=about), groups))
 

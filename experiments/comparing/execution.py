@@ -15,6 +15,7 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.directory import refuse_run, refuse_taken, write_error
 from samestep.common.runtime.parent.check import check_launch
+from samestep.common.runtime.parent.elsewhere import Elsewhere
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.prepare import new_directory
 from samestep.experiments.comparing import comparison_file
@@ -30,13 +31,16 @@ Checked = Mapping[Cell, Ready | SamestepError]
 """By cell: what to run, or why it cannot be run."""
 
 
-def compare(asked: ComparisonConfig, out: str | None = None, quiet: bool = False) -> Comparison:
+def compare(
+    asked: ComparisonConfig, out: str | None = None, quiet: bool = False, elsewhere: Elsewhere | None = None
+) -> Comparison:
     """Runs a comparison.
 
     Args:
         asked: The comparison.
         out: Its directory; a new one below `runs/`, unless given.
         quiet: Whether to print nothing; otherwise the progress goes to stderr.
+        elsewhere: What starts each row as a job; this machine, unless given.
 
     Raises:
         SamestepError: The request is wrong; nothing was started.
@@ -47,7 +51,7 @@ def compare(asked: ComparisonConfig, out: str | None = None, quiet: bool = False
     refuse_taken(directory)
     for cell in plan.cells:
         refuse_run(run_directory(directory, cell, 1))  # whose name may be too long
-    with Launcher() as launcher:
+    with Launcher(elsewhere=elsewhere) as launcher:
         checked = _check(asked.base, plan, launcher, quiet)
         _make(directory)
         with _sole_user(directory):
@@ -78,13 +82,14 @@ def _tell_code(file: Path, stored: Given, given: Given, quiet: bool) -> None:
         tell(f"samestep: {line}", quiet)
 
 
-def resume(directory: Path, given: Given, quiet: bool = False) -> Comparison:
+def resume(directory: Path, given: Given, quiet: bool = False, elsewhere: Elsewhere | None = None) -> Comparison:
     """Goes on with a comparison: what has a result is not run again, everything else is.
 
     Args:
         directory: The directory of the comparison.
         given: What it has to be as well.
         quiet: Whether to print nothing; otherwise the progress goes to stderr.
+        elsewhere: What starts each row as a job; this machine, unless given.
 
     Raises:
         SamestepError: It is not a comparison, or another one; nothing was started.
@@ -94,7 +99,7 @@ def resume(directory: Path, given: Given, quiet: bool = False) -> Comparison:
     asked = describe(merge(stored, given))
     _refuse_another(directory, describe(stored), asked)
     plan = make_plan(asked)
-    with Launcher() as launcher, _sole_user(directory):
+    with Launcher(elsewhere=elsewhere) as launcher, _sole_user(directory):
         checked = _check(asked.base, plan, launcher, quiet)
         found = {cell: find(directory, cell, plan, asked) for cell in plan.cells}
         for cell, each in found.items():
@@ -152,7 +157,7 @@ def _check(base: RunConfig, plan: Plan, launcher: Launcher, quiet: bool) -> Chec
         try:
             config = launcher.describe(config)
             run, launch = parse(config), launch_of(config)
-            notes[check_launch(run, launch)] = None
+            notes[check_launch(run, launch, launcher.elsewhere is None)] = None
             checked[cell] = run, launch
         except SamestepError as error:
             # NumPy is always there, so if the oracle lacks something it is the data

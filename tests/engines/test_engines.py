@@ -1,9 +1,9 @@
-"""A prepared run under the engines themselves: the losses of the local launcher, bit for bit."""
+"""A prepared run under the engines themselves, by the scripts of `--for`: the losses of the local launcher, bit for bit."""
 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,50 +12,49 @@ from samestep.common.cell import Cell
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.prepare import prepare
+from samestep.common.runtime.parent.processes.network import HOST
 from samestep.common.runtime.records import load_result
+from samestep.experiments.submitting.scripts import write_script
+from samestep.experiments.submitting.targets import read_target
 from tests.conftest import RunCell
 from tests.engines.slurm_box import SlurmBox
 
 ROOT = Path(__file__).parents[2]
 WORKLOAD = "digits-mlp+width=32"
 ASKED = {"dtype": "float64", "optimizer": "adamw", "devices": 2, "batch_size": 48, "steps": 8}
-PYTHON = (sys.executable, "-m", "samestep", "worker")
-MPIRUN = ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np")
-TORCHRUN = (str(Path(sys.executable).parent / "torchrun"), "--standalone", "--nproc-per-node")
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+"""Without these variables mpirun refuses root."""
 
 
-def started(line: Sequence[str], **environment: str) -> str:
+def started(line: Sequence[str], environment: Mapping[str, str]) -> str:
     """Runs a line, which has to end well; returns what it prints."""
-    own = os.environ | {"OMP_NUM_THREADS": "1"} | environment
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    own = {**os.environ, "PATH": path, **environment}
     with subprocess.Popen(
         line, cwd=ROOT, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         try:
-            told, _ = process.communicate(timeout=120)
+            told, _ = process.communicate(timeout=200)
         finally:
             process.terminate()  # every engine ends its processes
     assert process.returncode == 0, told
     return told
 
 
-def same_losses(run_cell: RunCell, cell: str, tmp_path: Path, line: Sequence[str], **environment: str) -> str:
-    config = Cell.parse(cell).apply_to(RunConfig(workload=WORKLOAD, out=str(tmp_path / "run"), **ASKED))
+def is_the_same(
+    run_cell: RunCell, target: str, cell: str, tmp_path: Path, before: Sequence[str], **environment: str
+) -> str:
+    """Starts a run by its script; returns what that prints."""
+    config = Cell.parse(cell).apply_to(RunConfig(workload=WORKLOAD, out=str(tmp_path / "a run"), **ASKED))
     run = parse(config)
     directory = prepare(run, launch_of(config))
-    processes = str(len(run.strategy.topology(run)))
-    told = started([processes if word == "N" else word for word in (*line, *PYTHON, str(directory))], **environment)
+    script = write_script(read_target("--for", target), run, directory)
+    told = started([*before, str(script)], environment)
     result, local = load_result(directory), run_cell(cell, WORKLOAD, **ASKED)
     assert result.parity.passed, result.parity.reason
     assert result.losses == local.losses
     assert not list(directory.glob("meeting*")) and not (directory / "error.json").exists()
     return told
-
-
-@pytest.fixture(scope="session")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmBox]:
-    box = SlurmBox(tmp_path_factory.mktemp("slurm"))
-    yield box
-    box.close()
 
 
 def cells(*quick: str, slow: Sequence[str] = ()) -> pytest.MarkDecorator:
@@ -71,18 +70,24 @@ def cells(*quick: str, slow: Sequence[str] = ()) -> pytest.MarkDecorator:
 @pytest.mark.slurm
 @cells("torch:ddp", "tf:multi_worker_mirrored", slow=["tf:parameter_server", "torch:fsdp"])
 def test_slurm(run_cell: RunCell, slurm: SlurmBox, tmp_path: Path, cell: str) -> None:
-    same_losses(run_cell, cell, tmp_path, ["srun", "-N2", "-n", "N", "--overcommit"], **slurm.environment)
+    is_the_same(run_cell, "slurm:nodes=2", cell, tmp_path, ["sbatch", "--wait"], **slurm.environment)
 
 
 @pytest.mark.mpi
 @cells("tf:parameter_server", slow=["torch:ddp", "tf:multi_worker_mirrored"])
 def test_open_mpi(run_cell: RunCell, tmp_path: Path, cell: str) -> None:
-    same_losses(run_cell, cell, tmp_path, [*MPIRUN, "N"])
+    is_the_same(run_cell, "mpi", cell, tmp_path, ["bash"], **AS_ROOT)
 
 
 @cells(slow=["torch:ddp", "tf:multi_worker_mirrored"])
 def test_torchrun(run_cell: RunCell, tmp_path: Path, cell: str) -> None:
-    same_losses(run_cell, cell, tmp_path, [*TORCHRUN, "N", "--no-python"])
+    is_the_same(run_cell, "torchrun", cell, tmp_path, ["bash"])
+
+
+@pytest.mark.ray
+@cells("torch:ddp", slow=["tf:multi_worker_mirrored"])
+def test_ray(run_cell: RunCell, tmp_path: Path, cell: str) -> None:
+    is_the_same(run_cell, "ray", cell, tmp_path, [sys.executable], RAY_ADDRESS="local")
 
 
 @pytest.mark.slow
@@ -90,6 +95,39 @@ def test_torchrun(run_cell: RunCell, tmp_path: Path, cell: str) -> None:
 @pytest.mark.slurm
 @pytest.mark.mpi
 def test_open_mpi_in_slurm(run_cell: RunCell, slurm: SlurmBox, tmp_path: Path) -> None:
-    line = ["srun", "-N1", "-n1", *MPIRUN, "N", "--mca", "plm", "^slurm", "--mca", "ras", "^slurm"]
-    told = same_losses(run_cell, "torch:ddp", tmp_path, line, **slurm.environment)
+    alone = {"OMPI_MCA_plm": "^slurm", "OMPI_MCA_ras": "^slurm"}
+    line = ["srun", "-N1", "-n1", "bash"]
+    told = is_the_same(run_cell, "mpi", "torch:ddp", tmp_path, line, **AS_ROOT, **alone, **slurm.environment)
     assert "OMPI_COMM_WORLD_RANK of Open MPI counts before SLURM_PROCID of Slurm" in told
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_what_skypilot_is_to_run_runs(run_cell: RunCell, tmp_path: Path) -> None:
+    """Its own program starts machines in clouds; here its variables are set, and a shell runs what it would."""
+    yaml = pytest.importorskip("yaml")
+    shell = tmp_path / "sky"
+    shell.write_text(
+        f"""import subprocess, sys, yaml
+run = yaml.safe_load(open(sys.argv[1]))["run"].replace("'/runs/a run'", "'{tmp_path}/a run'")
+sys.exit(subprocess.run(["bash", "-c", run]).returncode)
+"""
+    )
+    place = {"SKYPILOT_NUM_NODES": "1", "SKYPILOT_NODE_RANK": "0", "SKYPILOT_NODE_IPS": f"{HOST}\n"}
+    assert yaml.safe_load("a: 1") == {"a": 1}
+    is_the_same(run_cell, "skypilot", "torch:ddp", tmp_path, [sys.executable, str(shell)], **place)
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("slurm:nodes=2,partition=all,time=10,mem=100", "to start at"),
+        ("slurm:nodes=2,partition=none", "invalid partition specified: none"),
+    ],
+)
+def test_slurm_takes_the_script(slurm: SlurmBox, tmp_path: Path, target: str, told: str) -> None:
+    config = RunConfig(strategy="ddp", workload=WORKLOAD, out=str(tmp_path / "run"), **ASKED)
+    run = parse(config)
+    script = write_script(read_target("--for", target), run, prepare(run, launch_of(config)))
+    assert told in slurm.run("sbatch", "--test-only", str(script))

@@ -15,7 +15,7 @@ from samestep.common.run import as_config
 from samestep.common.runtime.checkpoints.committed import find_folders
 from samestep.common.runtime.directory import reserve_error, write_config
 from samestep.common.runtime.parent.elastic import with_one_less
-from samestep.common.runtime.parent.processes.watch import Progress
+from samestep.common.runtime.parent.processes.step_tail import Progress
 from samestep.common.runtime.process_file import forget
 from samestep.common.runtime.topology import RESTARTS
 from samestep.common.steps.log import METRICS, read_log

@@ -24,12 +24,13 @@ from samestep.common.workload.data.user_notes import notes_on
 from samestep.common.workload.models.dtypes import note_on_dtypes
 
 
-def check_launch(run: Run, launch: Launch) -> str:
+def check_launch(run: Run, launch: Launch, is_here: bool = True) -> str:
     """Makes sure that a run can be started.
 
     Args:
         run: The run from `parse`.
         launch: The launch from the same request.
+        is_here: Whether its processes are started on this machine.
 
     Returns:
         What the user should know before it starts; "" if there is nothing.
@@ -49,7 +50,7 @@ def check_launch(run: Run, launch: Launch) -> str:
     if launch.save_every is not None:
         _check_disk(run, launch)
     require_row(run.framework, run.strategy.name)  # late: a wrong request is wrong on every machine
-    if not launch.prepare:
+    if is_here and not launch.prepare:
         _check_memory(run)
         allow_open_files(processes)
         framework_info(run.framework).available(run)

@@ -18,6 +18,7 @@ from samestep.common.request import Launch, RunConfig
 from samestep.common.runtime.directory import write_error
 from samestep.common.runtime.measured import Measured, adapter
 from samestep.common.runtime.parent.attempts import Attempts, begin_again
+from samestep.common.runtime.parent.elsewhere import Elsewhere
 from samestep.common.runtime.parent.judging.finishing import Finished, Means, finish
 from samestep.common.runtime.parent.judging.launched_rerun import LaunchedRerun
 from samestep.common.runtime.parent.judging.ports import Ports
@@ -28,9 +29,10 @@ from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.parent.processes.network import Meeting, meet
 from samestep.common.runtime.parent.processes.scratch import Scratch
 from samestep.common.runtime.parent.processes.signals import hold_signals
-from samestep.common.runtime.parent.processes.watch import ProcessWatch, Progress
+from samestep.common.runtime.parent.processes.step_tail import Progress
+from samestep.common.runtime.parent.processes.watch import ProcessWatch
 from samestep.common.runtime.process_file import forget
-from samestep.common.runtime.records import RunResult
+from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.runtime.topology import LAUNCHED_AT, fill_in
 from samestep.common.strategy import Run
 
@@ -40,12 +42,14 @@ WORKER = "samestep.common.runtime.worker.worker"
 class Launcher:
     """Starts runs one after the other, each framework imported once. Use it as a context manager."""
 
-    def __init__(self, worker: str = WORKER) -> None:
+    def __init__(self, worker: str = WORKER, elsewhere: Elsewhere | None = None) -> None:
         """Starts nothing yet.
 
         Args:
             worker: The module whose `main` each process runs.
+            elsewhere: What starts the processes of runs in place of this launcher, which then only describes models.
         """
+        self.elsewhere = elsewhere
         self._worker = worker
         self._servers: dict[tuple[str, int, str], ForkClient] = {}
         self.last_run: Path | None = None
@@ -74,7 +78,8 @@ class Launcher:
             threads: The number of threads per device of the runs to come.
             timeout_seconds: How long a fork server may be stopped meanwhile.
         """
-        servers = [self._server(framework, threads, timeout_seconds) for framework in frameworks]
+        here = () if self.elsewhere else frameworks
+        servers = [self._server(framework, threads, timeout_seconds) for framework in here]
         for server in servers:
             server.wait_ready()
 
@@ -105,8 +110,10 @@ class Launcher:
         """
         launched_at = launched_at or time.time()
         self.last_run = directory = prepare(run, launch) if resume is None else begin_again(resume)
-        begin = functools.partial(self.execute, directory)
+        begin = functools.partial((self.elsewhere or self).execute, directory)
         run = Attempts(directory, run, launch, environment or {}, progress).take(launched_at, begin)
+        if self.elsewhere:  # where rank 0 has judged it
+            return load_result(directory)
         seconds = time.time() - launched_at
         try:
             rerun = LaunchedRerun(self.execute, self._scratch.name, launch, environment or {})

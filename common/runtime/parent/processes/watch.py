@@ -1,23 +1,21 @@
 """Watching a run: its progress, its deadlines, its failures; and stopping it so that nothing is left."""
 
-import contextlib
 import dataclasses
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.catalog import framework_info
 from samestep.common.errors import ERRORS, WorkerFailed
-from samestep.common.files.reading import Unreadable, open_plain, parse_json, read_bytes
 from samestep.common.runtime.directory import read_error
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.parent.processes.obituary import last_lines, obituary, read_log
 from samestep.common.runtime.parent.processes.pulses import Pulse, Pulses
+from samestep.common.runtime.parent.processes.step_tail import Progress, StepTail
 from samestep.common.runtime.process_file import DONE, EVALUATE, read_life
 from samestep.common.runtime.stack_dumps import DUMP_SIGNAL, Frame, Stack, sole_straggler, waits, worker_stack
-from samestep.common.steps.log import METRICS, METRICS_BYTES
 from samestep.common.strategy import ProcessSpec
 
 POLL_SECONDS = 0.2
@@ -34,10 +32,6 @@ TEARDOWN_SECONDS = 5.0
 FIRST_STEP_FACTOR = 10
 _REPORTING_CODES = (0, *sorted({error.exit_code for error in ERRORS.values()}))
 """With any other exit code, the worker died before it could write `error.json`."""
-
-Progress = Callable[[int, list[float], float], None]
-"""Called at every window's end with: the step reached, the window's losses, its seconds. While held-out examples are evaluated,
-it is called with their number so far, no losses and no seconds."""
 
 
 @dataclasses.dataclass
@@ -67,13 +61,11 @@ class ProcessWatch:
     _released: set[int] = dataclasses.field(default_factory=set)
     _asked: set[tuple[int, float]] = dataclasses.field(default_factory=set)
     _said: dict[int, str] = dataclasses.field(default_factory=dict)
-    _read: int = 0
 
     def __post_init__(self) -> None:
         self._pulses = Pulses(self.directory)
         self._module = framework_info(self.framework).module
-        with contextlib.suppress(Unreadable):  # what earlier attempts logged was told when they did
-            self._read = read_bytes(self.directory / METRICS, METRICS_BYTES).rfind(b"\n") + 1
+        self._tail = StepTail(self.directory)
 
     def wait(self) -> None:
         """Returns when every process that does not merely serve has ended well.
@@ -84,12 +76,12 @@ class ProcessWatch:
         try:
             while not self._finished():
                 self._poll()
-                self._tail()
+                self._tail.show(self.progress, self._pulses.step)
                 if self._failed():
                     self._drain(GRACE_SECONDS)
                     raise self._failure()
                 self._check_deadlines()
-            self._tail()
+            self._tail.show(self.progress, self._pulses.step)
         finally:
             self.stop()
 
@@ -141,23 +133,6 @@ class ProcessWatch:
         deadline = time.monotonic() + seconds
         while len(self.codes) < len(self.processes) and time.monotonic() < deadline:
             self._poll()
-
-    def _tail(self) -> None:
-        path = self.directory / METRICS
-        try:
-            if not path.exists():
-                if self._read and self.directory.exists():  # else it is not there yet, or all of the run is gone
-                    raise WorkerFailed(f"{path} was removed; the run was at step {self._pulses.step}")
-                return
-            with open_plain(path) as file:
-                file.seek(self._read)
-                while (line := file.readline(METRICS_BYTES)).endswith(b"\n"):
-                    self._read = file.tell()
-                    values = parse_json(line)
-                    if self.progress is not None:
-                        self.progress(values["step"], values["losses"], values["seconds"])  # pyrefly: ignore
-        except (Unreadable, ValueError, KeyError, TypeError):
-            raise WorkerFailed(f"{path} is damaged; the run was at step {self._pulses.step}") from None
 
     def _failure(self) -> BaseException:
         if not self.directory.exists():

@@ -1,0 +1,148 @@
+"""A run that an engine starts: handed over as a job, followed in its directory, and ended with the engine's word for it."""
+
+import dataclasses
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Protocol
+
+from samestep.common.errors import SamestepError, WorkerFailed
+from samestep.common.request import Launch
+from samestep.common.runtime.directory import read_error, write_error
+from samestep.common.runtime.parent.processes.obituary import last_lines, read_log
+from samestep.common.runtime.parent.processes.step_tail import Progress, StepTail
+from samestep.common.strategy import Run
+
+POLL_SECONDS = 1.0
+SETTLE_SECONDS = 1.0
+"""How long what the last process wrote may take to be seen on a shared file system."""
+
+_KILLED = re.compile(r": (Killed|Segmentation fault|Aborted|Bus error)|exited on signal|exitcode *: -\d")
+"""What Slurm, Open MPI and torchrun say of a process that a signal ended."""
+
+
+@dataclasses.dataclass(frozen=True)
+class JobEnd:
+    """How a job ended.
+
+    Attributes:
+        word: The engine's word for it.
+        is_engines_doing: Whether the engine ended it: a limit, a lost node, somebody who cancelled it.
+    """
+
+    word: str
+    is_engines_doing: bool = False
+
+
+class Job(Protocol):
+    """What an engine was handed.
+
+    Attributes:
+        name: Its name, as the engine's own commands take it.
+        log: Everything that its processes print.
+    """
+
+    name: str
+    log: Path
+
+    def ended(self) -> JobEnd | None:
+        """Returns how it ended; None while it waits or runs."""
+
+    def waits_for(self) -> str:
+        """Returns why it does not run yet, in the engine's word; "" if it runs."""
+
+    def cancel(self) -> None:
+        """Has the engine end it; returns once nothing of it runs."""
+
+
+class Submit(Protocol):
+    """Hands a prepared run to an engine."""
+
+    def __call__(self, directory: Path, run: Run) -> Job: ...  # noqa: D102
+
+
+@dataclasses.dataclass(frozen=True)
+class Elsewhere:
+    """Executes runs in the place of a launcher's own processes.
+
+    Attributes:
+        submit: Hands a run over.
+    """
+
+    submit: Submit
+
+    def execute(
+        self,
+        directory: Path,
+        run: Run,
+        launch: Launch,
+        progress: Progress | None = None,
+        launched_at: float | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        """Hands a run over and waits until it has a result.
+
+        Args:
+            directory: Holds the `config.json` of the run.
+            run: The run.
+            launch: How to start it.
+            progress: Called at every window's end.
+            launched_at: When the command was given; the processes take their own start.
+            environment: Added to what starts the processes.
+
+        Raises:
+            SamestepError: It has none; nothing of it runs any more.
+        """
+        try:
+            job = self.submit(directory, run)
+            end = follow(directory, job, progress)
+            if not os.path.exists(directory / "result.json"):
+                raise _failure(directory, job, end)
+        except KeyboardInterrupt:
+            write_error(directory, "parent", WorkerFailed(f"the run in {directory} was interrupted"), first=False)
+            raise
+        except SamestepError as error:
+            write_error(directory, "parent", error, first=False)
+            raise
+
+
+def follow(directory: Path, job: Job, progress: Progress | None) -> JobEnd:
+    """Shows what becomes of a job until it ends; whatever interrupts that cancels the job.
+
+    Args:
+        directory: The run directory.
+        job: The job.
+        progress: Called at every window's end.
+    """
+    tail, said = StepTail(directory), ""
+    try:
+        while (end := job.ended()) is None:
+            if (reason := job.waits_for()) not in ("", said):
+                said = reason
+                print(f"samestep: {job.name} waits ({reason})", file=sys.stderr, flush=True)
+            tail.show(progress, 0)
+            time.sleep(POLL_SECONDS)
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while not os.path.exists(directory / "result.json") and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS / 5)
+        tail.show(progress, 0)
+        return end
+    except BaseException:
+        job.cancel()
+        raise
+
+
+def _failure(directory: Path, job: Job, end: JobEnd) -> SamestepError:
+    """Makes the error of a job that left no result: the engine's word if it ended the job, else what a process left."""
+    role, left = read_error(directory) or ("", None)
+    if left is not None and not isinstance(left, WorkerFailed) and not end.is_engines_doing:
+        return left  # its one line says it all
+    text = read_log(job.log)
+    killed = next((line.strip() for line in text.splitlines() if _KILLED.search(line)), "")
+    first = killed or (
+        "" if left is None else f"{role}: {left}"
+    )  # what others say of a process that was killed comes of that
+    said = f": {first}" if first and not end.is_engines_doing else ""
+    return WorkerFailed(f"{job.name} ended without a result ({end.word}){said}; log: {job.log}.{last_lines(text)}")

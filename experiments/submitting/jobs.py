@@ -1,0 +1,160 @@
+"""Jobs of the engines that samestep starts runs with, by the engines' own commands."""
+
+import contextlib
+import dataclasses
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from samestep.common.errors import ConfigError, Unavailable, WorkerFailed
+from samestep.common.files.writing import create
+from samestep.common.runtime.parent.elsewhere import Elsewhere, Job, JobEnd
+from samestep.common.runtime.parent.processes.obituary import ending
+from samestep.common.strategy import Run
+from samestep.experiments.submitting.scripts import write_script
+from samestep.experiments.submitting.targets import Target
+
+CANCEL_SECONDS = 15.0
+"""How long an engine may take to end a job."""
+_LASTS = ("COMPLETING", "CONFIGURING", "PENDING", "REQUEUED", "RESIZING", "RUNNING", "STOPPED", "SUSPENDED")
+_KILLED = ("BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT")
+"""The states of a job of Slurm that has not ended, and of one that Slurm or somebody has ended."""
+
+
+class SlurmJob:
+    """A job of Slurm, asked after by its number."""
+
+    def __init__(self, script: Path) -> None:
+        """Submits a script.
+
+        Args:
+            script: The script.
+
+        Raises:
+            WorkerFailed: Slurm refuses it.
+        """
+        done = _command("sbatch", "--parsable", str(script))
+        if done.returncode:
+            raise WorkerFailed(f"Slurm refuses {script}: {' '.join(done.stderr.split())}")
+        self.number = done.stdout.partition(";")[0].strip()
+        self.name, self.log = f"Slurm's job {self.number}", script.parent / f"slurm-{self.number}.log"
+        self._fields: dict[str, str] = {"JobState": "PENDING"}
+
+    def ended(self) -> JobEnd | None:
+        """Returns how it ended, as `scontrol show job` says."""
+        done = _command("scontrol", "show", "job", self.number)
+        if done.returncode == 0:
+            self._fields = dict(re.findall(r"\b(JobState|Reason)=(\S+)", done.stdout))
+        elif "Invalid job id" in done.stderr:
+            return JobEnd("Slurm has forgotten it")
+        state = self._fields["JobState"]  # the last that is known, if Slurm does not answer
+        return None if state in _LASTS else JobEnd(state, state in _KILLED)
+
+    def waits_for(self) -> str:
+        """Returns Slurm's reason why it is pending, as of the last look."""
+        is_known = self._fields["JobState"] == "PENDING" and self._fields.get("Reason") != "None"
+        return self._fields.get("Reason", "") if is_known else ""
+
+    def cancel(self) -> None:
+        """Cancels it, and waits until it has ended."""
+        _command("scancel", self.number)
+        _wait_until(lambda: self.ended() is not None)
+
+
+class ProcessJob:
+    """A command of an engine that runs as long as the job does."""
+
+    def __init__(self, engine: str, script: Path, line: Sequence[str], environment: dict[str, str]) -> None:
+        """Starts it.
+
+        Args:
+            engine: Its name.
+            script: The script.
+            line: The command that runs the script.
+            environment: Added to the present one.
+        """
+        self.log = script.parent / f"{engine}.log"
+        with os.fdopen(create(self.log), "wb") as log:
+            self._process = subprocess.Popen(
+                [*line, str(script)],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=os.environ | environment,
+                start_new_session=True,  # Ctrl-C is for us, who cancel it
+            )
+        self.name = f"{line[0]} {script.name} (process {self._process.pid})"
+
+    def ended(self) -> JobEnd | None:
+        """Returns how the command ended."""
+        code = self._process.poll()
+        return None if code is None else JobEnd(ending(code), code < 0)
+
+    def waits_for(self) -> str:
+        """Such a job never waits."""
+        return ""
+
+    def cancel(self) -> None:
+        """Ends the command, which ends its processes; then whatever is left of them here."""
+        self._process.terminate()
+        _wait_until(lambda: self._process.poll() is not None)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def _command(*line: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    except FileNotFoundError:
+        raise Unavailable(f"{line[0]} is not on this machine; start the run where {line[0]} is.") from None
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(line, 1, "", "no answer within 60 s")
+
+
+def _wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + CANCEL_SECONDS
+    while not is_so() and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+"""Open MPI refuses root without these: a run does not care, and in a container there may be nobody else."""
+_SUBMIT: Mapping[str, Callable[[Path], Job]] = {
+    "slurm": SlurmJob,
+    "mpi": lambda script: ProcessJob("mpi", script, ["bash"], _AS_ROOT if os.getuid() == 0 else {}),
+    "torchrun": lambda script: ProcessJob("torchrun", script, ["bash"], {}),
+    "ray": lambda script: ProcessJob("ray", script, [sys.executable], {}),
+}
+
+
+def elsewhere(target: Target) -> Elsewhere:
+    """Returns what executes runs under an engine.
+
+    Args:
+        target: The engine, and what is asked of it.
+
+    Raises:
+        ConfigError: samestep starts no runs there.
+    """
+    submit = _SUBMIT.get(target.engine)
+    if submit is None:
+        raise ConfigError(
+            f"--on {target.engine}: samestep starts no runs there; write what does with --prepare --for {target.engine}. "
+            f"Choose from: {', '.join(_SUBMIT)}."
+        )
+    if target.engine == "torchrun" and target.nodes > 1:
+        raise ConfigError(
+            "--on torchrun starts this machine's processes alone; leave out nodes, or use --prepare --for."
+        )
+
+    def hand_over(directory: Path, run: Run) -> Job:
+        nodes = min(target.nodes, len(run.strategy.topology(run)))  # a row of a comparison may have fewer processes
+        return submit(write_script(dataclasses.replace(target, nodes=nodes), run, directory))
+
+    return Elsewhere(hand_over)

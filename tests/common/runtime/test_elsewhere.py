@@ -1,0 +1,107 @@
+"""What becomes of a job of an engine: followed to its end, ended with us, and named with the engine's word."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from samestep.common.errors import Diverged, WorkerFailed
+from samestep.common.request import RunConfig, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.directory import read_error, write_error
+from samestep.common.runtime.parent import elsewhere
+from samestep.common.runtime.parent.elsewhere import Elsewhere, JobEnd
+from samestep.common.runtime.parent.launcher import Launcher
+
+ASKED = RunConfig(strategy="ddp", devices=2, workload="digits-mlp+width=32", batch_size=48, steps=3)
+
+
+@dataclasses.dataclass
+class Jobs:
+    """An engine with one job, of which a test says how it ends.
+
+    Attributes:
+        ends: How each job ends; called when it is asked after for the second time.
+    """
+
+    ends: Callable[[Path], JobEnd]
+    name: str = "job 7"
+    log: Path = Path("none")
+    asked: int = 0
+    cancelled: int = 0
+
+    def submit(self, directory: Path, run: object) -> "Jobs":
+        self.directory, self.log, self.asked = directory, directory / "job.log", 0
+        self.log.write_text("first\nsrun: error: n2: task 1: Killed\nlast\n")
+        return self
+
+    def ended(self) -> JobEnd | None:
+        self.asked += 1
+        return self.ends(self.directory) if self.asked > 1 else None
+
+    def waits_for(self) -> str:
+        return "Resources"
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Runs a job that ends without a result; returns what is said of it."""
+    monkeypatch.setattr(elsewhere, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(elsewhere, "SETTLE_SECONDS", 0.02)
+
+    def told(jobs: Jobs, error: type[BaseException] = WorkerFailed, **fields: object) -> str:
+        config = dataclasses.replace(ASKED, out=str(tmp_path / "run"), **fields)
+        with Launcher(elsewhere=Elsewhere(jobs.submit)) as launcher:
+            launcher.warm(["torch"])  # imports nothing: it would take seconds
+            with pytest.raises(error) as caught:
+                launcher.run(parse(config), launch_of(config))
+        return str(caught.value)
+
+    return told
+
+
+def test_the_engines_word_is_named(
+    told: Callable[..., str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    said = told(Jobs(lambda directory: JobEnd("TIMEOUT", is_engines_doing=True)))
+    assert said.splitlines()[0] == f"job 7 ended without a result (TIMEOUT); log: {tmp_path}/run/job.log."
+    assert capsys.readouterr().err == "samestep: job 7 waits (Resources)\n"
+    _, left = read_error(tmp_path / "run") or ("", None)
+    assert str(left) == said
+
+
+def test_a_process_that_was_killed_counts_before_what_others_say_of_it(told: Callable[..., str]) -> None:
+    def ends(directory: Path) -> JobEnd:
+        write_error(directory, "rank-0", WorkerFailed("connection reset by peer"))
+        return JobEnd("FAILED")
+
+    assert "(FAILED): srun: error: n2: task 1: Killed; log:" in told(Jobs(ends))
+
+
+def test_what_a_process_says_is_enough(told: Callable[..., str]) -> None:
+    def ends(directory: Path) -> JobEnd:
+        write_error(directory, "rank-0", Diverged("the loss of step 2 is nan"))
+        return JobEnd("FAILED")
+
+    assert told(Jobs(ends), Diverged) == "the loss of step 2 is nan"
+
+
+def test_ctrl_c_cancels_the_job(told: Callable[..., str], tmp_path: Path) -> None:
+    def ends(directory: Path) -> JobEnd:
+        raise KeyboardInterrupt
+
+    jobs = Jobs(ends)
+    told(jobs, KeyboardInterrupt)
+    assert jobs.cancelled == 1
+    assert json.loads((tmp_path / "run" / "error.json").read_text())["message"].endswith("was interrupted")
+
+
+def test_a_job_is_started_again_as_often_as_asked(told: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = Jobs(lambda directory: JobEnd("NODE_FAIL", is_engines_doing=True))
+    assert "(NODE_FAIL)" in told(jobs, restarts=2)
+    assert capsys.readouterr().err.count("starts again") == 2
