@@ -31,11 +31,14 @@ MODEL, DATA = (block for page in PAGES for block in re.findall(r"```python\n(.*?
 
 
 def marks(command: str) -> list[pytest.MarkDecorator]:
-    return [
-        getattr(pytest.mark, name)
+    """The frameworks that a command trains with; it is slow where the README's own commands, and tests, do the same."""
+    names = [
+        name
         for name in ("torch", "tf")
         if re.search(rf"\b{name}\b|(samestep |experiments\.)run (?!.*--framework)", command)
     ]
+    trains = " run " in command and "--prepare" not in command and "--data" not in command
+    return [getattr(pytest.mark, name) for name in (*names, *["slow"] * (trains and command not in TEXT))]
 
 
 def test_every_line_is_a_command_that_is_tested_here() -> None:

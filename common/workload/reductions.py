@@ -7,14 +7,15 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from samestep.common.batch import Batch
 from samestep.common.errors import ConfigError
 from samestep.common.workload.declaration import REDUCTIONS, RETURNED
 from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.models.spec import ModelSpec, ignores_targets
 
 if TYPE_CHECKING:
-    import numpy as np  # only in annotations
+    import numpy as np  # only in annotations, as is the next one, which imports it
+
+    from samestep.common.batch import Batch
 
 TARGETS, EXAMPLES, MEAN, SUM = REDUCTIONS
 OWN = "own"
@@ -39,7 +40,7 @@ def fixed_divisor(model: ModelSpec, examples: int) -> int:
     return examples * math.prod(model.targets().shape) if reduction == TARGETS else 1 if reduction == SUM else examples
 
 
-def divisor(model: ModelSpec, framework: str, batch: Batch) -> float:
+def divisor(model: ModelSpec, framework: str, batch: "Batch") -> float:
     """Returns what the losses of a batch are divided by, where that depends on its targets.
 
     Args:
@@ -52,7 +53,7 @@ def divisor(model: ModelSpec, framework: str, batch: Batch) -> float:
     return divisor_of(model, framework, batch.targets[batch.indices])
 
 
-def correction(model: ModelSpec, framework: str, batch: Batch) -> float:
+def correction(model: ModelSpec, framework: str, batch: "Batch") -> float:
     """Returns what a loss is multiplied with that was divided as if all batches had one divisor.
 
     Args:

@@ -7,8 +7,10 @@ import pytest
 
 from samestep.common.errors import ConfigError
 from samestep.common.reference.known import KNOWN
+from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments import demo
 from samestep.torch_impl.planted import PLANTED
+from tests.lent import LentLauncher
 
 SENTENCES = {mutant.name: mutant.sentence.format(devices=2) for mutant in KNOWN}
 DEFAULT = "clip_by_local_norm"
@@ -19,8 +21,15 @@ DEFAULT = "clip_by_local_norm"
     "mistake", [pytest.param(name, marks=[] if name == DEFAULT else [pytest.mark.slow]) for name in PLANTED]
 )
 def test_a_planted_mistake_is_found_and_named(
-    mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    launcher: Launcher,
+    mistake: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr(
+        "samestep.common.runtime.parent.launcher.Launcher", lambda worker: LentLauncher(launcher, worker)
+    )
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert demo.main([] if mistake == DEFAULT else ["--mistake", mistake]) == 0
     told = capsys.readouterr().out
