@@ -35,6 +35,8 @@ _OF_RUNS = ("config.json", "result.json", "error.json")
 """Any of these makes a directory that of a run."""
 COMPARISON = "compare.toml"
 """Makes a directory that of a comparison."""
+IMPORTS = "imports.json"
+"""In a description: what the worker imported and set while it made it."""
 DESCRIBE = "describe.json"
 """What asks for a description of the user's model."""
 ANSWERED = "answered"

@@ -1,7 +1,7 @@
 """The messages between a launcher and its fork servers: one JSON object a line, in both directions.
 
 launcher: {"network": 0, "bits_per_second": 0}   server: {"network": ""}   (or why there is none)
-launcher: {"preload": ["keras"]}   server: {"preloaded": 1}
+launcher: {"preload": ["keras"], "environment": {}}   server: {"preloaded": 1}
 launcher: {"start": 1, "directory": DIR, "log": FILE, "environment": {...}, "place": 0}
 server: {"started": 1, "pid": 4711}
 launcher: {"signal": 1, "number": 15}

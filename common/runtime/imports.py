@@ -1,10 +1,35 @@
-"""How a process imports its framework: a fork server before it forks, a worker that something else started by itself."""
+"""How a process imports its framework: a fork server before it forks, a worker that something else started by itself.
 
+A fork server also imports what the process that described a user's model did: its packages, not its file. So the workers to
+come share that, which took seconds.
+"""
+
+import contextlib
+import dataclasses
 import gc
 import importlib
-from collections.abc import Iterable
+import os
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
 
 from samestep.common.catalog import framework_info
+
+_INSTALLED = ("site-packages", "dist-packages")
+_OURS = __name__.partition(".")[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Imports:
+    """Modules to import.
+
+    Attributes:
+        modules: Their names, in order.
+        environment: The variables that were set when they were imported first, which packages read then.
+    """
+
+    modules: tuple[str, ...] = ()
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def import_framework(framework: str) -> None:
@@ -23,3 +48,51 @@ def import_modules(names: Iterable[str]) -> None:
         importlib.import_module(name)
     gc.freeze()
     gc.enable()
+
+
+def preload(imports: Imports) -> None:
+    """Imports modules in a process that will fork; of one that fails, the worker that needs it will say so.
+
+    Raises:
+        RuntimeError: An import has started a thread, which a fork would leave behind in whatever it holds.
+    """
+    before = _num_threads()
+    with _set(imports.environment):
+        for name in imports.modules:
+            with contextlib.suppress(Exception):
+                import_modules([name])
+    if _num_threads() > before:
+        raise RuntimeError(f"importing {', '.join(imports.modules[:3])}, ... has started a thread")
+
+
+def _num_threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+@contextlib.contextmanager
+def _set(environment: Mapping[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(environment)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def imported_since(modules: Collection[str], environment: Mapping[str, str], code: Iterable[str]) -> dict[str, object]:
+    """Returns what this process has imported and set since, as fields of `Imports`; the user's own files are left out.
+
+    Args:
+        modules: The names of the modules that were there.
+        environment: The variables that were set.
+        code: The user's files; the modules beside them are theirs.
+    """
+    folders = {str(Path(path).parent) + os.sep for path in code}
+
+    def is_package(name: str) -> bool:
+        file = getattr(sys.modules[name], "__file__", None) or ""
+        is_theirs = file.startswith(tuple(folders)) and not any(each in file for each in _INSTALLED)
+        spec = getattr(sys.modules[name], "__spec__", None)
+        return bool(file) and not is_theirs and spec is not None and spec.name == name and not name.startswith(_OURS)
+
+    changed = {name: value for name, value in os.environ.items() if environment.get(name) != value}
+    return {"modules": [n for n in list(sys.modules) if n not in modules and is_package(n)], "environment": changed}

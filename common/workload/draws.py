@@ -2,7 +2,9 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping
+import sys
+import types
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 Plain = Callable[..., object]
 Still = Callable[..., object]
@@ -30,10 +32,14 @@ class Draws:
         if self._are_installed:
             return
         self._are_installed = True
+        made: dict[int, tuple[Plain, Plain]] = {}
         for (owner, names), still in stills.items():
             for name in names.split():
                 if (plain := getattr(owner, name, None)) is not None:
-                    setattr(owner, name, self._either(plain, still))
+                    made[id(plain)] = plain, self._either(plain, still)
+                    setattr(owner, name, made[id(plain)][1])
+        libraries = {getattr(owner, "__module__", None) or getattr(owner, "__name__", "") for owner, _ in stills}
+        _replace(made, {name.partition(".")[0] for name in libraries})
 
     def _either(self, plain: Plain, still: Still) -> Plain:
         @functools.wraps(plain)
@@ -65,6 +71,21 @@ class Draws:
             yield
         finally:
             self._watcher = None
+
+
+def _replace(made: Mapping[int, tuple[Plain, Plain]], libraries: Collection[str]) -> None:
+    """Has modules that took a function by its name before, as `from torch import randn` does, call what stands for it now.
+
+    Args:
+        made: By the identity of each function: the function, and what stands for it.
+        libraries: What the functions are of, which calls its own as before.
+    """
+    for module in list(sys.modules.values()):
+        if not isinstance(module, types.ModuleType) or module.__name__.partition(".")[0] in libraries:
+            continue
+        for name, (plain, either) in [(n, made[id(v)]) for n, v in list(vars(module).items()) if id(v) in made]:
+            if vars(module)[name] is plain:
+                setattr(module, name, either)
 
 
 DRAWS = Draws()

@@ -16,6 +16,7 @@ from samestep.common.files.written import seal
 from samestep.common.porting.case import PortCase, PortVerdict
 from samestep.common.request import Launch, RunConfig
 from samestep.common.runtime.directory import write_error
+from samestep.common.runtime.imports import Imports
 from samestep.common.runtime.measured import Measured, adapter
 from samestep.common.runtime.parent.attempts import Attempts, begin_again
 from samestep.common.runtime.parent.elsewhere import Elsewhere
@@ -155,9 +156,8 @@ class Launcher:
         specs = run.strategy.topology(run)
         try:
             choose = self._server if launch.model is None else self._server_for_models
-            server = choose(run.framework, run.threads, launch.timeout_seconds, run.strategy.package)
-            # Once, and not by each of its processes: torch.distributed.tensor takes a second.
-            server.preload([run.module])
+            asked = run.framework, run.threads, launch.timeout_seconds, run.strategy.package
+            server = self._descriptions.imports.serve(run, lambda: choose(*asked))
             alone = not any(spec.environment for spec in specs)
             meeting = (
                 Meeting() if alone else meet(server, run.strategy.danger_of_open_ports, len(specs), launch.bandwidth)
@@ -226,7 +226,7 @@ class Launcher:
 
     def _server_for_models(self, framework: str, threads: int, timeout_seconds: float, package: str = "") -> ForkClient:
         server = self._server(framework, threads, timeout_seconds, package)
-        server.preload(framework_info(framework).preload_for_models)
+        server.preload(Imports(framework_info(framework).preload_for_models))
         return server
 
     @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ from samestep.common.files.reading import read_json
 from samestep.common.files.writing import replacing
 from samestep.common.porting import model_trace
 from samestep.common.request import FRAMEWORKS
-from samestep.common.runtime.directory import ANSWERED, DESCRIBE, write_json
+from samestep.common.runtime.directory import ANSWERED, DESCRIBE, IMPORTS, write_json
+from samestep.common.runtime.imports import imported_since
 from samestep.common.workload import code
 from samestep.common.workload.data.as_given import flattened, read_as_given
 from samestep.common.workload.data.dataset import ARRAYS, Split
@@ -65,11 +67,13 @@ def describe(directory: Path) -> None:
     """
     asked = read_json(directory / DESCRIBE)
     assert isinstance(asked, dict)
+    modules, environment = set(sys.modules), dict(os.environ)
     framework, source, data = asked["framework"], asked["model"], asked["data"]
     split = read_data(directory, data, framework)
     mirror = importlib.import_module(f"{FRAMEWORKS[framework]}.describe")
     mirror.describe(directory, source, split, asked["seed"])
     write_json(directory / code.CODE, code.ran())
+    write_json(directory / IMPORTS, imported_since(modules, environment, code.ran()))
 
 
 def read_data(directory: Path, data: str, framework: str) -> Split:

@@ -21,7 +21,7 @@ from typing import NoReturn
 
 from samestep.common.files.writing import reopen
 from samestep.common.runtime.fork_protocol import Command, Reply
-from samestep.common.runtime.imports import import_framework, import_modules
+from samestep.common.runtime.imports import Imports, import_framework, preload
 from samestep.common.runtime.worker.keeper import keep, wake_on
 from samestep.common.runtime.worker.offspring import adopt_orphans, end_children, end_with_parent, reap
 from samestep.common.runtime.worker.private_network import Network, NetworkMaker, enter_network
@@ -86,8 +86,7 @@ class ForkServer:
             self._answer({"network": self._renew_network(command["network"], command["bits_per_second"])})
         elif "preload" in command:
             end_with_parent(self._keeper, signal.SIGKILL)  # no handler runs while it imports
-            with contextlib.suppress(ImportError):  # whoever needs it will say so
-                import_modules(command["preload"])
+            preload(Imports(tuple(command["preload"]), command["environment"]))
             end_with_parent(self._keeper, signal.SIGTERM)
             self._answer({"preloaded": len(command["preload"])})
         elif command["signal"] in self._pids:  # not yet reaped, so that the pid is still its own

@@ -7,12 +7,17 @@ from pathlib import Path
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.request import RunConfig
 from samestep.common.runtime.parent.models.description_request import Servers, describe
+from samestep.common.runtime.parent.models.preloading import Preloading
 from samestep.common.runtime.parent.models.weight_transfer import transfer_weights
 from samestep.common.workload.models.description import read_description
 
 
 class Descriptions:
-    """Has workers describe models, and keeps what they found or why they could not."""
+    """Has workers describe models, and keeps what they found or why they could not.
+
+    Attributes:
+        imports: What the models import.
+    """
 
     def __init__(self, scratch: Path, server: Servers) -> None:
         """Describes nothing yet.
@@ -22,6 +27,7 @@ class Descriptions:
             server: Finds the fork servers.
         """
         self._scratch, self._server = scratch, server
+        self.imports = Preloading()
         self._found: dict[tuple[str, str, str | None, int], str | ConfigError] = {}
 
     def describe(self, config: RunConfig) -> RunConfig:
@@ -41,6 +47,7 @@ class Descriptions:
     def _describe(self, config: RunConfig) -> str:
         """Describes a model; where the file has one in a framework that comes first, it gets that one's weights, if it can."""
         found = describe(config, self._scratch, self._server)
+        self.imports.learn(config.framework, read_description(found).source, Path(found))
         source = read_description(found).frameworks[0]
         if source != config.framework:
             with contextlib.suppress(Unavailable):

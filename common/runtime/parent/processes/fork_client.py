@@ -17,6 +17,7 @@ from samestep.common.errors import WorkerFailed
 from samestep.common.files.writing import create
 from samestep.common.request import RunConfig
 from samestep.common.runtime.fork_protocol import Command, Reply
+from samestep.common.runtime.imports import Imports
 from samestep.common.runtime.parent.processes import started
 from samestep.common.runtime.parent.processes.memory_kills import MemoryKills
 from samestep.common.runtime.parent.processes.obituary import ending, last_lines
@@ -44,8 +45,7 @@ class ForkClient:
         """
         require(framework)
         self._framework = framework
-        self._pending = b""
-        self._count = 0
+        self._pending, self._count = b"", 0
         self._ready, self._closed, self._preloaded = False, False, set[str]()
         self._memory_kills = MemoryKills()
         self._died: Reply = {}
@@ -90,12 +90,12 @@ class ForkClient:
             self._wait_for("ready", f"importing {self._framework}")
             self._ready = True
 
-    def preload(self, names: Sequence[str]) -> None:
+    def preload(self, imports: Imports) -> None:
         """Imports modules for all workers to come; of one that fails, the worker that needs it will say so."""
-        if missing := [name for name in names if name not in self._preloaded]:
+        if missing := [name for name in imports.modules if name not in self._preloaded]:
             self.wait_ready()
-            self._send({"preload": missing})
-            self._wait_for("preloaded", f"importing {' and '.join(missing)}")
+            self._send({"preload": missing, "environment": dict(imports.environment)})
+            self._wait_for("preloaded", f"importing {missing[0]}")
             self._preloaded.update(missing)
 
     def make_network(self, linked: int = 0, bits_per_second: int = 0) -> str:
