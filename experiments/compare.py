@@ -99,6 +99,11 @@ def _write_page(comparison: "Comparison", form: str) -> WorkerFailed | None:
 
 def _parser() -> Parser:
     parser = Parser(prog="samestep compare", allow_abbrev=False, description=_DESCRIPTION)
+    parser.examples = (
+        "samestep compare --strategies torch:ddp,tf:mirrored --report",
+        "samestep compare --strategies torch:ddp --devices 1,2,4 --repeats 5",
+        "samestep compare --dtype float64 --parity --against baseline",
+    )
     parser.add_argument(
         "--wide", action="store_true", help="show every column, one line per row, even if wider than the screen"
     )

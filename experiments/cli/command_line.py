@@ -34,7 +34,13 @@ def parse_run(arguments: Sequence[str], program: str) -> RunConfig:
         "run there: slurm, mpi, torchrun, ray, k8s, trainjob or skypilot. `--on slurm:nodes=2` "
         "starts it there: slurm, mpi, torchrun or ray."
     )
-    return read_request(cell, parse_beside(cell, arguments, Parser(prog=program, description=about), groups))
+    parser = Parser(prog=program, description=about)
+    parser.examples = (
+        f"{program} torch:ddp --devices 2",
+        f"{program} tf:mirrored --devices 2 --workload prose-gpt --steps 50",
+        f"{program} torch:fsdp --devices 2 --model net.py --data mine.npz",
+    )
+    return read_request(cell, parse_beside(cell, arguments, parser, groups))
 
 
 def parse_beside(

@@ -4,11 +4,12 @@ argparse and not a generator of command lines, so that every mistake is one line
 """
 
 import argparse
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from samestep.common.errors import ConfigError
-from samestep.common.flags import flags
+from samestep.common.flags import Scalar, flags
 from samestep.common.judging.confounds import CONFOUNDS
 from samestep.experiments.printing.formats import FORMATS
 
@@ -16,8 +17,24 @@ ALLOW = f"rank rows by their speed in spite of these confounds; may be given sev
 """The help of `--allow`."""
 
 
+MOST_USED = ("workload", "devices", "steps", "optimizer", "dtype", "parity")
+"""The flags that the help of a command shows before all others."""
+
+
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaints are ours: one line, exit code 2."""
+    """An argument parser whose complaints are ours: one line, exit code 2. Its help opens with examples, if it has any."""
+
+    examples: Sequence[str] = ()
+
+    def format_help(self) -> str:
+        """Returns the usage in one line where there are examples, the examples, and what there is."""
+        text = super().format_help()
+        if not self.examples:
+            return text
+        words = " ".join(action.metavar or action.dest for action in self._actions if not action.option_strings)
+        lines = [f"usage: {' '.join(filter(None, (self.prog, f'[{words}]' if words else '', '[--flag VALUE ...]')))}"]
+        lines += ["", *(f"  {example}" for example in self.examples), ""]
+        return "\n".join(lines) + text.partition("\n\n")[2].join(("\n", ""))
 
     def error(self, message: str) -> NoReturn:
         """Raises instead of printing the whole usage."""
@@ -52,8 +69,17 @@ def add_flags(
         owner: A dataclass type, its fields declared with `flag`.
         leave_out: Fields that get no flag.
     """
+    fields = {name: field for name, field in flags(owner).items() if name not in leave_out}
+    most_used = [fields.pop(name) for name in MOST_USED if name in fields and len(fields) > len(MOST_USED)]
+    if most_used:
+        _add(parser.add_argument_group(f"{title}, most used"), most_used)
     group = parser.add_argument_group(title)
-    for field in (field for name, field in flags(owner).items() if name not in leave_out):
+    _add(group, fields.values())
+    return group
+
+
+def _add(group: argparse._ArgumentGroup, fields: "Iterable[dataclasses.Field[Scalar]]") -> None:
+    for field in fields:
         name, text = "--" + field.name.replace("_", "-"), str(field.metadata["help"]).replace("%", "%%")
         if field.type in (bool, "bool") or field.type == bool | None:
             action = _EitherWay if field.default is None else "store_true"
@@ -62,7 +88,6 @@ def add_flags(
             shown = "" if field.default is None else f" (default: {field.default})"
             metavar = name[2:].upper()
             group.add_argument(name, default=argparse.SUPPRESS, metavar=metavar, help=text + shown)
-    return group
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import shlex
+from collections.abc import Callable
 
 import pytest
 
@@ -12,6 +13,7 @@ from samestep.common.run import arguments, as_config, parse
 from samestep.common.runtime.records import RunResult
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
+from samestep.experiments import compare, run
 from samestep.experiments.cli.command_line import parse_run
 from samestep.experiments.printing.columns import cell
 from tests.cells import SIZED, every_row, usual
@@ -214,3 +216,24 @@ def test_a_run_and_its_launch_divide_a_request_between_them() -> None:
     launch = {field.name for field in dataclasses.fields(Launch)}
     run = {field.name for field in dataclasses.fields(Run)}
     assert fields - launch - run == {"devices", "learning_rate"}, "which the mesh and the optimizer hold"
+
+
+# --- help -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("main", [run.main, compare.main], ids=["run", "compare"])
+def test_help_opens_with_examples_that_are_requests(
+    main: Callable[[list[str]], int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    usage, examples = text.split("\n\n")[:2]
+    assert usage.startswith(f"usage: samestep {main.__module__.rpartition('.')[2]} ") and "\n" not in usage
+    assert max(map(len, examples.splitlines())) <= 80
+    for line in examples.splitlines():
+        program, command, *flags = shlex.split(line)
+        assert program == "samestep"
+        assert parse_run(flags, line) if command == "run" else compare._parser().parse_args(flags)
+    assert text.index("most used:\n  --workload") < text.index("--seed")

@@ -26,7 +26,7 @@ _SLOT = re.compile(r"optimizer\.state\.(?P<name>.+)\.(?P<key>[^.]+)")
 
 
 @dataclasses.dataclass
-class _Found:
+class _Weights:
     """What is there.
 
     Attributes:
@@ -60,16 +60,16 @@ def read_foreign(run: Run, path: Path) -> TrainState:
         Unreadable: It is damaged.
     """
     if path.suffix == SUFFIX:
-        return _state(run, _Found(_by_neutral_name(run, read_safetensors(path))))
+        return _state(run, _Weights(_by_neutral_name(run, read_safetensors(path))))
     if (path / METADATA).is_file():
         return _state(run, _of_torch(run, read_dcp(path)))
     return _state(run, _of_tensorflow(read_tensor_bundle(latest(path))))
 
 
-def _of_torch(run: Run, arrays: Arrays) -> _Found:
+def _of_torch(run: Run, arrays: Arrays) -> _Weights:
     """Sorts arrays by the names that torch's modules and optimizers have."""
     neutral = {usual_name(name): name for name in run.workload.model.params()}
-    found = _Found(_by_neutral_name(run, _below(arrays, "model.")), step=_count(arrays, "step"))
+    found = _Weights(_by_neutral_name(run, _below(arrays, "model.")), step=_count(arrays, "step"))
     for path, array in arrays.items():
         if matched := _SLOT.fullmatch(path):
             name = neutral.get(matched["name"], matched["name"])
@@ -80,9 +80,9 @@ def _of_torch(run: Run, arrays: Arrays) -> _Found:
     return found
 
 
-def _of_tensorflow(arrays: Arrays) -> _Found:
+def _of_tensorflow(arrays: Arrays) -> _Weights:
     """Sorts arrays that have neutral names."""
-    found = _Found(_below(arrays, "model/"), step=_count(arrays, "step"))
+    found = _Weights(_below(arrays, "model/"), step=_count(arrays, "step"))
     for path, array in _below(arrays, "optimizer/").items():
         slot, _, name = path.partition("/")
         found.slots.setdefault(slot, {})[name] = array
@@ -103,7 +103,7 @@ def _by_neutral_name(run: Run, arrays: Arrays) -> Arrays:
     return laid_out | {buffers[usual]: array for usual, array in arrays.items() if usual in buffers}
 
 
-def _state(run: Run, found: _Found) -> TrainState:
+def _state(run: Run, found: _Weights) -> TrainState:
     """Makes a state of what is there."""
     initial = initial_buffers(run.workload.model)
     params = {name: array for name, array in found.weights.items() if name not in initial}

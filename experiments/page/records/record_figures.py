@@ -4,12 +4,15 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from samestep.common.frameworks import FRAMEWORKS
 from samestep.common.judging.recorded.yardstick import THRESHOLD
 from samestep.experiments.page.axes import AxisScale, linear, logarithmic
 from samestep.experiments.page.curves import Panel, Place, curve, dot, thin
 from samestep.experiments.page.records.gathered import GatheredPair, GatheredRecord, ShownTensor
 
-KINDS = {"A": "numpy", "B": "torch", "loss": "numpy", "gradient": "torch", "weight": "tf"}
+GREY, FIRST, SECOND, *_ = FRAMEWORKS
+"""The colours of the page, by what has them elsewhere."""
+KINDS = {"A": GREY, "B": FIRST, "loss": GREY, "gradient": FIRST, "weight": SECOND}
 """What is drawn -> its class in the style sheet."""
 MOST_TENSORS = 40
 """On a panel of projections; those that differ come first."""
@@ -93,7 +96,7 @@ def projection_figure(pair: GatheredPair) -> RecordFigure | None:
         dot(
             axes,
             point,
-            "bad" if each.differs else "torch",
+            "bad" if each.differs else FIRST,
             data={"data-value": point[1], "data-at": point[0], "title": each.name},
         )
         for each in drawn
@@ -111,7 +114,7 @@ def projection_figure(pair: GatheredPair) -> RecordFigure | None:
     panel = Panel(
         axis, axis, ("A", "B"), f"{len(dots)} projections of {len(drawn)} tensors, B by A.", [line], dots=dots
     )
-    key = [("torch", "within rounding"), ("bad", "differs")]
+    key = [(FIRST, "within rounding"), ("bad", "differs")]
     return RecordFigure(f"Projections at step {pair.step}", panel.alt, meaning, key, panel)
 
 
@@ -137,7 +140,7 @@ def _by_step(
         return None
     across = linear([x for points in drawn.values() for x, _ in points], lambda v: f"{v:,.0f}", from_zero=False)
     up = axis([y for points in drawn.values() for _, y in points])
-    kinds = {name: KINDS.get(name, "torch") for name in drawn}
+    kinds = {name: KINDS.get(name, FIRST) for name in drawn}
     curves = [
         curve((across, up), thin(points), kinds[name], f"{name}: from {points[0][1]:.4g} to {points[-1][1]:.4g}")
         for name, points in drawn.items()
