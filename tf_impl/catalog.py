@@ -2,6 +2,7 @@
 
 import functools
 
+from samestep.common.costs.context import context
 from samestep.common.costs.data_parallel import replicated
 from samestep.common.costs.dtensor import dtensor, tpu
 from samestep.common.costs.one_process import central_storage, mirrored
@@ -10,7 +11,7 @@ from samestep.common.costs.saved_activations import kept_tf
 from samestep.common.runtime.topology import chief_workers_and_servers, clients, one_process, workers
 from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
 from samestep.tf_impl.rows import needs, options
-from samestep.tf_impl.rows.refusals import ALONE, IN_PARTS, NO_ORDER, NO_SWITCH, REMOTE
+from samestep.tf_impl.rows.refusals import ALONE, IN_PARTS, NO_COLLECTIVES, NO_ORDER, NO_SWITCH, REMOTE
 
 ALONG_TENSOR = Answer("flexible", "along the axis tensor: tables by rows, linear layers by column, then by row")
 SHARD_PER_REPLICA = Answer("yes", "one contiguous shard of the global batch per replica")
@@ -98,6 +99,21 @@ FRAMEWORK = FrameworkInfo(
             status="experimental; has been since 2.0, and Keras fit logs a wrong loss under it",
             twin="torch:dp",
             needs=needs.check_central,
+        ),
+        in_one_process(
+            name="context",
+            summary="Each replica takes some positions of every example; attentions exchange positions for heads and back.",
+            goal="memory: activations of long sequences",
+            data_split=Answer("yes", "by positions, and along data by examples"),
+            model_split=Answer("no", "every replica holds the whole model"),
+            hardware="several GPUs of one machine; logical devices of one CPU",
+            axes=("context", "data"),
+            refuses=NO_SWITCH | NO_ORDER | NO_COLLECTIVES,
+            cost=context,
+            reference="tf.distribute.MirroredStrategy, tf.raw_ops.CollectiveAllToAllV2",
+            status="no API; a pattern of DeepSpeed-Ulysses, of collectives of ours between the replicas of a stable strategy",
+            twin="torch:cp",
+            needs=needs.check_context,
         ),
         over_grpc(
             name="dtensor",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from samestep.common.batch import WHOLE, Batch
+from samestep.common.batch import Batch, BatchPart
 from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
@@ -84,7 +84,7 @@ class TrainingProgram:
 
     def _arguments(self, batch: Batch) -> tuple[object, object, tf.Tensor]:
         def shard(own: tf.distribute.experimental.ValueContext) -> tuple[Inputs, ...]:
-            part = WHOLE.split(own.replica_id_in_sync_group, own.num_replicas_in_sync)
+            part = BatchPart.of(self.run.mesh, own.replica_id_in_sync_group)
             return tuple(map(as_inputs, gather(self.run, batch, part)))
 
         x, y = self.parts.strategy.experimental_distribute_values_from_function(shard)
@@ -197,7 +197,8 @@ class TrainingProgram:
         """Returns what one device takes part in, in the order of the graph."""
         graph = self._step_function().get_concrete_function(*self._arguments(self._observed)).graph
         self._copies, self._activations = copies(graph), kept_bytes(graph)
-        return sends_of(graph, self.run.mesh.only_axis, self.run.num_devices)
+        mesh = self.run.mesh
+        return sends_of(graph, mesh.only_axis, mesh.size, mesh if mesh.context > 1 else None)
 
     def footprint(self) -> tuple[Footprint, ...]:
         """Returns the variables of each replica; gradients live in the graph only, and are counted there."""

@@ -198,6 +198,7 @@ FRAMEWORK = FrameworkInfo(
             cost=cp,
             reference="torch.distributed._functional_collectives.all_to_all_single_autograd",
             status="no API; a pattern of DeepSpeed-Ulysses. torch's context_parallel is experimental, and fails on CPUs (2.13)",
+            twin="tf:context",
             needs=sums.check_context,
             refuses=refusals.NO_SWITCH | refusals.NO_ORDER,
         ),

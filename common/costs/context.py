@@ -14,11 +14,12 @@ import itertools
 from collections.abc import Iterator
 from typing import cast
 
-from samestep.common.costs.data_parallel import bucketed, replicated_footprints
+from samestep.common.costs.data_parallel import bucketed, replicated, replicated_footprints
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.saved_activations.both_passes import both_passes
 from samestep.common.costs.sizes import symmetric
 from samestep.common.ledger import Footprint, Ledger, Send
+from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice
 from samestep.common.workload.models.reached import num_trained
@@ -38,7 +39,28 @@ def cp(run: Run, backend: str) -> Ledger:
     """
     size = num_trained(run.workload.model.params().values()) * run.item_bytes
     sums = bucketed(run, (size,), backend).sends
-    return symmetric(run, cp_footprints(run), (*_exchanges(run), *sums), backend)
+    return symmetric(run, cp_footprints(run), (*_exchanges(run, run.product_bytes), *sums), backend)
+
+
+def context(run: Run, backend: str) -> Ledger:
+    """The same between the replicas of one process, which keep as much as for whole examples, of which each has fewer.
+
+    TensorFlow keeps what goes into an attention's products, and what comes out of it only where the next layer takes it. So a
+    replica of N keeps 1/N of everything, the scores of its own heads included; the mask of all positions it keeps whole.
+
+    Args:
+        run: What is trained.
+        backend: "memory".
+
+    Returns:
+        The footprint of all replicas, the exchanges of both passes, and the all-reduce.
+    """
+    mesh = Mesh((("data", run.mesh.size),))
+    is_even = run.batch_size % (mesh.size * run.passes) == 0
+    kept = activation_bytes(dataclasses.replace(run, mesh=mesh)) if is_even else None
+    held = tuple(dataclasses.replace(each, activations_bytes=kept) for each in cp_footprints(run))
+    sums = replicated(run, backend).sends
+    return symmetric(run, held, (*_exchanges(run, run.item_bytes), *sums), backend)
 
 
 def cp_footprints(run: Run) -> tuple[Footprint, ...]:
@@ -68,12 +90,17 @@ def _local(run: Run) -> TransformerSpec:
     return dataclasses.replace(model, context=model.context // run.mesh.context)
 
 
-def _exchanges(run: Run) -> Iterator[Send]:
-    """Predicts the all-to-all exchanges of every pass, in order."""
+def _exchanges(run: Run, item_bytes: int) -> Iterator[Send]:
+    """Predicts the all-to-all exchanges of every pass, in order.
+
+    Args:
+        run: What is trained.
+        item_bytes: The bytes of a number of what a projection returns.
+    """
     if run.mesh.context == 1:
         return
     local = _local(run)
-    of_tensor = run.examples_per_pass * local.context * local.width * run.product_bytes
+    of_tensor = run.examples_per_pass * local.context * local.width * item_bytes
 
     def within(phase: str, segment: Segment) -> list[Send]:
         if segment not in run.workload.model.segments()[1:-1]:

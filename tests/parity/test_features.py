@@ -38,7 +38,7 @@ STEPS = (
     *(f"torch:hybrid+mesh=pipe=2,{axis}=2" for axis in ("data", "shard", "tensor")),
     *("tf:single", "tf:mirrored", "tf:multi_worker_mirrored", "tf:central_storage", "tf:tpu", "tf:parameter_server"),
     *("tf:parameter_server+parameter_servers=2", "tf:dtensor", "tf:dtensor+mesh=tensor=2"),
-    "tf:dtensor+mesh=data=2,tensor=2",
+    *("tf:dtensor+mesh=data=2,tensor=2", "tf:context", "tf:context+mesh=data=2,context=2"),
 )
 """Every row, and the options that make its step another one."""
 FAST = {

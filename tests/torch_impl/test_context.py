@@ -1,5 +1,7 @@
 """Context parallelism: the same step, what each rank keeps, what it sends, to the byte."""
 
+import threading
+
 import pytest
 
 from samestep.common.errors import ConfigError
@@ -63,3 +65,36 @@ def test_a_rank_of_two_keeps_half_and_the_outputs_of_its_attentions_once_more(ru
 def test_what_has_no_equal_parts_is_refused(run_cell: RunCell, workload: str, devices: int, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         run_cell("torch:cp", workload, devices=devices, batch_size=48)
+
+
+def test_attention_on_exchanged_heads_has_the_bits_of_attention_on_one_device() -> None:
+    """Two ranks as threads; what goes between them is handed over in memory."""
+    import torch
+
+    from samestep.torch_impl.axes.context import HeadExchange
+    from samestep.torch_impl.models.transformer import causal_attention
+
+    count, meeting, handed = 2, threading.Barrier(2), {}
+    mixed: dict[int, torch.Tensor] = {}
+    drawn = torch.randn(3, 5, 4, 6, 8, generator=torch.Generator().manual_seed(0))  # q, k, v of [B, H, T, K]
+
+    class OfThread(HeadExchange):
+        def __init__(self, rank: int) -> None:
+            self._ranks, self.rank = count, rank
+
+        def _exchange(self, parts: torch.Tensor) -> torch.Tensor:
+            handed[self.rank] = parts
+            meeting.wait(timeout=30)
+            received = torch.stack([handed[other][self.rank] for other in range(count)])
+            meeting.wait(timeout=30)
+            return received
+
+    def attend(rank: int) -> None:
+        mixed[rank] = OfThread(rank)(*drawn.chunk(count, dim=3)[rank])
+
+    threads = [threading.Thread(target=attend, args=(rank,)) for rank in range(count)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert torch.equal(torch.cat([mixed[rank] for rank in range(count)], dim=2), causal_attention(*drawn))

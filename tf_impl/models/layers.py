@@ -128,10 +128,15 @@ class Table:
 
 
 class Dropout:
-    """Keeps some elements of each example, times 1 / (1 - rate); the identity in evaluation, and at a rate of 0."""
+    """Keeps some elements of each example, times 1 / (1 - rate); the identity in evaluation, and at a rate of 0.
+
+    Attributes:
+        part: Returns which of the equal, contiguous parts of an example's activations it is given; 0 where it is the whole.
+    """
 
     def __init__(self, rate: float, number: int) -> None:
         self.rate, self.number = rate, number
+        self.part: Callable[[], int] = lambda: 0
 
     def __call__(self, x: tf.Tensor, keys: tf.Tensor | None) -> tf.Tensor:
         """[batch, ...] -> [batch, ...].
@@ -142,7 +147,8 @@ class Dropout:
         """
         if keys is None or not self.rate:
             return x
-        elements = tf.reshape(tf.range(math.prod(x.shape[1:]), dtype=tf.int64), (1, *x.shape[1:]))
+        first, size = self.part() * math.prod(x.shape[1:]), math.prod(x.shape[1:])
+        elements = tf.reshape(tf.range(first, first + size, dtype=tf.int64), (1, *x.shape[1:]))
         of_example = tf.reshape(keys, (-1, *[1] * (x.shape.rank - 1)))
         kept = keeps(of_example, elements, self.number, self.rate, tf.bitwise.right_shift)
         return tf.where(kept, x * tf.constant(1 / (1 - self.rate), x.dtype), tf.constant(0, x.dtype))

@@ -5,6 +5,7 @@ Shape suffixes: B batch, T tokens, D width, H heads, K width of a head, V vocabu
 
 import functools
 import math
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -13,9 +14,16 @@ from samestep.tf_impl.models.inputs import Inputs, without_keys
 from samestep.tf_impl.models.layers import ACTIVATIONS, Dropout, Linear, Norm, Product, Table, VariableFactory
 from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
 
+Attend = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+"""Queries, keys and values, [B, H, T, K] each -> the mixed values [B, H, T, K]."""
+
 
 class Attention:
-    """Causal self-attention; q, k and v are separate, k has no bias."""
+    """Causal self-attention; q, k and v are separate, k has no bias.
+
+    Attributes:
+        attend: Mixes the values, given queries, keys and values; another one where a replica has some of the positions.
+    """
 
     def __init__(self, variable: VariableFactory, name: str, spec: TransformerSpec) -> None:
         self.heads, self.head_width = spec.heads, spec.width // spec.heads
@@ -24,17 +32,28 @@ class Attention:
         self.value = Linear(variable, f"{name}/value")
         self.output = Linear(variable, f"{name}/output")
         self.product = variable.product
+        self.attend: Attend = self.mix
 
     def __call__(self, x_BTD: tf.Tensor) -> tf.Tensor:
         """[B, T, D] -> [B, T, D]."""
         tokens, width = x_BTD.shape[1:]
         projected = (self.query(x_BTD), self.key(x_BTD), self.value(x_BTD))
-        q_BHTK, k_BHTK, v_BHTK = (self._split(a, tokens) for a in projected)
+        mixed_BHTK = self.attend(*(self._split(a, tokens) for a in projected))
+        return self.output(tf.reshape(tf.transpose(mixed_BHTK, (0, 2, 1, 3)), (-1, tokens, width)))
+
+    def mix(self, q_BHTK: tf.Tensor, k_BHTK: tf.Tensor, v_BHTK: tf.Tensor) -> tf.Tensor:
+        """Mixes values: [B, H, T, K] each -> [B, H, T, K].
+
+        Args:
+            q_BHTK: Queries.
+            k_BHTK: Keys.
+            v_BHTK: Values.
+        """
+        tokens = q_BHTK.shape[2]
         scores_BHTT = self.product(tf.matmul, q_BHTK, k_BHTK, transpose_b=True) / math.sqrt(self.head_width)
         causal_TT = tf.linalg.band_part(tf.ones((tokens, tokens), tf.bool), -1, 0)
         scores_BHTT = tf.where(causal_TT, scores_BHTT, tf.constant(-math.inf, scores_BHTT.dtype))
-        mixed_BHTK = self.product(tf.matmul, tf.nn.softmax(scores_BHTT), v_BHTK)
-        return self.output(tf.reshape(tf.transpose(mixed_BHTK, (0, 2, 1, 3)), (-1, tokens, width)))
+        return self.product(tf.matmul, tf.nn.softmax(scores_BHTT), v_BHTK)
 
     def _split(self, x_BTD: tf.Tensor, tokens: int) -> tf.Tensor:
         return tf.transpose(tf.reshape(x_BTD, (-1, tokens, self.heads, self.head_width)), (0, 2, 1, 3))
@@ -80,13 +99,18 @@ class TiedLogits:
 
 
 class Transformer:
-    """Ids [B, T] -> logits [B, T, V]."""
+    """Ids [B, T] -> logits [B, T, V].
+
+    Attributes:
+        own_rows: Takes the rows of the table of positions for so many tokens, which are not all where examples are cut.
+    """
 
     def __init__(self, spec: TransformerSpec, variable: VariableFactory) -> None:
         self.tokens = Table(variable, "embedding/tokens")
         self.positions = Table(variable, "embedding/positions")
         self.dropout = Dropout(spec.dropout, 0)
         self.keys: tf.Tensor | None = None
+        self.own_rows: Callable[[tf.Variable, int], tf.Variable | tf.Tensor] = lambda table, tokens: table
         self.blocks = [Block(variable, block, spec) for block in range(spec.layers)]
         self.norm = Norm(variable, "head/norm")
         self.logits = (
@@ -96,9 +120,13 @@ class Transformer:
     def segments(self) -> dict[str, SegmentFunction]:
         """Lists the embedding, which adds tokens and positions, the blocks and the head."""
         keys_B = self.keys
+
+        def embed(x_BT: tf.Tensor) -> tf.Tensor:
+            return self.dropout(self.tokens(x_BT) + self.own_rows(self.positions.table, x_BT.shape[1]), keys_B)
+
         blocks = {f"blocks/{i}": functools.partial(block, keys_B=keys_B) for i, block in enumerate(self.blocks)}
         return {
-            "embedding": lambda x_BT: self.dropout(self.tokens(x_BT) + self.positions.table, keys_B),
+            "embedding": embed,
             **blocks,
             "head": lambda x_BTD: self.logits(self.norm(x_BTD)),
         }

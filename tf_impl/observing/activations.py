@@ -59,6 +59,11 @@ def _is_backward(operation: tf.Operation) -> bool:
     return "gradient_tape" in scopes or any(scope.partition("_")[0] == BACKWARD for scope in scopes)
 
 
+def phase_of(operation: tf.Operation) -> str:
+    """Returns the pass that an operation belongs to."""
+    return "backward" if _is_backward(operation) else "forward"
+
+
 def _root(tensor: tf.Tensor) -> tf.Tensor:
     """Returns the tensor in whose memory a tensor lies."""
     while tensor.op.type in _SAME_MEMORY:

@@ -15,7 +15,8 @@ import tensorflow as tf
 
 from samestep.common.errors import Unavailable
 from samestep.common.ledger import Send, in_order
-from samestep.tf_impl.observing.activations import FORWARD
+from samestep.common.mesh import Mesh
+from samestep.tf_impl.observing.activations import FORWARD, phase_of
 from samestep.tf_impl.observing.collectives import collective_of, collectives_in, handed_over_bytes
 from samestep.tf_impl.upstream import function_names, nodes
 
@@ -39,7 +40,7 @@ class Copy:
     is_read: bool
 
 
-def sends_of(graph: tf.Graph, axis: str, devices: int) -> tuple[Send, ...]:
+def sends_of(graph: tf.Graph, axis: str, devices: int, within: Mesh | None = None) -> tuple[Send, ...]:
     """Lists what one device takes part in during one execution of a graph: the device that takes part in most.
 
     The order is that in which the operations were added to the graph. TensorFlow runs each as soon as its inputs are there.
@@ -48,11 +49,14 @@ def sends_of(graph: tf.Graph, axis: str, devices: int) -> tuple[Send, ...]:
         graph: The graph of a concrete function; each device has its own copy of every collective in it.
         axis: The mesh axis along which everything goes.
         devices: The number of devices along it.
+        within: The mesh, if what is exchanged all-to-all goes along its axis `context`, in both passes.
     """
     operations = collectives_in(graph)
     first_device = min((op.device for op, _ in operations), default="")
     summed = [
-        Send("backward", name, axis, devices, handed_over_bytes(op))
+        Send(phase_of(op), name, "context", within.context, handed_over_bytes(op))
+        if within is not None and name == "all_to_all"
+        else Send("backward", name, axis, devices, handed_over_bytes(op))
         for op, name in operations
         if op.device == first_device
     ]

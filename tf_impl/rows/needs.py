@@ -5,10 +5,20 @@ from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice, spell_exchanges
 from samestep.common.workload.models.spec import draws, ignores_targets
+from samestep.common.workload.positions import check_positions
 from samestep.common.workload.split import even_split_table
 from samestep.tf_impl.rows.options import DTensorOptions, MirroredOptions, ParameterServerOptions, TpuOptions
 from samestep.tf_impl.tpu.probe import probe
 from samestep.tf_impl.tpu.tpu_topology import require_compiler
+
+
+def check_context(run: Run) -> None:
+    """Refuses what cannot be cut by positions.
+
+    Raises:
+        ConfigError: Its positions or heads have no equal parts.
+    """
+    check_positions(run.workload, run.mesh.context)
 
 
 def check_exchange(run: Run) -> None:

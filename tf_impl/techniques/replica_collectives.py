@@ -35,9 +35,14 @@ class Replicas:
         with self._strategy.scope():
             return tf.Variable(value, trainable=False, synchronization=on_read, aggregation=aggregation)
 
-    def collectives(self, function: str) -> "Collectives":
-        """Returns the collectives of a replica in a function of that name."""
-        return Collectives(self.count, self._token, function)
+    def collectives(self, function: str, group: int = 0) -> "Collectives":
+        """Returns the collectives of a replica in a function.
+
+        Args:
+            function: Its name.
+            group: The number of the group, if the replicas are in several.
+        """
+        return Collectives(self.count, self._token, function, group)
 
     def read(self, variable: tf.Variable, name: str) -> np.ndarray:
         """Gathers a variable from all replicas: [replicas, ...].
@@ -71,21 +76,22 @@ class Replicas:
 class Collectives:
     """The collectives of one replica in one function; each is known by its place in it."""
 
-    def __init__(self, ranks: int, token: tf.Variable, function: str) -> None:
+    def __init__(self, ranks: int, token: tf.Variable, function: str, group: int = 0) -> None:
         """Begins a function.
 
         Args:
             ranks: The number of replicas, over all processes.
             token: The token of each replica; a collective without one is never met by those of the other replicas (2.21).
             function: Its name, the same on all replicas.
+            group: The number of the group.
         """
-        self._ranks, self._token = ranks, token
+        self._ranks, self._token, self._group = ranks, token, GROUP + group
         # TensorFlow keeps the shape of what it has met under a key (2.21).
         self._key = zlib.crc32(function.encode()) >> 2
 
     def _options(self) -> dict[str, object]:
         self._key += 1
-        keys = {"group_size": self._ranks, "group_key": GROUP, "instance_key": self._key}
+        keys = {"group_size": self._ranks, "group_key": self._group, "instance_key": self._key}
         return {**keys, "ordering_token": [self._token.handle], "communication_hint": "ring"}
 
     def maximum(self, values: tf.Tensor) -> tf.Tensor:
