@@ -3,20 +3,17 @@
 Only what samestep wrote is found and removed, by the lists in `common/files/written.py`; no link is followed.
 """
 
-import contextlib
 import dataclasses
-import os
 import re
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
-from samestep.common.files.locks import is_any_claimed
 from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.files.removing import discard, discard_all, find_written, walk
 from samestep.common.files.written import read
-from samestep.common.runtime.directory import COMPARISON, read_error
+from samestep.common.runtime.directory import COMPARISON, is_running, read_error
 from samestep.common.runtime.parent.judging.cache import LIMIT_BYTES, CacheEntry, evict, find_cached, find_entries
 from samestep.experiments.printing.text import size
 
@@ -121,17 +118,6 @@ def why_kept(run: Path) -> str:
 def _changed(directory: Path) -> float:
     """Returns when any file in a directory was written last."""
     return max(path.lstat().st_mtime for path in directory.iterdir())
-
-
-def is_running(run: Path) -> bool:
-    """Returns whether a process of a run holds its place: a lock of a byte of `config.json`."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(run / "config.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        try:
-            return is_any_claimed(descriptor)
-        finally:
-            os.close(descriptor)
-    return False
 
 
 def find_unlisted(folder: Path) -> list[Path]:

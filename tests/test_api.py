@@ -52,6 +52,18 @@ def test_everything_offered_is_there_and_documented() -> None:
 # --- a run ------------------------------------------------------------------------------------------------------------
 
 
+def test_a_run_that_was_cut_off_is_gone_on_with(here: Path) -> None:
+    asked = {**SMALL, "steps": 40, "keep_state": True}
+    whole = samestep.run("numpy:oracle", **asked, out="run", save_every="10", keep=9)
+    assert whole.saves.steps and whole.resumed_at is None
+    (here / "run" / "result.json").unlink()
+    again = samestep.resume("run")
+    assert again.resumed_at == max(whole.saves.steps) and again.attempt == 2
+    assert (again.losses, again.state_sha256) == (whole.losses, whole.state_sha256)
+    with pytest.raises(samestep.ConfigError, match="it holds a finished run; --start-from goes on from where it ended"):
+        samestep.resume("run")
+
+
 def test_a_run_prints_nothing_and_can_be_loaded(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     before = descendants()
     result = samestep.run("numpy:oracle", **SMALL, out="run")

@@ -39,7 +39,7 @@ ALLOWED = {
     "common/files/written.py: os.fdopen": "likewise",
     "common/files/writing.py: os.open": "made or written in place",
     "common/files/writing.py: os.fdopen": "likewise",
-    "experiments/disk_usage.py: os.open": "config.json, to see whether a process holds its lock",
+    "common/runtime/directory.py: os.open": "config.json, to see whether a process holds its lock",
     "common/runtime/checkpoints/writing.py: os.fdopen": "a checkpoint, to write it",
     "common/runtime/checkpoints/ledger_file.py: os.fdopen": "the ledger of examples, to write it",
     "common/steps/writing.py: os.fdopen": "metrics.jsonl, to write it",

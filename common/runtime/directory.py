@@ -14,6 +14,7 @@ result.json         the RunResult; or error.json: what stopped the run
 written.jsonl       all of these, as they were made: nothing else is ever removed
 """
 
+import contextlib
 import dataclasses
 import fcntl
 import json
@@ -24,6 +25,7 @@ import typing
 from pathlib import Path
 
 from samestep.common.errors import ERRORS, ConfigError, SamestepError, unknown
+from samestep.common.files.locks import is_any_claimed
 from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.files.writing import copy_file, make_folder, open_directory, reopen, replacing
 from samestep.common.files.written import seal
@@ -225,3 +227,14 @@ def read_error(directory: Path) -> tuple[str, SamestepError] | None:
         )
     except (Unreadable, KeyError, TypeError):
         return None  # somebody removed or damaged it
+
+
+def is_running(run: Path) -> bool:
+    """Returns whether a process of a run holds its place: a lock of a byte of `config.json`."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(run / "config.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            return is_any_claimed(descriptor)
+        finally:
+            os.close(descriptor)
+    return False

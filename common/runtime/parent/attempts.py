@@ -13,7 +13,7 @@ from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.request import Launch
 from samestep.common.run import as_config
 from samestep.common.runtime.checkpoints.committed import find_folders
-from samestep.common.runtime.directory import reserve_error, write_config
+from samestep.common.runtime.directory import is_running, reserve_error, write_config
 from samestep.common.runtime.parent.elastic import with_one_less
 from samestep.common.runtime.parent.processes.step_tail import Progress
 from samestep.common.runtime.process_file import forget
@@ -128,12 +128,14 @@ def check_unfinished(directory: Path) -> Path:
         directory: The directory.
 
     Raises:
-        ConfigError: It holds a finished run, or none.
+        ConfigError: It holds a finished run, one that is going on, or none.
     """
     if os.path.lexists(directory / "result.json"):
         raise ConfigError(f"--resume {directory}: it holds a finished run; --start-from goes on from where it ended.")
     if not os.path.lexists(directory / "config.json"):
         raise ConfigError(f"--resume {directory}: it holds no run; name a directory with a config.json.")
+    if is_running(directory):  # its processes would lose the files by which they are seen to be alive
+        raise ConfigError(f"--resume {directory}: a process of this run is still there; wait until it has ended.")
     return directory
 
 

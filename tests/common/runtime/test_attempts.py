@@ -1,22 +1,29 @@
 """Which attempts follow on one another when devices are lost: made-up processes, real checkpoints."""
 
 import dataclasses
+import os
 import re
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from samestep.common.cell import Cell
-from samestep.common.errors import WorkerFailed
+from samestep.common.errors import ConfigError, WorkerFailed
+from samestep.common.files.locks import claim_place
+from samestep.common.files.writing import open_directory
 from samestep.common.program import TrainState
+from samestep.common.reference.strategies.oracle import build
 from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.run import parse
-from samestep.common.runtime.checkpoints.committed import Commit
+from samestep.common.runtime.checkpoints.committed import Commit, find_folders, newest
+from samestep.common.runtime.checkpoints.saving import Saver
 from samestep.common.runtime.checkpoints.writing import write_checkpoint
-from samestep.common.runtime.parent.attempts import Attempts
+from samestep.common.runtime.parent.attempts import Attempts, check_unfinished
 from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.parent.processes.watch import Progress
+from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.strategy import Run
 
 
@@ -81,3 +88,44 @@ def test_a_device_that_has_come_back_is_asked_for_at_once_when_it_is_lost_again(
 @pytest.mark.torch
 def test_what_fails_with_fewer_devices_goes_on_with_fewer_still(tmp_path: Path) -> None:
     assert attempts(tmp_path, [3, 1, 1, 4], 60) == [(4, 0), (2, 0), (1, 1), (4, 5)]
+
+
+def test_two_commands_do_not_take_one_run(tmp_path: Path) -> None:
+    """The lock is that of a worker of the first command."""
+    config = RunConfig("numpy", "oracle", dtype="float64", steps=20, out=str(tmp_path / "run"))
+    directory = prepare(parse(config), launch_of(config))
+    assert check_unfinished(directory) == directory
+    with (directory / "config.json").open("r+b") as file:
+        claim_place(file.fileno(), 0)
+        with pytest.raises(ConfigError, match=r"a process of this run is still there; wait until it has ended\."):
+            check_unfinished(directory)
+    assert check_unfinished(directory) == directory
+
+
+def test_a_clock_that_jumps_changes_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints are sorted by their steps; when they were written, nobody asks."""
+    open_directory(tmp_path)
+    for step, now in ((10, 2e9), (20, 1e9), (30, 0.0)):
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        state = TrainState(step, {"w": np.ones(1)}, {})
+        path = write_checkpoint(tmp_path, state, Commit(step, 0, 1, "program", "losses")).path
+        os.utime(path, (now, now))
+    found, _ = newest(tmp_path, "program")
+    assert found is not None and found.commit.step == 30
+
+
+def test_an_interval_in_seconds_is_no_time_of_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A day forward, and nothing is due; then ten seconds of the clock that does not jump."""
+    config = RunConfig("numpy", "oracle", "synthetic-mlp+width=8", dtype="float64", steps=20, save_every="9s")
+    run, launch = parse(config), launch_of(dataclasses.replace(config, out=str(tmp_path)))
+    open_directory(tmp_path)
+    program = build(run)
+    with Saver(ProcessFile(tmp_path, "rank-0", 0), Commit(20, 0, 1, "program", ""), run, launch, ()) as saver:
+        (tmp_path / "metrics.jsonl").touch()
+        monkeypatch.setattr(time, "time", lambda: 1e10)
+        saver.offer(program, 5, [1.0])
+        assert find_folders(tmp_path) == []
+        later = time.monotonic() + 10
+        monkeypatch.setattr(time, "monotonic", lambda: later)
+        saver.offer(program, 6, [1.0])
+    assert [each.name for each in find_folders(tmp_path)] == ["step-000006"]
