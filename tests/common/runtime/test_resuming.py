@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.struck_worker import STRUCK
 from samestep.common.catalog import strategy_info
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, Unavailable
@@ -47,6 +48,7 @@ from samestep.experiments.run import saved
 from tests.cells import every_row, usual
 from tests.lent import LentLauncher
 
+OWN = Path(__file__).parents[2] / "own" / "both_zoo.py"
 Kill = Callable[[int, list[float], float], None]
 
 
@@ -107,6 +109,30 @@ def test_a_run_that_was_killed_ends_in_the_same_bits(launcher: Launcher, tmp_pat
     assert died.attempt == 2 and died.resumed_at is not None and died.resumed_at >= 15
     assert died.losses == whole.losses and len(died.losses) == 200
     assert died.state_sha256 == whole.state_sha256
+    assert died.parity.passed, died.parity.reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cell", "struck"),
+    [
+        pytest.param("torch:ddp", "rank-1 13", marks=pytest.mark.torch),
+        pytest.param("torch:fsdp", "rank-0 17", marks=pytest.mark.torch),
+        pytest.param("tf:mirrored", "rank-0 13", marks=pytest.mark.tf),
+        pytest.param("tf:multi_worker_mirrored", "worker-2 8", marks=pytest.mark.tf),
+    ],
+)
+def test_so_does_one_of_a_users_own_model(launcher: Launcher, tmp_path: Path, cell: str, struck: str) -> None:
+    own = {"model": f"{OWN}:CNN", "data": f"{OWN}:images", "optimizer": "adamw", "steps": 24, "batch_size": 48}
+    asked = Cell.parse(cell).apply_to(RunConfig(devices=4, keep_state=True, parity=True, **own))
+    fragile = LentLauncher(launcher, "benchmarks.struck_worker")
+    results = []
+    for name, more in (("whole", {}), ("died", {"save_every": "5", "restarts": 1})):
+        config = launcher.describe(dataclasses.replace(asked, out=str(tmp_path / name), **more))
+        results.append(fragile.run(parse(config), launch_of(config), environment={STRUCK: struck if more else ""}))
+    whole, died = results
+    assert died.attempt == 2 and died.resumed_at == int(struck.split()[1]) // 5 * 5
+    assert (died.losses, died.state_sha256) == (whole.losses, whole.state_sha256) and whole.state_sha256
     assert died.parity.passed, died.parity.reason
 
 
