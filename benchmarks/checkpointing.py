@@ -3,8 +3,8 @@
 `python -m benchmarks.checkpointing [CELL ...]` prints two tables.
 
 * Of each save, the seconds in which training waits; and its processor time by that of a copy in memory of what the process
-  saves, taken right after it, which holds on a busy machine. Of each restore, the seconds to read a checkpoint with its digests,
-  and to restore it. The bars: twice a copy, 1 % of a run that saves each 50 steps, 1 s for 100 MB.
+  saves, taken right after it, which holds on a busy machine. Of each restore, the seconds of a processor, of all seconds, to read
+  a checkpoint with its digests, and to restore it. The bars: twice a copy, 1 % of a run that saves each 50 steps, 1 s for 100 MB.
 * A run one of whose processes is killed every 20 s and that starts again by itself: the seconds of the steps that count, by all
   seconds from its first step to its end. The bar is 0.9.
 """
@@ -17,7 +17,7 @@ import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.intervals import median_interval
@@ -68,15 +68,20 @@ def time_saves(launcher: Launcher, cell: str, below: Path) -> str:
     take(launcher, cell, run, timed, steps=steps, save_every=str(EVERY))
     found = [json.loads(line) for line in timed.read_text().splitlines()]
     saves = [each for each in found if each["kind"] == "save"]
-    reads = [each["seconds"] for each in found if each["kind"] == "read" and each["bytes"]]
-    restores = [each["seconds"] for each in found if each["kind"] == "restore" and each["seconds"]]
+    reads = [each for each in found if each["kind"] == "read" and each["bytes"]]
+    restores = [each for each in found if each["kind"] == "restore" and each["seconds"]]
     stall = statistics.median(each["stall"] for each in saves)
     assert result.step_seconds_median is not None
     share = stall / (KEPT * result.step_seconds_median)
     ratio, low, high = median_interval([each["busy"] / each["copy"] for each in saves])
     size = statistics.median(each["bytes"] for each in saves) / 1e6
     times = f"{stall:.3f} | {ratio:.2f} ({low:.2f} to {high:.2f}) | {share:.2%}"
-    return f"| `{cell}` | {size:.0f} | {times} | {statistics.median(reads):.2f} | {statistics.median(restores):.2f} |"
+    return f"| `{cell}` | {size:.0f} | {times} | {_spell(reads)} | {_spell(restores)} |"
+
+
+def _spell(timed: Sequence[Mapping[str, float]]) -> str:
+    """Spells seconds, and those of a processor."""
+    return " of ".join(f"{statistics.median(each[kind] for each in timed):.2f}" for kind in ("busy", "seconds"))
 
 
 def time_kills(launcher: Launcher, cell: str, below: Path, seconds: float) -> str:

@@ -61,9 +61,10 @@ def held(program: Program) -> list[np.ndarray]:
 
 def find_beginning(directory: Path, run: Run, launch: Launch) -> Beginning:
     """Finds where to begin as every worker does; the arguments are those of `resuming.find_beginning`."""
-    began = time.perf_counter()
+    began, busy = time.perf_counter(), time.thread_time()
     found = _find(directory, run, launch)
-    _say(kind="read", seconds=time.perf_counter() - began, bytes=_size(found.state))
+    busy = time.thread_time() - busy
+    _say(kind="read", seconds=time.perf_counter() - began, busy=busy, bytes=_size(found.state))
     return found
 
 
@@ -74,18 +75,19 @@ def _size(state: TrainState | None) -> int:
 
 def restore(program: Program, beginning: Beginning, *more: object) -> None:
     """Restores as every worker does; the arguments are those of `resuming.restore`."""
-    took = []
+    took, worked = [], []
     inner = program.restore
 
     def timed(state: TrainState) -> None:
-        began = time.perf_counter()
+        began, busy = time.perf_counter(), time.process_time()
         inner(state)
         took.append(time.perf_counter() - began)
+        worked.append(time.process_time() - busy)
 
     vars(program)["restore"] = timed
     _restore(program, beginning, *more)  # pyrefly: ignore
     del vars(program)["restore"]
-    _say(kind="restore", seconds=sum(took))
+    _say(kind="restore", seconds=sum(took), busy=sum(worked))
 
 
 def main(arguments: list[str]) -> int:

@@ -58,7 +58,8 @@ class Weight:
     def from_neutral(self, value: np.ndarray) -> torch.Tensor:
         """Inverts `to_neutral`, in the parameter's dtype and on its device."""
         # Rounded first, which halves what is copied.
-        rounded = torch.from_numpy(np.ascontiguousarray(value)).to(self.parameter.dtype)
+        laid_out = value if value.flags.f_contiguous else np.ascontiguousarray(value)  # as torch had it in memory
+        rounded = torch.from_numpy(laid_out).to(self.parameter.dtype)
         return rounded.permute(np.argsort(self.permutation).tolist()).contiguous().to(self.parameter.device)
 
 
