@@ -10,7 +10,14 @@ import numpy as np
 import tensorflow as tf
 
 from samestep.common.batch import batches
-from samestep.common.porting.model_trace import LayerCall, ModelTrace, TraceRequest, read_weights, write_trace
+from samestep.common.porting.model_trace import (
+    IS_FUNCTION,
+    LayerCall,
+    ModelTrace,
+    TraceRequest,
+    read_weights,
+    write_trace,
+)
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user, load_model
@@ -55,7 +62,6 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
     with built.recording() as trained, tf.GradientTape() as tape:
         outputs = built(x)
         value = loss(outputs, y)
-    added = added_losses(built, asked.amendments)
     sources = [*params, *(call.output for call in trained.calls)]
     found = tape.gradient(value, sources)
     gradients = [_dense(gradient, source) for gradient, source in zip(found, params, strict=False)]
@@ -68,8 +74,9 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
             calls=tuple(_calls(trained.calls, evaluated.calls, found[len(params) :])),
             outputs=outputs.numpy(),
             evaluated=outputs_evaluated.numpy(),
+            targets=y.numpy(),
             loss=float(value),
-            added=added,
+            added=added_losses(built, asked.amendments),
             dropouts={trained.path(layer): dropped[id(layer)] for layer in trained.started if id(layer) in dropped},
             optimizer=hyper,
             gradients={name: gradient.numpy() for name, gradient in zip(built.params, gradients, strict=True)},
@@ -145,7 +152,10 @@ def _mean_loss(model: Model, asked: TraceRequest) -> Loss:
 def _calls(
     trained: list[tracing.Call], evaluated: list[tracing.Call], gradients: list[tf.Tensor | None]
 ) -> list[LayerCall]:
-    are_same = [call.name for call in trained] == [call.name for call in evaluated]
+    evaluated = [call for call in evaluated if IS_FUNCTION not in call.settings]
+    layers = [call for call in trained if IS_FUNCTION not in call.settings]
+    are_same = [call.name for call in layers] == [call.name for call in evaluated]
+    later = dict(zip(map(id, layers), evaluated, strict=True)) if are_same else {}
     return [
         LayerCall(
             name=call.name,
@@ -153,8 +163,8 @@ def _calls(
             settings=call.settings,
             inputs=tuple(each.numpy() for each in call.inputs),
             output=call.output.numpy(),
-            evaluated=evaluated[number].output.numpy() if are_same else None,
+            evaluated=later[id(call)].output.numpy() if id(call) in later else None,
             gradient=None if gradient is None else np.asarray(tf.convert_to_tensor(gradient)),
         )
-        for number, (call, gradient) in enumerate(zip(trained, gradients, strict=True))
+        for call, gradient in zip(trained, gradients, strict=True)
     ]

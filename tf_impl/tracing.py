@@ -3,15 +3,20 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
 import keras
 import tensorflow as tf
 
-from samestep.common.workload.models.layer import LayerTensor, ParameterLayer
+from samestep.common.porting.model_trace import IS_FUNCTION, MOST_ELEMENTS
+from samestep.tf_impl.upstream import watching_operations
 
+_CONTAINERS = ("Sequential", "Functional", "Model")
+"""Keras' own classes that do nothing but call layers."""
+_UNSEEN = ("Identity", "StopGradient", "Cast", "ReadVariableOp")
+"""Operations whose results are what they were given."""
 WHOLE = ("MultiHeadAttention", "GroupQueryAttention", "LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional")
 """Layers that are recorded as one, whatever layers they are made of."""
 SETTINGS = (
@@ -19,11 +24,6 @@ SETTINGS = (
     *("data_format", "num_heads", "key_dim", "negative_slope", "alpha", "units", "mask_zero", "use_bias"),
 )
 """The attributes of layers that decide what they compute."""
-_ROLES = {
-    **{"kernel": "kernel", "depthwise_kernel": "kernel", "bias": "bias", "recurrent_kernel": "recurrent"},
-    **{"embeddings": "table", "gamma": "scale", "beta": "bias"},
-}
-_BUFFER_ROLES = {"moving_mean": "running_mean", "moving_variance": "running_var"}
 
 
 @dataclasses.dataclass(eq=False)
@@ -57,7 +57,7 @@ class LayerRecorder:
         self.calls: list[Call] = []
         self.started: list[Any] = []
         self._model = model
-        self._stack: list[bool] = []
+        self._stack: list[tuple[Any, bool, bool]] = []
 
     def call(self, layer: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Calls a layer and records it, unless a layer around it is recorded as one.
@@ -70,8 +70,11 @@ class LayerRecorder:
         """
         if not any(layer is other for other in self.started):
             self.started.append(layer)
-        inside = any(self._stack)
-        self._stack.append(is_whole(layer))
+        masks = [mask for each in args[:1] if (mask := getattr(each, "_keras_mask", None)) is not None]
+        inside = any(whole for _, whole, _ in self._stack)
+        is_own = not type(layer).__module__.startswith("keras.") or type(layer).__name__ in _CONTAINERS
+        around = any(not seen for *_, seen in self._stack)
+        self._stack.append((layer, is_whole(layer), is_own and not around))
         activations: list[Call] = []
         try:
             with self._opened(layer, activations):
@@ -80,17 +83,31 @@ class LayerRecorder:
             self._stack.pop()
         first = output[0] if isinstance(output, list | tuple) and output else output
         if is_whole(layer) and not inside and tf.is_tensor(first) and first.dtype.is_floating:
-            given = [each for each in (*args, *kwargs.values()) if tf.is_tensor(each)]
+            given = [each for each in (*args, *kwargs.values()) if tf.is_tensor(each)] + masks
             kernel = activations[0].inputs[0] if activations else first
-            self.calls.append(Call(self.path(layer), _kind(layer), settings(layer), given, kernel))
+            self.calls.append(Call(self.path(layer), kind_of(layer), settings(layer), given, kernel))
             self.calls += activations
         return output
+
+    def saw(self, kind: str, operands: Sequence[tf.Tensor], results: Sequence[tf.Tensor]) -> None:
+        """Records an operation between layers, or in one that is not Keras' own.
+
+        Args:
+            kind: Its type.
+            operands: What it was given.
+            results: What it returned.
+        """
+        layer, _, is_opened = self._stack[-1] if self._stack else (None, True, False)
+        for each in results if is_opened and kind not in _UNSEEN else ():
+            if each.dtype.is_floating and 1 < each.shape.num_elements() <= MOST_ELEMENTS:
+                name = f"{self.path(layer)}/{kind}()" if layer is not self._model else f"{kind}()"
+                self.calls.append(Call(name, kind, {IS_FUNCTION: True}, [], each))
 
     @contextlib.contextmanager
     def _opened(self, layer: Any, found: list[Call]) -> Iterator[None]:
         """Records the activation that a layer applies at its end as a call of its own."""
         plain = getattr(layer, "activation", None)
-        is_opened = isinstance(layer, keras.layers.Layer) and _kind(layer) not in WHOLE and callable(plain)
+        is_opened = isinstance(layer, keras.layers.Layer) and kind_of(layer) not in WHOLE and callable(plain)
         if not is_opened or plain is keras.activations.linear or isinstance(layer, keras.layers.Activation):
             yield
             return
@@ -116,7 +133,8 @@ def _name_of(function: Any) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-def _kind(layer: Any) -> str:
+def kind_of(layer: Any) -> str:
+    """Returns what a layer is: the name of its class, or of the function that it applies."""
     return _name_of(layer.activation) if isinstance(layer, keras.layers.Activation) else type(layer).__name__
 
 
@@ -165,6 +183,7 @@ def recording(model: Any) -> Iterator[LayerRecorder]:
     with contextlib.ExitStack() as stack:
         for kind in kinds:
             stack.enter_context(mock.patch.object(kind, "__call__", _recorded(recorder, kind.__call__)))
+        stack.enter_context(watching_operations(recorder.saw))
         yield recorder
 
 
@@ -174,65 +193,3 @@ def _recorded(recorder: LayerRecorder, plain: Callable[..., Any]) -> Callable[..
         return recorder.call(layer, functools.partial(plain, layer), args, kwargs)
 
     return call
-
-
-def find_layers(model: Any, started: list[Any], neutral: Mapping[int, str]) -> tuple[ParameterLayer, ...]:
-    """Returns the layers of a model that hold parameters, in the order of execution.
-
-    Args:
-        model: A Keras model or a tf.Module.
-        started: Its layers in the order in which they were first called.
-        neutral: The neutral name of each variable, by its id.
-    """
-    every = _flatten(model)
-    order = [*started, *(layer for layer in every if not any(layer is other for other in started))]
-    wholes = [layer for layer in every if type(layer).__name__ in WHOLE]
-    found, seen = [], set[int]()
-    for layer in order:
-        around = [whole for whole in wholes if any(layer is inner for inner in _flatten(whole))]
-        call = path_of((around or [layer])[0], model)
-        params, buffers = {}, {}
-        for variable in _own_variables(layer):
-            if id(_value(variable)) in seen or id(_value(variable)) not in neutral:
-                continue
-            seen.add(id(_value(variable)))
-            name = neutral[id(_value(variable))]
-            held = LayerTensor(name, name, tuple(variable.shape), tuple(range(len(variable.shape))))
-            last = variable.name.rpartition("/")[2].partition(":")[0]
-            if variable.trainable or any(variable is each for each in _made_to_train(layer)):
-                params[last] = held  # a frozen one as well
-            elif last in _BUFFER_ROLES:
-                buffers[_BUFFER_ROLES[last]] = held
-        found += _layers(path_of(layer, model), call, _kind(layer), params, buffers)
-    return tuple(found)
-
-
-def _layers(
-    name: str, call: str, kind: str, params: Mapping[str, LayerTensor], buffers: Mapping[str, LayerTensor]
-) -> Iterator[ParameterLayer]:
-    known = {_ROLES[last]: held for last, held in params.items() if last in _ROLES}
-    if known or buffers:
-        yield ParameterLayer(name=name, kind=kind, call=call, params=known, buffers=dict(buffers))
-    for last, held in params.items():
-        if last not in _ROLES:
-            yield ParameterLayer(name=f"{name}/{last}", kind="Parameter", call=call, params={"value": held})
-
-
-def _value(variable: Any) -> Any:
-    return getattr(variable, "value", variable) if not isinstance(variable, tf.Variable) else variable
-
-
-def _flatten(layer: Any) -> list[Any]:
-    if isinstance(layer, keras.layers.Layer):
-        return list(layer._flatten_layers())
-    return [layer, *layer.submodules]
-
-
-def _made_to_train(layer: Any) -> list[Any]:
-    return layer._trainable_variables if isinstance(layer, keras.layers.Layer) else []
-
-
-def _own_variables(layer: Any) -> list[Any]:
-    if isinstance(layer, keras.layers.Layer):
-        return [*layer._trainable_variables, *layer._non_trainable_variables]
-    return [value for value in vars(layer).values() if isinstance(value, tf.Variable)]

@@ -20,6 +20,7 @@ from samestep.common.workload.models.dtypes import is_real
 from samestep.common.workload.models.probing import FORWARD_PASS, find_habits
 from samestep.common.workload.models.spec import Segment, layer
 from samestep.torch_impl import weights
+from samestep.torch_impl.describing.layers import describe_layers
 from samestep.torch_impl.describing.optimizer import describe_optimizer
 from samestep.torch_impl.describing.probing import Probe
 from samestep.torch_impl.describing.reach import always_called, find_reach
@@ -31,7 +32,6 @@ from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.outputs import main_outputs, returns
 from samestep.torch_impl.models.user_loss import loss_function
 from samestep.torch_impl.models.user_model import build_declared, dtypes_of
-from samestep.torch_impl.tracing import describe_layers
 
 PLANS = ("column", "row")
 

@@ -11,7 +11,15 @@ from torch import nn
 
 from samestep.common.batch import batches
 from samestep.common.errors import ConfigError
-from samestep.common.porting.model_trace import NUDGE, LayerCall, ModelTrace, TraceRequest, read_weights, write_trace
+from samestep.common.porting.model_trace import (
+    IS_FUNCTION,
+    NUDGE,
+    LayerCall,
+    ModelTrace,
+    TraceRequest,
+    read_weights,
+    write_trace,
+)
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user, load_model
@@ -92,6 +100,7 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
         calls=tuple(_calls(recorder.calls, evaluated_calls)),
         outputs=outputs.detach().numpy(),
         evaluated=evaluated,
+        targets=y.numpy(),
         loss=float(value),
         gradients=gradients,
         buffers={name: buffer.numpy().copy() for name, buffer in weights.named_buffers(module).items()},
@@ -151,7 +160,10 @@ def _evaluate(module: nn.Module, x: Inputs) -> tuple[np.ndarray, list[tracing.Ca
 
 
 def _calls(trained: list[tracing.Call], evaluated: list[tracing.Call]) -> list[LayerCall]:
-    are_same = [call.name for call in trained] == [call.name for call in evaluated]
+    evaluated = [call for call in evaluated if IS_FUNCTION not in call.settings]
+    layers = [call for call in trained if IS_FUNCTION not in call.settings]
+    are_same = [call.name for call in layers] == [call.name for call in evaluated]
+    later = dict(zip(map(id, layers), evaluated, strict=True)) if are_same else {}
     return [
         LayerCall(
             name=call.name,
@@ -159,8 +171,8 @@ def _calls(trained: list[tracing.Call], evaluated: list[tracing.Call]) -> list[L
             settings=call.settings,
             inputs=tuple(each.numpy() for each in call.inputs),
             output=call.output.numpy(),
-            evaluated=evaluated[number].output.numpy() if are_same else None,
+            evaluated=later[id(call)].output.numpy() if id(call) in later else None,
             gradient=None if call.gradient is None else call.gradient.numpy(),
         )
-        for number, call in enumerate(trained)
+        for call in trained
     ]

@@ -7,10 +7,10 @@ from samestep.common.porting.alignment import Aligned
 from samestep.common.porting.case import PortCase, PortVerdict
 from samestep.common.porting.changes import CHANGES
 from samestep.common.porting.configurations import differing_settings
-from samestep.common.porting.identify import identify_both
 from samestep.common.porting.model_trace import Amendments, Settings
 from samestep.common.porting.running import moved_shares
-from samestep.common.porting.ways import WAYS
+from samestep.common.porting.ways.identify import identify_both
+from samestep.common.porting.ways.layers import WAYS
 
 Remedies = Mapping[str, Amendments]
 """The name of what would have to be accepted -> what compensates for it."""

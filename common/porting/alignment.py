@@ -10,6 +10,7 @@ import numpy as np
 
 from samestep.common.porting.array_layouts import Both, family, find_axes, like, squeezed, turned
 from samestep.common.porting.families import OTHER, WITHOUT_PARAMETERS
+from samestep.common.porting.functions import FUNCTION, align_functions
 from samestep.common.porting.matching.matching import Matching
 from samestep.common.porting.model_trace import LayerCall, ModelTrace
 
@@ -71,6 +72,9 @@ def align(matching: Matching, source: ModelTrace, target: ModelTrace, weights: S
     pairs = anchors | dict.fromkeys(_between(sorted(anchors), source.calls, target.calls), True)
     placed = [(i, _aligned(source.calls[i], target.calls[j], held, given)) for (i, j), given in pairs.items()]
     placed += _joined(matching, source.calls, target.calls)
+    for i, j, axes in align_functions(source.calls, target.calls, pairs):
+        one, other = source.calls[i], target.calls[j]
+        placed.append((i, Aligned(one, other, FUNCTION, None, (turned(one.output, axes), other.output))))
     return [*(layer for _, layer in sorted(placed, key=lambda each: each[0])), _returned(source, target)]
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from samestep.common.porting.families import SPATIAL, family_of
-from samestep.common.porting.model_trace import LayerCall
+from samestep.common.porting.families import OTHER, SPATIAL, family_of
+from samestep.common.porting.model_trace import IS_FUNCTION, LayerCall
 
 Both = tuple[np.ndarray, np.ndarray]
 """Torch's array in TensorFlow's layout, and TensorFlow's."""
@@ -11,6 +11,8 @@ Both = tuple[np.ndarray, np.ndarray]
 
 def family(call: LayerCall) -> str:
     """Returns what a call is, whatever its framework calls it; a function that a layer applies at its end is an activation."""
+    if call.settings.get(IS_FUNCTION):
+        return OTHER
     return "activation" if call.settings.get("is_activation") else family_of(call.kind)
 
 

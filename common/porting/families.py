@@ -30,12 +30,13 @@ FAMILIES = {
     "attention": ("MultiheadAttention", "MultiHeadAttention", "GroupQueryAttention", "attention"),
     "recurrent": ("LSTM", "GRU", "RNN", "SimpleRNN", "Bidirectional"),
     "flatten": ("Flatten", "flatten", "Reshape"),
+    "resizing": ("Upsample", "interpolate", *(f"UpSampling{n}D" for n in (1, 2, 3)), "Resizing"),
     "dropout": ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "SpatialDropout1D", "SpatialDropout2D", "Identity"),
 }
 OTHER = "other"
-WITHOUT_PARAMETERS = ("activation", "normalisation", "pooling", "attention", "flatten", "dropout")
+WITHOUT_PARAMETERS = ("activation", "normalisation", "pooling", "attention", "flatten", "dropout", "resizing")
 """Families whose layers may hold no parameters, so that only their order tells which is which."""
-SPATIAL = ("convolution", "pooling")
+SPATIAL = ("convolution", "pooling", "resizing")
 """Families whose arrays have their channels second in torch and last in Keras."""
 _BY_KIND = {kind: family for family, kinds in FAMILIES.items() for kind in kinds}
 

@@ -1,11 +1,17 @@
 """Goes through the layers in the order of execution, to the first that differs, and says why."""
 
+import dataclasses
+
 from samestep.common.porting.alignment import OUTPUTS, Aligned
 from samestep.common.porting.array_layouts import apart
-from samestep.common.porting.between import identify_between
 from samestep.common.porting.case import FLOAT32, GROWTH, LAYER_BOUND, PortCase, PortVerdict, differ, different, off
-from samestep.common.porting.identify import identify_both
-from samestep.common.porting.ways import WAYS
+from samestep.common.porting.functions import FUNCTION
+from samestep.common.porting.gaps import common_inputs, explain_order, find_gap
+from samestep.common.porting.ways.between import identify_between
+from samestep.common.porting.ways.identify import FLOAT32 as ROUNDED
+from samestep.common.porting.ways.identify import Settings, identify_both
+from samestep.common.porting.ways.layers import WAYS
+from samestep.common.porting.ways.turns import turn
 from samestep.common.porting.words import say
 from samestep.common.workload.models.layer import ParameterLayer
 
@@ -19,12 +25,16 @@ def go_forward(case: PortCase) -> tuple[PortVerdict | None, list[Aligned], float
     constants: list[Aligned] = []
     bound = LAYER_BOUND
     for number, layer in enumerate(case.layers):
+        if layer.family == FUNCTION:
+            continue  # aligned since it computes the same
         given = 0.0 if layer.inputs is None else apart(*layer.inputs)
         deviation = apart(*layer.output)
         if max(given, deviation) <= bound:
             continue
         is_between = given > bound or layer.source.kind == OUTPUTS
-        if max(given, deviation) <= FLOAT32 and not _explain(case, number, layer, is_between):
+        if max(given, deviation) <= ROUNDED.get(layer.family, FLOAT32) and not _explain(
+            case, number, layer, is_between
+        ):
             constants.append(layer)
             bound = max(bound, GROWTH * max(given, deviation))
             continue
@@ -40,7 +50,8 @@ def _inside(case: PortCase, number: int, layer: Aligned, deviation: float) -> Po
 
 def _between(case: PortCase, number: int, layer: Aligned, deviation: float) -> PortVerdict:
     """The first difference is in what stands before a layer."""
-    cause, before = _explain(case, number, layer, True), case.layers[number - 1] if number else None
+    layers = [each for each in case.layers[:number] if each.family != FUNCTION]
+    cause, before = _explain(case, number, layer, True), layers[-1] if layers else None
     both = layer.output if layer.inputs is None else layer.inputs
     last = layer.source.kind == OUTPUTS
     what = differ("the outputs of the model" if last else "what goes in", both)
@@ -54,22 +65,31 @@ def _between(case: PortCase, number: int, layer: Aligned, deviation: float) -> P
 
 
 def _explain(case: PortCase, number: int, layer: Aligned, is_between: bool) -> str:
-    lacking = _lacking(case, layer)
-    if lacking:
+    if not is_between and layer.family in WAYS:
+        return _explain_inside(case, number, layer)
+    target = layer.output if layer.inputs is None or not is_between else layer.inputs
+    if lacking := _lacking(case, layer):
         return lacking
-    if is_between:
-        target = layer.output if layer.inputs is None else layer.inputs
-        found = identify_between(case.layers[:number], target)
-        if (
-            found is not None
-            and layer.source.kind == OUTPUTS
-            and "softmax" in (each.get("activation") for each in found)
-        ):
-            where = "{b}" if found[1]["activation"] == "softmax" else "{a}"
-            return f"{where} returns probabilities where the loss wants logits"
-    else:
-        found = identify_both(layer, WAYS[layer.family]) if layer.family in WAYS else None
-    return say(*found) if found is not None else ""
+    if moved := explain_order(case, number, layer):
+        return moved
+    found = identify_between(case.layers[:number], target, find_gap(case, number, layer), layer.params[1])
+    if found is None or isinstance(found, str):
+        return turn(target) or found or ""
+    if layer.source.kind == OUTPUTS and "softmax" in (each.get("activation") for each in found):
+        where = "{b}" if found[1]["activation"] == "softmax" else "{a}"
+        return f"{where} returns probabilities where the loss wants logits"
+    return say(*found)
+
+
+def _explain_inside(case: PortCase, number: int, layer: Aligned) -> str:
+    """Why a layer computes something else, from its inputs, or from what was padded to be its input on one side."""
+    inputs = layer.inputs or common_inputs(case.layers[:number], layer)
+    found = identify_both(dataclasses.replace(layer, inputs=inputs), WAYS[layer.family])
+    lacking = _lacking(case, layer)
+    if found is None:
+        return lacking
+    beside: list[Settings] = [{name: each[name] for name in each if name != "bias" or not lacking} for each in found]
+    return "; ".join(filter(None, (lacking, say(beside[0], beside[1]))))
 
 
 def _lacking(case: PortCase, layer: Aligned) -> str:

@@ -19,6 +19,10 @@ WEIGHTS = "weights.npz"
 """The weights that a trace starts from: `params/NAME` and `buffers/NAME`, by the framework's own neutral names."""
 NUDGE = 1e-8
 """How far the weights of a curve are moved, relative, to see how much its steps amplify a deviation."""
+IS_FUNCTION = "is_function"
+"""The setting of a call between layers whose counterpart is found by what it computes: the two sides may write it otherwise."""
+MOST_ELEMENTS = 2**22
+"""Of the result of such a call, to be recorded."""
 _MOST_BYTES = 2**26
 
 
@@ -124,6 +128,7 @@ class ModelTrace:
         calls: In the order of execution.
         outputs: The outputs of the model, in training.
         evaluated: The same in evaluation.
+        targets: What the outputs of the batch should be.
         loss: The loss of the batch.
         gradients: The gradients of the loss by the parameters, by neutral name; what has none is zero.
         buffers: After one step.
@@ -138,6 +143,7 @@ class ModelTrace:
     calls: tuple[LayerCall, ...]
     outputs: np.ndarray
     evaluated: np.ndarray
+    targets: np.ndarray
     loss: float
     gradients: Mapping[str, np.ndarray]
     buffers: Mapping[str, np.ndarray]
@@ -160,7 +166,7 @@ def write_trace(folder: Path, trace: ModelTrace) -> None:
         folder: Where to.
         trace: What was seen.
     """
-    arrays = {"outputs": trace.outputs, "evaluated": trace.evaluated}
+    arrays = {"outputs": trace.outputs, "evaluated": trace.evaluated, "targets": trace.targets}
     for table in _TABLES:
         arrays |= {f"{table}/{name}": value for name, value in getattr(trace, table).items()}
     calls = []
@@ -195,6 +201,7 @@ def read_trace(folder: Path) -> ModelTrace:
         calls=tuple(_call(each, f"calls/{number}/", arrays) for number, each in enumerate(about["calls"])),
         outputs=arrays["outputs"],
         evaluated=arrays["evaluated"],
+        targets=arrays["targets"],
         loss=about["loss"],
         **{
             table: {n.removeprefix(f"{table}/"): v for n, v in arrays.items() if n.startswith(f"{table}/")}

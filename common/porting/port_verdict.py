@@ -98,7 +98,7 @@ def _loss(case: PortCase, bound: float) -> PortVerdict | None:
     deviation, bound = relative(one, other), max(bound, LAYER_BOUND)
     if deviation <= (LAYER_BOUND if is_explained(one, other, added) else bound):
         return None
-    cause = explain_loss(one, other, case.source.outputs, added, bound)
+    cause = explain_loss((one, other), case.source.outputs, case.source.targets, added, bound)
     return PortVerdict(
         kind=DIFFERENT,
         sentence=f"first difference: the loss of equal outputs is {one:.9g} in {{a}} and {other:.9g} in {{b}}"

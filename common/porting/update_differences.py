@@ -13,6 +13,8 @@ from samestep.common.porting.model_trace import ModelTrace
 Arrays = Mapping[str, np.ndarray]
 LEAST_SHARE = 1e-3
 """A gradient below this share of the largest one is held against that: a true zero is rounding alone."""
+_ZERO = 1e-12
+"""A gradient below this share of the largest one is rounding alone."""
 _FITS = 1e-4
 """How well a formula has to fit an update to be its cause, relative."""
 _TWICE = 0.1
@@ -46,7 +48,10 @@ def deviation(both: Both, largest: float) -> float:
         largest: The largest element of all gradients.
     """
     one, other = both
-    scale = max(np.abs(one).max(initial=0.0), np.abs(other).max(initial=0.0), LEAST_SHARE * largest, 1e-300)
+    size = max(np.abs(one).max(initial=0.0), np.abs(other).max(initial=0.0))
+    if size <= _ZERO * largest < np.inf:
+        return 0.0  # a bias before a normalisation has no gradient, but sums of many that cancel
+    scale = max(size, LEAST_SHARE * largest, 1e-300)
     found = float(np.abs(one - other).max(initial=0.0) / scale)
     return found if np.isfinite(found) else np.inf
 

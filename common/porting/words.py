@@ -4,13 +4,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.frameworks import conventions
-from samestep.common.porting.identify import Settings
+from samestep.common.porting.ways.identify import Settings
 
 Say = Callable[[object, object], str]
 _GELUS = {"exact gelu": "exact GELU", "gelu by tanh": "GELU by tanh", "gelu by sigmoid": "GELU by sigmoid"}
 
 
-_DEFAULTS: Settings = {"activation": "none", "factor": 1.0, "after": False}
+_DEFAULTS: Settings = {"activation": "none", "factor": 1.0, "after": False, "constant": 0.0}
 """What a setting is in a way that does without it."""
 
 
@@ -29,7 +29,8 @@ def _activation(one: object, other: object) -> str:
 
 def _padding(one: object, other: object) -> str:
     ours, theirs = (each[0] if isinstance(each, tuple) and len(set(each)) == 1 else each for each in (one, other))
-    name = "{b}'s SAME" if theirs != (0, 0) else "{b}'s VALID"
+    is_even = isinstance(theirs, tuple) and len({*theirs}) == 1
+    name = "{b}'s VALID" if theirs == (0, 0) else "{b}" if is_even else "{b}'s SAME"
     return f"{name} pads {theirs}, {{a}} pads {ours}"
 
 
@@ -51,7 +52,19 @@ def _terms(one: object, other: object) -> str:
     for more, fewer, lacks in ((ours, theirs, "{b}"), (theirs, ours, "{a}")):
         if len(fewer) < len(more) and set(fewer) < set(more):
             return f"{lacks} does not add {' and '.join(each for each in more if each not in fewer)}"
-    return f"{{a}} {_does({'terms': one})}, {{b}} {_does({'terms': other})}"
+    return f"{{a}} {does({'terms': one})}, {{b}} {does({'terms': other})}"
+
+
+def _sum(one: object, other: object) -> str:
+    for more, fewer, lacks in ((_listed(one), _listed(other), "{b}"), (_listed(other), _listed(one), "{a}")):
+        if set(fewer) < set(more):
+            return f"{lacks} does not add {' and '.join(each for each in more if each not in fewer)}"
+    verb = "takes" if len(_listed(one)) == len(_listed(other)) == 1 else "adds"
+    return f"{{a}} {verb} {_listing(one)}, {{b}} {_listing(other)}"
+
+
+def _listing(values: object) -> str:
+    return " and ".join(_number(each) for each in values) if isinstance(values, tuple) else _number(values)
 
 
 def _listed(terms: object) -> list[str]:
@@ -85,12 +98,35 @@ _SAY: Mapping[str, Say] = {
     "heads": lambda one, other: f"{{a}} has {one} heads, {{b}} {other}",
     "scale": lambda one, other: f"{{a}} scales the attention by {one}, {{b}} by {other}",
     "ahead": _ahead,
+    "gate": lambda one, other: f"{{a}}'s gates are computed by {one}, {{b}}'s by {other}",
+    "state": lambda one, other: f"{{a}}'s state is computed by {one}, {{b}}'s by {other}",
+    "direction": lambda one, other: f"{{a}} goes {one}, {{b}} {other}",
+    "merge": lambda one, other: f"the two directions are {one} in {{a}}, {other} in {{b}}",
+    "masked": lambda one, other: f"{'{b}' if other else '{a}'} leaves out the positions that are masked",
+    "resizes": lambda one, other: f"{{a}} resizes {one}, {{b}} {other}",
+    "pixels": lambda one, other: f"{{a}} resizes {one}, {{b}} {other}",
+    "cut": lambda one, other: f"{{a}} cuts off {one} in front of a transposed convolution, {{b}} {other}",
+    "roles": lambda one, other: f"{{a}} takes its projections as {one}, {{b}} as {other}",
     "gates": lambda one, other: f"{{a}}'s gates are in the order {one}, {{b}}'s in {other}",
     "reset": lambda one, other: f"{{a}}'s reset gate comes {one} the product with the state, {{b}}'s {other} it",
     "biases": lambda one, other: f"{{a}} adds {_which(one)}, {{b}} {_which(other)}",
     "order": lambda one, other: f"{{a}} flattens {one}, {{b}} {other}",
     "factor": lambda one, other: f"{{a}} multiplies by {_number(one)}, {{b}} by {_number(other)}",
     "terms": _terms,
+    "softmax": lambda one, other: f"{{a}} takes the softmax over {one}, {{b}} over {other}",
+    "back": lambda one, other: f"the heads are not transposed back in {'{b}' if one else '{a}'}",
+    "over": lambda one, other: f"{{a}} pools over {one}, {{b}} over {other}",
+    "sum": _sum,
+    "constant": lambda one, other: f"{{a}} adds {_number(one)}, {{b}} {_number(other)}",
+    "product": lambda one, other: f"{{a}} multiplies {_listing(one)}, {{b}} {_listing(other)}",
+    "matrix product": lambda one, other: f"{{a}} multiplies {_listing(one)}, {{b}} {_listing(other)}",
+    "joined": lambda one, other: f"{{a}} joins {_listing(one)}, {{b}} {_listing(other)}",
+    "along": lambda one, other: f"{{a}} does so along {one}, {{b}} along {other}",
+    "hides": lambda one, other: f"{{a}} hides {one}, {{b}} {other}",
+    "by": lambda one, other: f"{{a}} hides it by {one}, {{b}} by {other}",
+    "takes": lambda one, other: f"{{a}} takes {one}, {{b}} {other}",
+    "axes": lambda one, other: f"{{a}} puts the axes in the order {_listing(one)}, {{b}} in {_listing(other)}",
+    "into": lambda one, other: f"{{a}} leaves them {one}, {{b}} {other}",
     "after": lambda one, other: f"the activation comes after the sum in {'{a}' if one else '{b}'} only",
 }
 """Setting -> what is said where the two sides differ in it, in this order."""
@@ -103,6 +139,14 @@ _DOES: Mapping[str, Callable[[object], str]] = {
     "terms": lambda value: f"{'adds' if len(_listed(value)) > 1 else 'takes'} {' and '.join(_listed(value))}",
     "pools": lambda value: f"pools by the {value}",
     "order": lambda value: f"flattens {value}",
+    "softmax": lambda value: f"takes the softmax over {value}",
+    "sum": lambda value: f"adds {_listing(value)}" if len(_listed(value)) > 1 else f"takes {_listing(value)}",
+    "product": lambda value: f"multiplies {_listing(value)}",
+    "matrix product": lambda value: f"multiplies {_listing(value)} as matrices",
+    "joined": lambda value: f"joins {_listing(value)}",
+    "hides": lambda value: f"hides {value}",
+    "takes": lambda value: f"takes {value}",
+    "axes": lambda value: f"puts the axes in the order {_listing(value)}",
     "heads": lambda value: f"attends with {value} head{'' if value == 1 else 's'}",
 }
 """The setting that tells one kind of way from another -> what is said where the two sides go different kinds of ways."""
@@ -112,7 +156,8 @@ def _which(biases: object) -> str:
     return {"both": "both biases", "the first": "one bias"}.get(str(biases), "no bias")
 
 
-def _does(settings: Settings) -> str:
+def does(settings: Settings) -> str:
+    """Returns what one side does, in words, from the settings of a way that the other side does not go."""
     kind = next((kind for kind in _DOES if settings.get(kind) is not None), None)
     return "does something else" if kind is None else _DOES[kind](settings[kind])
 
@@ -125,7 +170,7 @@ def say(one: Settings, other: Settings) -> str:
         other: TensorFlow's.
     """
     if {*one} & {*_DOES} != {*other} & {*_DOES}:
-        return f"{{a}} {_does(one)}, {{b}} {_does(other)}"
+        return f"{{a}} {does(one)}, {{b}} {does(other)}"
     ours, theirs = ({**_DEFAULTS, **each} for each in (one, other))
     differing = [name for name in _SAY if ours.get(name) != theirs.get(name)]
     implied = {each for name in differing for each in _IMPLIED.get(name, ())}

@@ -8,6 +8,7 @@ import numpy as np
 from samestep.common.porting.alignment import Aligned
 from samestep.common.porting.array_layouts import apart
 from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict
+from samestep.common.porting.functions import FUNCTION, moves
 from samestep.common.porting.matching.pairing import Pair
 from samestep.experiments.printing.formats import Case as Reported
 from samestep.experiments.printing.formats import Document
@@ -89,7 +90,8 @@ def _text(case: PortCase, verdict: PortVerdict) -> str:
     (a, b), width = case.frameworks, screen_width()
     layers = (Column(a, lambda layer: layer.source.name), Column(b, lambda layer: layer.target.name), *_DEVIATIONS)
     tables = []
-    for columns, rows in ((_parameters(case.frameworks), case.matching.pairs), (layers, case.layers)):
+    computing = [layer for layer in case.layers if not (layer.family == FUNCTION and moves(layer.source))]
+    for columns, rows in ((_parameters(case.frameworks), case.matching.pairs), (layers, computing)):
         shown = fit(columns, rows, width)  # type: ignore[arg-type,type-var,misc]
         tables.append(github(*cells(shown, rows), width))  # type: ignore[arg-type,type-var,misc]
     lacking = [

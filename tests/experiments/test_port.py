@@ -12,20 +12,18 @@ from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.judging.conclusion import conclude_missed
 from samestep.common.porting.case import CONSTANTS, DIFFERENT, SAME, PortVerdict
-from samestep.common.porting.port_verdict import judge_port
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.models import porting
-from samestep.common.runtime.parent.models.description_request import run_tasks
 from samestep.common.runtime.parent.models.weight_transfer import transfer_weights
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.port import main
 from samestep.experiments.printing.formats import write
 from samestep.experiments.printing.port_report import port_document
 from tests.conftest import RunCell
-from tests.one_batch_worker import WALK
 from tests.own import ports
+from tests.ported import port_all, request_of
 
 pytestmark = [pytest.mark.torch, pytest.mark.tf, pytest.mark.timeout(300)]
 ZOO = Path(__file__).parents[1] / "own" / "ports.py"
@@ -34,37 +32,11 @@ DECIDED = "raw_turned"
 
 
 def request(name: str, steps: int) -> RunConfig:
-    model, data = f"{ZOO}:M_{name.replace(' ', '_')}", f"{ZOO}:data_{ports.OF[name]}"
-    return RunConfig(model=model, data=data, batch_size=16, steps=steps, timeout_seconds=600)
+    return request_of(ZOO, name, ports.OF[name], steps)
 
 
 def walk(launcher: Launcher, folder: Path, names: Iterable[str], steps: int) -> dict[str, PortVerdict]:
-    """Ports many models with two processes of each framework in all: one that describes them, one that traces them."""
-    configs = {name: request(name, steps) for name in names}
-    tasks: dict[Path, str] = {}
-    for name, config in configs.items():
-        tasks |= porting.ask_descriptions(made(folder / "described" / name), config)
-    do(launcher, folder / "describe", tasks)
-    tasks, matchings = {}, {}
-    for name, config in configs.items():
-        asked, matchings[name] = porting.ask_traces(folder / "described" / name, config)
-        tasks |= asked
-    do(launcher, folder / "trace", tasks)
-    cases = {name: porting.read_case(folder / "described" / name, matching) for name, matching in matchings.items()}
-    return {name: judge_port(case) for name, case in cases.items()}
-
-
-def made(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    return folder
-
-
-def do(launcher: Launcher, folder: Path, tasks: dict[Path, str]) -> None:
-    walks = {side: made(folder / side) for side in porting.SIDES}
-    for task, side in tasks.items():
-        (walks[side] / f"{task.parent.name}-{task.name}").symlink_to(task)
-        (walks[side] / WALK).touch()
-    run_tasks({path: side for side, path in walks.items()}, request("mlp", 0), launcher._server_for_models)
+    return port_all(launcher, folder, {name: request(name, steps) for name in names}, ports.MODELS)
 
 
 def check(verdicts: dict[str, PortVerdict]) -> None:
@@ -80,9 +52,8 @@ def check(verdicts: dict[str, PortVerdict]) -> None:
     assert wrong == {}
 
 
-RIGHT = ("mlp", "dropping", "batch_norm", "unpacked_gpt", "gru", "whole_gpt", "gelu_tanh", "flattened")
-FEW = (*RIGHT[:3], "bias", *[*ports.WRONG][::6])
-"""Of all kinds; `make test-slow` takes every one."""
+FEW = ("mlp", "bias", "probabilities", "adam")
+"""Of kinds that the catalogue of small ports has not; `make test-slow` takes every one."""
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +99,7 @@ def test_a_square_kernel_is_decided_by_running_it_both_ways(launcher: Launcher) 
     assert "| 0.mix    | square/mix   | [6, 6] | transposed  |" in text
     record = json.loads(write(port_document(case, verdict), "json"))
     assert record["verdict"]["kind"] == SAME and len(record["losses"]["torch"]) == 4
-    assert record["layers"][0]["torch"] == "0" and record["layers"][0]["outputs"] <= 1e-12
+    assert {row["torch"]: row for row in record["layers"]}["0"]["outputs"] <= 1e-12
 
 
 # --- runs of both frameworks --------------------------------------------------------------------------------------------
@@ -163,10 +134,8 @@ def test_a_port_that_is_wrong_is_told_from_a_strategy_that_is(run_cell: RunCell,
 
 
 @pytest.mark.parametrize("batch_norm", ["sync", pytest.param("local", marks=pytest.mark.slow)])
-def test_a_run_is_judged_as_its_port_is(run_cell: RunCell, launcher: Launcher, batch_norm: str) -> None:
+def test_a_run_is_judged_as_its_port_is(run_cell: RunCell, batch_norm: str) -> None:
     """Constants in float32 are no other model; local statistics are told apart from them."""
-    _, verdict = launcher.port(request("normed_gelu", 5))
-    assert (verdict.kind, verdict.target) == (CONSTANTS, "activation")
     result = run_port(run_cell, "tf:mirrored", "normed_gelu", devices=2, batch_norm=batch_norm)
     assert result.parity.max_relative_loss > 1e-12
     if batch_norm == "sync":

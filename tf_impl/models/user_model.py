@@ -112,12 +112,12 @@ class UserModel:
 
     def describe_layers(self, x: Inputs) -> tuple[ParameterLayer, ...]:
         """Returns the layers that hold parameters, in the order in which some inputs reach them."""
-        from samestep.tf_impl import tracing  # here: it imports Keras
+        from samestep.tf_impl.describing import layers  # here: it imports Keras
 
         with self.recording() as recorder:
             self.predict(x)
         names = {id(variable): name for name, variable in {**self.params, **self.buffers}.items()}
-        return tracing.find_layers(self.model, recorder.started, names)
+        return layers.find_layers(self.model, recorder.started, names)
 
     def switch_layers(self, dropout: bool | None, batch_norm: str, running: Collection[str] = ()) -> None:
         """Switches layers off whose effect depends on how the batch is split.

@@ -2,11 +2,12 @@
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from samestep.common.errors import ConfigError, unknown
+from samestep.common.porting.matching.leftover import explain_left
 from samestep.common.porting.matching.likeness import likeness
 from samestep.common.porting.matching.pairing import Pair, fit
 from samestep.common.workload.declaration import BUILDERS
@@ -72,21 +73,10 @@ def match(
         found, source_left, target_left = step(source_left, target_left)
         pairs += found
     if source_left or target_left:
-        raise ConfigError(_unmatched(source_left, target_left, frameworks))
+        raise ConfigError(explain_left((source_left, target_left), (source, target), pairs, frameworks))
     place = {layer.name: number for number, layer in enumerate(source)}
     pairs.sort(key=lambda pair: place.get(pair.layers[0].name, len(place)))
     return Matching(tuple(pairs), _lacking(pairs, 0), _lacking(pairs, 1))
-
-
-def _unmatched(source: Iterable[ParameterLayer], target: Iterable[ParameterLayer], frameworks: Sequence[str]) -> str:
-    sides = []
-    for framework, layers in zip(frameworks, (source, target), strict=True):
-        left = [f"{held.native} {list(held.shape)}" for layer in layers for held in layer.params.values()]
-        sides.append(f"{framework} has {', '.join(left) or 'none'}")
-    return (
-        f"parameters are left without a counterpart: {'; '.join(sides)}; say which is which with "
-        f"`names={{'{frameworks[0]} name': '{frameworks[1]} name'}}` in your samestep.Model."
-    )
 
 
 def _lacking(pairs: Sequence[Pair], side: int) -> tuple[tuple[LayerTensor, ParameterLayer, ParameterLayer], ...]:

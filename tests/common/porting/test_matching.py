@@ -1,5 +1,7 @@
 """Which parameter of torch is which of TensorFlow, without either framework."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -164,6 +166,23 @@ def test_a_missing_bias_is_noted() -> None:
 def test_both_sides_of_what_is_left_are_listed() -> None:
     with pytest.raises(ConfigError, match=r"torch has 0.weight \[3, 4\], 0.bias \[3\]; tf has dense/kernel \[4, 2\]"):
         match([linear("0", 4, 3)], [dense("dense", 4, 2)])
+    with pytest.raises(ConfigError, match="the likeliest partners are 0 with dense, whose shapes do not fit"):
+        match([linear("0", 4, 3)], [dense("dense", 4, 2)])
+
+
+def test_a_layer_that_only_one_side_has_is_told_with_its_place_and_its_likeliest_partner() -> None:
+    ours = [linear("a", 4, 8), linear("skip", 4, 6), linear("b", 8, 6)]
+    theirs = [dense("dense", 4, 8), dense("dense_1", 8, 6)]
+    said = (
+        "tf lacks a layer like `skip` (Linear) after `dense` before `dense_1`, its likeliest partner is `dense_1`, "
+        "which is `b`'s; add what is missing"
+    )
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        match(ours, theirs)
+    with pytest.raises(
+        ConfigError, match=re.escape("torch lacks a layer like `dense_1` (Dense) after `a`, its likeliest")
+    ):
+        match(ours[:1], theirs)
 
 
 def test_names_decide() -> None:

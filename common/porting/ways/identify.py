@@ -18,18 +18,25 @@ Way = Callable[[np.ndarray, Mapping[str, np.ndarray], Aligned], Iterator[Candida
 """(inputs, parameters, the layer) -> ways to compute it, the likeliest first."""
 EXAMPLES = 2
 """Of a batch, that are looked at: a large model's arrays are computed in hundreds of ways."""
+LAST_STEP = "the step before"
+"""What a step is called that only one side took: what comes after it may be the same on both."""
+_NEAR = 2e-6
+"""How far two settings that were measured may be apart, relative."""
 SAME = 1e-7
 """How far a candidate may be from what was seen: a framework may hold a constant in float32."""
+FLOAT32 = {"resizing": 1e-6}
+"""Family -> how far it may be off where TensorFlow computes all of it in float32."""
 
 
-def identify(seen: np.ndarray, candidates: Iterable[Candidate]) -> Settings | None:
+def identify(seen: np.ndarray, candidates: Iterable[Candidate], same: float = SAME) -> Settings | None:
     """Returns the settings of the nearest candidate that gives what was seen; None if none does.
 
     Args:
         seen: The output.
         candidates: The likeliest first; the first exact one is taken.
+        same: How far one may be off.
     """
-    best, nearest = None, SAME
+    best, nearest = None, same
     for settings, make in candidates:
         try:
             distance = apart(make(), seen)
@@ -56,7 +63,7 @@ def identify_both(layer: Aligned, ways: Way) -> tuple[Settings, Settings] | None
         layer = dataclasses.replace(layer, inputs=inputs, output=output)
     params = {**layer.params[1], **layer.params[0]}
     found = [
-        identify(output, ways(inputs, params, layer))
+        identify(output, ways(inputs, params, layer), FLOAT32.get(layer.family, SAME))
         for inputs, output in zip(layer.inputs or (), layer.output, strict=True)
     ]
     return differing(*found)
@@ -69,6 +76,22 @@ def differing(one: Settings | None, other: Settings | None) -> tuple[Settings, S
         one: Torch's.
         other: TensorFlow's.
     """
-    if one is None or other is None or one == other:
-        return None
-    return one, other
+    return None if one is None or other is None or not is_other(one, other) else (one, other)
+
+
+def is_other(one: Settings, other: Settings) -> bool:
+    """Returns whether two ways differ by more than rounding.
+
+    Args:
+        one: The settings of one.
+        other: Those of the other.
+    """
+    return one.keys() != other.keys() or any(not _is_near(one[name], other[name]) for name in one)
+
+
+def _is_near(one: object, other: object) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) <= _NEAR * max(abs(one), abs(other))
+    if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+        return all(map(_is_near, one, other))
+    return one == other or LAST_STEP in (one, other)

@@ -6,12 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from samestep.common.porting import formulas
 from samestep.common.porting.alignment import Aligned
-from samestep.common.porting.identify import Candidate, Way
-from samestep.common.porting.space import convolution, flatten, pooling
+from samestep.common.porting.ways import formulas
+from samestep.common.porting.ways.identify import Candidate, Way
+from samestep.common.porting.ways.recurrent import recurrent
+from samestep.common.porting.ways.resizing import resizing
+from samestep.common.porting.ways.space import convolution, flatten, pooling
 
 Params = Mapping[str, np.ndarray]
+_AXES = {-1: "the keys", -2: "the queries", -3: "the heads"}
 EPSILONS = (1e-5, 1e-3, 1e-6, 1e-12, 1e-7, 1e-8, 0.0)
 """Those in use, beside the two that the layers say they have."""
 
@@ -72,6 +75,7 @@ def _statistics(x: np.ndarray, layer: Aligned) -> dict[str, tuple[np.ndarray, np
         "the last axis": (x.mean(-1, keepdims=True), x.var(-1, keepdims=True)),
         "the batch": (x.mean(batch), x.var(batch)),
         "each example": (x.mean(inner, keepdims=True), x.var(inner, keepdims=True)),
+        "the variance alone": (np.zeros_like(x[..., :1]), x.var(-1, keepdims=True)),
         "the root mean square": (np.zeros_like(x[..., :1]), np.square(x).mean(-1, keepdims=True)),
     }
     buffers = layer.buffers[0]
@@ -135,7 +139,9 @@ def attention(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candida
 
 
 def attended(query: np.ndarray, key: np.ndarray, value: np.ndarray, heads: Sequence[int]) -> Iterator[Candidate]:
-    """Attention of projections [batch, time, width], under each number of heads, scale and mask.
+    """Attention of projections [batch, time, width], under each number of heads, scale, mask and axis of the softmax.
+
+    Its heads are put side by side, or left as if they had been.
 
     Args:
         query: The queries.
@@ -148,46 +154,23 @@ def attended(query: np.ndarray, key: np.ndarray, value: np.ndarray, heads: Seque
         size = width // count
         split = [each.reshape(*each.shape[:2], count, -1) for each in (query, key, value)]
         scales = {f"1/sqrt({size})": size**-0.5, f"1/sqrt({width})": width**-0.5, "1": 1.0, f"1/{size}": 1 / size}
-        for (scale, factor), ahead in itertools.product(scales.items(), (None, 0, 1, -1)):
-            settings = {"heads": count, "scale": scale, "ahead": ahead}
+        usual = [(scale, ahead, -1, True) for scale, ahead in itertools.product(scales, (None, 0, 1, -1))]
+        odd = itertools.product(list(scales)[:1], (None, 0), (-1, -2, -3), (True, False))
+        for scale, ahead, axis, is_back in [*usual, *(each for each in odd if each not in usual)]:
+            settings = {"heads": count, "scale": scale, "ahead": ahead, "softmax": _AXES[axis], "back": is_back}
 
-            def make(factor: float = factor, ahead: int | None = ahead, split: list[np.ndarray] = split) -> np.ndarray:
-                made = formulas.attend(*split, factor, ahead)
-                return made.reshape(*made.shape[:2], -1)
+            def make(
+                factor: float = scales[scale],
+                ahead: int | None = ahead,
+                split: list[np.ndarray] = split,
+                axis: int = axis,
+                is_back: bool = is_back,
+            ) -> np.ndarray:
+                made = formulas.attend(*split, factor, ahead, axis)
+                whole = (*made.shape[:2], width)
+                return (made if is_back else made.swapaxes(1, 2)).reshape(whole)
 
             yield settings, make
-
-
-def recurrent(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
-    """Yields an LSTM or a GRU under each order of its gates.
-
-    Args:
-        x: [batch, time, inputs].
-        params: kernel, recurrent, bias and perhaps second_bias, of one layer.
-        layer: The layer.
-    """
-    own = {name.rpartition("/")[2]: value for name, value in params.items()}
-    if not {"kernel", "recurrent"} <= own.keys():
-        return
-    gates, units = own["kernel"].shape[-1] // own["recurrent"].shape[0], own["recurrent"].shape[0]
-    zero = np.zeros(gates * units)
-    first, second = own.get("bias", zero), own.get("second_bias", zero)
-    biases = {"both": (first, second), "the first": (first, zero), "none": (zero, zero)}
-    is_last = layer.output[1].ndim == 2
-    kinds = {4: ("ifgo", [""]), 3: ("rzn", ["after", "before"])}
-    letters, resets = kinds.get(gates, ("", []))
-    for which, order, reset in itertools.product(biases, itertools.permutations(range(len(letters))), resets):
-        names = ", ".join(name for _, name in sorted(zip(order, letters, strict=True)))
-
-        def make(which: str = which, order: Sequence[int] = order, reset: str = reset) -> np.ndarray:
-            both = biases[which]
-            if reset:
-                made = formulas.gru(x, own["kernel"], own["recurrent"], both, order, reset == "after")
-            else:
-                made = formulas.lstm(x, own["kernel"], own["recurrent"], both[0] + both[1], order)
-            return made[:, -1] if is_last else made
-
-        yield {"gates": names, "biases": which, "reset": reset}, make
 
 
 WAYS: Mapping[str, Way] = {
@@ -200,5 +183,6 @@ WAYS: Mapping[str, Way] = {
     "attention": attention,
     "recurrent": recurrent,
     "flatten": flatten,
+    "resizing": resizing,
 }
 """By family."""

@@ -5,11 +5,19 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from samestep.common.porting import formulas
 from samestep.common.porting.alignment import Aligned
-from samestep.common.porting.identify import Candidate
+from samestep.common.porting.ways import formulas
+from samestep.common.porting.ways.identify import Candidate
 
 Params = Mapping[str, np.ndarray]
+_MOST_PAD = 4
+_FILLS = {
+    "maximum": (-np.inf, np.max),
+    "maximum with zeros as padding": (0.0, np.max),
+    "mean": (np.nan, np.nanmean),
+    "mean with the padding": (0.0, np.mean),
+}
+"""How a window is pooled -> what it is padded with, and the function."""
 
 
 def _numbers(value: object, count: int) -> tuple[int, ...]:
@@ -38,6 +46,9 @@ def convolution(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candi
         params: kernel and bias.
         layer: The layer.
     """
+    if "Transpose" in layer.target.kind:
+        yield from _transposed(x, layer)
+        return
     kernel = params["kernel"]
     count = kernel.ndim - 2
     groups = x.shape[-1] // kernel.shape[-2]
@@ -48,6 +59,7 @@ def convolution(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candi
         reach = [(n - 1) * d + 1 for n, d in zip(kernel.shape, spread, strict=False)]
         same = formulas.same_pads(space, reach, step)
         padded = [[(p, p) for p in each] for each in _either(layer, ("padding",), count, 0)]
+        padded += [[(p, p)] * count for p in range(1, _MOST_PAD)]
         pads = [*padded, same, [(0, 0)] * count, [(high, low) for low, high in same]]
         for each, has_bias in itertools.product(pads, (True, False)):
             if has_bias and "bias" not in params:
@@ -66,6 +78,38 @@ def convolution(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candi
             yield settings, make
 
 
+def _transposed(x: np.ndarray, layer: Aligned) -> Iterator[Candidate]:
+    """A transposed convolution, of whose result something is cut off in front, and the rest behind."""
+    kernel, bias = layer.params[1]["kernel"], layer.params[1].get("bias", 0.0)
+    count = kernel.ndim - 2
+    for step in _either(layer, ("stride", "strides"), count):
+        whole = _spread(x, kernel, step) + bias
+        for size in {each.shape[1:-1] for each in layer.output}:
+            for cut in itertools.product(range(max(kernel.shape[:-2])), repeat=count):
+                settings = {"cut": cut if len(set(cut)) > 1 else cut[0], "stride": step}
+
+                def make(
+                    whole: np.ndarray = whole, cut: tuple[int, ...] = cut, size: tuple[int, ...] = size
+                ) -> np.ndarray:
+                    more = [
+                        (0, max(low + n - have, 0)) for low, n, have in zip(cut, size, whole.shape[1:], strict=False)
+                    ]
+                    padded = np.pad(whole - bias, [(0, 0), *more, (0, 0)]) + bias
+                    return padded[(slice(None), *(slice(low, low + n) for low, n in zip(cut, size, strict=True)))]
+
+                yield settings, make
+
+
+def _spread(x: np.ndarray, kernel: np.ndarray, strides: Sequence[int]) -> np.ndarray:
+    """Adds up the filters, each multiplied by a pixel and put where that is, a stride apart."""
+    size = [(n - 1) * s + k for n, s, k in zip(x.shape[1:-1], strides, kernel.shape, strict=False)]
+    whole = np.zeros((len(x), *size, kernel.shape[-2]))
+    for at in itertools.product(*map(range, kernel.shape[:-2])):
+        places = tuple(slice(a, a + (n - 1) * s + 1, s) for a, n, s in zip(at, x.shape[1:-1], strides, strict=True))
+        whole[(slice(None), *places)] += x @ kernel[at].T
+    return whole
+
+
 def pooling(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
     """Maxima or means of windows, or of all of space, with the number of windows rounded down or up, padded or not.
 
@@ -81,7 +125,7 @@ def pooling(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate
             pads = [[(p, p) for p in each] for each in _either(layer, ("padding",), count, 0)]
             up = [(0, max(-(-(n - k) // s) * s + k - n, 0)) for n, k, s in zip(space, size, step, strict=True)]
             pads = [[(0, 0)] * count, *pads, up, formulas.same_pads(space, size, step)]
-            for each, how in itertools.product(pads, ("maximum", "mean", "mean with the padding")):
+            for each, how in itertools.product(pads, _FILLS):
                 number = [(n + sum(p) - k) // s for n, p, k, s in zip(space, each, size, step, strict=True)]
                 even = [(n - k) // s for n, k, s in zip(space, size, step, strict=True)]
                 rounding = "down" if number == even else "up"
@@ -97,10 +141,9 @@ def pooling(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate
 
 
 def _pool(x: np.ndarray, how: str, pads: formulas.Pads, size: Sequence[int], step: Sequence[int]) -> np.ndarray:
-    fill = {"maximum": -np.inf, "mean": np.nan, "mean with the padding": 0.0}[how]
+    fill, function = _FILLS[how]
     cut = formulas.windows(formulas.pad(x, pads, fill), size, step, (1,) * len(size))
-    axes = tuple(range(-len(size), 0))
-    return {"maximum": np.max, "mean": np.nanmean, "mean with the padding": np.mean}[how](cut, axis=axes)
+    return function(cut, axis=tuple(range(-len(size), 0)))
 
 
 def flatten(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:

@@ -14,9 +14,14 @@ Pads = Sequence[tuple[int, int]]
 """Before and after, for each dim of space."""
 
 
-def softmax(x: np.ndarray) -> np.ndarray:
-    """Softmax over the last axis."""
-    return special.softmax(x, axis=-1)
+def softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
+    """Computes the softmax over an axis.
+
+    Args:
+        x: The array.
+        axis: The axis.
+    """
+    return special.softmax(x, axis=axis)
 
 
 def _leaky(slope: float) -> Callable[[np.ndarray], np.ndarray]:
@@ -39,6 +44,17 @@ ACTIVATIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "leaky relu of slope 0.2": _leaky(0.2),
     "leaky relu of slope 0.3": _leaky(0.3),
     "relu6": lambda x: np.clip(x, 0, 6),
+    "hard sigmoid": lambda x: np.clip(x + 3, 0, 6) / 6,
+    "old hard sigmoid": lambda x: np.clip(0.2 * x + 0.5, 0, 1),
+    "softsign": lambda x: x / (1 + np.abs(x)),
+    "selu": lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(np.minimum(x, 0))),
+    "mish": lambda x: x * np.tanh(np.logaddexp(x, 0)),
+    "log of softmax": lambda x: special.log_softmax(x, axis=-1),
+    "hard tanh": lambda x: np.clip(x, -1, 1),
+    "squared relu": lambda x: np.square(np.maximum(x, 0)),
+    "square": np.square,
+    "absolute value": np.abs,
+    "exponential": np.exp,
     "hard swish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
 }
 """By what a message calls them."""
@@ -134,7 +150,9 @@ def normalise(
     return (x - mean) / np.sqrt(variance + epsilon) * scale + bias
 
 
-def attend(query: np.ndarray, key: np.ndarray, value: np.ndarray, scale: float, ahead: int | None) -> np.ndarray:
+def attend(
+    query: np.ndarray, key: np.ndarray, value: np.ndarray, scale: float, ahead: int | None, axis: int = -1
+) -> np.ndarray:
     """Attention of [batch, time, heads, size].
 
     Args:
@@ -143,6 +161,7 @@ def attend(query: np.ndarray, key: np.ndarray, value: np.ndarray, scale: float, 
         value: The values.
         scale: Multiplies the products.
         ahead: A position sees up to so many positions ahead: 0 is causal, None sees all.
+        axis: Over which axis of [batch, heads, queries, keys] the softmax is taken.
     """
     scores = np.einsum("bqhd,bkhd->bhqk", query, key) * scale
     if ahead is not None:
@@ -150,59 +169,4 @@ def attend(query: np.ndarray, key: np.ndarray, value: np.ndarray, scale: float, 
         hidden = columns > rows + ahead
         hidden &= ~hidden.all(axis=-1, keepdims=True)  # a row that sees nothing is uniform, or not a number
         scores = np.where(hidden, -np.inf, scores)
-    return np.einsum("bhqk,bkhd->bqhd", softmax(scores), value)
-
-
-def lstm(
-    x: np.ndarray, kernel: np.ndarray, recurrent: np.ndarray, bias: np.ndarray, order: Sequence[int]
-) -> np.ndarray:
-    """Returns the outputs [batch, time, units] of an LSTM that starts from zero.
-
-    Args:
-        x: Inputs [batch, time, inputs].
-        kernel: [inputs, 4 units].
-        recurrent: [units, 4 units].
-        bias: [4 units].
-        order: Where input, forget, new and output gate are among the four.
-    """
-    units = recurrent.shape[0]
-    h = c = np.zeros((len(x), units))
-    outputs = []
-    for t in range(x.shape[1]):
-        parts = np.split(x[:, t] @ kernel + h @ recurrent + bias, 4, axis=-1)
-        i, f, g, o = (parts[place] for place in order)
-        c = special.expit(f) * c + special.expit(i) * np.tanh(g)
-        h = special.expit(o) * np.tanh(c)
-        outputs.append(h)
-    return np.stack(outputs, axis=1)
-
-
-def gru(
-    x: np.ndarray,
-    kernel: np.ndarray,
-    recurrent: np.ndarray,
-    biases: tuple[np.ndarray, np.ndarray],
-    order: Sequence[int],
-    after: bool,
-) -> np.ndarray:
-    """Returns the outputs [batch, time, units] of a GRU that starts from zero.
-
-    Args:
-        x: Inputs [batch, time, inputs].
-        kernel: [inputs, 3 units].
-        recurrent: [units, 3 units].
-        biases: The biases of the inputs and of the state, [3 units] each.
-        order: Where reset, update and new gate are among the three.
-        after: Whether the reset gate multiplies the product with the state, and not the state itself.
-    """
-    h = np.zeros((len(x), recurrent.shape[0]))
-    wide = [np.split(recurrent, 3, axis=-1)[place] for place in order]
-    added = [np.split(biases[1], 3)[place] for place in order]
-    outputs = []
-    for t in range(x.shape[1]):
-        given = np.split(x[:, t] @ kernel + biases[0], 3, axis=-1)
-        r, z = (special.expit(given[order[i]] + h @ wide[i] + added[i]) for i in (0, 1))
-        state = r * (h @ wide[2] + added[2]) if after else (r * h) @ wide[2] + added[2]
-        h = (1 - z) * np.tanh(given[order[2]] + state) + z * h
-        outputs.append(h)
-    return np.stack(outputs, axis=1)
+    return np.einsum("bhqk,bkhd->bqhd", softmax(scores, axis), value)

@@ -1,0 +1,83 @@
+"""What each side does between two layers that are aligned, and layers that the two run in another order."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from samestep.common.porting.alignment import OUTPUTS, Aligned
+from samestep.common.porting.array_layouts import Both, apart, find_axes, turned
+from samestep.common.porting.case import LAYER_BOUND, PortCase
+from samestep.common.porting.functions import FUNCTION, moves, takes_part
+from samestep.common.porting.ways.between import Gap
+
+
+def find_gap(case: PortCase, number: int, layer: Aligned) -> Gap:
+    """Returns what each side computes before a layer that has no counterpart on the other side.
+
+    Args:
+        case: Both implementations.
+        number: The place of the layer among those that are aligned.
+        layer: The layer.
+    """
+    sides = []
+    for side, trace in enumerate((case.source, case.target)):
+        place = {id(call): at for at, call in enumerate(trace.calls)}
+        aligned = [(each.source, each.target)[side] for each in case.layers]
+        end = place.get(id(aligned[number]), len(trace.calls))
+        starts = [place[id(call)] for call in aligned[:number] if id(call) in place and place[id(call)] < end]
+        taken = set(map(id, aligned))
+        between = trace.calls[_first_unlike(case, side, starts, end) : end]
+        sides.append([call for call in between if id(call) not in taken and not (moves(call) and not takes_part(call))])
+    return sides[0], sides[1]
+
+
+def _first_unlike(case: PortCase, side: int, starts: list[int], end: int) -> int:
+    """Returns the place after the last layer before; functions that agree may come after what does not."""
+    calls = (case.source, case.target)[side].calls
+    layers = {id((each.source, each.target)[side]) for each in case.layers if each.family != FUNCTION}
+    return max((at + 1 for at in starts if id(calls[at]) in layers), default=0)
+
+
+def common_inputs(before: Sequence[Aligned], layer: Aligned) -> Both | None:
+    """Finds what both sides of a layer were computed from, where one side padded it first.
+
+    Args:
+        before: The layers before.
+        layer: The layer, whose inputs have other shapes on the two sides.
+    """
+    if not (layer.source.inputs and layer.target.inputs):
+        return None
+    axes = find_axes(layer.family, layer.source, layer.target)
+    one, other = turned(layer.source.inputs[0], axes), layer.target.inputs[0]
+    for row in reversed(before):
+        if apart(row.output[0], one) == 0 or apart(row.output[1], other) == 0:
+            return row.output
+    return None
+
+
+def explain_order(case: PortCase, number: int, layer: Aligned) -> str:
+    """Why what goes into a layer differs, if the other side runs other layers before it; "" if it does not.
+
+    Args:
+        case: Both implementations.
+        number: The place of the layer among those that are aligned.
+        layer: The layer.
+    """
+    if layer.source.kind == OUTPUTS or not layer.source.inputs:
+        return ""
+    places = {id(call): at for at, call in enumerate(case.target.calls)}
+    here = places.get(id(layer.target), -1)
+    later = [each for each in case.layers[number + 1 :] if each.family not in (FUNCTION, OUTPUTS)]
+    sooner = [each for each in later if places.get(id(each.target), len(places)) < here]
+    takes = [each for each in sooner if each.target.inputs and _is_same(layer.source.inputs[0], each.target.inputs[0])]
+    if not takes:
+        return ""
+    last = max(sooner, key=lambda each: places[id(each.target)])
+    return (
+        f"{{a}} runs `{layer.source.name}` before `{takes[0].source.name}`, {{b}} runs `{layer.target.name}` after "
+        f"`{last.target.name}`: in {{b}}, `{takes[0].target.name}` takes what `{layer.source.name}` takes in {{a}}"
+    )
+
+
+def _is_same(one: np.ndarray, other: np.ndarray) -> bool:
+    return apart(one, other) <= 1e5 * LAYER_BOUND

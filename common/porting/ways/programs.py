@@ -1,0 +1,197 @@
+"""Small programs that make one array of others: what may stand between two layers, one step after another."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from samestep.common.porting.ways import formulas
+from samestep.common.porting.ways.identify import Candidate
+
+Named = Sequence[tuple[str, np.ndarray]]
+"""Arrays that are at hand, and what they are called, the nearest first."""
+_NEAR = 6
+_DIGITS = 6
+_LEAST = 1e-9
+
+
+def programs(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
+    """Yields the programs of one step that may have made an array.
+
+    Args:
+        sources: What is at hand.
+        target: What came out.
+    """
+    for make in (_softmaxes, _reductions, _sums, _products, _concatenations, _hidings, _slices, _joinings):
+        yield from make(sources, target)
+
+
+def axis_name(axis: int, dims: int) -> str:
+    """Returns what an axis is called.
+
+    Args:
+        axis: Its number.
+        dims: The number of all.
+    """
+    return "the last axis" if axis == dims - 1 else "the batch" if axis == 0 else f"axis {axis}"
+
+
+def _softmaxes(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
+    for _, x in _alike(sources, target):
+        for axis in reversed(range(x.ndim)):
+            name = axis_name(axis, x.ndim)
+            yield {"softmax": name}, lambda x=x, axis=axis: formulas.softmax(x, axis)
+            yield {"softmax": f"{name}, its logarithm"}, lambda x=x, axis=axis: np.log(formulas.softmax(x, axis))
+
+
+def _reductions(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
+    hows = {"mean": np.mean, "maximum": np.max, "sum": np.sum, "minimum": np.min, "standard deviation": np.std}
+    for _, x in sources[: 2 * _NEAR]:
+        for count in range(1, x.ndim):
+            for axes in itertools.combinations(range(x.ndim), count):
+                kept = [size for axis, size in enumerate(x.shape) if axis not in axes]
+                if [size for size in target.shape if size != 1] != [size for size in kept if size != 1]:
+                    continue
+                over = " and ".join(axis_name(axis, x.ndim) for axis in axes)
+                for name, function in hows.items():
+                    settings = {"pools": name, "over": over}
+                    yield settings, lambda f=function, x=x, axes=axes: f(x, axis=axes).reshape(target.shape)
+                if count == 1:
+                    for name, place in (("first position", 0), ("last position", -1)):
+                        settings = {"pools": name, "over": over}
+                        yield (
+                            settings,
+                            lambda x=x, a=axes[0], p=place: np.take(x, p, axis=a).reshape(target.shape),
+                        )
+
+
+def _sums(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
+    """Multiples of up to three arrays, added: residuals, positions, scales; and a constant beside them."""
+    fitting = [(name, x) for name, x in sources if _spreads(x, target)][: 2 * _NEAR]
+    for count in (1, 2, 3):
+        for chosen in itertools.combinations(fitting[: 2 * _NEAR if count < 3 else _NEAR], count):
+            if all(x.shape != target.shape for _, x in chosen):
+                continue
+            columns = [np.broadcast_to(x, target.shape).ravel() for _, x in chosen]
+            for has_constant in (False, True):
+                matrix = np.stack([*columns, np.ones(target.size)] if has_constant else columns, axis=1)
+                if (found := _solve(matrix, target)) is None:
+                    continue
+                factors = [float(f"{each:.{_DIGITS}g}") for each in found]
+                if any(abs(each) < _LEAST for each in found):
+                    continue  # without that term it would be the same
+                terms = sorted(zip((name for name, _ in chosen), factors, strict=False))
+                settings = {"sum": tuple(spell_term(*each) for each in terms)}
+                settings |= {"constant": factors[count]} if has_constant else {}
+                yield settings, lambda m=matrix, f=found: (m @ f).reshape(target.shape)
+
+
+def spell_term(name: str, factor: float) -> str:
+    """Returns a multiple of something, in words.
+
+    Args:
+        name: What it is.
+        factor: How often it is taken.
+    """
+    return name if factor == 1 else f"minus {name}" if factor == -1 else f"{factor:.{_DIGITS}g} times {name}"
+
+
+def _solve(matrix: np.ndarray, target: np.ndarray) -> np.ndarray | None:
+    """Fits a target on a few of its elements; None where that is not enough."""
+    wanted = target.ravel()
+    few = np.linspace(0, len(wanted) - 1, min(len(wanted), 64)).astype(int)
+    if len(few) <= matrix.shape[1] or not (np.isfinite(matrix[few]).all() and np.isfinite(wanted[few]).all()):
+        return None
+    found, *_ = np.linalg.lstsq(matrix[few], wanted[few], rcond=1e-10)
+    rest = np.abs(matrix[few] @ found - wanted[few]).max()
+    return found if rest <= 1e-7 * max(np.abs(wanted[few]).max(), 1e-300) else None
+
+
+def _products(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
+    near = sources[: 2 * _NEAR]
+    for (first, x), (second, y) in itertools.combinations(near, 2):
+        if x.shape == y.shape == target.shape:
+            yield {"product": (first, second)}, lambda x=x, y=y: x * y
+    for (first, x), (second, y) in itertools.permutations(near, 2):
+        for turned in (False, True):
+            other = y.swapaxes(-1, -2) if turned and y.ndim > 1 else y
+            if x.ndim != y.ndim or x.ndim < 2 or x.shape[-1] != other.shape[-2] or x.shape[:-2] != y.shape[:-2]:
+                continue
+            if (*x.shape[:-1], other.shape[-1]) != target.shape:
+                continue
+            made = x @ other
+            factor = float(np.vdot(made, target) / max(np.vdot(made, made), 1e-300))
+            settings = {"matrix product": (first, second), "scale": float(f"{factor:.{_DIGITS}g}")}
+            yield settings, lambda made=made, factor=factor: factor * made
+
+
+def _concatenations(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
+    for count in (2, 3):
+        for chosen in itertools.permutations(sources[:_NEAR], count):
+            shapes = [x.shape for _, x in chosen]
+            if any(len(shape) != target.ndim for shape in shapes):
+                continue
+            for axis in range(1, target.ndim):
+                if sum(shape[axis] for shape in shapes) == target.shape[axis]:
+                    settings = {"joined": tuple(name for name, _ in chosen), "along": axis_name(axis, target.ndim)}
+                    yield settings, lambda c=chosen, a=axis: np.concatenate([x for _, x in c], axis=a)
+
+
+def _hidings(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
+    """What is given, but one constant in some places."""
+    for _, x in _alike(sources, target):
+        with np.errstate(invalid="ignore"):
+            hidden = ~(np.abs(x - target) <= 1e-7 * np.abs(x).max())
+        if not hidden.any() or hidden.all() or len({*target[hidden][:64]}) != 1:
+            continue
+        value = target[hidden].flat[0]
+        settings = {"hides": where_hidden(hidden), "by": "zero" if value == 0 else "a large negative number"}
+        yield settings, lambda x=x, h=hidden, v=value: np.where(h, v, x)
+
+
+def where_hidden(hidden: np.ndarray) -> str:
+    """Returns which elements are hidden, in words.
+
+    Args:
+        hidden: Where it is.
+    """
+    if hidden.ndim > 2 and hidden.shape[-1] == hidden.shape[-2]:
+        rows, columns = np.indices(hidden.shape[-2:])
+        for ahead in (0, 1, -1):
+            if (hidden == (columns > rows + ahead)).all():
+                return {
+                    0: "what comes after a position",
+                    1: "what comes two positions later",
+                    -1: "a position itself and what comes after it",
+                }[ahead]
+    return f"{int(hidden.sum())} of {hidden.size} elements"
+
+
+def _slices(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
+    for _, x in sources[: 2 * _NEAR]:
+        apart = [axis for axis in range(x.ndim) if x.ndim == target.ndim and x.shape[axis] != target.shape[axis]]
+        if len(apart) == 1 and target.shape[apart[0]] < x.shape[apart[0]]:
+            (axis,) = apart
+            for start in range(x.shape[axis] - target.shape[axis] + 1):
+                stop = start + target.shape[axis]
+                settings = {"takes": f"{start} to {stop - 1} of {x.shape[axis]}", "along": axis_name(axis, x.ndim)}
+                yield settings, lambda x=x, a=axis, s=start, e=stop: np.take(x, range(s, e), axis=a)
+
+
+def _joinings(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
+    """Axes in another order, then perhaps joined or split."""
+    for _, x in sources[: 2 * _NEAR]:
+        if x.size != target.size or not 3 <= x.ndim <= 5:
+            continue
+        for axes in itertools.permutations(range(x.ndim)):
+            settings = {"axes": axes, "into": "joined" if target.ndim < x.ndim else "as they are"}
+            yield settings, lambda x=x, axes=axes: x.transpose(axes).reshape(target.shape)
+
+
+def _alike(sources: Named, target: np.ndarray) -> Named:
+    return [(name, x) for name, x in sources if x.shape == target.shape][:_NEAR]
+
+
+def _spreads(x: np.ndarray, target: np.ndarray) -> bool:
+    """Returns whether an array has the shape of another one, or spreads over its first axes."""
+    return x.dtype.kind == "f" and x.ndim > 0 and x.shape == target.shape[target.ndim - x.ndim :]

@@ -1,0 +1,144 @@
+"""The known ways to compute a recurrent layer: the order and the activations of its gates, its direction, what it leaves out."""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+from scipy import special
+
+from samestep.common.porting.alignment import Aligned
+from samestep.common.porting.ways.formulas import ACTIVATIONS
+from samestep.common.porting.ways.identify import Candidate
+
+Function = Callable[[np.ndarray], np.ndarray]
+Weights = Mapping[str, np.ndarray]
+Step = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""(inputs, state, memory) -> the same, one position later."""
+_GATES = {"sigmoid": special.expit, **{name: ACTIVATIONS[name] for name in ("hard sigmoid", "old hard sigmoid")}}
+_STATES = {"tanh": np.tanh, **{name: ACTIVATIONS[name] for name in ("relu", "none", "sigmoid", "softsign")}}
+_LETTERS = {4: "ifgo", 3: "rzn", 1: "h"}
+_MERGES: Mapping[str, Function] = {
+    "side by side": lambda both: np.concatenate(both, axis=-1),
+    "added": lambda both: both[0] + both[1],
+    "averaged": lambda both: (both[0] + both[1]) / 2,
+    "multiplied": lambda both: both[0] * both[1],
+}
+
+
+def recurrent(x: np.ndarray, params: Weights, layer: Aligned) -> Iterator[Candidate]:
+    """Yields an LSTM, a GRU or a plain layer under each order of its gates, then with each other setting changed.
+
+    Args:
+        x: [batch, time, inputs].
+        params: Of both sides.
+        layer: The layer.
+    """
+    levels = _levels(layer.params[0]) or _levels(layer.params[1])
+    if not levels:
+        return
+    count = levels[0][0]["kernel"].shape[-1] // levels[0][0]["recurrent"].shape[0]
+    letters, mask = _LETTERS.get(count, ""), _mask(layer, x)
+    usual = {"order": tuple(range(count)), "biases": "both", "reset": "after", "gate": "sigmoid", "state": "tanh"}
+    usual |= {"direction": "from the first position to the last", "masked": False, "merge": "side by side"}
+    others = {
+        "biases": ("the first", "none"),
+        "order": tuple(itertools.permutations(range(count)))[1:],
+        "reset": ("before",) if count == 3 else (),
+        "gate": tuple(_GATES)[1:],
+        "state": tuple(_STATES)[1:],
+        "direction": ("from the last position to the first", "from the last position to the first, turned round"),
+        "merge": tuple(_MERGES)[1:] if len(levels[0]) > 1 else (),
+        "masked": (True,) if mask is not None else (),
+    }
+    changed = [usual, *({**usual, name: value} for name, values in others.items() for value in values)]
+    changed += [{**each, "order": order} for order in others["order"] for each in changed[1:3]]
+    for settings in changed if letters else ():
+        names = ", ".join(name for _, name in sorted(zip(settings["order"], letters, strict=True)))  # type: ignore[call-overload]
+        said = {"gates": names, **{name: value for name, value in settings.items() if name != "order"}}
+        yield said, lambda s=settings: _run(x, levels, s, mask if s["masked"] else None, layer.output[1].ndim == 2)
+
+
+def _mask(layer: Aligned, x: np.ndarray) -> np.ndarray | None:
+    given = [each for call in (layer.source, layer.target) for each in call.inputs if each.dtype == bool]
+    return next((each[: len(x)] for each in given if each[: len(x)].shape == x.shape[:2]), None)
+
+
+def _levels(params: Weights) -> list[list[Weights]]:
+    """Returns the weights of each level, forward ones first; () if they are not those of a recurrent layer."""
+    cells: dict[str, dict[str, np.ndarray]] = {}
+    for name, value in params.items():
+        prefix, _, role = name.rpartition("/")
+        cells.setdefault(prefix, {})[role] = value
+    whole = {name: cell for name, cell in cells.items() if {"kernel", "recurrent"} <= cell.keys()}
+    levels: dict[str, list[Weights]] = {}
+    for name in sorted(whole):
+        levels.setdefault(name.removesuffix("_reverse"), []).append(whole[name])
+    return list(levels.values())
+
+
+def _run(
+    x: np.ndarray,
+    levels: Sequence[Sequence[Weights]],
+    how: Mapping[str, object],
+    mask: np.ndarray | None,
+    is_last: bool,
+) -> np.ndarray:
+    for cells in levels:
+        first, *second = cells
+        is_backward = str(how["direction"]).startswith("from the last")
+        made = _direction(x, first, how, mask, is_backward)
+        if is_backward and "turned" in str(how["direction"]):
+            made = made[:, ::-1]
+        if second:
+            made = _MERGES[str(how["merge"])]([made, _direction(x, second[0], how, mask, True)[:, ::-1]])  # type: ignore[arg-type]
+        x = made
+    return x[:, -1] if is_last else x
+
+
+def _direction(
+    x: np.ndarray, cell: Weights, how: Mapping[str, object], mask: np.ndarray | None, is_backward: bool
+) -> np.ndarray:
+    if is_backward:
+        x, mask = x[:, ::-1], mask if mask is None else mask[:, ::-1]
+    step = _step(cell, how)
+    h = memory = np.zeros((len(x), cell["recurrent"].shape[0]))
+    outputs = []
+    for t in range(x.shape[1]):
+        new, later = step(x[:, t], h, memory)
+        if mask is not None:
+            new, later = (np.where(mask[:, t, None], a, b) for a, b in ((new, h), (later, memory)))
+        h, memory = new, later
+        outputs.append(h)
+    return np.stack(outputs, axis=1)
+
+
+def _step(cell: Weights, how: Mapping[str, object]) -> Step:
+    kernel, wide, order = cell["kernel"], cell["recurrent"], how["order"]
+    assert isinstance(order, tuple)
+    zero, count = np.zeros(kernel.shape[-1]), len(order)
+    first, second = {
+        "both": (cell.get("bias", zero), cell.get("second_bias", zero)),
+        "the first": (cell.get("bias", zero), zero),
+        "none": (zero, zero),
+    }[str(how["biases"])]
+    gate, state = _GATES[str(how["gate"])], _STATES[str(how["state"])]
+
+    def parts(array: np.ndarray) -> list[np.ndarray]:
+        split = np.split(array, count, axis=-1)
+        return [split[place] for place in order]
+
+    def lstm(x: np.ndarray, h: np.ndarray, memory: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        i, f, g, o = parts(x @ kernel + first + h @ wide + second)
+        memory = gate(f) * memory + gate(i) * state(g)
+        return gate(o) * state(memory), memory
+
+    def gru(x: np.ndarray, h: np.ndarray, memory: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        (r, z, n), (wr, wz, wn), (br, bz, bn) = parts(x @ kernel + first), parts(wide), parts(second)
+        reset, update = gate(r + h @ wr + br), gate(z + h @ wz + bz)
+        inner = reset * (h @ wn + bn) if how["reset"] == "after" else (reset * h) @ wn + bn
+        return (1 - update) * state(n + inner) + update * h, memory
+
+    def plain(x: np.ndarray, h: np.ndarray, memory: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return state(x @ kernel + first + h @ wide + second), memory
+
+    return {4: lstm, 3: gru, 1: plain}[count]

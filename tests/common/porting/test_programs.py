@@ -1,0 +1,96 @@
+"""What stands between two layers is recognised from arrays alone, and what turns one side's array into the other's."""
+
+import numpy as np
+import pytest
+
+from samestep.common.porting.alignment import Aligned
+from samestep.common.porting.functions import align_functions
+from samestep.common.porting.model_trace import IS_FUNCTION, LayerCall
+from samestep.common.porting.ways.between import identify_between
+from samestep.common.porting.ways.formulas import softmax
+from samestep.common.porting.ways.resizing import _KERNELS, _PLACES, _weights
+from samestep.common.porting.ways.turns import turn
+from samestep.common.porting.words import name_sides, say
+
+RNG = np.random.default_rng(0)
+X, Y, SCORES = RNG.normal(size=(4, 6, 12)), RNG.normal(size=(4, 6, 12)), RNG.normal(size=(4, 3, 6, 6))
+CAUSAL = np.triu(np.ones((6, 6), bool), 1)
+
+
+def called(name: str, output: np.ndarray) -> LayerCall:
+    return LayerCall(name=name, kind=name, settings={IS_FUNCTION: True}, inputs=(), output=output)
+
+
+def before(**outputs: np.ndarray) -> list[Aligned]:
+    return [Aligned(called(n, x), called(n, x), "linear", None, (x, x)) for n, x in outputs.items()]
+
+
+def between(one: np.ndarray, other: np.ndarray, **known: np.ndarray) -> str:
+    found = identify_between(before(**known), (one, other))
+    return found if isinstance(found, str) else "" if found is None else name_sides(say(*found), ("torch", "tf"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        (softmax(SCORES), softmax(SCORES, 1), "torch takes the softmax over the last axis, TensorFlow over axis 1"),
+        (X.max(1), X.mean(1), "torch pools by the maximum, TensorFlow by the mean"),
+        (3 * X + Y, X + Y, "torch adds 3 times the output of `x` and the output of `y`, TensorFlow the output of"),
+        (X - Y, X + Y, "torch adds the output of `x` and minus the output of `y`, TensorFlow the"),
+        (X * Y, X + Y, "torch multiplies the output of `y` and the output of `x`, TensorFlow adds"),
+        (X[:, :5], X[:, 1:], "torch takes 0 to 4 of 6, TensorFlow 1 to 5 of 6"),
+        (
+            np.where(CAUSAL, -9e9, SCORES),
+            SCORES,
+            "torch hides what comes after a position, TensorFlow takes the output of",
+        ),
+        (np.concatenate([X, Y], 2), np.concatenate([Y, X], 2), "torch joins the output of `x` and the output of `y`"),
+    ],
+)
+def test_a_step_of_each_side(one: np.ndarray, other: np.ndarray, said: str) -> None:
+    found = between(one, other, x=X, y=Y, scores=SCORES)
+    assert found.startswith(said) or said in found, found
+    assert between(one, one, x=X, y=Y, scores=SCORES) == ""
+    assert between(one, RNG.normal(size=other.shape), x=X, y=Y, scores=SCORES) == ""
+
+
+def test_a_step_that_only_one_side_takes() -> None:
+    hidden, plain = np.where(CAUSAL, -9e9, SCORES), softmax(SCORES)
+    gap = [called("hide", hidden), called("softmax", softmax(hidden))], [called("Softmax", plain)]
+    found = identify_between(before(scores=SCORES), (softmax(hidden) @ X[:, None], plain @ X[:, None]), gap)
+    assert found == "{a} hides what comes after a position, {b} does not"
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (4 * X, "TensorFlow's is 4 times torch's"),
+        (X + 2, "each number is 2 more in TensorFlow than in torch"),
+        (np.roll(X, 4, 2), "along the last axis, TensorFlow has the last 4 before the first 8"),
+        (X[:, ::-1], "along axis 1, TensorFlow has everything in reverse order"),
+        (X.reshape(4, 6, 3, 4).swapaxes(2, 3).reshape(X.shape), "along the last axis, TensorFlow interleaves 3 parts"),
+        (X.reshape(4, 6, 3, 4).swapaxes(1, 2).reshape(X.shape), "the 3 heads are not transposed back in TensorFlow"),
+        (np.where(np.arange(12) < 3, 0, X), "TensorFlow hides 72 of 288 elements"),
+        (np.concatenate([0 * X[:, :1], X[:, :-1]], 1), "along axis 1, TensorFlow's is shifted by 1 forward"),
+        (X, ""),
+        (RNG.normal(size=X.shape), ""),
+        (X[:, :3], ""),
+    ],
+)
+def test_what_turns_one_array_into_the_other(other: np.ndarray, said: str) -> None:
+    found = name_sides(turn((X, other)), ("torch", "tf"))
+    assert found.startswith(said) and bool(found) == bool(said), found
+
+
+def test_functions_are_paired_by_what_they_compute() -> None:
+    """Neither their names nor their order nor that of their axes; and what is constant says nothing."""
+    ours = [called("a", X), called("b", Y), called("ones", np.ones(X.shape))]
+    theirs = [called("ones", np.ones(X.shape)), called("c", Y.swapaxes(1, 2)), called("d", X * (1 + 1e-10))]
+    assert list(align_functions(ours, theirs, [])) == [(0, 2, (0, 1, 2)), (1, 1, (0, 2, 1))]
+    assert list(align_functions(ours, theirs, [(0, 2)])) == [(1, 1, (0, 2, 1))]
+
+
+@pytest.mark.parametrize("place", _PLACES)
+@pytest.mark.parametrize("kernel", _KERNELS)
+def test_a_constant_image_stays_constant_when_it_is_resized(kernel: str, place: str) -> None:
+    assert np.allclose(_weights(5, 8, _KERNELS[kernel], _PLACES[place]).sum(1), 1)
