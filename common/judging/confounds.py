@@ -10,6 +10,7 @@ MOST_TAKEN = 0.1
 
 DISTORTED = {
     "shared-cores": "devices of a CPU have to share its cores, so that they wait for each other",
+    "hosts": "the hosts of a run differ in cores, memory, device, system or versions",
     "emulation": "something else runs in place of the strategy's own API",
 }
 """What distorts the speed of a strategy alike in each of its runs: name -> meaning."""

@@ -55,7 +55,7 @@ class DeviceRow(Footprint, Usage):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunIdentity:
-    """What ran: everything that decides the numbers, and where they were computed."""
+    """What ran: everything that decides the numbers, and where they were computed: `hosts` if an engine started the processes."""
 
     schema_version: int
     config: RunConfig
@@ -71,6 +71,7 @@ class RunIdentity:
     attempt: int
     versions: dict[str, str]
     machine: dict[str, Scalar]
+    hosts: tuple[dict[str, str], ...] = ()
     git_commit: str | None
     dataset_sha256: str
     workload_digest: str

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
 from samestep.common.judging.confounds import CONFOUNDS, Circumstances, Confound, find_in_rounds, split_allowed
+from samestep.common.runtime.engines.meeting import find_differences
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.speeds import Confounds, Rounds, share_cores
 from samestep.experiments.printing.columns import cell
@@ -88,6 +89,7 @@ def circumstances(result: RunResult, label: str = "") -> Circumstances:
     shared = f"{result.config.devices} devices{threads} on {count(result.cores, 'core')}"
     distorted = {
         "shared-cores": shared if share_cores(result) else "",
+        "hosts": find_differences(result.hosts),
         "emulation": result.emulation,
     }
     return Circumstances(

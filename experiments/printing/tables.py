@@ -98,7 +98,18 @@ def caption(results: Sequence[RunResult], width: int | None = None, names: Seque
     found = {called.get(c.header, c.header): _in_common(c, measured, name) for c in shared_columns(measured)}
     shared = [f"{header} {value}" for header, value in found.items() if value]
     line += f" Every row: {', '.join(shared)}." if shared else ""
+    line += _hosts(results, name)
     return fill(line, width or screen_width())
+
+
+def _hosts(results: Sequence[RunResult], name: Name) -> str:
+    """Says where an engine started the processes of each row; "" if none did."""
+    ran: dict[str, list[str]] = {}
+    for result in results:
+        if result.hosts:
+            ran.setdefault(" and ".join(host["host"] for host in result.hosts), []).append(name(result))
+    said = [f"on {where}: {', '.join(rows)}" for where, rows in ran.items()]
+    return f" Ran {'; '.join(said)}." if said else ""
 
 
 _FACTS: Sequence[Callable[[RunResult], str]] = (

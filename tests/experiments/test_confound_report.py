@@ -67,6 +67,10 @@ PLANTED: dict[str, tuple[Callable[[], RunResult], str]] = {
     "versions": (lambda: replaced(versions=FAIR.versions | {"torch": "2.12.0"}), " and 2.12.0)"),
     "machine": (lambda: replaced(machine=MACHINE | {"cpu": "Xeon"}), "machine (CPU EPYC and Xeon)"),
     "shared-cores": (lambda: asked(devices=4, mesh="shard=4"), "shared-cores (torch:fsdp: 4 devices on 2 cores)"),
+    "hosts": (
+        lambda: replaced(hosts=({"host": "a", "cores": "4"}, {"host": "b", "cores": "2"})),
+        "hosts (torch:fsdp: cores 4 on a, 2 on b)",
+    ),
     "emulation": (
         lambda: made("torch:dp", conditions=CONDITIONS, machine=MACHINE),
         "emulation (torch:dp (emulated): threads; nn.DataParallel needs two GPUs)",

@@ -86,6 +86,18 @@ def test_one_run_fits_80_columns_and_says_what_its_rows_mean(name: str, monkeypa
 # --- what rows have in common -----------------------------------------------------------------------------------------
 
 
+def test_where_an_engine_ran_each_row_is_in_the_caption() -> None:
+    there, both = ({"host": "a"},), ({"host": "a"}, {"host": "b"})
+    rows = [
+        made("torch:ddp", hosts=both),
+        made("torch:fsdp", hosts=both),
+        made("torch:dp", hosts=there),
+        made("torch:tp"),
+    ]
+    assert " Ran on a and b: torch:ddp, torch:fsdp; on a: torch:dp" in " ".join(tables.caption(rows, 200).split())
+    assert "Ran" not in tables.caption(rows[3:], 200)
+
+
 def test_what_nearly_all_rows_have_in_common_is_in_the_caption_with_the_exceptions() -> None:
     said = " ".join(tables.caption(EVERY_ROW).split())
     assert (

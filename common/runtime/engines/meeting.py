@@ -8,7 +8,7 @@ never taken: nobody confirms for them.
 import dataclasses
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.errors import WorkerFailed
@@ -76,6 +76,42 @@ def meet(directory: Path, roles: Sequence[str], index: int, own: Arrival, second
                     _write(directory, roles[index], own)
         time.sleep(POLL_SECONDS)
     raise WorkerFailed(_missing(directory, roles, index, seconds))
+
+
+def read_hosts(directory: Path, roles: Sequence[str]) -> tuple[dict[str, str], ...]:
+    """Returns what each host of a run is, and which of its processes it had; nothing of a run that a launcher of ours started.
+
+    Args:
+        directory: The run directory.
+        roles: Of all processes.
+    """
+    _, is_complete, arrivals = _collected(directory)
+    if not is_complete or len(arrivals) != len(roles):
+        return ()
+    of_hosts: dict[str, list[int]] = {}
+    for number, each in enumerate(arrivals):
+        of_hosts.setdefault(each.host, []).append(number)
+    return tuple(
+        {**arrivals[numbers[0]].facts, "processes": " ".join(roles[number] for number in numbers)}
+        for numbers in of_hosts.values()
+    )
+
+
+def find_differences(hosts: Sequence[Mapping[str, str]]) -> str:
+    """Says in what the hosts of a run differ that may make one slower than another, or its numbers others; "" if in nothing.
+
+    Args:
+        hosts: As `read_hosts` returns them.
+    """
+    names = dict.fromkeys(name for host in hosts for name in host if name not in ("host", "processes"))
+    found = []
+    for name in names:
+        values: dict[str, list[str]] = {}
+        for host in hosts:
+            values.setdefault(host.get(name, "none"), []).append(host["host"])
+        if len(values) > 1:
+            found.append(f"{name} " + ", ".join(f"{value} on {' and '.join(on)}" for value, on in values.items()))
+    return "; ".join(found)
 
 
 def forget_meeting(directory: Path, roles: Sequence[str]) -> None:

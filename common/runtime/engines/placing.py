@@ -6,12 +6,12 @@ import platform
 import socket
 import struct
 import sys
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 
 from samestep.common.files.reading import Unreadable, memory_bytes, read_bytes
 from samestep.common.runtime.directory import read_error, reserve_error
-from samestep.common.runtime.engines.meeting import Arrival, meet
+from samestep.common.runtime.engines.meeting import Arrival, find_differences, meet, read_hosts
 from samestep.common.runtime.engines.table import BY_HAND, Place, find_place, refuse_contradiction, said_why
 from samestep.common.runtime.topology import LAUNCHED_AT, RESTARTS, fill_in, own_index, read_whole
 from samestep.common.strategy import ProcessSpec
@@ -56,6 +56,7 @@ def join(
     index: int,
     environment: MutableMapping[str, str],
     timeout_seconds: float,
+    versions: Mapping[str, str],
 ) -> None:
     """Meets the other processes of a run that no launcher of ours started, and fills in what the strategy reads.
 
@@ -65,6 +66,7 @@ def join(
         index: The place of this process.
         environment: `os.environ`; what it says already stays.
         timeout_seconds: The timeout of the run.
+        versions: Of the packages that decide the run's numbers.
 
     Raises:
         WorkerFailed: They did not all come, or do not share the directory.
@@ -78,8 +80,10 @@ def join(
     with socket.socket() as free:  # keeps the port until all have come
         free.bind(("", 0))
         address = own_address(environment.get("MASTER_ADDR") or (place.address if place else ""))
-        own = Arrival(os.urandom(8).hex(), own_host(), (address, free.getsockname()[1]), own_facts())
+        own = Arrival(os.urandom(8).hex(), own_host(), (address, free.getsockname()[1]), own_facts() | versions)
         met = meet(directory, [spec.role for spec in specs], index, own, PATIENCE * timeout_seconds)
+    if index == 0 and (differences := find_differences(read_hosts(directory, [spec.role for spec in specs]))):
+        print(f"samestep: the hosts of this run differ: {differences}", file=sys.stderr, flush=True)
     is_one_host = len({each.host for each in met}) == 1
     addresses = [(LOOPBACK if is_one_host else host, port) for host, port in (each.address for each in met)]
     filled = fill_in(specs[index], addresses) | _local(met, index, place)
@@ -120,21 +124,34 @@ def own_address(towards: str) -> str:
                 probe.connect((each, 9))
                 return probe.getsockname()[0]
             except OSError:
-                continue
-    return LOOPBACK
+                continue  # no way leads there
+    named = [own for _, name in socket.if_nameindex() if (own := address_of(name)) and not own.startswith("127.")]
+    return named[0] if named else LOOPBACK
 
 
 def interface_of(address: str) -> str:
     """Returns the network device that has an address; "" if none has."""
+    return next((name for _, name in socket.if_nameindex() if address_of(name) == address), "")
+
+
+def address_of(interface: str) -> str:
+    """Returns the address of a network device; "" if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            try:
-                answer = fcntl.ioctl(probe, _ASK_ADDRESS, struct.pack("256s", name.encode()[:15]))
-            except OSError:
-                continue  # it has none
-            if socket.inet_ntoa(answer[20:24]) == address:
-                return name
-    return ""
+        try:
+            answer = fcntl.ioctl(probe, _ASK_ADDRESS, struct.pack("256s", interface.encode()[:15]))
+        except OSError:
+            return ""
+    return socket.inet_ntoa(answer[20:24])
+
+
+def _device() -> str:
+    """Returns the first GPU's name as the driver has it; "" where there is none. No framework is imported for it."""
+    try:
+        found = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
+        text = read_bytes(found[0]).decode(errors="replace") if found else ""
+    except (OSError, Unreadable):
+        return ""
+    return text.partition("Model:")[2].partition("\n")[0].strip()
 
 
 def own_facts() -> dict[str, str]:
@@ -143,5 +160,6 @@ def own_facts() -> dict[str, str]:
         "host": platform.node(),
         "system": platform.platform(),
         "cores": str(len(os.sched_getaffinity(0))),
-        "memory": str(memory_bytes() >> 30),
+        "memory": f"{memory_bytes() >> 30} GiB",
+        "device": _device(),
     }

@@ -14,6 +14,7 @@ from samestep.common.request import Launch
 from samestep.common.run import as_config
 from samestep.common.runtime.checkpoints.committed import find_folders
 from samestep.common.runtime.directory import is_running, reserve_error, write_config
+from samestep.common.runtime.engines.meeting import MEETING
 from samestep.common.runtime.parent.elastic import with_one_less
 from samestep.common.runtime.parent.processes.step_tail import Progress
 from samestep.common.runtime.process_file import forget
@@ -149,6 +150,7 @@ def begin_again(directory: Path) -> Path:
         ConfigError: It cannot be written, or somebody removed it.
     """
     try:
+        (directory / MEETING).unlink(missing_ok=True)
         reserve_error(directory)
     except OSError as error:
         raise ConfigError(f"{directory} cannot be written ({error.strerror}); the run cannot go on there.") from None

@@ -67,7 +67,7 @@ def main(arguments: list[str], finish: Finish | None = None) -> int:
         index = take_place(specs, os.environ)
         role = specs[index].role
         claim_role(directory, role, index)
-        join(directory, specs, index, os.environ, launch.timeout_seconds)
+        join(directory, specs, index, os.environ, launch.timeout_seconds, versions_of(run))
         _work(directory, run, launch, specs[index], index, float(os.environ.get(LAUNCHED_AT, started)))
         if finish is not None and index == 0:
             finish(directory, run, launch)

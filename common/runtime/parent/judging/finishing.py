@@ -15,7 +15,7 @@ from samestep.common.judging.rerun import Rerun
 from samestep.common.judging.verdict import Trial, judge_trial, why_not_judged
 from samestep.common.request import Launch
 from samestep.common.runtime.directory import write_json
-from samestep.common.runtime.engines.meeting import forget_meeting
+from samestep.common.runtime.engines.meeting import forget_meeting, read_hosts
 from samestep.common.runtime.integrity import check_losses
 from samestep.common.runtime.measured import Measured
 from samestep.common.runtime.parent.chrome_trace import write_trace
@@ -82,6 +82,7 @@ def finish(finished: Finished, means: Means) -> RunResult:
     result = dataclasses.replace(
         merge(run, launch, measured, parity),
         state_sha256=digest_state(directory),
+        hosts=read_hosts(directory, [spec.role for spec in run.strategy.topology(run)]),
         lost_steps=0 if measured[0].attempt == 1 else read_log(directory).lost_steps,
     )
     if launch.traces and not result.compiled:

@@ -9,7 +9,7 @@ import pytest
 from samestep.common.errors import WorkerFailed
 from samestep.common.files.writing import open_directory
 from samestep.common.runtime.engines import placing
-from samestep.common.runtime.engines.meeting import MEETING, Arrival, forget_meeting, meet
+from samestep.common.runtime.engines.meeting import MEETING, Arrival, find_differences, forget_meeting, meet, read_hosts
 from samestep.common.runtime.engines.placing import interface_of, join, own_address
 from samestep.common.runtime.topology import tf_cluster
 from samestep.common.strategy import ProcessSpec
@@ -78,7 +78,7 @@ def test_damaged_files_are_waited_for(directory: Path) -> None:
 
 def joined(directory: Path, specs: list[ProcessSpec], environments: list[dict[str, str]]) -> list[dict[str, str]]:
     with ThreadPoolExecutor(len(specs)) as pool:
-        list(pool.map(lambda n: join(directory, specs, n, environments[n], 10), range(len(specs))))
+        list(pool.map(lambda n: join(directory, specs, n, environments[n], 10, {"torch": "2"}), range(len(specs))))
     return environments
 
 
@@ -115,3 +115,20 @@ def test_this_host_has_an_address_on_a_device() -> None:
     assert interface_of("127.0.0.1") == "lo"
     assert interface_of("192.0.2.77") == ""
     assert own_address("127.0.0.1") == "127.0.0.1"
+
+
+def test_what_hosts_are_is_joined_and_a_difference_is_named(directory: Path) -> None:
+    hosts = [{"host": "a", "cores": "4", "memory": "8 GiB"}, {"host": "b", "cores": "2", "memory": "8 GiB"}]
+    names = iter(["a", "b", "b"])
+    with ThreadPoolExecutor(3) as pool:
+        for n, name in enumerate(names):
+            own = Arrival(f"x{n}", name, ("127.0.0.1", 1), hosts[name == "b"])
+            pool.submit(meet, directory, ROLES, n, own, 10)
+    found = read_hosts(directory, ROLES)
+    assert found == (
+        {"host": "a", "cores": "4", "memory": "8 GiB", "processes": "worker-0"},
+        {"host": "b", "cores": "2", "memory": "8 GiB", "processes": "worker-1 worker-2"},
+    )
+    assert find_differences(found) == "cores 4 on a, 2 on b"
+    assert find_differences(found[1:]) == find_differences(()) == ""
+    assert read_hosts(directory, ROLES[:2]) == (), "of another run"
