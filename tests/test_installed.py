@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from samestep.__main__ import COMMANDS
+from samestep.experiments.cli.commands import COMMANDS
 from tests.sharing import made_once
 
 ROOT = Path(__file__).parents[1]

@@ -57,6 +57,7 @@ ALLOWED = {
     "common/runtime/directory.py: os.fdopen": "error.json, written in place; read by the door",
     "experiments/comparing/execution.py: os.open": "a directory, to lock it",
     "experiments/cli/ending.py: os.open": "/dev/null",
+    "experiments/submitting/jobs.py: os.fdopen": "the log of an engine, to write it",
     "experiments/report.py: os.open": "the report, written into a pipe or a device",
     "experiments/report.py: os.fdopen": "likewise",
     "experiments/documenting/readme.py: page.read_text": "a developer's tool: it writes tables into the docs of this repository",
