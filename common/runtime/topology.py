@@ -18,6 +18,8 @@ from samestep.common.strategy import ProcessSpec, Run
 
 LAUNCHED_AT = "SAMESTEP_LAUNCHED_AT"
 """Set by our launcher: the time of the command (`time.time()`)."""
+LAUNCHER = "SAMESTEP_LAUNCHER"
+"""Set by our fork server: number and start of the process of our launcher."""
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 """How often the processes were started before, as torchrun and our launcher set it."""
 UNEVALUATED = "SAMESTEP_UNEVALUATED"

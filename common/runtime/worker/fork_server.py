@@ -22,6 +22,8 @@ from typing import NoReturn
 from samestep.common.files.writing import reopen
 from samestep.common.runtime.fork_protocol import Command, Reply
 from samestep.common.runtime.imports import Imports, import_framework, preload
+from samestep.common.runtime.processes import look
+from samestep.common.runtime.topology import LAUNCHER
 from samestep.common.runtime.worker.keeper import keep, wake_on
 from samestep.common.runtime.worker.offspring import adopt_orphans, end_children, end_with_parent, reap
 from samestep.common.runtime.worker.private_network import Network, NetworkMaker, enter_network
@@ -154,6 +156,8 @@ def main(framework: str, worker: str, launcher: str) -> NoReturn:
         server.serve()
         server.end()
 
+    if (seen := look(int(launcher))) is not None:
+        os.environ[LAUNCHER] = f"{seen.pid} {seen.started}"
     keep(int(launcher), serve)
 
 

@@ -23,8 +23,9 @@ from samestep.common.runtime.directory import read_config, read_error, write_err
 from samestep.common.runtime.engines.placing import join, take_place
 from samestep.common.runtime.imports import import_framework
 from samestep.common.runtime.process_file import ProcessFile
+from samestep.common.runtime.processes import Process
 from samestep.common.runtime.stack_dumps import enable_stack_dumps
-from samestep.common.runtime.topology import LAUNCHED_AT, RESTARTS, TIMEOUT, read_whole
+from samestep.common.runtime.topology import LAUNCHED_AT, LAUNCHER, RESTARTS, TIMEOUT, read_whole
 from samestep.common.runtime.worker.compiling import compile_and_measure
 from samestep.common.runtime.worker.description_worker import answer, is_asked
 from samestep.common.runtime.worker.loop import train_and_measure
@@ -76,12 +77,19 @@ def main(arguments: list[str], finish: Finish | None = None) -> int:
         if run is not None and is_shortage(raised):
             traceback.print_exception(raised)  # into the log
             error = shortage(run, role)
-        if arguments and (os.path.exists(Path(arguments[0], "config.json")) or is_asked(Path(arguments[0]))):
+        is_ours = arguments and (os.path.exists(Path(arguments[0], "config.json")) or is_asked(Path(arguments[0])))
+        if is_ours and not _is_orphan():
             write_error(Path(arguments[0]), role, error)
         with contextlib.suppress(OSError):  # a log on a disk that is full
             _print_error(error)
         return error.exit_code if isinstance(error, SamestepError) else 1
     return 0
+
+
+def _is_orphan() -> bool:
+    """Returns whether our launcher has ended: what fails now is a consequence, and `error.json` says that all was cut off."""
+    pid, _, started = os.environ.get(LAUNCHER, "").partition(" ")
+    return bool(pid) and not Process(int(pid), int(started), 0, "", "").is_alive
 
 
 def claim_role(directory: Path, role: str, index: int) -> None:
