@@ -150,10 +150,12 @@ def _name(run: Run, replayed: ReplayedStep, seen: StepOutcome, deviation: float)
 
     A known mistake is named if the step is the one that it makes, within rounding, and if it explains the deviation: one
     that makes no difference here explains nothing. Each is tried with as many shards of the batch as there are devices, and with
-    as many as there are replicas, which are fewer where a model is split.
+    as many as there are replicas, which are fewer where a model is split, or parts of an example.
     """
     found: dict[str, tuple[float, StepOutcome]] = {}
-    for count, mutant in itertools.product(dict.fromkeys((run.num_devices, run.mesh.replicas)), KNOWN):
+    for count, mutant in itertools.product(
+        dict.fromkeys((run.num_devices, run.mesh.replicas, run.mesh.context)), KNOWN
+    ):
         program = program_at(run, replayed.before)
         if mutant.apply(program, dataclasses.replace(replayed.context, devices=count)):
             wrong = take(program, replayed.batch)

@@ -9,7 +9,7 @@ from samestep.common.dropout import example_keys
 from samestep.common.mistakes.table import of_step
 from samestep.common.reference import silent_bugs as bugs
 from samestep.common.reference import silent_updates as updates
-from samestep.common.reference.known_runs import DATA_AND_RANKS, NORMALISATION
+from samestep.common.reference.known_runs import DATA_AND_RANKS, NORMALISATION, POSITIONS
 from samestep.common.reference.mutants import MUTANTS, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.reference.techniques import MISTAKES
@@ -235,6 +235,7 @@ SILENT_BUGS: tuple[Mutant, ...] = (
     *LOSS_AND_SUM,
     *PARAMETERS,
     *RUN,
+    *POSITIONS,
     *DATA_AND_RANKS,
     *NORMALISATION,
     *MISTAKES,

@@ -1,6 +1,7 @@
-"""Known mistakes of a whole run, of and of normalisation, each with a cell in which it matters."""
+"""Known mistakes of a whole run, of normalisation and of positions, each with a cell in which it matters."""
 
 from samestep.common.mistakes.table import of_step
+from samestep.common.reference import silent_positions as positions
 from samestep.common.reference import silent_runs as runs
 from samestep.common.reference.mutants import Mutant
 
@@ -51,5 +52,19 @@ NORMALISATION = (
         "the running statistics move twice: the forward pass that moves them was computed once more",
         runs.statistics_moved_twice,
         NORMED,
+    ),
+)
+POSITIONS = (
+    Mutant(
+        "local_positions",
+        "positions are numbered anew in each of {devices} parts of an example: they are those of a rank, not of the whole",
+        positions.local_positions,
+        GPT,
+    ),
+    Mutant(
+        "local_attention",
+        "attention sees only the positions of the same one of {devices} parts of an example: nothing was exchanged",
+        positions.local_attention,
+        GPT,
     ),
 )

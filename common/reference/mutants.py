@@ -218,7 +218,7 @@ MUTANTS = (
     Mutant(
         "missing_causal_mask",
         "attention sees the tokens to come: the causal mask is missing",
-        partial(_on_layers, Attention, {"causal": False}),
+        partial(_on_layers, Attention, {"sees": lambda tokens: np.ones((tokens, tokens))}),
     ),
     Mutant(
         "tanh_gelu",

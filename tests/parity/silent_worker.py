@@ -27,6 +27,18 @@ def torch_clip_counts_replicas() -> None:
     step.clip = lambda gradients, norm, bound: right(gradients, norm * 2**0.5, bound)
 
 
+def torch_local_positions() -> None:
+    from samestep.torch_impl import program
+
+    program.place_positions = lambda model, part: None
+
+
+def torch_local_attention() -> None:
+    from samestep.torch_impl.strategies import cp
+
+    cp.exchange_heads = lambda model, group: None
+
+
 def torch_position_lost() -> None:
     right = loop.batches
 

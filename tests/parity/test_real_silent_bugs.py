@@ -17,6 +17,8 @@ NORMED = "digits-mlp+width=16+norm=batch"
 SENTENCES = {mutant.name: mutant.sentence.format(devices=2) for mutant in KNOWN}
 CASES = [
     ("torch_times_microbatches", "ddp+accumulation_steps=4", GPT),
+    ("torch_local_positions", "cp", GPT),
+    ("torch_local_attention", "cp+devices=4+mesh=data=2,context=2", GPT),
     ("torch_divided_by_microbatches", "pp+microbatches=4", GPT),
     ("torch_last_microbatch_only", "c10d+accumulation_steps=2", GPT),
     ("torch_clip_forgotten", "ddp+clip_norm=0.05", GPT),
@@ -46,6 +48,7 @@ CASES = [
 
 
 FAST = (
+    "torch_local_attention",
     "torch_last_microbatch_only",
     "torch_clip_by_local_norm",
     "torch_same_mask_on_every_shard",

@@ -5,6 +5,7 @@ Shape suffixes: B batch, T tokens, D width, H heads, K width of a head, V vocabu
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -44,11 +45,15 @@ class Embedding:
 
 
 class Attention:
-    """Causal self-attention; q, k and v are separate, k has no bias."""
+    """Causal self-attention; q, k and v are separate, k has no bias.
+
+    Attributes:
+        sees: Returns for so many positions which of them, in columns, each one sees.
+    """
 
     def __init__(self, name: str, heads: int) -> None:
         self.heads = heads
-        self.causal = True
+        self.sees: Callable[[int], np.ndarray] = np.tri
         self.query = Linear(f"{name}/query")
         self.key = Linear(f"{name}/key", bias=False)
         self.value = Linear(f"{name}/value")
@@ -60,8 +65,7 @@ class Attention:
         q_BHTK, k_BHTK, v_BHTK = (self._split(a) for a in (q, k, v))
         scores_BHTT = q_BHTK @ k_BHTK.swapaxes(-1, -2)
         scores_BHTT /= math.sqrt(q_BHTK.shape[-1])
-        if self.causal:
-            scores_BHTT += np.where(np.tri(x.shape[1]), 0, -np.inf)
+        scores_BHTT += np.where(self.sees(x.shape[1]), 0, -np.inf)
         scores_BHTT -= scores_BHTT.max(axis=-1, keepdims=True)
         weights_BHTT = np.exp(scores_BHTT, out=scores_BHTT)
         weights_BHTT /= weights_BHTT.sum(axis=-1, keepdims=True)
