@@ -51,3 +51,4 @@ museum: setup
 docs-pictures: setup
 	$(BIN)/python -m experiments.documenting.docs_pictures
 	$(BIN)/python -m experiments.documenting.page_pictures
+	$(BIN)/python -m experiments.documenting.demo_picture

@@ -131,9 +131,11 @@ def _told(mistake: str, right: "RunResult", mistaken: "RunResult") -> str:
         ],
     )
     said = mistaken.parity.reason or "nothing: every loss that was judged is the right one."
+    row, width = f"{right.config.framework}:{right.config.strategy}", screen_width()
+    planted = f"The mistake that was planted in the step of {row} is {mistake}. samestep was not told. It says:"
     return f"""
-Planted in the step of {right.config.framework}:{right.config.strategy}: {mistake}. Of that samestep was told nothing. It says:
-  {fill(said, screen_width() - 2, "  ")}
+{fill(planted, width)}
+  {fill(said, width - 2, "  ")}
 
 The losses look like those of any healthy run:
 

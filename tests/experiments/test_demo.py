@@ -9,6 +9,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.reference.known import KNOWN
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments import demo
+from samestep.experiments.documenting import demo_picture
 from samestep.torch_impl.planted import PLANTED
 from tests.lent import LentLauncher
 
@@ -31,12 +32,16 @@ def test_a_planted_mistake_is_found_and_named(
         "samestep.common.runtime.parent.launcher.Launcher", lambda worker: LentLauncher(launcher, worker)
     )
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", str(demo_picture.COLUMNS))
     assert demo.main([] if mistake == DEFAULT else ["--mistake", mistake]) == 0
     told = capsys.readouterr().out
     assert told.count("  same step") == 2
     assert told.count("NOT the same step") == 1
     assert SENTENCES[mistake] in " ".join(told.split())
     assert not list(tmp_path.glob("samestep-demo-*"))
+    if mistake == DEFAULT:
+        stale = "run: python -m experiments.documenting.demo_picture"
+        assert demo_picture.shown(demo_picture.PICTURE.read_text()) == [demo_picture.PROMPT, *told.splitlines()], stale
 
 
 def test_every_planted_mistake_is_a_known_one() -> None:
