@@ -4,6 +4,7 @@ import dataclasses
 import math
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from samestep.common.errors import ConfigError, ParityFailed
 from samestep.common.flags import MAX_FACTOR, MAX_STEPS, flag, read_fields
@@ -41,6 +42,7 @@ class PortRequest:
 
 
 _ACCEPT = f"known differences between the two that are none to you, separated by commas: {', '.join(ACCEPTABLE)}"
+_WEIGHTS = "a checkpoint of the torch model; --to keras writes it as FILE.weights.h5 if the two are the same model"
 _ABOUT = (
     "Load the same weights into your torch model and into your Keras model, compare them in float64 layer by layer, and say "
     "which layer differs first and why. One batch, one step, then a curve."
@@ -56,21 +58,30 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(prog="samestep port", description=_ABOUT, allow_abbrev=False)
     add_flags(parser, "port", PortRequest)
     parser.add_argument("--accept", metavar="NAMES", help=_ACCEPT)
+    parser.add_argument("--weights", metavar="FILE.safetensors", type=Path, help=_WEIGHTS)
+    parser.add_argument("--to", metavar="FRAMEWORK", help="keras: what the weights of --weights are written for")
     add_format(parser)
     given = vars(parser.parse_args(arguments))
     form = given.pop("format")
     check_format(form)
+    checkpoint, target = given.pop("weights"), given.pop("to")
+    if (checkpoint is None) != (target is None) or target not in (None, "keras"):
+        raise ConfigError("--weights FILE.safetensors and --to keras belong together; give both.")
     named = given.pop("accept", None)
     accepted = check_accepted(named.split(","), "It stands in --accept.") if named is not None else ()
     config = RunConfig(**dataclasses.asdict(read_fields(PortRequest, given)))
     if config.model is None:
         raise ConfigError("samestep port needs --model FILE.py, with a torch model and a tf model in it.")
+    if checkpoint is not None:
+        from samestep.common.runtime.parent.models.converting import target_of  # here: --help imports no NumPy
+
+        print(f"The weights go to {target_of(checkpoint)}.", file=sys.stderr, flush=True)
     from samestep.common.runtime.parent.launcher import Launcher  # here: --help imports no NumPy
     from samestep.experiments.printing.port_report import port_document
 
     print("Importing torch and tensorflow, building both models ...", file=sys.stderr, flush=True)
     with Launcher() as launcher:
-        case, verdict = launcher.port(config, accepted)
+        case, verdict = launcher.port(config, accepted, checkpoint)
     print(write(port_document(case, verdict), form))
     return ParityFailed.exit_code if verdict.kind == "different" else 0
 

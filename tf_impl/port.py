@@ -10,8 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from samestep.common.batch import batches
+from samestep.common.errors import ConfigError
 from samestep.common.porting.model_trace import (
     IS_FUNCTION,
+    SAVED,
     LayerCall,
     ModelTrace,
     TraceRequest,
@@ -85,6 +87,30 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
             losses=_curve(model, asked, built, folder, loss, split) if asked.steps else (),
         ),
     )
+
+
+def save(folder: Path, asked: TraceRequest, split: Split) -> None:
+    """Writes the weights as Keras does.
+
+    Args:
+        folder: Holds the weights; the file goes into it.
+        asked: Names the model.
+        split: The data.
+
+    Raises:
+        ConfigError: It is no model of Keras.
+    """
+    keras.utils.clear_session(free_memory=False)
+    keras.config.set_floatx("float32")
+    few = as_inputs(split.train_inputs[:EXAMPLES])
+    given = tf.nest.map_structure(lambda array: tf.cast(array, "float32") if array.dtype.is_floating else array, few)
+    built = UserModel(load_model(asked.model, "tf"), asked.model, given)
+    if not isinstance(built.model, keras.Model):
+        raise ConfigError(
+            f"--to keras: the tf= of {asked.model} is a tf.Module, for which Keras has no file of weights."
+        )
+    _start(built, folder)
+    built.model.save_weights(folder / SAVED)
 
 
 def _start(built: UserModel, folder: Path) -> None:

@@ -15,6 +15,8 @@ from samestep.common.workload.optimizers.spec import OptimizerSpec
 from samestep.common.workload.optimizers.table import OPTIMIZERS
 
 ASKED, CALLS, ARRAYS = "port.json", "trace.json", "trace.npz"
+SAVED = "saved.weights.h5"
+"""The weights as Keras writes them."""
 WEIGHTS = "weights.npz"
 """The weights that a trace starts from: `params/NAME` and `buffers/NAME`, by the framework's own neutral names."""
 NUDGE = 1e-8
@@ -78,6 +80,7 @@ class TraceRequest:
         optimizer: A name of ours, unless the user's file gives an optimizer.
         learning_rate: Its rate.
         amendments: What is done otherwise than the user's file says.
+        saves: Whether the weights are written in the framework's own format, and nothing is traced.
     """
 
     framework: str
@@ -90,6 +93,7 @@ class TraceRequest:
     optimizer: str
     learning_rate: float
     amendments: Amendments = dataclasses.field(default_factory=Amendments)
+    saves: bool = False
 
     @property
     def update(self) -> OptimizerSpec:

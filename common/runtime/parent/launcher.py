@@ -13,7 +13,7 @@ from typing import Self
 from samestep.common.catalog import framework_info
 from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
 from samestep.common.files.written import seal
-from samestep.common.porting.case import PortCase, PortVerdict
+from samestep.common.judging.ported import PortedModel
 from samestep.common.request import Launch, RunConfig
 from samestep.common.runtime.directory import write_error
 from samestep.common.runtime.imports import Imports
@@ -23,8 +23,8 @@ from samestep.common.runtime.parent.elsewhere import Elsewhere
 from samestep.common.runtime.parent.judging.finishing import Finished, Means, finish
 from samestep.common.runtime.parent.judging.launched_rerun import LaunchedRerun
 from samestep.common.runtime.parent.judging.ports import Ports
+from samestep.common.runtime.parent.models.converting import port_along
 from samestep.common.runtime.parent.models.descriptions import Descriptions
-from samestep.common.runtime.parent.models.porting import port
 from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.parent.processes.network import Meeting, meet
@@ -202,18 +202,19 @@ class Launcher:
         """
         return self._descriptions.describe(config)
 
-    def port(self, config: RunConfig, accepted: Sequence[str] = ()) -> tuple[PortCase, PortVerdict]:
+    def port(self, config: RunConfig, accepted: Sequence[str] = (), checkpoint: Path | None = None) -> PortedModel:
         """Runs both implementations of a user's model from the same weights and judges whether they are the same.
 
         Args:
             config: Names the model and the data, with a batch size and steps.
             accepted: The names of the differences that are accepted, beside those that the model's file accepts.
+            checkpoint: Weights of torch's model, which are written for Keras as well if the two are the same model.
 
         Raises:
             SamestepError: A model cannot be built, or a parameter has no counterpart.
         """
         with self._scratch_directory() as folder:
-            return port(folder, config, self._server_for_models, accepted)
+            return port_along(folder, config, self._server_for_models, accepted, checkpoint)
 
     def _server(self, framework: str, threads: int, timeout_seconds: float, package: str = "") -> ForkClient:
         key = (framework, threads, package)

@@ -41,10 +41,10 @@ def answer(directory: Path) -> None:
 
 
 def trace_model(directory: Path) -> None:
-    """Traces the model that a directory asks for.
+    """Traces the model that a directory asks for, or saves its weights.
 
     Args:
-        directory: Holds the request and the weights; the trace goes into it.
+        directory: Holds the request and the weights; what comes of it goes there.
 
     Raises:
         ConfigError: The user's code fails.
@@ -53,7 +53,8 @@ def trace_model(directory: Path) -> None:
     split = read_data(directory, asked.data, asked.framework)
     if asked.batch_size > (examples := len(split.train_targets)):
         raise ConfigError(f"--batch-size {asked.batch_size} is more than the {examples} examples there are.")
-    importlib.import_module(f"{FRAMEWORKS[asked.framework]}.port").trace(directory, asked, split)
+    mirror = importlib.import_module(f"{FRAMEWORKS[asked.framework]}.port")
+    (mirror.save if asked.saves else mirror.trace)(directory, asked, split)
 
 
 def describe(directory: Path) -> None:
