@@ -52,6 +52,8 @@ def main(arguments: Sequence[str]) -> int:
     with Launcher(elsewhere=elsewhere(started_on) if started_on else None) as launcher:
         config = whole(read_config(check_unfinished(resumed))) if config is None else launcher.describe(config)
         run, launch = parse(config), launch_of(config)
+        if started_on and launch.prepare:
+            raise ConfigError(f"--on {started_on.engine} starts the run; leave out --prepare, or write --for instead.")
         if written_for and not launch.prepare:
             raise ConfigError(f"--for {written_for.engine} writes what starts a prepared run there; add --prepare.")
         note = check_launch(run, dataclasses.replace(launch, out=None) if resumed else launch, not started_on)

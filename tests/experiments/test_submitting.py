@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.experiments import run
@@ -151,3 +151,24 @@ def test_the_image_has_all_that_samestep_is_made_of() -> None:
         "samestep",
         *(each.resolve().name for each in (root / "samestep").iterdir() if each.is_symlink()),
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--on", "slurm", "--prepare"], "--on slurm starts the run; leave out --prepare"),
+        (["--on", "k8s"], "samestep starts no runs there; write what does with --prepare --for k8s."),
+        (["--on", "torchrun:nodes=2"], "leave out nodes"),
+        (["--on", "mpi", "--bandwidth", "1gbit"], "--bandwidth is of links on this machine"),
+    ],
+)
+def test_what_cannot_be_started_elsewhere_is_one_line(tmp_path: Path, words: list[str], told: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        run.main(["torch:ddp", "--devices", "2", "--steps", "3", "--out", str(tmp_path / "run"), *words])
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_engine_that_is_not_here_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unavailable, match="sbatch is not on this machine; start the run where sbatch is"):
+        run.main(["torch:ddp", "--devices", "2", "--steps", "3", "--out", str(tmp_path / "run"), "--on", "slurm"])

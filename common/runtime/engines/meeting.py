@@ -17,6 +17,8 @@ from samestep.common.runtime.directory import write_json
 
 POLL_SECONDS = 0.02
 MEETING = "meeting.json"
+CLOCK_SECONDS = 1.0
+"""How far a host's clock may be off that of the file system before it is a fact worth telling."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +58,11 @@ def meet(directory: Path, roles: Sequence[str], index: int, own: Arrival, second
     """
     deadline = time.monotonic() + seconds
     _write(directory, roles[index], own)
+    if (
+        abs(off := time.time() - _file(directory, roles[index]).stat().st_mtime) > CLOCK_SECONDS
+    ):  # the file server's clock
+        own = dataclasses.replace(own, facts={**own.facts, "clock": f"{off:+.0f} s off"})
+        _write(directory, roles[index], own)
     version, collected = "", []
     while time.monotonic() < deadline:
         if index == 0:

@@ -42,6 +42,8 @@ def check_launch(run: Run, launch: Launch, is_here: bool = True) -> str:
     for technique in used(run.techniques):
         technique.refuse_launch(run)
     check_elastic(run, launch)
+    if not is_here and launch.bandwidth is not None:
+        raise ConfigError("--bandwidth is of links on this machine, and an engine starts the processes; leave it out.")
     processes = len(run.strategy.topology(run))
     notes = [] if launch.data is None else notes_on(launch.data, run.workload.model, load(run.workload.data))
     notes += [_on_dtypes(run), _check_start(run, launch)]

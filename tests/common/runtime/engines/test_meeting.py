@@ -1,6 +1,7 @@
 """Processes meet in files of the run directory: all of them, once, and never with what an earlier attempt left."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -132,3 +133,15 @@ def test_what_hosts_are_is_joined_and_a_difference_is_named(directory: Path) -> 
     assert find_differences(found) == "cores 4 on a, 2 on b"
     assert find_differences(found[1:]) == find_differences(()) == ""
     assert read_hosts(directory, ROLES[:2]) == (), "of another run"
+
+
+def test_a_clock_that_is_off_is_told(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 90 * (threading.current_thread().name == "late"))
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(meet, directory, ROLES[:2], 0, arrival("a0", "x"), 10)
+        late = threading.Thread(target=meet, args=(directory, ROLES[:2], 1, arrival("a1", "y"), 10), name="late")
+        late.start()
+        late.join()
+        first.result()
+    assert find_differences(read_hosts(directory, ROLES[:2])) == "clock none on a0, +90 s off on a1"
