@@ -85,7 +85,7 @@ def test_torchrun(run_cell: RunCell, tmp_path: Path, cell: str) -> None:
 
 
 @pytest.mark.ray
-@cells("torch:ddp", slow=["tf:multi_worker_mirrored"])
+@cells(slow=["torch:ddp", "tf:multi_worker_mirrored"])  # Ray itself takes 14 s to start, or minutes on busy cores
 def test_ray(run_cell: RunCell, tmp_path: Path, cell: str) -> None:
     is_the_same(run_cell, "ray", cell, tmp_path, [sys.executable], RAY_ADDRESS="local")
 
