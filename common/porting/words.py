@@ -131,6 +131,8 @@ _SAY: Mapping[str, Say] = {
 }
 """Setting -> what is said where the two sides differ in it, in this order."""
 _NONE_IS_A_VALUE = ("ahead",)
+_DETAILS = ("over", "along", "into", "by", "scale")
+"""Settings that say nothing where only one side has them: the other side went another way."""
 _IMPLIED = {"rounding": ("padding",), "statistics": ("epsilon",)}
 """Setting -> those that follow from it."""
 
@@ -159,6 +161,10 @@ def _which(biases: object) -> str:
 def does(settings: Settings) -> str:
     """Returns what one side does, in words, from the settings of a way that the other side does not go."""
     kind = next((kind for kind in _DOES if settings.get(kind) is not None), None)
+    if kind == "terms" and (settings.get("activation", "none") != "none" or settings.get("factor", 1.0) != 1.0):
+        times = f"{_number(settings['factor'])} times " if settings.get("factor", 1.0) != 1.0 else ""
+        made = "" if settings.get("activation", "none") == "none" else f"{settings['activation']} of "
+        return f"takes {times}{made}{' and '.join(_listed(settings['terms']))}"
     return "does something else" if kind is None else _DOES[kind](settings[kind])
 
 
@@ -181,7 +187,7 @@ def _say(name: str, one: Settings, other: Settings) -> str:
     """Says a setting in which two sides differ; one that only one side has is said of that side."""
     for ours, theirs, who in ((one, other, "{a}"), (other, one, "{b}")):
         if name not in theirs:
-            return f"only {who} has {name} {ours[name]}" if ours[name] is not None else ""
+            return "" if name in _DETAILS else f"only {who} has {name} {ours[name]}" if ours[name] is not None else ""
     if None in (one[name], other[name]) and name not in _NONE_IS_A_VALUE:
         return f"{{a}}'s {name} is {_named(one[name])}, {{b}}'s {_named(other[name])}"
     return _SAY[name](one[name], other[name])

@@ -334,7 +334,7 @@ wrong(
     "heads back", "tokens", attention, part(keras_attention, is_back=False), "heads are not transposed back in TensorF"
 )
 wrong("scale", "tokens", attention, part(keras_attention, scale=12**-0.5), "scales the attention by 1/sqrt(4)")
-wrong("odd scale", "tokens", attention, part(keras_attention, scale=0.37), "TensorFlow by 0.37")
+wrong("odd scale", "tokens", attention, part(keras_attention, scale=0.37), "TensorFlow 0.37 times")
 wrong("causal ahead", "tokens", part(attention, mask="1"), part(keras_attention, mask="2"), "causal mask off by one")
 wrong("no mask", "tokens", part(attention, mask="padding"), keras_attention, "hides")
 wrong("exchanged", "tokens", attention, part(keras_attention, order="kqv"), "query")

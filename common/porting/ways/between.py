@@ -62,24 +62,29 @@ def _identify_steps(sources: Sequence[Named], gap: Gap) -> Found | str | None:
         for call in calls[:_MOST_STEPS]:
             settings = _identify(known, call.output) if call.output.ndim else None
             if settings is not None and not _is_nothing(settings):
-                chain.append(settings)
+                chain.append(_as_program(settings))
                 known.insert(0, (LAST_STEP, _few(call.output)))
         chains.append(chain)
-    ours, theirs = chains
-    for both in zip(ours, theirs, strict=False):
-        one, other = _in_one_kind(both)
-        assert one is not None and other is not None
-        if not is_other(one, other):
-            continue
-        if one.keys() == other.keys():
-            return one, other
-        break
-    for more, fewer, lacks in ((ours, theirs, "{b}"), (theirs, ours, "{a}")):
+    return _differing_step(*chains)
+
+
+def _differing_step(ours: Sequence[Settings], theirs: Sequence[Settings]) -> Found | str | None:
+    """Returns the step that only one side takes, if the others are the same; else the first two of one kind that differ."""
+    for more, fewer, has, lacks in ((ours, theirs, "{a}", "{b}"), (theirs, ours, "{b}", "{a}")):
         for place, step in enumerate(more):
             rest = [*more[:place], *more[place + 1 :]]
             if fewer and len(rest) == len(fewer) and not any(map(is_other, rest, fewer)):
-                return f"{'{a}' if lacks == '{b}' else '{b}'} {does(step)}, {lacks} does not"
-    return next(((a, b) for a, b in itertools.product(ours, theirs) if a.keys() == b.keys() and is_other(a, b)), None)
+                return f"{has} {does(step)}, {lacks} does not"
+    for one, other in itertools.chain(zip(ours, theirs, strict=False), itertools.product(ours, theirs)):
+        if one.keys() == other.keys() and is_other(one, other):
+            same = {name for name in one if not is_other({name: one[name]}, {name: other[name]})}
+            inner = {"terms"} if one.get("activation") != other.get("activation") else set[str]()
+            return _without(one, same | inner), _without(other, same | inner)
+    return None
+
+
+def _without(settings: Settings, names: set[str]) -> Settings:
+    return {name: value for name, value in settings.items() if name not in names}
 
 
 def _is_nothing(settings: Settings) -> bool:

@@ -4,6 +4,7 @@ Each side is identified alone, from its own inputs. The settings in which the tw
 """
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
@@ -89,9 +90,15 @@ def is_other(one: Settings, other: Settings) -> bool:
     return one.keys() != other.keys() or any(not _is_near(one[name], other[name]) for name in one)
 
 
+def _are_steps(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """Returns whether two lists of terms are the same but for one, which is a step before on one side."""
+    rest = [list((Counter(a) - Counter(b)).elements()) for a, b in ((one, other), (other, one))]
+    return len(rest[0]) == len(rest[1]) == 1 and LAST_STEP in (rest[0][0], rest[1][0])
+
+
 def _is_near(one: object, other: object) -> bool:
     if isinstance(one, float) and isinstance(other, float):
         return abs(one - other) <= _NEAR * max(abs(one), abs(other))
     if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
-        return all(map(_is_near, one, other))
+        return all(map(_is_near, one, other)) or _are_steps(one, other)
     return one == other or LAST_STEP in (one, other)

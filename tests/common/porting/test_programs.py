@@ -10,7 +10,7 @@ from samestep.common.porting.ways.between import identify_between
 from samestep.common.porting.ways.formulas import softmax
 from samestep.common.porting.ways.resizing import _KERNELS, _PLACES, _weights
 from samestep.common.porting.ways.turns import turn
-from samestep.common.porting.words import name_sides, say
+from samestep.common.porting.words import does, name_sides, say
 
 RNG = np.random.default_rng(0)
 X, Y, SCORES = RNG.normal(size=(4, 6, 12)), RNG.normal(size=(4, 6, 12)), RNG.normal(size=(4, 3, 6, 6))
@@ -59,6 +59,19 @@ def test_a_step_that_only_one_side_takes() -> None:
     gap = [called("hide", hidden), called("softmax", softmax(hidden))], [called("Softmax", plain)]
     found = identify_between(before(scores=SCORES), (softmax(hidden) @ X[:, None], plain @ X[:, None]), gap)
     assert found == "{a} hides what comes after a position, {b} does not"
+
+
+def test_a_step_in_the_middle_of_others() -> None:
+    """What comes after it takes its result on one side, and what was there before on the other."""
+    made = np.tanh(X)
+    gap = [called("mul", 0.25 * made), called("add", 0.25 * made + Y)], [called("AddV2", made + Y)]
+    found = identify_between(before(x=X, y=Y, made=made), ((0.25 * made + Y).sum(2), (made + Y).sum(2)), gap)
+    assert found == "{a} takes 0.25 times the output of `made`, {b} does not"
+
+
+def test_a_step_is_said_whole() -> None:
+    assert does({"activation": "tanh", "terms": ("x",), "factor": 0.5}) == "takes 0.5 times tanh of x"
+    assert does({"activation": "none", "terms": ("x", "y")}) == "adds x and y"
 
 
 @pytest.mark.parametrize(
