@@ -13,12 +13,15 @@ def _clip_each(evidence: Evidence) -> Words | None:
 
 
 def _times(evidence: Evidence) -> Words | None:
-    """Loss and gradients have a factor that is none of the numbers of the run."""
+    """Loss and gradients, as they were before they were clipped, have a factor that is none of the numbers of the run."""
     ratio, loss = common_ratio(evidence.gradients), evidence.loss_ratio
-    clipped = CLIP_NORM in evidence.a.scalars or CLIP_NORM in evidence.b.scalars
-    if ratio is None or loss is None or clipped or near(ratio, 1.0) or not near(loss, ratio):
+    if ratio is None or loss is None:
         return None
-    return {"ratio": spell(ratio)}
+    ratio *= evidence.a.clip_coefficient / evidence.b.clip_coefficient
+    is_clipped = CLIP_NORM in evidence.a.scalars or CLIP_NORM in evidence.b.scalars
+    if near(ratio, 1.0) or not near(loss, ratio):
+        return None
+    return {"ratio": spell(ratio), "when": ", before clipping" if is_clipped else ""}
 
 
 MICROBATCHES = (
@@ -34,8 +37,8 @@ MICROBATCHES = (
         "loss_times",
         ("loss",),
         _times,
-        "loss and every gradient of B are {ratio} times A's: the loss is divided by another number, such as one that counts "
-        "padding or ignored targets, or has a factor of its own",
+        "loss and every gradient of B are {ratio} times A's{when}: the loss is divided by another number, such as one that "
+        "counts padding or ignored targets, or has a factor of its own",
         "qubvel-org/segmentation_models.pytorch#852",
     ),
 )

@@ -102,6 +102,16 @@ def test_it_is_named(tmp_path: Path, name: str, optimizer: str) -> None:
     assert verdict.first.phase == phase and step in (None, verdict.first.step)
 
 
+def test_a_factor_is_found_before_clipping(tmp_path: Path) -> None:
+    """B's gradients are 0.8 times A's, which alone are clipped."""
+    free = recorded(Script(clip=1e9), tmp_path)
+    (norm,) = (step.scalars["clip_norm"] for step in free.steps if step.number == 0)
+    a = Script(clip=0.9 * norm)
+    verdict = diff(a, dataclasses.replace(a, mistake="loss_times"), tmp_path)
+    assert [cause.name for cause in verdict.causes] == ["loss_times"], verdict.headline
+    assert "every gradient of B are 0.800 times A's, before clipping: " in verdict.headline
+
+
 def test_each_of_the_table_is_made_here_or_reenacted() -> None:
     assert {mistake.name for mistake in MISTAKES} == {*MADE, *(row.expected for row in REENACTED if row.expected)}
 
