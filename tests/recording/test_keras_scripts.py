@@ -26,6 +26,9 @@ CASES: Mapping[str, tuple[str, list[str], dict[str, object]]] = {
     "wide": ("keras_mlp.py", [], {"float64": True}),
     "saved": ("keras_mlp.py", [], {"perturb": 1, "weights_to": "weights.npz", "stop_after": 0}),
     "loaded": ("keras_mlp.py", [], {"weights_from": "weights.npz", "stop_after": 2}),
+    "variables": ("tf_variables.py", [], {}),
+    "variables in a graph": ("tf_variables.py", ["graph"], {}),
+    "variables perturbed": ("tf_variables.py", [], {"perturb": 1, "stop_after": 1}),
 }
 MORE: Mapping[str, tuple[str, list[str], dict[str, object]]] = {
     "decay": ("keras_decay.py", [], {}),
@@ -91,13 +94,27 @@ def test_a_loop_without_an_optimizer_takes_the_same_steps(out: Path, name: str) 
     assert [each.number for each in steps] == [each.number for each in own] == [-1, 0, 1, 2, 3]
     for one, other in zip(steps, own, strict=True):
         assert sum(one.losses) == pytest.approx(sum(other.losses), rel=1e-5) and one.rows == other.rows
-        seen = [
-            each.is_trained or one.number >= 0 for each in header.tensors
-        ]  # an eager pass moves buffers before they are seen
         for phase in other.stats or {}:
-            found, expected = stats(one, phase)["projections"][seen], stats(other, phase)["projections"][seen]
+            found, expected = stats(one, phase)["projections"], stats(other, phase)["projections"]
             assert np.allclose(found, expected, atol=1e-5, equal_nan=True), phase
     assert "lr" not in steps[1].scalars
+
+
+@pytest.mark.parametrize("name", ["variables", "variables in a graph"])
+def test_a_script_without_layers_is_recorded(out: Path, name: str) -> None:
+    header, steps = read(out / name)
+    assert [each.name for each in header.tensors] == ["w", "b"]
+    assert [each.number for each in steps] == [-1, 0, 1, 2, 3] and all(len(each.losses) == 1 for each in steps[1:])
+    for before, step in itertools.pairwise(steps):
+        moved = stats(before, "weight")["projections"] - stats(step, "weight")["projections"]
+        assert np.allclose(moved, 0.1 * stats(step, "gradient")["projections"], atol=1e-5)
+
+
+def test_a_script_without_layers_is_perturbed_before_its_first_pass(out: Path) -> None:
+    (_, plain), (_, moved) = read(out / "variables"), read(out / "variables perturbed")
+    for phase, number in (("weight", 0), ("gradient", 1)):
+        one, other = (stats(each[number], phase)[0] for each in (plain, moved))  # of w; 0.5 rounds to itself
+        assert one["bits"] != other["bits"] and np.allclose(one["projections"], other["projections"], rtol=1e-4)
 
 
 @pytest.mark.slow

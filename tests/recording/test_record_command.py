@@ -102,6 +102,16 @@ def test_a_sitecustomize_that_is_shadowed_runs(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-2:] == ["shadowed", f"{tmp_path / 'sitecustomize.py'} False"]
 
 
+def test_plain_tensorflow_waits_for_its_first_tape(tmp_path: Path) -> None:
+    (tmp_path / "tensorflow.py").write_text("class GradientTape:\n    def __enter__(self):\n        print('entered')")
+    (tmp_path / "keras.py").write_text("print('keras')")
+    script = "import tensorflow; print('begin'); tape = tensorflow.GradientTape(); tape.__enter__(), tape.__enter__()"
+    line = [sys.executable, "-m", "samestep", "record", "--out", str(tmp_path / "out"), "--", sys.executable, "-c"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
+    done = subprocess.run([*line, script], env=environment, capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout.split() == ["begin", "keras", "entered", "entered"], done.stderr
+
+
 @pytest.mark.torch
 def test_a_full_disk_ends_the_record_and_not_the_script(tmp_path: Path) -> None:
     script = f"import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n{(SCRIPTS / 'plain.py').read_text()}"

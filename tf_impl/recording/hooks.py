@@ -207,7 +207,7 @@ class Hooks:
         return call
 
     def _follow_initializers(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        after = self._guard(self._session.see_initial_weights)
+        after = self._guard(self._session.first.see)
 
         def initialize(function: Any, *arguments: Any) -> Any:
             result = original(function, *arguments)

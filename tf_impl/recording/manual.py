@@ -1,13 +1,14 @@
-"""Scripts without an optimizer: they write the variables of Keras layers themselves, with the gradients of a tape.
+"""Scripts without an optimizer: they write the variables of Keras layers, or their own, with the gradients of a tape.
 
 A step ends where the variables have changed between two passes. What one call of a tf.function does is at most one step.
 """
 
 import gc
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
@@ -31,10 +32,24 @@ class ManualSteps:
         self._session = session
         self.is_followed: bool | None = None
         self._functions = weakref.WeakSet[Any]()
-        self._is_due = False
+        self._is_due = self._has_begun = False
         self._place: Any = None
         self._gradients: list[Any] = []
         self._bits: np.ndarray | None = None
+
+    def begin(self) -> None:
+        """The first tape begins to record: without Keras layers, all variables may be what the script trains."""
+        if self._has_begun:
+            return
+        self._has_begun = True
+        kinds = {type(each) for each in gc.get_objects()}
+        if self._is_manual(kinds) and not _has(kinds, keras.layers.Layer):
+            own = {kind for kind in kinds if issubclass(kind, tf.Variable)}
+            found = [each for each in gc.get_objects() if type(each) in own and each.trainable]
+            self._session.add_variables(sorted(found, key=lambda each: int(each._unique_id.rpartition("_")[2])))
+
+    def _is_manual(self, kinds: Collection[type]) -> bool:
+        return not tf.distribute.has_strategy() and not _has(kinds, BaseOptimizer)
 
     def add_gradients(self, variables: Sequence[Any], gradients: Sequence[Any]) -> None:
         """A tape returned gradients; those of several passes before an update are added.
@@ -44,7 +59,9 @@ class ManualSteps:
             gradients: Of each its gradient; None if there is none.
         """
         if self.is_followed is None:
-            self.is_followed = self._session.has_models and not tf.distribute.has_strategy() and not _has_optimizer()
+            kinds = {type(each) for each in gc.get_objects()}
+            has_models = self._session.has_models or not _has(kinds, keras.layers.Layer)
+            self.is_followed = has_models and self._is_manual(kinds)
         if not self.is_followed:
             return
         plan = self._session.plan(None, variables)
@@ -91,8 +108,8 @@ class ManualSteps:
         return bits[[each.tensor.is_trained for each in plan.held]]
 
 
-def _has_optimizer() -> bool:
-    return any(issubclass(kind, BaseOptimizer) for kind in {type(each) for each in gc.get_objects()})
+def _has(kinds: Collection[type], wanted: type) -> bool:
+    return any(issubclass(kind, wanted) for kind in kinds)
 
 
 def _sum(one: Any, other: Any) -> Any:

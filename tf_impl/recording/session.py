@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import math
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import keras
@@ -17,10 +17,9 @@ import tensorflow as tf
 
 from samestep.common.steps.record import Phase, RecordedStep, stats_dtype
 from samestep.common.steps.recording import Recorder
+from samestep.tf_impl.recording.first import FirstWeights
 from samestep.tf_impl.recording.plans import UpdatePlan, is_wide
 from samestep.tf_impl.recording.slots import CAPACITY, ROWS, SeenStep, Slots, WriteCounters
-from samestep.tf_impl.recording.start import Start
-from samestep.tf_impl.recording.statistics import Statistics, unpack
 from samestep.tf_impl.recording.tensors import Held, TensorTable
 
 INITIAL = -1
@@ -36,14 +35,12 @@ class Session:
         Args:
             recorder: That of the first replica; the others get one each.
         """
-        self._recorder, self._start = recorder, Start(recorder)
+        self._recorder, self.first = recorder, FirstWeights(recorder)
         self._recorders: dict[int, Recorder] = {}
         self._table, self._plans = TensorTable(), dict[int, UpdatePlan]()
         self._counters: dict[int, WriteCounters] = {}
         self._models = weakref.WeakSet[Any]()
         self._owners: dict[int, Any] = {}
-        self._new: list[tuple[int, tuple[Held, ...]]] = []
-        self._initial: dict[tuple[int, int], np.ndarray] = {}
         self._last: dict[int, np.ndarray] = {}
         self.function: Any = None
         self._passes, self._passes_written = 0, dict[int, int]()
@@ -55,8 +52,12 @@ class Session:
     def add_model(self, model: Any) -> None:
         """Remembers a model that is called in training."""
         if model not in self._models and tf.executing_eagerly() and not tf.distribute.has_strategy():
-            self._start.prepare_model(model)
+            self.first.see_model(model)
         self._models.add(model)
+
+    def add_variables(self, variables: Iterable[Any]) -> None:
+        """Remembers what a script that calls no layer may train, before its first pass."""
+        self.first.expect(replica_id(), self._table.of_optimizer([*variables]))
 
     @property
     def has_models(self) -> bool:
@@ -103,39 +104,12 @@ class Session:
         if replica not in plan.slots:
             weights = [each.of_replica(replica) for each in plan.held]
             plan.slots[replica] = Slots(self.counters(), plan.statistics, weights, plan.phases, self._capacity())
-            self._new.append((replica, tuple(self._table.held)))
-            self.see_initial_weights()
+            self.first.expect(replica, self._table.held)
         return plan.slots[replica]
 
     def _capacity(self) -> int:
         """Returns how many steps one call may take."""
         return max([CAPACITY, *(getattr(model, "steps_per_execution", None) or 1 for model in self._models)])
-
-    def see_initial_weights(self) -> None:
-        """Looks at new variables, once they have values: those made in a graph get them when it is built."""
-        with tf.init_scope():
-            for entry in list(self._new):
-                replica, held = entry
-                pairs = [
-                    (each, each.of_replica(replica))
-                    for each in held
-                    if (replica, id(each.container)) not in self._initial
-                ]
-                if all(weight.is_initialized() for _, weight in pairs):
-                    self._new.remove(entry)
-                    self._see_initial(replica, pairs)
-
-    def _see_initial(self, replica: int, pairs: Sequence[tuple[Held, Any]]) -> None:
-        if not pairs:
-            return
-        for each, weight in pairs:
-            self._start.prepare(each, weight)
-        self._start.finish()
-        held = [each for each, _ in pairs]
-        statistics = Statistics([each.layout for each in held], is_wide(held))
-        words = statistics([weight.read_value() for _, weight in pairs]).numpy()
-        for each, row in zip(held, unpack(words, is_wide(held)), strict=True):
-            self._initial[replica, id(each.container)] = row
 
     @contextlib.contextmanager
     def calling(self, function: Any) -> Iterator[None]:
@@ -206,7 +180,8 @@ class Session:
         recorder.begin([each.tensor for each in held], replica, num_replicas, is_wide(held), layouts)
         self._last[replica] = weights = self._empty()
         for place, each in enumerate(held):
-            weights[place] = self._initial.get((replica, id(each.container)), weights[place])
+            if (seen := self.first.of(replica, each)) is not None:
+                weights[place] = seen
         recorder.write(RecordedStep(INITIAL, stats={"weight": weights}))
 
     def _empty(self) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from samestep.common.files.arrays import read_arrays
 from samestep.common.files.writing import replacing
 from samestep.common.steps.recording import Recorder
-from samestep.tf_impl.recording.tensors import Held, TensorTable
+from samestep.tf_impl.recording.tensors import Held
 
 
 class Start:
@@ -26,13 +26,6 @@ class Start:
         self._given = None if options.weights_from is None else read_arrays(Path(options.weights_from))
         self._arrays: dict[str, np.ndarray] = {}
         self._prepared: dict[int, Any] = {}
-
-    def prepare_model(self, model: keras.layers.Layer) -> None:
-        """Prepares a model that is called eagerly: its gradients come before an optimizer is told what to update."""
-        table = TensorTable()
-        table.add_model(model)
-        for held in table.held:
-            self.prepare(held, held.container)
 
     def prepare(self, held: Held, weight: Any) -> None:
         """Prepares a tensor, once.

@@ -34,11 +34,13 @@ class TapeHooks:
         Args:
             original: The method.
         """
-        end_step = self._guard(self.manual.end_step)
+        end_step, first = self._guard(self.manual.end_step), self._guard(self.manual.begin)
 
         def begin(tape: Any) -> Any:
             if self.manual.is_followed:
                 end_step()
+            elif self.manual.is_followed is None:
+                first()
             return original(tape)
 
         return begin

@@ -17,7 +17,7 @@ class _Finder:
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
         """Finds nothing itself, but follows the loader of a framework."""
-        if name not in _RECORDERS:
+        if name not in (*_RECORDERS, "tensorflow"):
             return None
         for finder in sys.meta_path:
             find = None if finder is self else getattr(finder, "find_spec", None)
@@ -35,9 +35,29 @@ def _follow(name: str, loader: object) -> None:
     def exec_module(module: object) -> None:
         loader.__dict__.pop("exec_module", None)
         execute(module)
-        _start(name)
+        if name == "tensorflow":
+            _wait_for_tape(module.GradientTape)
+        else:
+            _start(name)
 
     loader.exec_module = exec_module
+
+
+def _wait_for_tape(tape: type) -> None:
+    """Imports Keras at the first tape of a script that has not: its recorder follows plain TensorFlow as well."""
+    enter = tape.__enter__
+
+    def first(self: object) -> object:
+        if "keras" in sys.modules:
+            return enter(self)
+        tape.__enter__ = enter
+        try:
+            import keras  # noqa: F401
+        except ImportError as error:
+            _note("note", f"plain TensorFlow is recorded with Keras, which cannot be imported: {error}")
+        return type(self).__enter__(self)
+
+    tape.__enter__ = first
 
 
 def _start(name: str) -> None:
