@@ -42,7 +42,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE OverSubscribe=FORCE:8 S
 
 def why_not() -> str:
     """Returns why there can be no Slurm here, or ""."""
-    missing = [name for name in ("slurmctld", "slurmd", "munged", "sbatch") if not shutil.which(name)]
+    missing = [name for name in ("slurmctld", "slurmd", "munged", "sbatch", "setpriv") if not shutil.which(name)]
     if missing:
         return f"{missing[0]} is not installed: apt-get install slurmd slurmctld munge slurm-client"
     return "" if os.getuid() == 0 else "slurmd has to be started as root"
@@ -104,8 +104,9 @@ class SlurmBox:
         self._log.close()
 
     def _start(self, *line: str) -> "subprocess.Popen[str]":
+        with_us = ("setpriv", "--pdeathsig", "KILL")  # else they would outlive a session of tests that is killed
         return subprocess.Popen(
-            line, env=os.environ | self.environment, stdout=self._log, stderr=self._log, text=True, cwd="/"
+            [*with_us, *line], env=os.environ | self.environment, stdout=self._log, stderr=self._log, text=True, cwd="/"
         )
 
     def _wait(self, is_there: Callable[[], bool], seconds: float = 30.0) -> None:
