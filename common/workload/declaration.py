@@ -101,4 +101,5 @@ class Model:
 
 
 def _odd(name: str, given: object, wanted: str) -> ConfigError:
-    return ConfigError(f"samestep.Model({name}=...) is {type(given).__name__}; give {wanted}.")
+    shown = repr(given) if isinstance(given, str | int) else "..."
+    return ConfigError(f"samestep.Model({name}={shown}) is {type(given).__name__}; give {wanted}.")

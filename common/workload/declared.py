@@ -112,9 +112,11 @@ def import_file(path: str, framework: str) -> types.ModuleType:
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         exec(compile(content, path, "exec"), vars(module))  # these bytes, whatever the file holds by now
-    except ConfigError:
-        raise
-    except Exception as error:
+    except ConfigError as error:
+        if path in str(error):
+            raise
+        raise ConfigError(f"--model {path}: {own_lines(error, path).removeprefix('ConfigError: ')}") from error
+    except (Exception, SystemExit) as error:
         raise ConfigError(f"--model {path} cannot be imported: {own_lines(error, path)}") from error
     return module
 
@@ -171,7 +173,7 @@ def call_user(function: Callable[..., object], source: str, what: str, *argument
         return function(*arguments)
     except ConfigError as error:
         raise ConfigError(f"--model {source}: {str(error).removeprefix(f'--model {source}: ')}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         offered = _offers().get(source)
         path = Path(sys.modules[offered.module].__file__ or "") if offered else split_source(source)[0]
         raise ConfigError(f"--model {source}: {what} failed: {own_lines(error, str(path.resolve()))}") from error

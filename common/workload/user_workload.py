@@ -37,7 +37,10 @@ def user_workload(asked: str, described: str | None, data: str | None, seed: int
     if seed != found.seed:
         raise ConfigError(f"{described} was described with seed {found.seed}, not {seed}.")
     path = Path(described) / DATA
-    fitted, split = UserSpec(str(path) if path.exists() else data, as_given=True).fit(model)
+    try:
+        fitted, split = UserSpec(str(path) if path.exists() else data, as_given=True).fit(model)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace(str(path), data)) from None
     rates = {DEFAULT: OPTIMIZERS[DEFAULT].default_rate}
     if found.optimizer is not None:
         rates = {USER: found.optimizer.learning_rate, **rates}

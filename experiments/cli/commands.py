@@ -7,6 +7,7 @@ COMMANDS = {
     "diff": "say whether two recorded scripts took the same steps, and where they first differ",
     "predict": "predict what a step holds and sends, without running it",
     "record": "run your training script and record what every step did, without a changed line",
+    "model": "say what samestep understands of your model, and which rows can take it",
     "port": "say whether your torch model and your Keras model are the same, and which layer differs first",
     "advise": "rank the layouts of a model on a machine that need not be here",
     "report": "write a page, or tables, about runs and comparisons",

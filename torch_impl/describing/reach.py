@@ -115,9 +115,12 @@ def find_reach(
         for each in kept.values():
             each.retain_grad()
         losses = loss(returned)
-        if (
-            isinstance(losses, torch.Tensor) and losses.requires_grad and losses.is_floating_point()
-        ):  # else nothing is trained
+        if isinstance(losses, torch.Tensor) and not losses.requires_grad:
+            raise ConfigError(
+                f"--model {source}: nothing that the loss reads depends on a parameter that is trained; leave out .detach(), "
+                f".item() and torch.no_grad() in the forward pass."
+            )
+        if isinstance(losses, torch.Tensor) and losses.is_floating_point():
             call_user(losses.sum().backward, source, "the backward pass")
     trained = {name: w.parameter for name, w in weights.named_weights(module).items() if w.parameter.requires_grad}
     for name, parameter in trained.items():

@@ -99,9 +99,12 @@ def read_data(directory: Path, data: str, framework: str) -> Split:
         arrays = found if isinstance(found, dict) else dict(zip(ARRAYS, found, strict=True))
         with replacing(directory / DATA) as file:
             np.savez(file, **flattened(arrays))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(
             f"--data {data}: {name}() has to return the arrays {', '.join(ARRAYS)}, in this order or by name; "
             f"{own_lines(error, str(Path(file).resolve()))}"
         ) from error
-    return read_as_given(str(directory / DATA))
+    try:
+        return read_as_given(str(directory / DATA))
+    except ConfigError as error:
+        raise ConfigError(str(error).replace(str(directory / DATA), data)) from None

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samestep.common.errors import WorkerFailed
+from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.directory import ANSWERED
@@ -78,12 +78,12 @@ def own(folder: Path, does: str) -> RunConfig:
 
 @pytest.mark.torch
 def test_a_builder_that_ends_the_process_is_blamed(launcher: Launcher, tmp_path: Path) -> None:
-    for does, code in (("os._exit(0)", 0), ("sys.exit(0)", 1)):
-        (folder := tmp_path / does[:3]).mkdir()
-        with pytest.raises(
-            WorkerFailed, match=rf"ended with exit code {code} before it was done; the file ends the process"
-        ):
-            launcher.describe(own(folder, does))
+    (folder := tmp_path / "unseen").mkdir()
+    with pytest.raises(WorkerFailed, match="ended with exit code 0 before it was done; the file ends the process"):
+        launcher.describe(own(folder, "os._exit(0)"))
+    (folder := tmp_path / "seen").mkdir()
+    with pytest.raises(ConfigError, match=r"the function given as torch= failed: SystemExit: 3 \(net.py:"):
+        launcher.describe(own(folder, "sys.exit(3)"))
 
 
 @pytest.mark.torch

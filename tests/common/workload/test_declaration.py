@@ -13,16 +13,16 @@ def build() -> object:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"torch": 3}, "torch=...) is int; give the function"),
-        ({"tf": "model"}, "tf=...) is str; give the function"),
+        ({"torch": 3}, "torch=3) is int; give the function"),
+        ({"tf": "model"}, "tf='model') is str; give the function"),
         ({"loss": build}, "loss=...) is function; give a name, or a function for each framework"),
-        ({"metric": 3}, "metric=...) is int; give a name, or a function"),
+        ({"metric": 3}, "metric=3) is int; give a name, or a function"),
         ({"segments": build}, "segments=...) is function; give names"),
         ({"tensor_plan": ["hidden"]}, "tensor_plan=...) is list; give names"),
         ({"optimizer": build}, "optimizer=...) is function; give names"),
-        ({"names": "a"}, "names=...) is str; give names"),
-        ({"blocks": "layers.0"}, "blocks=...) is str; give a list"),
-        ({"blocks": 3}, "blocks=...) is int; give a list"),
+        ({"names": "a"}, "names='a') is str; give names"),
+        ({"blocks": "layers.0"}, "blocks='layers.0') is str; give a list"),
+        ({"blocks": 3}, "blocks=3) is int; give a list"),
     ],
 )
 def test_what_is_of_another_kind_is_refused(given: dict[str, object], told: str) -> None:

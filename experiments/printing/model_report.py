@@ -1,0 +1,140 @@
+"""What `samestep model` prints: the parameters, what else was found out about a model, and the rows that can take it."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from samestep.common.workload.models.description import Description
+from samestep.common.workload.models.spec import ArraySpec, Param
+from samestep.experiments.printing.formats import Case, Document
+from samestep.experiments.printing.text import Column, cells, count, fill, fit, github, screen_width
+
+_MOST_NAMED = 5
+_REDUCED = {
+    "targets": "the mean over targets",
+    "examples": "the mean over examples",
+    "mean": "a mean over examples",
+    "sum": "a sum",
+    "own": "a sum over what `reduction` counts",
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Understood:
+    """What was understood of a model in one framework.
+
+    Attributes:
+        framework: Its framework.
+        description: What a worker found out.
+        rows: Each row, with why it cannot take the model; "" if it can.
+    """
+
+    framework: str
+    description: Description
+    rows: dict[str, str]
+
+
+def model_document(source: str, found: Sequence[Understood]) -> Document:
+    """Makes the document of a model.
+
+    Args:
+        source: The model, as it was asked for.
+        found: What was understood of it, by framework.
+    """
+    rows = [
+        {"row": row, "takes_it": not why, "why_not": why}
+        for understood in found
+        for row, why in understood.rows.items()
+    ]
+    record = {
+        "model": source,
+        "frameworks": {
+            each.framework: {**dataclasses.asdict(each.description), "facts": list(_facts(each.description))}
+            for each in found
+        },
+        "rows": rows,
+    }
+    cases = [Case(str(row["row"]), "skipped" if row["why_not"] else "passed", str(row["why_not"])) for row in rows]
+    return Document("samestep model", lambda: "\n\n".join(map(_text, found)), record, rows, cases)
+
+
+def _text(found: Understood) -> str:
+    width, about = screen_width(), found.description
+    params = list(about.params.items())
+    columns: Sequence[Column[tuple[str, Param]]] = (
+        Column("parameter", lambda row: row[0]),
+        Column("shape", lambda row: str(list(row[1].shape))),
+        Column("role", lambda row: row[1].role),
+        Column("remark", lambda row: ", ".join(_remarks(about, *row))),
+    )
+    size = sum(param.size for _, param in params)
+    lines = [f"{found.framework}: {count(size, 'number')} in {count(len(params), 'parameter')}.", *_facts(about)]
+    takes = [row for row, why in found.rows.items() if not why]
+    lines.append(f"Rows that can take it: {', '.join(takes) or 'none'}.")
+    lines += [f"{row}: {why}" for row, why in found.rows.items() if why]
+    return "\n\n".join(
+        [
+            github(*cells(fit(columns, params, width), params), width),
+            "\n".join(fill(line, width, "  ") for line in lines),
+        ]
+    )
+
+
+def _remarks(about: Description, name: str, param: Param) -> Iterator[str]:
+    if param.frozen:
+        yield "frozen"
+    if name in about.unused:
+        yield "no gradient"
+    if param.split is not None:
+        yield f"cut along axis {param.split} by the tensor plan"
+    if name in about.dtypes:
+        yield f"{about.dtypes[name]} in the file"
+
+
+def _facts(about: Description) -> Iterator[str]:
+    """Yields a sentence for each thing that was found out."""
+    yield f"Inputs: {_array(about.inputs)}. Targets: {_array(about.targets)}."
+    ignored = "; targets below 0 do not count" if about.ignores else ""
+    yield f"Loss: {about.loss}, {_REDUCED[about.reduction]}{ignored}. Metric: {about.metric}."
+    if about.returns != "outputs":
+        yield f"It returns {'its own loss' if about.returns == 'loss' else 'several tensors, all of which its loss is given'}."
+    if about.optimizer is not None:
+        rates = f", the first at rate {about.optimizer.learning_rate:g}"
+        groups = count(len(about.optimizer.groups), "group")
+        yield f"Optimizer: the file's, with {groups}{rates if about.optimizer.groups else ''}."
+    segments = [segment.name.replace("/", ".") for segment in about.segments]
+    yield f"Segments for pipelines: {_listed(segments) if len(segments) > 1 else 'none are known'}."
+    yield f"Blocks that FSDP gathers one by one: {_listed([block.name.replace('/', '.') for block in about.blocks])}."
+    habits = about.habits
+    yield f"Random: {_listed(habits.randoms)}{'' if habits.are_stilled else ', not all of which --no-dropout holds still'}."
+    stateful = [*about.batch_norms, *habits.running, *habits.restless]
+    yield f"Stateful: {_listed(stateful)}. Buffers: {_listed(list(about.buffers))}."
+    yield f"Mixes the examples of a batch: {_listed([*about.batch_norms, *habits.mixing, *about.sums])}."
+    if not habits.is_steady:
+        yield "Called again with the same seed, weights and buffers, it gives other outputs."
+    if about.branches:
+        yield "Its forward pass looks at numbers, so other parameters may lack a gradient in another step."
+    if about.rounded.refused:
+        yield f"It takes no --precision: {about.rounded.refused}."
+
+
+def _array(array: ArraySpec) -> str:
+    if array.several:
+        return ", ".join(f"{name} {_array(one)}" for name, one in array.several)
+    kind = (
+        "real numbers"
+        if array.ids is None
+        else "whole numbers"
+        if _is_open(array)
+        else f"whole numbers below {array.ids}"
+    )
+    return f"{kind} {list(array.shape)}" if array.shape else f"{kind}, one an example"
+
+
+def _is_open(array: ArraySpec) -> bool:
+    return isinstance(array.ids, int) and array.ids >= 2**31 - 1
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = list(dict.fromkeys(names))
+    more = f" and {len(shown) - _MOST_NAMED} more" if len(shown) > _MOST_NAMED else ""
+    return ", ".join(shown[:_MOST_NAMED]) + more if shown else "none"
