@@ -3,6 +3,8 @@
 import re
 from collections.abc import Callable, Collection, Mapping
 
+import numpy as np
+
 from samestep.common.porting.alignment import Aligned
 from samestep.common.porting.case import PortCase, PortVerdict
 from samestep.common.porting.changes import CHANGES
@@ -28,7 +30,10 @@ def compensate(case: PortCase, verdict: PortVerdict, accepted: Collection[str]) 
         verdict: Names the first difference.
         accepted: The names of what is accepted.
     """
-    remedies = _BY_PHASE[verdict.phase](case, verdict) if verdict.phase in _BY_PHASE else {}
+    if not accepted or verdict.phase not in _BY_PHASE:
+        return {}
+    with np.errstate(all="ignore"):  # ways that fit what was seen may not be numbers elsewhere
+        remedies = _BY_PHASE[verdict.phase](case, verdict)
     return {name: remedy for name, remedy in remedies.items() if name in accepted}
 
 

@@ -867,7 +867,7 @@ defect(
     torch_gpt,
     part(tf_gpt, factor=4.0),
     ("norm1", "layer_normalization"),
-    "torch multiplies by 1, TensorFlow by 4",
+    "torch takes the output of `tokens`, TensorFlow 4 times",
 )
 defect(
     "reset",
