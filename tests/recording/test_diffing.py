@@ -10,7 +10,8 @@ import pytest
 from samestep.common.errors import Unavailable, WorkerFailed
 from samestep.common.judging.recorded.verdict import FirstDifference, RecordedVerdict
 from samestep.common.steps.recording import RecordOptions
-from samestep.experiments.printing.diff_report import annotation, diff_document, next_step
+from samestep.experiments.printing import github_actions
+from samestep.experiments.printing.diff_report import diff_document, next_step
 from samestep.experiments.printing.formats import write
 from samestep.experiments.recording.diffing import diff, in_float64
 from samestep.experiments.recording.reruns import Reruns
@@ -132,7 +133,11 @@ def test_float64_decides(tmp_path: Path) -> None:
         in_float64([dataclasses.replace(sides[0], run=dataclasses.replace(sides[0].run, header=gone))])
 
 
-def test_every_format_says_the_same(tmp_path: Path) -> None:
+def test_every_format_says_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     a, b = (side(Script(world=world, mistake=m), tmp_path, "A", Fake()) for world, m in ((1, ""), (2, "sum_for_mean")))
     found = diff(a, b, 20)
     document = diff_document(found, ["A", "B"])
@@ -144,7 +149,8 @@ def test_every_format_says_the_same(tmp_path: Path) -> None:
     assert (record["exit_code"], record["verdict"]["causes"][0]["name"]) == (4, "sum_for_mean")
     assert '<failure message="not the same' in write(document, "junit")
     assert "\nnet.head.weight," in write(document, "csv")
-    assert annotation(found).startswith("::error title=samestep diff::not the same: step 0")
+    github_actions.show(document)
+    assert capsys.readouterr().err.startswith("::error title=samestep diff::not the same: step 0")
 
 
 @pytest.mark.parametrize(
