@@ -356,7 +356,7 @@ def test_devices_against_the_mesh_are_refused(refused: Refused) -> None:
 @pytest.mark.parametrize(
     ("mesh", "fragments"),
     [
-        ("date=2", ["unknown mesh axis 'date'", "'data'?", "data, shard, tensor, pipe"]),
+        ("date=2", ["unknown mesh axis 'date'", "'data'?", "data, shard, context, tensor, pipe"]),
         ("tensor=2", ["'tensor'", "torch:ddp does not split along it", "Choose from: data"]),
         ("data=0", ["'data' has size '0'", "positive integer"]),
         ("data=x", ["'data' has size 'x'"]),
@@ -590,7 +590,7 @@ def test_a_start_from_another_optimizer_is_refused(refused: Refused, here: Path)
         ("compare", ["--steps", "0"], 2, "--steps is 0"),
         ("strategies", ["torch:ddpp"], 2, "'ddp'"),
         ("worker", ["not-there"], 2, "not-there holds no readable config.json"),
-        ("runn", [], 2, "unknown command 'runn'. Did you mean 'run'? Choose from: run, compare, "),
+        ("runn", [], 2, "unknown command 'runn'. Did you mean 'run'? Choose from: demo, run, "),
     ],
 )
 def test_a_command_is_refused_as_a_process_too(

@@ -194,7 +194,7 @@ def test_what_is_unavailable_now_does_not_lose_what_was_measured(
     samestep.compare(CELLS, repeats=2, out="out", batch_size=48)
     run_directory(Path("out"), Cell.parse("tf:mirrored"), 2).joinpath("result.json").unlink()
 
-    def lacking(run: object, launch: object) -> str:
+    def lacking(run: object, launch: object, elsewhere: bool = False) -> str:
         if run.framework != "numpy":
             raise Unavailable("it is not installed")
         return ""

@@ -149,6 +149,7 @@ def test_every_format_says_the_same(
     assert (record["exit_code"], record["verdict"]["causes"][0]["name"]) == (4, "sum_for_mean")
     assert '<failure message="not the same' in write(document, "junit")
     assert "\nnet.head.weight," in write(document, "csv")
+    capsys.readouterr()
     github_actions.show(document)
     assert capsys.readouterr().err.startswith("::error title=samestep diff::not the same: step 0")
 
