@@ -64,8 +64,8 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
     with built.recording() as trained, tf.GradientTape() as tape:
         outputs = built(x)
         value = loss(outputs, y)
-    sources = [*params, *(call.output for call in trained.calls)]
-    found = tape.gradient(value, sources)
+    added = added_losses(built, asked.amendments)  # before the step, which moves what is penalized
+    found = tape.gradient(value, [*params, *(call.output for call in trained.calls)])
     gradients = [_dense(gradient, source) for gradient, source in zip(found, params, strict=False)]
     learning = [gradient for name, gradient in zip(built.params, gradients, strict=True) if name in built.trained]
     update, hyper = _updates(model, asked, built)
@@ -78,7 +78,7 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
             evaluated=outputs_evaluated.numpy(),
             targets=y.numpy(),
             loss=float(value),
-            added=added_losses(built, asked.amendments),
+            added=added,
             dropouts={trained.path(layer): dropped[id(layer)] for layer in trained.started if id(layer) in dropped},
             optimizer=hyper,
             gradients={name: gradient.numpy() for name, gradient in zip(built.params, gradients, strict=True)},

@@ -48,6 +48,7 @@ def test_the_whole_catalogue(launcher: Launcher, tmp_path: Path, capsys: pytest.
     located = [name for name, (verdict, _) in wrong.items() if is_located(name, verdict)]
     named = [name for name, (verdict, cause) in wrong.items() if cause and cause in verdict.cause]
     wrongly = {name: each.sentence for name, (each, cause) in wrong.items() if each.cause and cause not in each.cause}
+    assert "without that" not in found["penalty"].cause
     with capsys.disabled():
         print(
             f"\n{len(wrong)} wrong ports: {len(located)} located, {len(named)} named, {len(wrongly)} named wrongly; "

@@ -481,7 +481,13 @@ DECAY = {"kind": "AdamW", "weight_decay": 0.125, "epsilon": 1e-8}
 wrong("l2", "points", *plain, "weight decay in the gradient", **optimizers({"weight_decay": 0.125}, DECAY))
 wrong("dampening", "points", *plain, "dampening", **optimizers({**SGD, "dampening": 0.5}, SGD))
 PENALIZED = 'L.Dense(12, "tanh", kernel_regularizer="l2")'
-wrong("penalty", "points", module("nn.Sequential(nn.Linear(12, 12), nn.Tanh())"), layer(PENALIZED), "L2 of 0.01")
+wrong(
+    "penalty",
+    "points",
+    module("nn.Sequential(nn.Linear(12, 12), nn.Tanh())"),
+    layer(PENALIZED),
+    "is in the loss of Keras only",
+)
 
 MODELS = {**RIGHT, **{name: made for name, (made, _) in WRONG.items()}}
 globals().update({f"data_{data.__name__}": data for data in (tokens, images, points)})
