@@ -11,7 +11,7 @@ from samestep.common.catalog import catalogue, strategy_info
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import ProcessSpec
-from tests.cells import usual
+from tests.cells import takes, usual
 from tests.chaos import worker
 
 STORE = Path(__file__).parents[2] / "build" / "faults"
@@ -119,8 +119,11 @@ def cells(row: str) -> Iterator[Cell]:
             yield from (Cell(row, fault, spec.role, moment) for moment in worker.MOMENTS)
     several = len(specs) > 1
     last = [spec.role for spec in specs if not spec.serves][-1]
+    config = configuration.Cell.parse(row)
+    absent = {"cut_connection"} if not several else set()
+    absent |= set() if takes(config.info, "mlp") else {"nan_gradient"}  # token ids cannot hold a NaN
     for fault in IN_TRAINING:
-        if several or fault != "cut_connection":
+        if fault not in absent:
             yield Cell(row, fault, last if fault in ("cut_connection", "short_memory") else specs[0].role, "train")
     for fault in BEFORE:
         yield Cell(row, fault, last, "")

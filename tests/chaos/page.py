@@ -19,7 +19,7 @@ FAULTS = {
     "full_disk": "The file system of the run directory is filled to its last byte.",
     "fork_server_killed": "The process that forked the run's processes is killed.",
     "short_memory": "The run's control group is given little more memory than it uses, and a process wants more.",
-    "nan_gradient": "One example of a batch holds a NaN, so the loss and the gradient do as well.",
+    "nan_gradient": "One example of a batch holds a NaN, so the loss and the gradient do as well. Token ids cannot.",
     "mismatched_shapes": "A process is given a narrower model than the others. Where one process alone knows the model, it is "
     "given the state of a narrower one to start from.",
     "corrupted_state": "One bit of the state in `--start-from` is wrong.",

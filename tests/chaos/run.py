@@ -21,6 +21,7 @@ from samestep.common.runtime.parent.provenance import command
 from samestep.common.runtime.state_file import STATE, write_state
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import init
+from samestep.common.workload.table import resize
 from tests.chaos import worker
 from tests.chaos.cells import (
     COMMAND,
@@ -146,8 +147,10 @@ def _shorten(said: str, out: Path) -> str:
 
 def _make_start(cell: Cell, directory: Path) -> Path:
     """A state to start from: of another width, or damaged."""
-    wide = "digits-mlp+width=16" if cell.fault == "mismatched_shapes" else request(cell.row).workload
-    run = parse(request(cell.row, workload=wide))
+    workload = request(cell.row).workload
+    if cell.fault == "mismatched_shapes":
+        workload = resize(workload, worker.OTHER_WIDTH)
+    run = parse(request(cell.row, workload=workload))
     directory.mkdir()
     params = init(run.workload.model, run.seed)
     write_state(

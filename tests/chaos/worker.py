@@ -19,10 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from samestep.common.batch import Batch
+from samestep.common.request import RunConfig
 from samestep.common.runtime import state_file
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.topology import own_index
 from samestep.common.runtime.worker import loop, worker
+from samestep.common.workload.table import resize
 
 FAULT, ROLE, MOMENT, GROUP = "CHAOS_FAULT", "CHAOS_ROLE", "CHAOS_MOMENT", "CHAOS_MEMORY_GROUP"
 MOMENTS = ("build", "first step", "train", "evaluate", "write")
@@ -31,6 +33,9 @@ STEPS = {"first step": 0, "train": 5}
 _PR_SET_PDEATHSIG = 1
 _MEBIBYTE = 2**20
 _ROOM_BYTES = 192 * _MEBIBYTE
+
+OTHER_WIDTH = {"width": "16"}
+"""The size in which a process, or a state to start from, differs from the others."""
 
 
 class Struck:
@@ -183,7 +188,12 @@ def short_memory(struck: Struck) -> None:
 def mismatched_shapes(struck: Struck) -> None:
     """This process is given a narrower model than the others; before anything else."""
     right = worker.read_config
-    worker.read_config = lambda run: dataclasses.replace(right(run), workload="digits-mlp+width=16")
+
+    def narrower(run: Path) -> RunConfig:
+        config = right(run)
+        return dataclasses.replace(config, workload=resize(config.workload, OTHER_WIDTH))
+
+    worker.read_config = narrower
 
 
 def rank_twice(struck: Struck) -> None:
