@@ -136,15 +136,3 @@ def _check_outputs(loss: str, source: str, outputs: np.ndarray, targets: np.ndar
             f"makes {got}, and the targets are {wanted}."
         )
     return loss, 2 if loss == "binary_cross_entropy" else None
-
-
-def is_ambiguous(loss: str, outputs: np.ndarray, targets: np.ndarray) -> bool:
-    """Returns whether outputs could have their classes last or first: as many classes as there are positions.
-
-    Args:
-        loss: The loss that was found.
-        outputs: The outputs of some examples.
-        targets: Their targets.
-    """
-    shape = outputs.shape
-    return loss == "cross_entropy" and len(shape) > 2 and (shape[0], *shape[2:]) == targets.shape
