@@ -115,12 +115,13 @@ def find_reach(
         for each in kept.values():
             each.retain_grad()
         losses = loss(returned)
-        if isinstance(losses, torch.Tensor) and not losses.requires_grad:
+        is_real = isinstance(losses, torch.Tensor) and losses.is_floating_point()  # what else it is, others refuse
+        if is_real and not losses.requires_grad:
             raise ConfigError(
                 f"--model {source}: nothing that the loss reads depends on a parameter that is trained; leave out .detach(), "
                 f".item() and torch.no_grad() in the forward pass."
             )
-        if isinstance(losses, torch.Tensor) and losses.is_floating_point():
+        if is_real:
             call_user(losses.sum().backward, source, "the backward pass")
     trained = {name: w.parameter for name, w in weights.named_weights(module).items() if w.parameter.requires_grad}
     for name, parameter in trained.items():

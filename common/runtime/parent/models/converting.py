@@ -9,7 +9,7 @@ import numpy as np
 import pydantic
 
 from samestep.common.errors import ConfigError, ParityFailed
-from samestep.common.files.reading import read_json
+from samestep.common.files.reading import open_plain, read_json
 from samestep.common.files.safetensors import SUFFIX, read_safetensors
 from samestep.common.files.writing import replacing
 from samestep.common.judging.ported import PortedModel
@@ -93,7 +93,7 @@ def convert(folder: Path, case: PortCase, verdict: PortVerdict, checkpoint: Path
     asked = pydantic.TypeAdapter(TraceRequest).validate_python(read_json(path / ASKED))
     write_json(path / ASKED, dataclasses.replace(asked, saves=True))
     run_tasks({path: SIDES[1]}, RunConfig(model=asked.model, data=asked.data), server)
-    with replacing(made) as file, (path / SAVED).open("rb") as saved:
+    with replacing(made) as file, open_plain(path / SAVED) as saved:
         shutil.copyfileobj(saved, file)
     unused = [name for name in arrays if name not in names and not name.endswith(_NO_WEIGHTS)]
     write_json(checkpoint.with_suffix(MANIFEST), manifest(case, verdict, checkpoint, unused))
