@@ -13,6 +13,7 @@ from pathlib import Path
 
 from museum.overlays import PieceFailed, install
 from museum.piece import ROOT, SCRIPTS, STORE, Piece, Side
+from samestep.common.judging.recorded.verdict import FirstDifference, place
 from samestep.common.steps.joining import read_run
 
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONHASHSEED": "0", "HF_HUB_OFFLINE": "1"}
@@ -81,12 +82,9 @@ def show(piece: Piece) -> Shown:
     right, wrong = (_recorded(piece, name) for name in ("right", "wrong"))
     found = json.loads(_diffed(piece, right, wrong))
     verdict = found["verdict"]
-    first = verdict["first"] or {"step": 0, "phase": "", "layer": "", "ranks": []}
-    words = [f"step {first['step']}", first["phase"], f"layer {first['layer']}" if first["layer"] else ""]
-    words += [f"rank {' and '.join(map(str, first['ranks']))}" if first["ranks"] else ""]
     names = tuple(cause["name"] for cause in verdict["causes"])
     losses = tuple(_losses(path) for path in (right, wrong))
-    where = ", ".join(filter(None, words)) if verdict["first"] else ""
+    where = place(FirstDifference(**verdict["first"])) if verdict["first"] else ""
     return Shown(verdict["kind"], where, names, found["headline"], losses)
 
 

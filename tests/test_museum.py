@@ -28,7 +28,8 @@ def test_a_piece_can_be_shown(piece: Piece) -> None:
     assert all(PACKAGE.fullmatch(package) for package in piece.packages)
     assert piece.right != piece.wrong
     assert not piece.mistake or piece.mistake in {mistake.name for mistake in MISTAKES}
-    assert re.match(r"step \d+, (data|hyper-parameters|loss|gradient|clipping|update|replicas)(, |$)", piece.where)
+    steps = r"step \d+, (data|hyper-parameters|loss|gradient|clipping|update|replicas)"
+    assert re.match(rf"({steps}|before the first step, initial weights)(, |$)", piece.where)
 
 
 def test_every_script_is_used_and_every_name_is_its_own() -> None:
