@@ -186,6 +186,7 @@ FRAMEWORK = FrameworkInfo(
             status="experimental; DTensor's convolutions are wrong when sharded (2.13), so they stay whole here",
             twin="tf:dtensor",
             options=options.TensorOptions,
+            refuses=refusals.SPLIT_LAYERS | refusals.PARTS_OF_SUMS,
             needs=needs.check_tensor_parallel,
         ),
         over_ranks(
@@ -200,7 +201,7 @@ FRAMEWORK = FrameworkInfo(
             status="no API; a pattern of DeepSpeed-Ulysses. torch's context_parallel is experimental, and fails on CPUs (2.13)",
             twin="tf:context",
             needs=sums.check_context,
-            refuses=refusals.NO_SWITCH | refusals.NO_ORDER,
+            refuses=refusals.NO_SWITCH | refusals.PARTS_OF_SUMS,
         ),
         *by_calls.ROWS,
         pipelined(
@@ -215,7 +216,7 @@ FRAMEWORK = FrameworkInfo(
             reference="torch.distributed.device_mesh, pipelining, tensor.parallel, fsdp.fully_shard",
             status="alpha; each part as in pp, tp and fsdp; DDP inside pipelines fails or is silently wrong (2.13): not used",
             needs=needs.check_three_dimensions,
-            refuses=refusals.NO_SWITCH | refusals.NO_ORDER,
+            refuses=refusals.NO_SWITCH | refusals.SCHEDULED,
             danger_of_open_ports=dangers.UNPICKLES,
         ),
     ),

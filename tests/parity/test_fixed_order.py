@@ -52,6 +52,15 @@ def test_without_it_the_bits_are_others(run_cell: RunCell, row: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("cell", of("torch:mp+accumulation_steps=4", "torch:pp", "torch:pp+schedule=zbv_zero_bubble"))
+def test_split_between_layers_none_is_needed(run_cell: RunCell, cell: str) -> None:
+    """One rank adds up all gradients of a parameter; clipped gradients and tied parameters are added up over ranks."""
+    deep, fields = "prose-gpt+layers=8+width=32+context=16", {"optimizer": "adamw", "batch_size": 32}
+    assert len({bits(run_cell(cell, deep, devices=n, **fields)) for n in (1, 2, 4)}) == 1
+    assert len({bits(run_cell(f"{cell}+clip_norm=0.1", deep, devices=n, **fields)) for n in (1, 2)}) == 2
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("row", of("torch:zero2", "tf:multi_worker_mirrored"))
 def test_from_four_devices_to_two_and_back(run_cell: RunCell, tmp_path: Path, row: str) -> None:
     """A run goes on from a checkpoint, on another number of devices; nothing of that is seen in what it ends with."""
@@ -114,6 +123,8 @@ def test_rows_of_torch_end_in_the_same_bits(run_cell: RunCell) -> None:
         ("torch:ddp+fixed_order=8+compress=int8", 2, "--compress int8 and --fixed-order 8 both exchange gradients"),
         ("torch:c10d+fixed_order=8+ring=true", 2, "--fixed-order 8 exchanges in its own way; leave out --ring"),
         ("tf:mirrored+fixed_order=8+reduce=ring", 2, "--fixed-order 8 exchanges in its own way; leave out --reduce"),
+        ("torch:pp+fixed_order=8", 2, "and one rank adds up all gradients of an untied parameter already"),
+        ("torch:tp+fixed_order=8", 2, "its ranks compute parts of every example, so sums within one"),
         ("torch:zero2+fixed_order=8+clip_norm=1", 2, "leave out --clip-norm, or choose torch:ddp or torch:zero1"),
         ("torch:fsdp+fixed_order=8+precision=bf16", 2, "leave out --precision, or choose torch:ddp or torch:zero1"),
     ],

@@ -6,14 +6,21 @@ NO_SWITCH = {
     "overlap": "it exchanges when its API does; torch:ddp and torch:zero1 have a choice",
     **without_exchange("its API adds up the gradients and has no hook for that; torch:ddp has one"),
 }
-NO_ORDER = {
-    "fixed_order": "it adds up gradients where no hook of ours reaches; torch:c10d, ddp, zero1, zero2 and fsdp have an order"
+_ORDERED = "torch:c10d, ddp, zero1, zero2 and fsdp have an order"
+NO_ORDER = {"fixed_order": f"it adds up gradients where no hook of ours reaches; {_ORDERED}"}
+SCHEDULED = {
+    "fixed_order": "its schedule adds up the gradients of all --microbatches within a pass, and the order counts one gradient of "
+    f"each parameter a pass; {_ORDERED}"
+}
+PARTS_OF_SUMS = {
+    "fixed_order": f"its ranks compute parts of every example, so sums within one are cut by their number; {_ORDERED}"
 }
 ALONE = {**NO_SWITCH, **without_exchange("one device exchanges no gradients")}
 BROADCASTS = without_exchange("it also sends the updated parameters, which no hook of DDP's sees; torch:ddp compresses")
 SPLIT_LAYERS = {
     **NO_SWITCH,
-    **NO_ORDER,
+    "fixed_order": "its micro-batches are those of --accumulation-steps or --microbatches, and one rank adds up all gradients of "
+    f"an untied parameter already; {_ORDERED}",
     **without_exchange("its ranks exchange activations; the gradients of parameters stay with them"),
 }
 NO_CLIPPING = {**NO_SWITCH, **NO_ORDER, "clip_norm": "no process sees the whole gradient"}
