@@ -137,7 +137,7 @@ def _told(mistake: str, right: "RunResult", mistaken: "RunResult") -> str:
 {fill(planted, width)}
   {fill(said, width - 2, "  ")}
 
-The losses look like those of any healthy run:
+Its losses, beside those of the right run:
 
 {table}
 """
