@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for cell in parser.parse_args(arguments).cells:
         run = run_of(cell)
         predicted = run.strategy.cost(run, "gloo")
-        state = max(each.state_bytes for each in predicted.footprints)
+        state = predicted.state_bytes or 0
         seen = observe(cell)
         found = (seen, "") if isinstance(seen, str) else (spell(seen[0]), f"{seen[1]:,}")
         row = (f"`{cell}`", str(run.num_devices), found[0], spell(predicted.exchanges), found[1], f"{state:,}")

@@ -92,7 +92,7 @@ def row(pairs: Sequence[tuple[RunResult, RunResult]]) -> list[str]:
     return [
         f"{statistics.median(slower):.2f} ({slower[0]:.2f} to {slower[-1]:.2f})",
         _ratio(*(result.processes[0].activations_bytes for result in (plain, with_it))),
-        _ratio(*(sum(row.sent_bytes_per_step or 0 for row in result.processes) for result in (plain, with_it))),
+        _ratio(plain.sent_bytes, with_it.sent_bytes),
         f"{first:+.1f}",
         " to ".join(f"{each:.0%}" for each in overlapped if each is not None) if None not in overlapped else "",
     ]

@@ -169,28 +169,21 @@ class Ledger:
         """The totals of the sends."""
         return exchanges_of(self.sends)
 
+    @property
+    def state_bytes(self) -> int | None:
+        """The state of the device that holds most; None without devices."""
+        return max((each.state_bytes for each in self.footprints), default=None)
+
+    @property
+    def activations_bytes(self) -> int | None:
+        """The activations of the device that keeps most; None where nobody counted or predicts them."""
+        kept = (each.activations_bytes for each in self.footprints if each.activations_bytes is not None)
+        return max(kept, default=None)
+
     def devices(self) -> Iterator[Footprint]:
         """Yields the footprint of every device, one by one."""
         for footprint in self.footprints:
             yield from itertools.repeat(dataclasses.replace(footprint, count=1), footprint.count)
-
-
-@dataclasses.dataclass(frozen=True)
-class Formula:
-    """What a textbook says of a quantity of the ledger.
-
-    Attributes:
-        quantity: "state" or "activations" (bytes of the device that holds most), "sent" (bytes of all processes) or "idle"
-            (share of a step).
-        value: What the formula gives for the run.
-        text: The formula, in the letters of `docs/predicting.md`.
-        source: Who says so.
-    """
-
-    quantity: str
-    value: float
-    text: str
-    source: str
 
 
 @dataclasses.dataclass(frozen=True)

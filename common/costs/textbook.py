@@ -12,6 +12,7 @@ References:
     2205.05198, section 4 (activations).
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import cast
 
@@ -23,12 +24,30 @@ from samestep.common.costs.pipeline import hybrid, mp, pp
 from samestep.common.costs.saved_activations.activations import textbook_block_bytes
 from samestep.common.costs.tensor import tp
 from samestep.common.costs.zero import fsdp, zero1, zero2
-from samestep.common.ledger import Formula
 from samestep.common.strategy import Cost, Run
 from samestep.common.techniques.used import used
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.pipeline_schedule import SCHEDULES
+
+
+@dataclasses.dataclass(frozen=True)
+class Formula:
+    """What a textbook says of a quantity of the ledger.
+
+    Attributes:
+        quantity: "state" or "activations" (bytes of the device that holds most), "sent" (bytes of all processes) or "idle"
+            (share of a step).
+        value: What the formula gives for the run.
+        text: The formula, in the letters of `docs/predicting.md`.
+        source: Who says so.
+    """
+
+    quantity: str
+    value: float
+    text: str
+    source: str
+
 
 _ZERO, _MEGATRON = "Rajbhandari et al. 2020", "Narayanan et al. 2021"
 Formulas = Callable[[Run, str], tuple[Formula, ...]]

@@ -111,19 +111,25 @@ class RunLedger:
     compiled: Compiled | None = None
 
     @property
+    def measured(self) -> Ledger:
+        """What was measured, as `predicted` has what was expected: every device, and the sends of the first."""
+        sends = self.processes[0].sends if self.processes else ()
+        return Ledger(tuple(self.processes), sends, sum(row.sent_bytes_per_step for row in self.processes))
+
+    @property
     def sent_bytes(self) -> float:
         """What all processes together sent in a step, over TCP."""
-        return sum(row.sent_bytes_per_step for row in self.processes)
+        return self.measured.sent_bytes_per_step
 
     @property
     def state_bytes(self) -> int | None:
         """The state of the device that holds most; None without devices."""
-        return max((row.state_bytes for row in self.processes), default=None)
+        return self.measured.state_bytes
 
     @property
     def activations_bytes(self) -> int | None:
-        """The activations of the device that saves most; None where they were not measured."""
-        return max((row.activations_bytes for row in self.processes if row.activations_bytes is not None), default=None)
+        """The activations of the device that keeps most; None where they were not measured."""
+        return self.measured.activations_bytes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

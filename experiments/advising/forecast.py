@@ -185,7 +185,7 @@ def _columns(found: Forecast) -> tuple[Column[Prediction], ...]:
     return (
         Column("strategy", lambda row: row.cell),
         Column("mesh", lambda row: str(row.run.mesh), gives_way=5),
-        of("state", lambda row: max(each.state_bytes for each in row.ledger.footprints), STATE_OF_A_DEVICE),
+        of("state", lambda row: row.ledger.state_bytes, STATE_OF_A_DEVICE),
         of("(textbook)", lambda row: row.textbook("state"), "(by the textbook)", gives_way=4, is_detail=True),
         of("gathered", lambda row: row.fullest.params_peak_bytes - row.fullest.params_bytes, _GATHERED, 3),
         of("activations", lambda row: row.fullest.activations_bytes, _ACTIVATIONS, 3),

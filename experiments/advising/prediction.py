@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator
 
 from samestep.common.catalog import strategy_info
-from samestep.common.costs.textbook import formulas
+from samestep.common.costs.textbook import Formula, formulas
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import flag
-from samestep.common.ledger import Footprint, Formula, Ledger
+from samestep.common.ledger import Footprint, Ledger
 from samestep.common.mesh import Mesh
 from samestep.common.request import MAX_PREDICTED_DEVICES, RunConfig
 from samestep.common.run import parse_prediction

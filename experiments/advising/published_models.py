@@ -45,7 +45,7 @@ def zero() -> str:
     for ranks in NUM_RANKS:
         for cell, axis in STAGES.items():
             found = predicted("zero-7.5b", f"{cell}+mesh={axis}={ranks}", batch_size=1024)
-            held = max(each.state_bytes for each in found.ledger.footprints)
+            held = found.ledger.state_bytes or 0
             peak = found.needed_bytes - (found.fullest.activations_bytes or 0)
             formula = found.textbook("state") or 0.0
             gain = 16 * num_params(found.run.workload.model) / formula
@@ -59,7 +59,7 @@ def giants() -> str:
     found = [predicted(*each) for each in MESHES]
     headers, columns = ["model", "parameters", "row", "mesh"], []
     for name, of in {
-        "state": lambda row: max(each.state_bytes for each in row.ledger.footprints),
+        "state": lambda row: row.ledger.state_bytes or 0,
         "formula": lambda row: row.textbook("state") or 0,
         "activations": lambda row: row.fullest.activations_bytes or 0,
         "needed": lambda row: row.needed_bytes,

@@ -2,20 +2,13 @@
 
 from collections.abc import Sequence
 
+from samestep.common import memory
 from samestep.common.ledger import Footprint
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.printing.text import size
 
 SENT_TOLERANCE = 0.01
 """Bytes on the wire are counted by the kernel: what a backend adds to the tensors may vary this much."""
-_CLASSES = {
-    "parameters": "params_bytes",
-    "parameters at their peak": "params_peak_bytes",
-    "gradients": "gradients_bytes",
-    "optimizer state": "optimizer_bytes",
-    "residuals": "residuals_bytes",
-}
-"""What a device holds -> the field of its footprint."""
 
 
 def changed_bytes(now: RunResult, then: RunResult) -> list[str]:
@@ -25,7 +18,7 @@ def changed_bytes(now: RunResult, then: RunResult) -> list[str]:
         now: Today's.
         then: The earlier one.
     """
-    changed = [_of_class(name, field, now.processes, then.processes) for name, field in _CLASSES.items()]
+    changed = [_of_class(each, now.processes, then.processes) for each in memory.STORED]
     mine, theirs = ({each.name: each for each in run.exchanges} for run in (now, then))
     for name in dict.fromkeys([*mine, *theirs]):
         one, two = mine.get(name), theirs.get(name)
@@ -41,11 +34,11 @@ def changed_bytes(now: RunResult, then: RunResult) -> list[str]:
     return [each for each in changed if each]
 
 
-def _of_class(name: str, field: str, now: Sequence[Footprint], then: Sequence[Footprint]) -> str:
-    mine, theirs = ([getattr(row, field) for row in rows] for rows in (now, then))
+def _of_class(of: memory.MemoryClass, now: Sequence[Footprint], then: Sequence[Footprint]) -> str:
+    mine, theirs = ([of.bytes_of(row) for row in rows] for rows in (now, then))
     if mine == theirs:
         return ""
     if len(mine) != len(theirs):
-        return f"{name} on {len(mine)} devices, and were on {len(theirs)}"
+        return f"{of.name} on {len(mine)} devices, and were on {len(theirs)}"
     device, (one, two) = max(enumerate(zip(mine, theirs, strict=True)), key=lambda each: abs(each[1][0] - each[1][1]))
-    return f"{name}: {size(one)} on device {device}, and were {size(two)}"
+    return f"{of.name}: {size(one)} on device {device}, and were {size(two)}"

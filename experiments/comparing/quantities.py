@@ -1,10 +1,10 @@
 """The quantities that results are compared by. Each is defined here, once, for every table, page, format and tracker."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from samestep.common.flags import Scalar
-from samestep.common.ledger import STATE_OF_A_DEVICE, Footprint, Ledger
+from samestep.common.ledger import STATE_OF_A_DEVICE, Ledger
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import title
 from samestep.experiments.comparing.row import same_step
@@ -23,9 +23,9 @@ class Quantity:
         meaning: One clause on what it is; "" if the name says it.
         key: Its name for programs, as in `--format csv`.
         tracked_as: Its name in trackers of experiments; "" where they do not get it.
-        measured: Its value for a row; None where nobody measured it.
+        in_ledger: Its value in a ledger, measured or predicted, None where nobody counted it; None if no ledger has it.
+        of_row: Its value for a row, if no ledger has it; None where nobody measured it.
         write: How it is written for people; bytes are written as such.
-        predicted: What arithmetic says of it, from a ledger; None where nothing does.
         is_lower_bound: Whether something was not counted in a run, so that its value is at least what was measured.
         better: Which direction is better: "more", "less", or "" where none is.
         in_terminal: Whether tables in a terminal have a column of it.
@@ -41,9 +41,9 @@ class Quantity:
     meaning: str = ""
     key: str
     tracked_as: str = ""
-    measured: Callable[[MeasuredRow], Scalar]
+    in_ledger: Callable[[Ledger], float | None] | None = None
+    of_row: Callable[[MeasuredRow], Scalar] = lambda row: None
     write: Callable[[MeasuredRow], str] = lambda row: ""
-    predicted: Callable[[Ledger], float | None] | None = None
     is_lower_bound: Callable[[RunResult], bool] = lambda result: False
     better: str = ""
     in_terminal: bool = True
@@ -51,6 +51,14 @@ class Quantity:
     is_of_a_step: bool = True
     is_always_measured: bool = True
     drop_priority: int = 0
+
+    def measured(self, row: MeasuredRow) -> Scalar:
+        """Returns its value for a row; None where nobody measured it."""
+        return self.in_ledger(row.result.measured) if self.in_ledger else self.of_row(row)
+
+    def predicted(self, result: RunResult) -> float | None:
+        """Returns what arithmetic says of it; None where nothing does."""
+        return self.in_ledger and self.in_ledger(result.predicted)
 
     def value(self, row: MeasuredRow) -> Scalar:
         """Returns its value for a row; None for a run that only compiled a step, if it is of a step."""
@@ -70,11 +78,6 @@ class Quantity:
         found = self.measured(row)
         least = "at least " if self.is_lower_bound(row.result) else ""
         return "" if found is None else least + (in_unit(float(found), unit) if unit else size(float(found)))
-
-
-def _most(footprints: Iterable[Footprint], held: Callable[[Footprint], int | None]) -> float | None:
-    """Returns the bytes of the device that holds most; None if they are known of no device."""
-    return max((most for each in footprints if (most := held(each)) is not None), default=None)
 
 
 def _median(row: MeasuredRow) -> float | None:
@@ -97,7 +100,7 @@ SAME_STEP = Quantity(
     meaning="whether the loss is the reference's at every step that was judged",
     key="parity_passed",
     tracked_as="took_the_same_step",
-    measured=lambda row: row.result.parity.passed,
+    of_row=lambda row: row.result.parity.passed,
     write=lambda row: same_step(row.result),
     is_of_a_step=False,
 )
@@ -107,7 +110,7 @@ SPEED = Quantity(
     meaning="the median of the run's timed windows",
     key="examples_per_second_median",
     tracked_as="median_examples_per_second",
-    measured=_median,
+    of_row=_median,
     write=lambda row: "" if (median := _median(row)) is None else short(median),
     better="more",
 )
@@ -116,7 +119,7 @@ VERDICT = Quantity(
     title="against reference",
     meaning="examples/s as a multiple of the reference row's in the same round",
     key="against_reference_ratio",
-    measured=lambda row: row.speed.against and row.speed.against.ratio,
+    of_row=lambda row: row.speed.against and row.speed.against.ratio,
     write=lambda row: row.speed.verdict,
     better="more",
 )
@@ -127,8 +130,7 @@ STATE = Quantity(
     meaning=STATE_OF_A_DEVICE,
     key="state_bytes_per_device",
     tracked_as="state_bytes_of_a_device",
-    measured=lambda row: row.result.state_bytes,
-    predicted=lambda ledger: _most(ledger.footprints, lambda each: each.state_bytes),
+    in_ledger=lambda ledger: ledger.state_bytes,
     better="less",
     drop_priority=2,
 )
@@ -139,9 +141,8 @@ SENT = Quantity(
     meaning="what all processes put on the wire in a step",
     key="sent_bytes_per_step",
     tracked_as="sent_bytes_per_step",
-    measured=lambda row: row.result.sent_bytes,
+    in_ledger=lambda ledger: ledger.sent_bytes_per_step,
     is_lower_bound=lambda result: bool(result.uncounted),
-    predicted=lambda ledger: ledger.sent_bytes_per_step,
     better="less",
     drop_priority=3,
 )
@@ -149,7 +150,7 @@ METRIC = Quantity(
     name="metric",
     title="metric",
     key="metric_value",
-    measured=lambda row: row.result.metric_value,
+    of_row=lambda row: row.result.metric_value,
     write=lambda row: spell(row.result.metric_value, ".4g"),
     is_often_shared=True,
     is_of_a_step=False,
@@ -161,7 +162,7 @@ STARTUP = Quantity(
     unit="s",
     meaning="from the start of the run to that of its first step",
     key="startup_seconds",
-    measured=lambda row: row.result.startup_seconds,
+    of_row=lambda row: row.result.startup_seconds,
     write=lambda row: f"{row.result.startup_seconds:.2f}",
     better="less",
     drop_priority=7,
@@ -174,7 +175,7 @@ QUANTITIES = (
         meaning="the largest relative deviation of a loss from the reference's",
         key="parity_max_relative_loss",
         tracked_as="largest_relative_loss_deviation",
-        measured=_deviation,
+        of_row=_deviation,
         write=lambda row: spell(_deviation(row), ".1e"),
         better="less",
         in_terminal=False,
@@ -186,7 +187,7 @@ QUANTITIES = (
         meaning="what 50, 95 and 99 of 100 steps did not exceed; - stands for one that takes more steps",
         key="step_seconds_median",
         tracked_as="step_seconds_median",
-        measured=lambda row: row.result.step_seconds_median,
+        of_row=lambda row: row.result.step_seconds_median,
         write=_percentiles,
         better="less",
         is_always_measured=False,
@@ -201,8 +202,7 @@ QUANTITIES = (
         meaning="kept at once between forward and backward, on the device that keeps most",
         key="activations_bytes_per_device",
         tracked_as="activations_bytes_of_a_device",
-        measured=lambda row: row.result.activations_bytes,
-        predicted=lambda ledger: _most(ledger.footprints, lambda each: each.activations_bytes),
+        in_ledger=lambda ledger: ledger.activations_bytes,
         better="less",
         is_always_measured=False,
         drop_priority=6,
@@ -211,7 +211,7 @@ QUANTITIES = (
         name="devices",
         title="devices",
         key="devices",
-        measured=lambda row: row.result.config.devices,
+        of_row=lambda row: row.result.config.devices,
         write=lambda row: devices(row.result),
         is_often_shared=True,
         is_of_a_step=False,
@@ -220,7 +220,7 @@ QUANTITIES = (
         name="dtype",
         title="dtype",
         key="dtype",
-        measured=lambda row: row.result.dtype,
+        of_row=lambda row: row.result.dtype,
         write=lambda row: row.result.dtype,
         is_often_shared=True,
         is_of_a_step=False,
@@ -232,7 +232,7 @@ QUANTITIES = (
         title="workload",
         meaning="what is trained",
         key="workload",
-        measured=lambda row: title(row.result.workload, row.result.config.data),
+        of_row=lambda row: title(row.result.workload, row.result.config.data),
         write=lambda row: title(row.result.workload, row.result.config.data),
         in_terminal=False,
         is_of_a_step=False,
@@ -242,7 +242,7 @@ QUANTITIES = (
         unit="bytes",
         meaning="the most memory that one process has had, the framework included",
         key="peak_rss_bytes",
-        measured=lambda row: max((each.peak_rss_bytes for each in row.result.processes), default=None),
+        of_row=lambda row: max((each.peak_rss_bytes for each in row.result.processes), default=None),
         better="less",
         in_terminal=False,
     ),

@@ -2,10 +2,11 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from samestep.common import memory
 from samestep.common.ledger import Footprint
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.axes import AxisScale, in_bytes
@@ -13,15 +14,9 @@ from samestep.experiments.page.loaded import Facet, Loaded
 from samestep.experiments.page.plots import Line, Mark, Plot, mark, render_figures
 from samestep.experiments.printing.text import size
 
-CLASSES: Mapping[str, tuple[str, Callable[[Footprint], int | None]]] = {
-    "params": ("parameters", lambda row: row.params_bytes),
-    "gathered": ("parameters gathered for a moment", lambda row: row.params_peak_bytes - row.params_bytes),
-    "gradients": ("gradients", lambda row: row.gradients_bytes),
-    "optimizer": ("optimizer state", lambda row: row.optimizer_bytes),
-    "residuals": ("residuals of compression", lambda row: row.residuals_bytes),
-    "activations": ("activations", lambda row: row.activations_bytes),
-}
-"""Class in the style sheet -> its name, and its bytes on a device; None if nobody counted or predicts them."""
+_FIRST = (memory.PARAMETERS, memory.GATHERED, memory.GRADIENTS, memory.OPTIMIZER_STATE)
+CLASSES = (*_FIRST, memory.RESIDUALS, memory.ACTIVATIONS)
+"""What a bar consists of, from its start."""
 UNKNOWN = "unknown"
 """The mark at the end of a bar that lacks a class."""
 _UNKNOWN_SHARE = 0.05
@@ -48,7 +43,7 @@ def write(loaded: Loaded) -> Markup | None:
     results = [result for facet in loaded.facets() for _, result in facet.rows if not result.compiled]
     parts = [part for result in results for each in held(result) for part in (each.measured, each.predicted) if part]
     swatches = [
-        (kind, name) for number, (kind, (name, _)) in enumerate(CLASSES.items()) if any(part[number] for part in parts)
+        (of.kind, of.title or of.name) for number, of in enumerate(CLASSES) if any(part[number] for part in parts)
     ]
     if any(map(_lacks, parts)):
         swatches.append((UNKNOWN, "activations that nobody measured or predicted: the bar goes on"))
@@ -67,7 +62,7 @@ def held(result: RunResult) -> list[DeviceBytes]:
 
 
 def _bytes(row: Footprint) -> tuple[int | None, ...]:
-    return tuple(value(row) for _, value in CLASSES.values())
+    return tuple(each.held(row) for each in CLASSES)
 
 
 def _plot(facet: Facet) -> Plot | None:
@@ -108,7 +103,7 @@ def _bar(axis: AxisScale, parts: Sequence[int | None], kind: str) -> list[Mark]:
     ends = list(itertools.accumulate((part or 0 for part in parts), initial=0))
     places = zip(CLASSES, parts, ends, ends[1:], strict=False)
     bars = [
-        mark(f"bar {kind} {name}", axis, start, end, {"data-value": part}) for name, part, start, end in places if part
+        mark(f"bar {kind} {of.kind}", axis, start, end, {"data-value": part}) for of, part, start, end in places if part
     ]
     if _lacks(parts):
         bars.append(mark(f"bar {kind} {UNKNOWN}", axis, ends[-1], ends[-1] + _UNKNOWN_SHARE * axis.high))

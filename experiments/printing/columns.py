@@ -101,7 +101,7 @@ def columns(
             shown += speed_column(rows)
         elif quantity is VERDICT:
             shown += verdict_column(rows, reference)
-        elif quantity.predicted is not None:
+        elif quantity.in_ledger is not None:
             shown += _bytes(quantity, rows, bool(reference))
         elif quantity.is_always_measured or any(map(quantity.text, rows)):
             shown.append(_column(quantity, f", {startup}" if quantity is STARTUP else ""))
@@ -126,15 +126,16 @@ def _column(quantity: Quantity, more: str = "") -> Column[MeasuredRow]:
 
 def _bytes(quantity: Quantity, rows: Sequence[MeasuredRow], has_verdict: bool) -> list[Column[MeasuredRow]]:
     """Returns what was measured in bytes, and behind it what was predicted, with a mark where that is off."""
-    predict = quantity.predicted
-    if predict is None or not (quantity.is_always_measured or any(map(quantity.text, rows))):
+    if not (quantity.is_always_measured or any(map(quantity.text, rows))):
         return []
     ran = [row for row in rows if not row.result.compiled]
-    unit = common_unit(float(each or 0) for row in ran for each in (quantity.value(row), predict(row.result.predicted)))
+    unit = common_unit(
+        float(each or 0) for row in ran for each in (quantity.value(row), quantity.predicted(row.result))
+    )
     priority = quantity.drop_priority if has_verdict or quantity.drop_priority > _FOR_VERDICT else 0
 
     def write_predicted(row: MeasuredRow) -> str:
-        found = predict(row.result.predicted)
+        found = quantity.predicted(row.result)
         return "" if found is None else f"({in_unit(found, unit)}){mark(row.result, quantity.name)}"
 
     return [

@@ -21,8 +21,8 @@ def figures(result: RunResult | None) -> dict[str, Scalar]:
     found: dict[str, Scalar] = _plain_fields(RunResult, result)
     for quantity in QUANTITIES:
         found.setdefault(quantity.key, row and quantity.measured(row))
-        if quantity.predicted is not None:
-            found.setdefault(f"predicted_{quantity.key}", result and quantity.predicted(result.predicted))
+        if quantity.in_ledger is not None:
+            found.setdefault(f"predicted_{quantity.key}", result and quantity.predicted(result))
     missed = result and ", ".join(f"{name} {error}" for name, error in misses(result).items())
     return found | {"missed_predictions": missed}
 

@@ -1,27 +1,19 @@
 """The ledger of a step as a table: every quantity as measured, as predicted, and as the textbooks have it."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from samestep.common.costs.textbook import formulas
-from samestep.common.ledger import Footprint, Formula, Ledger, Send
+from samestep.common import memory
+from samestep.common.costs.textbook import Formula, formulas
+from samestep.common.ledger import Ledger, Send
 from samestep.common.strategy import Run
 from samestep.experiments.printing.text import bullets, github, screen_width, size
 
 if TYPE_CHECKING:
     from samestep.common.runtime.records import RunResult  # it needs NumPy, which a prediction does without
 
-_MEMORY: Mapping[str, Callable[[Footprint], int | None]] = {
-    "parameters": lambda row: row.params_bytes,
-    "parameters, peak": lambda row: row.params_peak_bytes,
-    "gradients": lambda row: row.gradients_bytes,
-    "optimizer state": lambda row: row.optimizer_bytes,
-    "residuals": lambda row: row.residuals_bytes or None,
-    "state": lambda row: row.state_bytes,
-    "activations": lambda row: row.activations_bytes,
-}
-"""Quantity -> its bytes on a device; None if nobody counted or predicts them."""
+_MEMORY = (*memory.STORED, memory.STATE, memory.ACTIVATIONS)
 _MEANINGS = (
     "bytes of memory: of the device that holds most; state is parameters, gradients, optimizer state and residuals",
     "bytes of an operation: what the first rank or device hands over in a step, and in how many operations",
@@ -61,11 +53,10 @@ def ledger_of_run(run: Run, result: "RunResult", width: int | None = None) -> st
         result: What came of it.
         width: What it has to fit into; the screen, unless given.
     """
-    first, rows = result.processes[0], result.processes
-    measured = Ledger(tuple(rows), first.sends, result.sent_bytes)
+    first = result.processes[0]
     seconds = {"busy": first.busy_seconds, "idle": first.idle_seconds}
     told = {name: value for name, value in seconds.items() if value is not None}
-    return ledger_table(result.predicted, measured, formulas(run, result.backend), told, width)
+    return ledger_table(result.predicted, result.measured, formulas(run, result.backend), told, width)
 
 
 def ledger_table(
@@ -101,8 +92,11 @@ def ledger_table(
 
 def quantities(ledger: Ledger) -> dict[str, Amount]:
     """Everything that a ledger has, by name, in the order in which it is shown."""
-    held = {name: [of(row) for row in ledger.footprints] for name, of in _MEMORY.items()}
-    found = {name: Amount(max(filter(None, row), default=0)) for name, row in held.items() if row != [None] * len(row)}
+    found = {}
+    for each in _MEMORY:
+        held = [count for row in ledger.footprints if (count := each.held(row)) is not None]
+        if any(held) or (held and each is not memory.RESIDUALS):
+            found[each.name] = Amount(max(held))
     for send in ledger.sends:
         before = found.get(_operation(send), Amount(0, 0))
         found[_operation(send)] = Amount(before.value + send.bytes, (before.count or 0) + send.count)

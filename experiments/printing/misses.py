@@ -19,7 +19,7 @@ def misses(result: RunResult) -> dict[str, str]:
     """
     found, row = {}, MeasuredRow.of(result)
     for quantity in QUANTITIES if not result.compiled and result.processes else ():
-        measured, predicted = quantity.measured(row), quantity.predicted and quantity.predicted(result.predicted)
+        measured, predicted = quantity.measured(row), quantity.predicted(result)
         if measured is None or predicted is None:
             continue
         measured = float(measured)

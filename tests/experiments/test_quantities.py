@@ -48,7 +48,7 @@ def test_the_page_has_it(quantity: Quantity) -> None:
 def test_formats_for_programs_have_it(quantity: Quantity) -> None:
     found = figures(RUN)
     assert quantity.key in found and quantity.key in figures(None)
-    assert (f"predicted_{quantity.key}" in found) == (quantity.predicted is not None)
+    assert (f"predicted_{quantity.key}" in found) == (quantity.in_ledger is not None)
     if quantity.measured(ROW) is not None and quantity.name != "workload":
         value = quantity.measured(ROW)
         assert found[quantity.key] == (pytest.approx(value) if isinstance(value, float) else value)
@@ -70,7 +70,7 @@ def test_the_docs_list_it(quantity: Quantity) -> None:
 def test_what_is_predicted_is_held_against_what_is_measured(quantity: Quantity) -> None:
     off = {"processes": SAVED, "predicted": type(RUN.predicted)((_footprint(1),), (), 1.0)}
     assert (quantity.name in misses(made("torch:ddp", **off))) == (
-        quantity.predicted is not None and quantity.measured(ROW) is not None
+        quantity.in_ledger is not None and quantity.measured(ROW) is not None
     )
 
 

@@ -251,7 +251,7 @@ def test_memory_by_class(shown: "Page", loaded: Loaded) -> None:
             drawn = {each["kind"].split()[-1]: each for each in line["marks"] if kind in each["kind"]}
             assert (drawn.pop(UNKNOWN, None) is not None) == (parts is not None and None in parts)
             assert {name: int(each["value"]) for name, each in drawn.items()} == {
-                name: part for name, part in zip(CLASSES, parts or (), strict=False) if part
+                of.kind: part for of, part in zip(CLASSES, parts or (), strict=False) if part
             }
             scales |= {round(each["width"] / int(each["value"]) * 1e5) for each in drawn.values()}
     assert len(scales) <= 2  # pixels for each byte: all bars of a figure are to one scale

@@ -33,7 +33,7 @@ def shortage(run: Run, role: str) -> Unavailable:
     """
     limits = [f"{name} {gib(soft)}" for name, kind in _LIMITS.items() if (soft := _soft(kind)) is not None]
     under = f" ({', '.join(limits)})" if limits else ""
-    needed = max(footprint.state_bytes for footprint in run.strategy.cost(run, run.strategy.backend).footprints)
+    needed = run.strategy.cost(run, run.strategy.backend).state_bytes or 0
     return Unavailable(
         f"{role} ran out of memory{under}: on each device parameters, gradients and optimizer state alone need {gib(needed)}, "
         f"beside the framework itself; allow more, or choose a smaller model, more devices, or a strategy that splits the model."

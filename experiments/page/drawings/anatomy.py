@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element
 
+from samestep.common import memory
 from samestep.common.ledger import PHASES, Footprint
 from samestep.common.strategy import Run
-from samestep.experiments.page.drawings.held import CLASSES, device_names, drawn_from, share, whole_bytes
+from samestep.experiments.page.drawings.held import CLASSES, device_names, drawn_from, share, whole_bytes, word
 from samestep.experiments.page.drawings.svg import drawing, put, stroke, write
 from samestep.experiments.page.drawings.transfers import DrawnTransfer, transfers
 from samestep.experiments.printing.text import count, size
@@ -50,7 +51,7 @@ class Scale:
             run: What was trained.
             result: What came of it.
         """
-        held = [max(row.params_peak_bytes, *(each.held(row) for each in CLASSES)) for row in result.processes]
+        held = [max(row.params_peak_bytes, *(each.bytes_of(row) for each in CLASSES)) for row in result.processes]
         sent = (each.bytes for each in transfers(run.mesh, result, MOST_TRANSFERS))
         return cls(max(*held, *whole_bytes(run), 1), max(sent, default=1) or 1)
 
@@ -105,15 +106,15 @@ def _device(
     stroke(root, "line", [(16, top), (_STRIP - 12, top)])
     write(root, 16, top + 17, name, "strong")
     for number, (each, whole) in enumerate(zip(CLASSES, wholes, strict=True)):
-        y, held = top + 22 + 16 * number, each.held(rows[index])
-        before = sum(each.held(row) for row in rows[:index])
+        y, held = top + 22 + 16 * number, each.bytes_of(rows[index])
+        before = sum(each.bytes_of(row) for row in rows[:index])
         begin = min(before % whole, whole - held) if 0 < held < whole else 0
-        write(root, _BARS - 6, y + 9, each.name, "muted small end")
+        write(root, _BARS - 6, y + 9, word(each), "muted small end")
         if held < whole:
             put(root, "rect", "whole", x=_BARS, y=y, width=whole * scale, height=10)
         put(root, "rect", each.kind, x=_BARS + begin * scale, y=y, width=held * scale, height=10)
         end = max(held, whole)
-        if each.kind == "params" and (peak := rows[index].params_peak_bytes) > held:
+        if each is memory.PARAMETERS and (peak := rows[index].params_peak_bytes) > held:
             end = max(end, peak)
             stroke(root, "peak", [(_BARS, y - 3), (_BARS + peak * scale, y - 3), (_BARS + peak * scale, y + 3)], 1.5)
         write(root, _BARS + end * scale + 6, y + 9, share(held, whole), "small")
@@ -211,7 +212,9 @@ def _in_words(run: Run, result: "RunResult", found: Sequence[DrawnTransfer], nam
     wholes = whole_bytes(run)
     held = [
         f"{name} holds "
-        + ", ".join(f"{each.name} {share(each.held(row), whole)}" for each, whole in zip(CLASSES, wholes, strict=True))
+        + ", ".join(
+            f"{word(each)} {share(each.bytes_of(row), whole)}" for each, whole in zip(CLASSES, wholes, strict=True)
+        )
         for name, row in zip(names, result.processes, strict=True)
     ]
     sent = [f"{each.phase}: {each.operation}, {amount(each)}, {each.between(names)}" for each in found]

@@ -1,13 +1,11 @@
 """What the devices of a run hold, by class of memory, and what they are called."""
 
-import dataclasses
 import hashlib
 import json
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from samestep.common import memory
 from samestep.common.costs.optimizer_state import optimizer_bytes
-from samestep.common.ledger import Footprint
 from samestep.common.request import DTYPES
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_params
@@ -18,26 +16,12 @@ if TYPE_CHECKING:
     from samestep.common.runtime.records import RunResult  # it needs NumPy
 
 
-@dataclasses.dataclass(frozen=True)
-class Class:
-    """A class of memory.
-
-    Attributes:
-        name: In the drawing.
-        kind: The class of its shapes.
-        held: Its bytes on a device.
-    """
-
-    name: str
-    kind: str
-    held: Callable[[Footprint], int]
+CLASSES = (memory.PARAMETERS, memory.GRADIENTS, memory.OPTIMIZER_STATE)
 
 
-CLASSES = (
-    Class("parameters", "params", lambda row: row.params_bytes),
-    Class("gradients", "gradients", lambda row: row.gradients_bytes),
-    Class("optimizer", "optimizer", lambda row: row.optimizer_bytes),
-)
+def word(of: memory.MemoryClass) -> str:
+    """Returns the first word of the name of a class: a drawing has room for no more."""
+    return of.name.partition(" ")[0]
 
 
 def whole_bytes(run: Run) -> tuple[int, int, int]:
@@ -84,7 +68,7 @@ def drawn_from(result: "RunResult") -> str:
     for row in result.processes:
         sends = [[*send.kind, send.source, send.bytes, send.count] for send in row.sends]
         shown.append(
-            [row.role, short_device(row.device), row.params_peak_bytes, *(c.held(row) for c in CLASSES), sends]
+            [row.role, short_device(row.device), row.params_peak_bytes, *(c.bytes_of(row) for c in CLASSES), sends]
         )
     text = json.dumps([result.framework, result.strategy, result.workload, result.mesh, shown])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
