@@ -5,7 +5,7 @@ EXTRAS ?= torch,tf,data,dev
 BIN := .venv/bin
 INSTALLED := .venv/installed-$(EXTRAS)
 
-.PHONY: setup run test test-slow lint docs museum docs-pictures
+.PHONY: setup run test test-slow test-gpu lint docs museum docs-pictures
 
 setup: $(INSTALLED)
 
@@ -30,6 +30,11 @@ test: setup
 # takes the rows of some strategies in it, and nothing else.
 test-slow: setup
 	$(BIN)/python -m pytest -m slow --numprocesses $$(($$(nproc) + 1)) --dist worksteal $(if $(ONLY),tests/parity/test_products.py)
+
+# On a machine with a GPU, in about ten minutes; exit code 3 where there is none.
+test-gpu: setup
+	$(BIN)/python -m samestep doctor --gpu
+	$(BIN)/python -m pytest -m gpu
 
 lint: setup
 	$(BIN)/python -m ruff check .

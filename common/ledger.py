@@ -26,6 +26,8 @@ class Footprint:
         source: How it was seen: "tensors", "graph" (the framework holds it inside its graph only), or "predicted".
         optimizer_dtype: Of the optimizer state, as measured; "" if there is none.
         residuals_bytes: What compression keeps from one exchange to the next.
+        allocated_peak_bytes: The most bytes of tensors that the device's own allocator held at once in the observed step; None
+            where it does not count them, as that of CPU cores.
         count: How many devices in a row have this footprint; only a prediction speaks of more than one at a time.
     """
 
@@ -38,16 +40,12 @@ class Footprint:
     source: str = "predicted"
     optimizer_dtype: str = ""
     residuals_bytes: int = 0
+    allocated_peak_bytes: int | None = None
     count: int = 1
 
     @classmethod
     def uniform(
-        cls,
-        device: str,
-        held_bytes: int,
-        optimizer_bytes: int,
-        source: str = "predicted",
-        optimizer_dtype: str = "",
+        cls, device: str, held_bytes: int, optimizer_bytes: int, source: str = "predicted", optimizer_dtype: str = ""
     ) -> "Footprint":
         """Returns a device that holds as many bytes of gradients as of parameters, and gathers none.
 

@@ -23,6 +23,7 @@ from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.outputs import main_outputs
 from samestep.torch_impl.observing.activations import follow_activations
 from samestep.torch_impl.observing.exchanges import Observer
+from samestep.torch_impl.observing.gpus import AllocatorPeak
 from samestep.torch_impl.optimizers import build_optimizer, matrices_of, set_rate
 from samestep.torch_impl.sharded import full_tensor
 from samestep.torch_impl.step import Loss, accumulate, target_share, transform
@@ -103,6 +104,7 @@ class TrainingProgram:
         self._step = self._skipped = 0
         self._losses: list[torch.Tensor] = []
         self._gradients_bytes = self._gathered_bytes = self._activations_bytes = 0
+        self._allocated_bytes: int | None = None
         self._sends: tuple[Send, ...] = ()
 
     def step(self, batch: Batch) -> None:
@@ -209,12 +211,14 @@ class TrainingProgram:
     def observe(self, batch: Batch) -> None:
         """Takes one more step; its collectives are recorded as they are dispatched."""
         self.context.recorder.start()
-        with Observer(self.context.recorder, self.parts.bare) as observer, self.parts.watch():
+        observing = Observer(self.context.recorder, self.parts.bare)
+        with observing as observer, self.parts.watch(), AllocatorPeak(self._device) as allocated:
             with follow_activations(self.parts.bare) as kept:
                 self._losses.append(self.gradients(batch))
             self._gradients_bytes = weights.nbytes(p.grad for p in self.parts.bare.parameters())
             self.apply()
         self._gathered_bytes, self._activations_bytes = observer.gathered.peak_bytes, kept.peak_bytes
+        self._allocated_bytes = allocated.bytes
         self._sends = self.context.recorder.stop()
 
     def sends(self) -> tuple[Send, ...]:
@@ -225,7 +229,7 @@ class TrainingProgram:
         """Returns the tensors of this process."""
         own = self._local_state.footprint(self._device, self._gradients_bytes, self._gathered_bytes)
         activations_bytes = self._activations_bytes if self.parts.saves_here else None
-        own = dataclasses.replace(own, activations_bytes=activations_bytes)
+        own = dataclasses.replace(own, activations_bytes=activations_bytes, allocated_peak_bytes=self._allocated_bytes)
         return (own, *self.parts.replicas())
 
     def measures(self) -> Mapping[str, float]:

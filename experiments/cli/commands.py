@@ -12,6 +12,7 @@ COMMANDS = {
     "advise": "rank the layouts of a model on a machine that need not be here",
     "report": "write a page, or tables, about runs and comparisons",
     "calibrate": "measure this machine for `advise --machine here`",
+    "doctor": "say what this machine can run, and prove every row on its GPUs",
     "checkpoints": "list the checkpoints of a run, and whether they are whole",
     "ledger": "prove that every example of every step was gathered once, however often the run died",
     "strategies": "print the catalogue of strategies, or one strategy in full",

@@ -14,6 +14,9 @@ def test_one_gpu_is_the_same_step(run_cell: RunCell, row: str, dtype: str) -> No
     result = run_cell(f"torch:{row}", SIZED["transformer"], devices=1, dtype=dtype, optimizer="adamw")
     assert result.parity.passed, result.parity.reason
     assert [row.device for row in result.processes] == ["cuda:0"]
+    (held,) = (row.allocated_peak_bytes for row in result.processes)
+    assert held is not None
+    assert held >= (result.state_bytes or 0)
 
 
 @pytest.mark.parametrize("row", ["c10d", "ddp", "zero1"])

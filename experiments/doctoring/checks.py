@@ -1,0 +1,59 @@
+"""What is run on the GPUs: every row that can use them, in every precision that it takes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from samestep.common.catalog import framework_info
+from samestep.common.cell import Cell
+from samestep.common.strategy import StrategyInfo
+from samestep.common.techniques.precision.flag import TWO_BYTES
+from samestep.experiments.doctoring.gpus import Gpu
+
+WORKLOAD = "prose-gpt+layers=2+width=128+heads=4+context=64"
+STEPS, BATCH_SIZE, ROUNDS = 20, 32, 2
+"""Two rounds say whether a run repeats bit for bit."""
+PAIR = 2
+
+
+def settings() -> dict[str, object]:
+    """Returns what all checks share, as `samestep compare` is given it."""
+    return {
+        "workload": WORKLOAD,
+        "steps": STEPS,
+        "batch_size": BATCH_SIZE,
+        "devices": 1,
+        "optimizer": "adamw",
+        "repeats": ROUNDS,
+        "parity": True,
+    }
+
+
+def list_checks(found: Mapping[str, Sequence[Gpu]]) -> list[Cell]:
+    """Returns the cells to run.
+
+    On one device a row computes in float32, and in two bytes if it takes that. Two devices with a GPU each compute likewise, over
+    NCCL; two that have to share one prove the numbers alone, in float64 over gloo.
+
+    Args:
+        found: The GPUs that each framework sees.
+    """
+    return [
+        Cell(framework, row.name).extended(settings)
+        for framework, gpus in found.items()
+        if gpus
+        for row in framework_info(framework).rows
+        for settings in _settings(row, len(gpus))
+    ]
+
+
+def _settings(row: StrategyInfo, num_gpus: int) -> Iterator[dict[str, object]]:
+    yield from _precisions(row)
+    if row.axes and num_gpus < PAIR:
+        yield {"devices": PAIR, "dtype": "float64"}
+    elif row.axes:
+        yield from ({"devices": PAIR, **settings} for settings in _precisions(row))
+
+
+def _precisions(row: StrategyInfo) -> Iterator[dict[str, object]]:
+    yield {}
+    if "precision" not in row.refuses:
+        yield from ({"precision": name} for name in TWO_BYTES)

@@ -1,0 +1,187 @@
+"""What the checks found on the GPUs of a machine: a table, and the report that can be attached to an issue."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from samestep.common.judging.repetition import EQUAL, compare_losses
+from samestep.common.ledger import Footprint
+from samestep.common.run import parse
+from samestep.common.runtime.records import RunResult
+from samestep.common.techniques.precision.flag import TWO_BYTES
+from samestep.experiments.advising.candidate_meshes import Candidate, row_of
+from samestep.experiments.advising.prediction import needed_bytes
+from samestep.experiments.advising.step_times import seconds_of
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.quantities import SAME_STEP, SENT, STATE
+from samestep.experiments.comparing.row import Row, explain_rows
+from samestep.experiments.comparing.speeds import MeasuredRow
+from samestep.experiments.doctoring.gpus import Gpu
+from samestep.experiments.printing.formats import Document
+from samestep.experiments.printing.misses import mark
+from samestep.experiments.printing.text import Column, bullets, cells, fit, github, screen_width, size
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """What one row did.
+
+    Attributes:
+        row: The row of the comparison, which has a result.
+        gpu: The GPU that it was meant for.
+    """
+
+    row: Row
+    gpu: Gpu
+
+    @property
+    def result(self) -> RunResult:
+        """What its first round left."""
+        assert self.row.result is not None
+        return self.row.result
+
+    @property
+    def is_on_gpu(self) -> bool:
+        """Whether every device of it was a GPU."""
+        return all("cpu" not in each.device.lower() for each in self.result.processes)
+
+    @property
+    def repeats(self) -> bool | None:
+        """Whether its rounds have the same losses in every bit; None where there is one round."""
+        first, *others = self.row.results
+        found = [compare_losses(each.dtype, each.first_step, each.losses, first.losses).verdict for each in others]
+        return all(verdict == EQUAL for verdict in found) if found else None
+
+    @property
+    def allocated_peak_bytes(self) -> int | None:
+        """The most bytes of tensors that the allocator of a GPU held in the observed step."""
+        peaks = [each.allocated_peak_bytes for each in self.result.processes if each.allocated_peak_bytes is not None]
+        return max(peaks, default=None)
+
+    @property
+    def predicted_peak_bytes(self) -> int:
+        """What prediction says: all classes of memory at their peaks at once, which is an upper bound of the tensors."""
+        return max(map(needed_bytes, self._predicted))
+
+    @property
+    def _predicted(self) -> tuple[Footprint, ...]:
+        return self.result.predicted.footprints
+
+    @property
+    def advised_seconds(self) -> float | None:
+        """What `samestep advise` says of the step; None where it knows no such GPU, or ranks no such row.
+
+        It is about training in two bytes.
+        """
+        config, machine = self.result.config, self.gpu.machine
+        ranked = row_of(config.strategy) if config.framework == "torch" else None
+        if machine is None or ranked is None or config.techniques.precision not in TWO_BYTES:
+            return None
+        run = parse(config)
+        held = self.predicted_peak_bytes
+        return seconds_of(Candidate(run, ranked, run.examples_per_pass, held, True), machine).total
+
+
+def _of(quantity_name: str, check: Check) -> str:
+    quantity = next(each for each in (STATE, SENT) if each.name == quantity_name)
+    assert quantity.predicted is not None
+    measured, predicted = quantity.text(MeasuredRow.of(check.result)), quantity.predicted(check.result.predicted)
+    return f"{measured} ({size(predicted)}){mark(check.result, quantity.name)}"
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{1000 * seconds:.3g}"
+
+
+COLUMNS: tuple[Column[Check], ...] = (
+    Column("row", lambda check: check.row.cell),
+    Column("device", lambda check: check.result.processes[0].device if check.is_on_gpu else "CPU cores"),
+    Column("backend", lambda check: check.result.backend, gives_way=3),
+    Column("same step", lambda check: SAME_STEP.text(MeasuredRow.of(check.result))),
+    Column(
+        "repeats",
+        lambda check: {True: "yes", False: "no", None: ""}[check.repeats],
+        "whether two runs have the same losses in every bit",
+    ),
+    Column("state", lambda check: _of(STATE.name, check), "of a device, with its prediction", gives_way=1),
+    Column(
+        "allocated",
+        lambda check: f"{size(check.allocated_peak_bytes)} ({size(check.predicted_peak_bytes)})",
+        "the most that the GPU's allocator held in a step, with the bound that prediction gives",
+    ),
+    Column("sent", lambda check: _of(SENT.name, check), "in a step over TCP, with its prediction", gives_way=2),
+    Column("ms", lambda check: _milliseconds(check.result.step_seconds_median), "the median step"),
+    Column(
+        "advised", lambda check: _milliseconds(check.advised_seconds), "what samestep advise says of it", gives_way=4
+    ),
+)
+
+
+def document(found: Comparison, gpus: Mapping[str, Sequence[Gpu]], command: str) -> Document:
+    """Makes what `samestep doctor --gpu` prints.
+
+    Args:
+        found: The comparison of all checks.
+        gpus: The GPUs that each framework sees.
+        command: The line that repeats it.
+    """
+    checks = [
+        Check(row, gpus[row.configuration.framework][0])
+        for row in found.rows
+        if row.result and not row.configuration.is_oracle
+    ]
+    elsewhere = [check.row.cell for check in checks if not check.is_on_gpu]
+
+    def text() -> str:
+        width = screen_width()
+        shown = fit(COLUMNS, checks, width)
+        table = github(*cells(shown, checks), width) if checks else ""
+        lines = [f"{each.header}: {each.meaning}" for each in shown if each.meaning]
+        lines += [f"on CPU cores, since each rank has to have a GPU: {', '.join(elsewhere)}"] if elsewhere else []
+        seen = "\n".join(f"{framework} sees {say_gpus(each)}." for framework, each in gpus.items())
+        return "\n\n".join(filter(None, [seen, table, bullets([*lines, *explain_rows(found.rows)], width)]))
+
+    return Document(
+        "samestep doctor --gpu",
+        text,
+        {
+            "command": command,
+            "gpus": gpus,
+            "machine": checks[0].result.machine if checks else {},
+            "versions": {name: version for check in checks for name, version in check.result.versions.items()},
+            "rows": [_record(check) for check in checks],
+            "not_run": {row.cell: f"{row.status}: {row.reason}" for row in found.rows if not row.result},
+        },
+        [_record(check) for check in checks],
+        [row.case() for row in found.rows if not row.configuration.is_oracle],
+    )
+
+
+def say_gpus(gpus: Sequence[Gpu]) -> str:
+    """Returns what a framework sees, in words."""
+    return (
+        ", ".join(each.name + (f" ({size(each.memory_bytes)})" if each.memory_bytes else "") for each in gpus)
+        or "no GPU"
+    )
+
+
+def _record(check: Check) -> dict[str, object]:
+    result = check.result
+    return {
+        "cell": check.row.cell,
+        "devices": result.config.devices,
+        "device": check.result.processes[0].device,
+        "is_on_gpu": check.is_on_gpu,
+        "backend": result.backend,
+        "emulation": result.emulation,
+        "status": check.row.status,
+        "largest_deviation": result.parity.max_relative_loss,
+        "repeats_bit_for_bit": check.repeats,
+        "state_bytes": result.state_bytes,
+        "predicted_state_bytes": max(each.state_bytes for each in result.predicted.footprints),
+        "allocated_peak_bytes": check.allocated_peak_bytes,
+        "predicted_peak_bytes": check.predicted_peak_bytes,
+        "sent_bytes": result.sent_bytes,
+        "predicted_sent_bytes": result.predicted.sent_bytes_per_step,
+        "step_seconds": result.step_seconds_median,
+        "advised_step_seconds": check.advised_seconds,
+    }
