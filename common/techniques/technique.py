@@ -56,7 +56,7 @@ class Technique:
         gradient_error: How far its rounding takes loss and gradient of a step, relative to their size, if it rounds them.
         find_flaw: What the parameters after a run show to be wrong; "" if nothing.
         sends_before_update: What it sends beside gradients, once a step.
-        emulation_on_cpus: What CPU cores compute in the place of the hardware it is meant for; "" if nothing.
+        emulation_on_cpus: What CPU cores compute in the place of the hardware it is meant for; None if it is meant for any.
         computed_twice: The segments whose forward pass is computed once more in the backward pass.
         in_textbooks: The quantities of a `Formula` that the textbooks still say right of it; None for all.
     """
@@ -70,6 +70,6 @@ class Technique:
     gradient_error: Callable[[Run], float] | None = None
     find_flaw: Callable[[Mapping[str, "np.ndarray"]], str] = lambda params: ""
     sends_before_update: Callable[[Run], Iterable[Send]] = lambda run: ()
-    emulation_on_cpus: Callable[[Run], str] = lambda run: ""
+    emulation_on_cpus: Callable[[Run], str] | None = None
     computed_twice: Callable[[Run], Sequence[Segment]] = lambda run: ()
     in_textbooks: tuple[str, ...] | None = None

@@ -50,6 +50,12 @@ def without_exchange(why: str) -> dict[str, str]:
     return {name: why for first, *options in names for name in (*options, first)}
 
 
+def for_other_hardware() -> dict[str, tuple[Scalar, ...]]:
+    """Returns the flags of the techniques that are meant for other hardware than CPU cores, each with its choices."""
+    meant = [flags(each.flags) for each in TECHNIQUES if each.emulation_on_cpus is not None]
+    return {name: field.metadata["choices"] for fields in meant for name, field in list(fields.items())[:1]}
+
+
 def first_steady_step(techniques: Techniques) -> int:
     """The first step that exchanges gradients as all later ones do, counted from 0; those before it sum them plainly."""
     exchange = exchange_of(techniques)

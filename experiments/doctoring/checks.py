@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from samestep.common.catalog import framework_info
 from samestep.common.cell import Cell
 from samestep.common.strategy import StrategyInfo
-from samestep.common.techniques.precision.flag import TWO_BYTES
+from samestep.common.techniques.used import for_other_hardware
 from samestep.experiments.doctoring.gpus import Gpu
 
 WORKLOAD = "prose-gpt+layers=2+width=128+heads=4+context=64"
@@ -21,7 +21,6 @@ def settings() -> dict[str, object]:
         "steps": STEPS,
         "batch_size": BATCH_SIZE,
         "devices": 1,
-        "optimizer": "adamw",
         "repeats": ROUNDS,
         "parity": True,
     }
@@ -46,14 +45,14 @@ def list_checks(found: Mapping[str, Sequence[Gpu]]) -> list[Cell]:
 
 
 def _settings(row: StrategyInfo, num_gpus: int) -> Iterator[dict[str, object]]:
-    yield from _precisions(row)
+    yield from _arithmetics(row)
     if row.axes and num_gpus < PAIR:
         yield {"devices": PAIR, "dtype": "float64"}
     elif row.axes:
-        yield from ({"devices": PAIR, **settings} for settings in _precisions(row))
+        yield from ({"devices": PAIR, **settings} for settings in _arithmetics(row))
 
 
-def _precisions(row: StrategyInfo) -> Iterator[dict[str, object]]:
+def _arithmetics(row: StrategyInfo) -> Iterator[dict[str, object]]:
     yield {}
-    if "precision" not in row.refuses:
-        yield from ({"precision": name} for name in TWO_BYTES)
+    for name, choices in for_other_hardware().items():
+        yield from ({name: choice} for choice in choices if name not in row.refuses)

@@ -1,18 +1,16 @@
 """What the checks found on the GPUs of a machine: a table, and the report that can be attached to an issue."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.judging.repetition import EQUAL, compare_losses
-from samestep.common.ledger import Footprint
 from samestep.common.run import parse
 from samestep.common.runtime.records import RunResult
-from samestep.common.techniques.precision.flag import TWO_BYTES
 from samestep.experiments.advising.candidate_meshes import Candidate, row_of
 from samestep.experiments.advising.prediction import needed_bytes
 from samestep.experiments.advising.step_times import seconds_of
 from samestep.experiments.comparing.comparison import Comparison
-from samestep.experiments.comparing.quantities import SAME_STEP, SENT, STATE
+from samestep.experiments.comparing.quantities import SAME_STEP, SENT, STATE, Quantity
 from samestep.experiments.comparing.row import Row, explain_rows
 from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.doctoring.gpus import Gpu
@@ -60,11 +58,7 @@ class Check:
     @property
     def predicted_peak_bytes(self) -> int:
         """What prediction says: all classes of memory at their peaks at once, which is an upper bound of the tensors."""
-        return max(map(needed_bytes, self._predicted))
-
-    @property
-    def _predicted(self) -> tuple[Footprint, ...]:
-        return self.result.predicted.footprints
+        return max(map(needed_bytes, self.result.predicted.footprints))
 
     @property
     def advised_seconds(self) -> float | None:
@@ -74,18 +68,20 @@ class Check:
         """
         config, machine = self.result.config, self.gpu.machine
         ranked = row_of(config.strategy) if config.framework == "torch" else None
-        if machine is None or ranked is None or config.techniques.precision not in TWO_BYTES:
+        if machine is None or ranked is None or (run := parse(config)).product_bytes == run.item_bytes:
             return None
-        run = parse(config)
         held = self.predicted_peak_bytes
         return seconds_of(Candidate(run, ranked, run.examples_per_pass, held, True), machine).total
 
 
-def _of(quantity_name: str, check: Check) -> str:
-    quantity = next(each for each in (STATE, SENT) if each.name == quantity_name)
-    assert quantity.predicted is not None
-    measured, predicted = quantity.text(MeasuredRow.of(check.result)), quantity.predicted(check.result.predicted)
-    return f"{measured} ({size(predicted)}){mark(check.result, quantity.name)}"
+def _beside_prediction(quantity: Quantity) -> Callable[[Check], str]:
+    """Makes what writes a quantity of a check with what was predicted of it."""
+
+    def write(check: Check) -> str:
+        measured = quantity.text(MeasuredRow.of(check.result))
+        return f"{measured} ({size(quantity.predicted(check.result))}){mark(check.result, quantity.name)}"
+
+    return write
 
 
 def _milliseconds(seconds: float | None) -> str:
@@ -102,13 +98,13 @@ COLUMNS: tuple[Column[Check], ...] = (
         lambda check: {True: "yes", False: "no", None: ""}[check.repeats],
         "whether two runs have the same losses in every bit",
     ),
-    Column("state", lambda check: _of(STATE.name, check), "of a device, with its prediction", gives_way=1),
+    Column("state", _beside_prediction(STATE), "of a device, with its prediction", gives_way=1),
     Column(
         "allocated",
         lambda check: f"{size(check.allocated_peak_bytes)} ({size(check.predicted_peak_bytes)})",
         "the most that the GPU's allocator held in a step, with the bound that prediction gives",
     ),
-    Column("sent", lambda check: _of(SENT.name, check), "in a step over TCP, with its prediction", gives_way=2),
+    Column("sent", _beside_prediction(SENT), "in a step over TCP, with its prediction", gives_way=2),
     Column("ms", lambda check: _milliseconds(check.result.step_seconds_median), "the median step"),
     Column(
         "advised", lambda check: _milliseconds(check.advised_seconds), "what samestep advise says of it", gives_way=4
@@ -177,11 +173,11 @@ def _record(check: Check) -> dict[str, object]:
         "largest_deviation": result.parity.max_relative_loss,
         "repeats_bit_for_bit": check.repeats,
         "state_bytes": result.state_bytes,
-        "predicted_state_bytes": max(each.state_bytes for each in result.predicted.footprints),
+        "predicted_state_bytes": STATE.predicted(result),
         "allocated_peak_bytes": check.allocated_peak_bytes,
         "predicted_peak_bytes": check.predicted_peak_bytes,
         "sent_bytes": result.sent_bytes,
-        "predicted_sent_bytes": result.predicted.sent_bytes_per_step,
+        "predicted_sent_bytes": SENT.predicted(result),
         "step_seconds": result.step_seconds_median,
         "advised_step_seconds": check.advised_seconds,
     }

@@ -126,7 +126,9 @@ def _emulated(run: Run, program: Program) -> str:
     """Returns what CPU cores compute in the place of other hardware, as techniques say it."""
     if not _is_on_cpus(program.footprint()):
         return ""
-    return "; ".join(filter(None, (each.emulation_on_cpus(run) for each in used(run.techniques))))
+    return "; ".join(
+        filter(None, (each.emulation_on_cpus(run) for each in used(run.techniques) if each.emulation_on_cpus))
+    )
 
 
 def train(
