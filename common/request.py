@@ -197,6 +197,11 @@ class Launch:
         return self.trace or self.profile
 
     @property
+    def of_reference(self) -> "Launch":
+        """The launch of what takes the steps of the run's reference, which is more patient than a run may be."""
+        return dataclasses.replace(self, out=None, timeout_seconds=max(self.timeout_seconds, 60.0))
+
+    @property
     def untraced(self) -> "Launch":
         """The launch of what is run beside a run to judge it: it records and saves nothing."""
         return dataclasses.replace(self, trace=False, profile=False, save_every=None, restarts=0, elastic=None)

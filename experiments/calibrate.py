@@ -18,8 +18,8 @@ from samestep.common.flags import Scalar
 from samestep.common.runtime.parent.processes.scratch import Scratch
 from samestep.experiments.advising.candidate_meshes import FRAMEWORK
 from samestep.experiments.cli.arguments import read_request, run_command
-from samestep.experiments.cli.parser import Parser, add_format
-from samestep.experiments.printing.formats import Case, Document, check_format, write
+from samestep.experiments.cli.parser import Parser
+from samestep.experiments.printing.formats import Case, Document, add_format, check_format, write
 from samestep.experiments.printing.text import fill, github, screen_width, short
 
 if TYPE_CHECKING:

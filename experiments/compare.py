@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.flags import flags
-from samestep.common.judging.confounds import check_allowed
+from samestep.common.judging.confounds import ALLOW, check_allowed
 from samestep.common.request import RunConfig
 from samestep.common.techniques import Techniques
-from samestep.experiments.cli.arguments import run_command
-from samestep.experiments.cli.parser import ALLOW, Parser, add_flags, add_format
+from samestep.experiments.cli.arguments import open_engine, run_command, take_target
+from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.comparing.comparison_request import SHARED, ComparisonConfig, check_bit_equal
 from samestep.experiments.printing import github_actions
-from samestep.experiments.printing.formats import check_format, write
+from samestep.experiments.printing.formats import add_format, check_format, write
 from samestep.experiments.report import report_comparison
-from samestep.experiments.submitting.targets import split_target
 
 if TYPE_CHECKING:
     from samestep.experiments.comparing.comparison import Comparison
@@ -49,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
         SamestepError: The request is wrong, and nothing was started; or a row failed, missed or lacked what it had to have.
         KeyboardInterrupt: Ctrl-C ended it; the rows that there are have been printed.
     """
-    arguments, target = split_target(arguments, "--on")
+    arguments, target = take_target(arguments, "--on")
     given = vars(_parser().parse_args(arguments))
     form, wide, file, directory = (given.pop(name) for name in ("format", "wide", "file", "resume"))
     allow, against, wants_page, bit_equal = (given.pop(name) for name in ("allow", "against", "report", "bit_equal"))
@@ -62,10 +61,9 @@ def main(arguments: Sequence[str]) -> int:
     out = given.pop("out", None)
     from samestep.experiments.comparing import execution  # here, like the next one: --help imports no NumPy
     from samestep.experiments.comparing.baseline import load_earlier
-    from samestep.experiments.submitting.jobs import elsewhere
 
     earlier = None if against is None else load_earlier(Path(against))
-    there = elsewhere(target) if target else None
+    there = open_engine(target)
     if directory is None:
         asked = execution.ask(None if file is None else Path(file), given)
         comparison = execution.compare(asked, out, elsewhere=there)

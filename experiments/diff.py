@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.experiments.cli.arguments import run_command
-from samestep.experiments.cli.parser import Parser, add_format
+from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing import github_actions
-from samestep.experiments.printing.formats import check_format, write
+from samestep.experiments.printing.formats import add_format, check_format, write
 
 _ABOUT = """Compare two records that `samestep record` wrote, or record two commands and compare them: the data, the
 hyper-parameters, the initial weights, then loss, gradients and update of every step. What rounding makes is measured: A's command

@@ -10,8 +10,8 @@ from samestep.common.flags import flag, read_fields
 from samestep.common.request import MAX_DEVICES, MAX_SECONDS, MAX_SEED, RunConfig
 from samestep.common.run import parse
 from samestep.experiments.cli.arguments import run_command
-from samestep.experiments.cli.parser import Parser, add_flags, add_format
-from samestep.experiments.printing.formats import check_format, write
+from samestep.experiments.cli.parser import Parser, add_flags
+from samestep.experiments.printing.formats import add_format, check_format, write
 
 
 @dataclasses.dataclass(frozen=True)

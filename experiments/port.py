@@ -12,8 +12,8 @@ from samestep.common.request import MAX_SECONDS, MAX_SEED, RunConfig
 from samestep.common.workload.accepted import ACCEPTABLE, check_accepted
 from samestep.common.workload.optimizers.table import DEFAULT, OPTIMIZERS
 from samestep.experiments.cli.arguments import run_command
-from samestep.experiments.cli.parser import Parser, add_flags, add_format
-from samestep.experiments.printing.formats import check_format, write
+from samestep.experiments.cli.parser import Parser, add_flags
+from samestep.experiments.printing.formats import add_format, check_format, write
 
 _ELEMENTWISE = {name: kind for name, kind in OPTIMIZERS.items() if kind.is_elementwise}
 """What needs no roles of parameters, which two implementations need not have in common."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError, unknown
-from samestep.common.judging.confounds import check_allowed
+from samestep.common.judging.confounds import ALLOW, check_allowed
 from samestep.experiments.cli.arguments import run_command
-from samestep.experiments.cli.parser import ALLOW, Parser
+from samestep.experiments.cli.parser import Parser
 
 if TYPE_CHECKING:
     from samestep.experiments.comparing.comparison import Comparison

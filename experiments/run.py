@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError
-from samestep.common.request import Launch, launch_of
+from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.strategy import ProcessSpec, Run
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.arguments import open_engine, run_command, take_target
 from samestep.experiments.cli.command_line import parse_run
-from samestep.experiments.printing.layer_overrides import switched
 from samestep.experiments.printing.text import fill, screen_width
-from samestep.experiments.printing.trace_file import TRACE, load_trace
-from samestep.experiments.submitting.targets import Target, split_target
 
 if TYPE_CHECKING:
     from samestep.common.runtime.records import RunResult
+    from samestep.experiments.submitting.targets import Target
 
 RESUME = "--resume"
 
@@ -32,25 +30,21 @@ def main(arguments: Sequence[str]) -> int:
         SamestepError: The request is wrong, the run failed, or it was not the same step.
     """
     launched_at = time.time()
-    arguments, written_for = split_target(arguments, "--for")
-    arguments, started_on = split_target(arguments, "--on")
+    arguments, written_for = take_target(arguments, "--for")
+    arguments, started_on = take_target(arguments, "--on")
     resumed = _resumed(arguments)
-    config = None if resumed else parse_run(arguments, "samestep run")
+    asked = parse_run(arguments, "samestep run") if resumed is None else _unfinished(resumed)
     from samestep.common.run import parse  # here, like the next ones: --help imports no NumPy
-    from samestep.common.runtime.directory import read_config
-    from samestep.common.runtime.parent.attempts import check_unfinished
     from samestep.common.runtime.parent.check import check_launch
-    from samestep.common.runtime.parent.elastic import whole
     from samestep.common.runtime.parent.judging.finishing import raise_if_missed
     from samestep.common.runtime.parent.launcher import Launcher
     from samestep.common.runtime.parent.prepare import prepare
     from samestep.experiments.printing.ledger_table import ledger_of_run
     from samestep.experiments.printing.progress import show_progress
     from samestep.experiments.printing.tables import report
-    from samestep.experiments.submitting.jobs import elsewhere
 
-    with Launcher(elsewhere=elsewhere(started_on) if started_on else None) as launcher:
-        config = whole(read_config(check_unfinished(resumed))) if config is None else launcher.describe(config)
+    with Launcher(elsewhere=open_engine(started_on)) as launcher:
+        config = launcher.describe(asked) if resumed is None else asked
         run, launch = parse(config), launch_of(config)
         if started_on and launch.prepare:
             raise ConfigError(f"--on {started_on.engine} starts the run; leave out --prepare, or write --for instead.")
@@ -64,9 +58,10 @@ def main(arguments: Sequence[str]) -> int:
         with show_progress(run, run.name) as progress:
             result = launcher.run(run, launch, progress, launched_at, resume=resumed)
         directory = launcher.last_run
+    traced = recorded(directory) if directory and launch.traces else ""
     ledger = "" if result.compiled else f"{ledger_of_run(run, result)}\n\n"
     print(
-        f"\n{report(result)}\n\n{ledger}{saved(result)}Run: {directory}{recorded(directory)}\nAgain: {result.command}",
+        f"\n{report(result)}\n\n{ledger}{saved(result)}Run: {directory}{traced}\nAgain: {result.command}",
         flush=True,
     )
     raise_if_missed(result)
@@ -87,6 +82,15 @@ def _resumed(arguments: Sequence[str]) -> Path | None:
     return Path(words[1])
 
 
+def _unfinished(directory: Path) -> RunConfig:
+    """Returns the request of a run that was cut off, as it was first made."""
+    from samestep.common.runtime.directory import read_config
+    from samestep.common.runtime.parent.attempts import check_unfinished
+    from samestep.common.runtime.parent.elastic import whole
+
+    return whole(read_config(check_unfinished(directory)))
+
+
 def saved(result: "RunResult") -> str:
     """Returns the digest of what a run ended with, what it saved, and what it went on from: a line each; "" if nothing."""
     saves, lines = result.saves, []
@@ -105,9 +109,11 @@ def saved(result: "RunResult") -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def recorded(directory: Path | None) -> str:
+def recorded(directory: Path) -> str:
     """Returns the files with what a run recorded of its traced steps, a line each; "" if it recorded nothing."""
-    if directory is None or (trace := load_trace(directory)) is None:
+    from samestep.experiments.printing.trace_file import TRACE, load_trace  # here, like those of `main`
+
+    if (trace := load_trace(directory)) is None:
         return ""
     flight, hidden = (microseconds / 1000 for microseconds in trace.overlap())
     overlap = f" ({hidden:.1f} of {flight:.1f} ms in flight overlap a backward pass)" if flight else ""
@@ -123,6 +129,7 @@ def describe(run: Run, launch: Launch) -> str:
         launch: How it is started.
     """
     from samestep.common.workload.table import title  # here, like those of `main`
+    from samestep.experiments.printing.tables import switched
 
     mesh, count, trained = run.mesh, run.num_devices, title(run.workload.name, launch.data)
     shards = mesh.replicas
@@ -138,7 +145,7 @@ def describe(run: Run, launch: Launch) -> str:
     return f"{run.name} {does} {trained} on {devices}: {batch}, {steps}, {rate}, {run.dtype}, seed {run.seed}{off}"
 
 
-def script_lines(target: Target, run: Run, launch: Launch) -> str:
+def script_lines(target: "Target", run: Run, launch: Launch) -> str:
     """Prepares a run with the script that starts it under an engine; returns the line that hands it over, and the script.
 
     Args:

@@ -14,8 +14,8 @@ from samestep.common.request import RunConfig
 from samestep.common.strategy import StrategyInfo
 from samestep.common.techniques import Techniques
 from samestep.experiments.cli.arguments import run_command
-from samestep.experiments.cli.parser import Parser, add_format
-from samestep.experiments.printing.formats import check_format, write
+from samestep.experiments.cli.parser import Parser
+from samestep.experiments.printing.formats import add_format, check_format, write
 from samestep.experiments.printing.listing import lacks, listing
 from samestep.experiments.printing.picture import write_picture
 from samestep.experiments.printing.text import (

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from samestep.common.batch_norm import num_passes
 from samestep.common.flags import spell_flag
 from samestep.common.judging.parity import LOSS_BOUND, Parity, deviation
-from samestep.common.judging.reference_run import reference_of, without_counterpart
-from samestep.common.judging.rerun import Rerun
+from samestep.common.judging.reference_run import Rerun, reference_of, without_counterpart
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import rounding_flags, without_rounding
 

@@ -8,14 +8,11 @@ accepts a difference between the two, the curve may be off by that as well.
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
-
-import numpy as np
+from collections.abc import Callable, Sequence
 
 from samestep.common.judging.attribution import STEPS
 from samestep.common.judging.parity import LOSS_BOUND, Parity, deviation, judge
-from samestep.common.judging.reference_run import reference_of, without_counterpart
-from samestep.common.judging.rerun import Curve, Rerun
+from samestep.common.judging.reference_run import ComparedSteps, Curve, Rerun, reference_of, without_counterpart
 from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import without_rounding
@@ -24,23 +21,6 @@ PortedModel = tuple[PortCase, PortVerdict]
 """Two implementations of a model, and what comparing them found."""
 AskPort = Callable[[Run, int], PortedModel | None]
 """(run, steps) -> the port of its model, with the curve of as many steps; None if it cannot be had."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class ComparedSteps:
-    """The steps that a run took.
-
-    Attributes:
-        losses: One per step that was judged.
-        wanted: The reference's.
-        params: The weights after the last step, by neutral name.
-        noise: How far rounding alone may have moved a weight.
-    """
-
-    losses: Sequence[float]
-    wanted: Sequence[float]
-    params: Mapping[str, np.ndarray]
-    noise: float = 0.0
 
 
 def judge_port_of(run: Run, parity: Parity, taken: ComparedSteps, rerun: Rerun, ask: AskPort) -> Parity | None:

@@ -1,12 +1,68 @@
-"""The reference that a run is held against."""
+"""What a run is held against: its reference, curves of both, and steps of either that are taken again."""
 
 import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from samestep.common.batch_norm import num_passes, takes_shares
 from samestep.common.catalog import framework_info, strategy_info
 from samestep.common.mesh import Mesh
+from samestep.common.steps.log import Log
 from samestep.common.strategy import NoOptions, Run, StrategyInfo
 from samestep.common.techniques.used import exchange_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from samestep.common.program import TrainState
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Curve:
+    """Steps that were taken, from the first step of a run on, and where they led.
+
+    Attributes:
+        log: The log of the steps.
+        state: After the last of them.
+    """
+
+    log: Log
+    state: "TrainState"
+
+    @property
+    def losses(self) -> tuple[float, ...]:
+        """One per step."""
+        return self.log.losses
+
+
+class Rerun(Protocol):
+    """Takes steps again. A launcher does it in processes of their own."""
+
+    def steps(self, run: Run, start: "TrainState | None" = None) -> Curve:
+        """Takes a run to its last step.
+
+        Args:
+            run: The run that is judged, or one like it: shorter, in another dtype, without a suspect, on one device.
+            start: The state that it continues; at step 0, its first weights. None: it starts where the judged run did.
+        """
+        ...
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ComparedSteps:
+    """The steps that a run took.
+
+    Attributes:
+        losses: One per step that was judged.
+        wanted: The reference's.
+        params: The weights after the last step, by neutral name.
+        noise: How far rounding alone may have moved a weight.
+    """
+
+    losses: Sequence[float]
+    wanted: Sequence[float]
+    params: "Mapping[str, np.ndarray]"
+    noise: float = 0.0
 
 
 def reference_of(run: Run) -> Run:

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from samestep.common.judging.parity import LOSS_BOUND, Parity, deviation
-from samestep.common.judging.reference_run import without_counterpart
-from samestep.common.judging.rerun import Rerun
+from samestep.common.judging.reference_run import Rerun, without_counterpart
 from samestep.common.judging.roundoff import SPREAD, gradient_error
 from samestep.common.program import TrainState
 from samestep.common.request import FRAMEWORKS, UNIT_ROUNDOFF

@@ -11,7 +11,7 @@ import dataclasses
 import numpy as np
 
 from samestep.common.judging.parity import WEIGHT_BOUND, Parity
-from samestep.common.judging.rerun import Rerun
+from samestep.common.judging.reference_run import Rerun
 from samestep.common.judging.roundoff import MOVE_NOISE, SPREAD
 from samestep.common.program import Arrays, TrainState
 from samestep.common.request import UNIT_ROUNDOFF

@@ -5,13 +5,11 @@ A verdict is a function of two curves, each a log and a state. Where these do no
 
 import dataclasses
 import functools
-import importlib
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from samestep.common.judging.attribution import attribute, find_other_step
-from samestep.common.judging.loss_terms import name_sums
 from samestep.common.judging.parity import (
     Parity,
     judge,
@@ -19,15 +17,16 @@ from samestep.common.judging.parity import (
     judge_statistics,
     relative_distance,
 )
-from samestep.common.judging.ported import AskPort, ComparedSteps, is_right_but_for_port, judge_with_port
-from samestep.common.judging.rerun import Curve, Rerun
-from samestep.common.judging.rounding import excuse, replay_to
+from samestep.common.judging.reference_run import ComparedSteps, Curve, Rerun
 from samestep.common.judging.roundoff import gradient_error, statistics_noise
 from samestep.common.judging.updates import judge_updates
 from samestep.common.program import SKIPPED, TrainState
-from samestep.common.request import FRAMEWORKS, ORACLE
+from samestep.common.request import ORACLE
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import exchange_of, used
+
+if TYPE_CHECKING:
+    from samestep.common.judging.ported import AskPort
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,7 +55,7 @@ class Trial:
     in_own_names: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
     alone: Rerun
     rerun: Rerun | None
-    ask: AskPort | None
+    ask: "AskPort | None"
 
     @property
     def has_oracle(self) -> bool:
@@ -88,7 +87,9 @@ def judge_trial(trial: Trial) -> Parity:
     """Judges a run: first its curve, and what that leaves open by steps that are taken again."""
     parity = _judge_curve(trial)
     if not parity.passed and trial.rerun is not None:
-        parity = _judge_again(trial, parity, trial.rerun)
+        from samestep.common.judging.missed import judge_again  # here, like those below: most runs pass
+
+        parity = judge_again(trial, parity, trial.rerun)
         if not parity.passed:
             return parity
     return _judge_rest(trial, parity)
@@ -140,34 +141,13 @@ def _judge_curve(trial: Trial) -> Parity:
     return parity
 
 
-def _judge_again(trial: Trial, parity: Parity, rerun: Rerun) -> Parity:
-    """Judges a run that is off: it may be by rounding, or by what is between two implementations; else its cause is found."""
-    start = trial.start()
-    parity = excuse(trial.run, parity, trial.taken.wanted, start, rerun, trial.alone)
-    if parity.passed:
-        return parity
-    find_cause = functools.partial(_find_cause, trial, parity, start, rerun)
-    return judge_with_port(trial.run, parity, trial.taken, rerun, trial.ask, find_cause)
-
-
-def _find_cause(trial: Trial, parity: Parity, start: TrainState, rerun: Rerun) -> str:
-    """Finds why a run is not the same step: by its suspects, or of our own models by the known mistakes."""
-    run = trial.run
-    if not trial.has_oracle:
-        parity = name_sums(run, parity)
-        return parity.reason if trial.is_continued else attribute(run, parity, rerun)
-    diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
-    bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
-    cause = diagnosis.diagnose(run, start.step, bad, start, functools.partial(replay_to, run, rerun))
-    return f"{cause} ({parity.reason})"
-
-
 def _judge_rest(trial: Trial, parity: Parity) -> Parity:
     """Judges what a curve cannot show within the bounds of what it was computed in."""
-    run, rerun, first = trial.run, trial.rerun, trial.seen.log.first
+    run, rerun = trial.run, trial.rerun
     if rerun is not None and run.arithmetic != run.dtype and not trial.has_oracle:
-        missed = find_other_step(run, first, parity, rerun, trial.is_continued)
-        if missed and not is_right_but_for_port(run, first, trial.taken.noise, rerun, trial.ask):
+        from samestep.common.judging.missed import find_step_unseen
+
+        if missed := find_step_unseen(trial, parity, rerun):
             return dataclasses.replace(parity, passed=False, reason=missed)
     flaws = filter(None, (each.find_flaw(trial.seen.state.params) for each in used(run.techniques)))
     if parity.passed and (flaw := next(flaws, "")):

@@ -1,11 +1,10 @@
-"""Mistakes in the size of gradients: sums where there should be means, parts that are missing."""
+"""Mistakes in the size of gradients: sums where there should be means, parts that are missing, clipping."""
 
 from functools import partial
 
 from samestep.common.mistakes import gradient_arithmetic as arithmetic
 from samestep.common.mistakes.gradient_arithmetic import GRADIENTS
 from samestep.common.mistakes.mistake import Mistake
-from samestep.common.steps.gradient_transforms import GRADIENT_PHASES
 
 LAST_WINDOW = (
     Mistake(
@@ -94,7 +93,7 @@ SCALES = (
 ROUNDED = (
     Mistake(
         "gradients_rounded_to_bf16",
-        GRADIENT_PHASES,
+        ("gradient", "clipping"),
         partial(arithmetic.rounded, arithmetic.BF16),
         "every gradient is off by {off} of its norm in no direction: one of the two rounded them to bfloat16, on the wire or "
         "in the sum",
@@ -102,7 +101,7 @@ ROUNDED = (
     ),
     Mistake(
         "gradients_rounded_to_fp16",
-        GRADIENT_PHASES,
+        ("gradient", "clipping"),
         partial(arithmetic.rounded, arithmetic.FP16),
         "every gradient is off by {off} of its norm in no direction: one of the two rounded them to float16, on the wire or "
         "in the sum",

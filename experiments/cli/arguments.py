@@ -4,7 +4,7 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
@@ -12,6 +12,10 @@ from samestep.common.flags import Scalar, flags, read_fields, spell_flag
 from samestep.common.request import RunConfig
 from samestep.common.techniques import Techniques
 from samestep.experiments.cli.ending import check_environment, report_errors
+
+if TYPE_CHECKING:
+    from samestep.common.runtime.parent.elsewhere import Elsewhere
+    from samestep.experiments.submitting.targets import Target
 
 
 def read_request(cell: Cell, given: Mapping[str, Scalar]) -> RunConfig:
@@ -30,6 +34,36 @@ def read_request(cell: Cell, given: Mapping[str, Scalar]) -> RunConfig:
     own = {name: value for name, value in given.items() if name not in {**flags(RunConfig), **flags(Techniques)}}
     base = dataclasses.replace(read_fields(RunConfig, given), techniques=read_fields(Techniques, given))
     return cell.apply_to(base, own)
+
+
+def take_target(arguments: Sequence[str], flag: str) -> tuple[Sequence[str], "Target | None"]:
+    """Takes a flag that names an engine out of a command line, as `split_target` does where it is there.
+
+    Args:
+        arguments: Without the program.
+        flag: `--for` or `--on`.
+
+    Raises:
+        ConfigError: The flag is there twice, or names nothing.
+    """
+    if not any(word.partition("=")[0] == flag for word in arguments):
+        return arguments, None
+    from samestep.experiments.submitting.targets import split_target  # here: few commands start anything elsewhere
+
+    return split_target(arguments, flag)
+
+
+def open_engine(target: "Target | None") -> "Elsewhere | None":
+    """Returns what executes runs under the engine that a command line names; None if it names none.
+
+    Raises:
+        ConfigError: samestep starts no runs there.
+    """
+    if target is None:
+        return None
+    from samestep.experiments.submitting.jobs import elsewhere
+
+    return elsewhere(target)
 
 
 def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = None) -> NoReturn:

@@ -10,12 +10,6 @@ from typing import NoReturn
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar, flags
-from samestep.common.judging.confounds import CONFOUNDS
-from samestep.experiments.printing.formats import FORMATS
-
-ALLOW = f"rank rows by their speed in spite of these confounds; may be given several times: {', '.join(CONFOUNDS)}"
-"""The help of `--allow`."""
-
 
 MOST_USED = ("workload", "devices", "steps", "optimizer", "dtype", "parity")
 """The flags that the help of a command shows before all others."""
@@ -88,9 +82,3 @@ def _add(group: argparse._ArgumentGroup, fields: "Iterable[dataclasses.Field[Sca
             shown = "" if field.default is None else f" (default: {field.default})"
             metavar = name[2:].upper()
             group.add_argument(name, default=argparse.SUPPRESS, metavar=metavar, help=text + shown)
-
-
-def add_format(parser: argparse.ArgumentParser) -> None:
-    """Adds `--format`."""
-    text = f"one of {', '.join(FORMATS)}: github is for people, the others are for programs (default: github)"
-    parser.add_argument("--format", default="github", metavar="FORMAT", help=text)

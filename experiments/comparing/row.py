@@ -2,11 +2,13 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from samestep.common.cell import Cell
-from samestep.common.judging.conclusion import explain_missed
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.printing.formats import Case, Outcome
+
+if TYPE_CHECKING:
+    from samestep.experiments.printing.formats import Case, Outcome
 
 SAME, MISSED, NOT_JUDGED, REFERENCE, COMPILED = "same step", "not the same step", "not judged", "reference", "compiled"
 """The statuses of rows that have a result."""
@@ -60,8 +62,10 @@ class Row:
         assert result is not None
         return cls(cell, status_of(result), result.parity.reason, results, seconds)
 
-    def case(self) -> Case:
+    def case(self) -> "Case":
         """The row as a test case: missed parity fails it, a run that failed is an error, what was not judged is skipped."""
+        from samestep.experiments.printing.formats import Case
+
         outcomes: Mapping[str, Outcome] = {SAME: "passed", MISSED: "failure", FAILED: "error"}
         outcome = outcomes.get(self.status, "skipped")
         return Case(self.cell, outcome, "" if outcome == "passed" else f"{self.status}: {self.reason}", self.seconds)
@@ -107,6 +111,10 @@ def say_status(cells: Sequence[str], status: str, reason: str) -> str:
         reason: The reason of all of them.
     """
     if status == MISSED:
+        from samestep.common.judging.conclusion import (
+            explain_missed,  # here: the tables of a run that passed do without
+        )
+
         return explain_missed(cells, reason)
     was = "were" if len(cells) > 1 else "was"
     verbs = {

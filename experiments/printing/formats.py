@@ -1,5 +1,6 @@
 """One writer for what commands print: GitHub's tables for people, JSON, CSV and JUnit's XML for programs."""
 
+import argparse
 import csv
 import dataclasses
 import io
@@ -53,6 +54,12 @@ class Document:
     record: Mapping[str, object]
     rows: Sequence[Mapping[str, Scalar]]
     cases: Sequence[Case]
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """Adds `--format` to a command."""
+    text = f"one of {', '.join(FORMATS)}: github is for people, the others are for programs (default: github)"
+    parser.add_argument("--format", default="github", metavar="FORMAT", help=text)
 
 
 def check_format(name: str) -> None:

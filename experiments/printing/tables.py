@@ -11,9 +11,7 @@ from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import resize, title
 from samestep.experiments.comparing.quantities import METRIC
 from samestep.experiments.comparing.speeds import MeasuredRow, Speed
-from samestep.experiments.printing.aot_report import compiled
 from samestep.experiments.printing.columns import Line, Name, cell, columns, explain_emulations, named, shared_columns
-from samestep.experiments.printing.layer_overrides import switched
 from samestep.experiments.printing.misses import explain_misses
 from samestep.experiments.printing.text import Column, bullets, cells, fill, fit, github, joined, screen_width
 
@@ -122,6 +120,17 @@ _FACTS: Sequence[Callable[[RunResult], str]] = (
 """What the caption says of rows, as far as they do not differ in it."""
 
 
+def switched(dropout: bool | None, batch_norm: str) -> str:
+    """Returns what was done to layers of the user's model that depend on how a batch is split, as a clause; "" for nothing.
+
+    Args:
+        dropout: As in `RunConfig`.
+        batch_norm: Likewise.
+    """
+    said = ["without dropout"] if dropout is False else []
+    return ", ".join([*said, *([f"batch normalisation {batch_norm}"] if batch_norm != "local" else [])])
+
+
 def _shared_workload(results: Sequence[RunResult]) -> str:
     """Returns the workload of all rows, with those sizes in which they do not differ."""
     names, sizes = zip(*(split_spelling(result.workload) for result in results), strict=True)
@@ -177,7 +186,13 @@ def report(result: RunResult) -> str:
     """Everything that one run prints: its table, and its verdict."""
     judged = result.parity.passed is not None
     said = verdict([result]) if judged else f"Parity was not judged: {result.parity.reason}."
-    return f"{compiled([result]) or _alone(result)}\n\n{fill(said, screen_width())}"
+    return f"{_compiled(result) if result.compiled else _alone(result)}\n\n{fill(said, screen_width())}"
+
+
+def _compiled(result: RunResult) -> str:
+    from samestep.experiments.printing.aot_report import compiled  # here: most runs train
+
+    return compiled([result])
 
 
 def _alone(result: RunResult) -> str:

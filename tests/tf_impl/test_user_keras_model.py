@@ -12,7 +12,6 @@ from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.request import UNIT_ROUNDOFF, RunConfig
 from samestep.common.run import parse
-from samestep.common.runtime.imports import Imports
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.state_file import read_state
@@ -158,7 +157,7 @@ def test_keras_is_imported_once_for_all_workers(tmp_path: Path) -> None:
     try:
         server.wait_ready()
         assert not has_keras(server, tmp_path)
-        server.preload(Imports(framework_info("tf").preload_for_models))
+        server.preload(framework_info("tf").preload_for_models)
         assert has_keras(server, tmp_path)
     finally:
         server.close()

@@ -1,11 +1,15 @@
 """What a launcher does last, where something else started the run's processes: torchrun, a scheduler, or a hand."""
 
+import contextlib
 import time
 from pathlib import Path
 
 from samestep.common.errors import WorkerFailed
+from samestep.common.files.written import seal
 from samestep.common.request import Launch
-from samestep.common.runtime.parent.judging.finishing import Finished, Means, finish, raise_if_missed
+from samestep.common.runtime.engines.meeting import forget_meeting, read_hosts
+from samestep.common.runtime.parent.judging.finishing import Finished, finish, raise_if_missed
+from samestep.common.runtime.parent.judging.means import Means
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.process_file import DONE, read_life
 from samestep.common.strategy import Run
@@ -24,8 +28,13 @@ def finish_alone(directory: Path, run: Run, launch: Launch) -> None:
     """
     wait_for_processes(directory, run, launch.timeout_seconds)
     with Launcher() as launcher:
-        finished = Finished(directory=directory, run=run, launch=launch, seconds=wall_seconds(directory))
+        roles = [spec.role for spec in run.strategy.topology(run)]
+        hosts, seconds = read_hosts(directory, roles), wall_seconds(directory)
+        finished = Finished(directory=directory, run=run, launch=launch, seconds=seconds, hosts=hosts)
         result = finish(finished, Means(alone=launcher.reference_rerun(launch)))
+    with contextlib.suppress(OSError):  # there is a result
+        forget_meeting(directory, roles)
+        seal(directory)
     raise_if_missed(result)
 
 

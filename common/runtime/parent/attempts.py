@@ -12,10 +12,7 @@ from typing import Protocol
 from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.request import Launch
 from samestep.common.run import as_config
-from samestep.common.runtime.checkpoints.committed import find_folders
 from samestep.common.runtime.directory import is_running, reserve_error, write_config
-from samestep.common.runtime.engines.meeting import MEETING
-from samestep.common.runtime.parent.elastic import with_one_less
 from samestep.common.runtime.parent.processes.step_tail import Progress
 from samestep.common.runtime.process_file import forget
 from samestep.common.runtime.topology import RESTARTS
@@ -66,11 +63,11 @@ class Attempts:
         Raises:
             SamestepError: The last attempt failed, or one in a way that another would repeat.
         """
-        now, left, wanted, returns = self.run, self.launch.restarts, 1, False
+        now, left, wanted, returns, newest = self.run, self.launch.restarts, 1, False, list[Path]()
         for number in itertools.count(_num_attempts(self.directory)):
             if self.launch.elastic is not None:
                 write_config(self.directory, as_config(now, self.launch))
-            newest = self._newest()
+                newest = self._newest()
             try:
                 environment = {**self.environment, RESTARTS: str(number)}
                 begin(now, self.launch, self._until(now, wanted), launched_at, environment)
@@ -84,7 +81,7 @@ class Attempts:
                     now == self.run
                 ):  # a device that has gone for good would otherwise cost a restart after every checkpoint
                     wanted = 2 * wanted if returns and self._newest() == newest else 1
-                left, following = left - 1, with_one_less(now, self.launch)
+                left, following = left - 1, self._following(now)
                 why = f"{error}\nsamestep: starts again{_spell_fewer(now, following, self.run, wanted)} ({left} more)"
             print(f"samestep: {why}", file=sys.stderr, flush=True)
             begin_again(self.directory)
@@ -94,7 +91,17 @@ class Attempts:
             now, launched_at = following, time.time()
         raise AssertionError("attempts are endless")
 
+    def _following(self, now: Run) -> Run:
+        """Returns the run as the next attempt takes it."""
+        if self.launch.elastic is None:
+            return now
+        from samestep.common.runtime.parent.elastic import with_one_less  # here: few runs ask for it
+
+        return with_one_less(now, self.launch)
+
     def _newest(self) -> list[Path]:
+        from samestep.common.runtime.checkpoints.committed import find_folders  # here: most runs save nothing
+
         return find_folders(self.directory)[:1]
 
     def _until(self, now: Run, wanted: int) -> Progress | None:
@@ -149,6 +156,8 @@ def begin_again(directory: Path) -> Path:
     Raises:
         ConfigError: It cannot be written, or somebody removed it.
     """
+    from samestep.common.runtime.engines.meeting import MEETING  # here: most runs end at their first attempt
+
     try:
         (directory / MEETING).unlink(missing_ok=True)
         reserve_error(directory)

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from samestep.common.catalog import framework_info, require_row
@@ -11,17 +12,13 @@ from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.files.reading import memory_bytes
 from samestep.common.request import DTYPES, Launch
 from samestep.common.runtime.directory import refuse_taken
-from samestep.common.runtime.parent.elastic import check_elastic
 from samestep.common.runtime.parent.processes.limits import allow_open_files
 from samestep.common.runtime.parent.provenance import command
 from samestep.common.runtime.records import load_result
-from samestep.common.runtime.start import read_start
 from samestep.common.runtime.state_file import STATE
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import used
 from samestep.common.workload.data.dataset import load
-from samestep.common.workload.data.user_notes import notes_on
-from samestep.common.workload.models.dtypes import note_on_dtypes
 
 
 def check_launch(run: Run, launch: Launch, is_here: bool = True) -> str:
@@ -41,12 +38,14 @@ def check_launch(run: Run, launch: Launch, is_here: bool = True) -> str:
     """
     for technique in used(run.techniques):
         technique.refuse_launch(run)
-    check_elastic(run, launch)
+    if launch.elastic is not None:
+        from samestep.common.runtime.parent.elastic import check_elastic  # here, like those below: few runs ask for it
+
+        check_elastic(run, launch, launch.elastic)
     if not is_here and launch.bandwidth is not None:
         raise ConfigError("--bandwidth is of links on this machine, and an engine starts the processes; leave it out.")
     processes = len(run.strategy.topology(run))
-    notes = [] if launch.data is None else notes_on(launch.data, run.workload.model, load(run.workload.data))
-    notes += [_on_dtypes(run), _check_start(run, launch)]
+    notes = [*_notes_on_own(run, launch), _check_start(run, launch)]
     if launch.out is not None:
         refuse_taken(Path(launch.out))
     if launch.save_every is not None:
@@ -60,10 +59,17 @@ def check_launch(run: Run, launch: Launch, is_here: bool = True) -> str:
     return "\n".join(filter(None, notes))
 
 
-def _on_dtypes(run: Run) -> str:
-    """Says which numbers of the user's model another dtype takes the place of."""
-    note = note_on_dtypes(run.framework, run.workload.model.facts.dtypes, run.dtype)
-    return note and f"{run.workload.name}: {note}."
+def _notes_on_own(run: Run, launch: Launch) -> Iterator[str]:
+    """Says what the user should know of their own data and model: a line each, or an empty one."""
+    if launch.data is not None:
+        from samestep.common.workload.data.user_notes import notes_on
+
+        yield from notes_on(launch.data, run.workload.model, load(run.workload.data))
+    if dtypes := run.workload.model.facts.dtypes:
+        from samestep.common.workload.models.dtypes import note_on_dtypes
+
+        note = note_on_dtypes(run.framework, dtypes, run.dtype)
+        yield note and f"{run.workload.name}: {note}."
 
 
 def _check_memory(run: Run) -> None:
@@ -100,6 +106,8 @@ def _check_start(run: Run, launch: Launch) -> str:
         raise ConfigError(f"{run.name} compiles here and trains nothing to continue; leave out --start-from.")
     given = f"--start-from {launch.start_from}"
     _refuse_stateless(Path(launch.start_from), given)
+    from samestep.common.runtime.start import read_start
+
     state = read_start(run, launch.start_from)
     if state.local and len(state.local) != run.num_devices:
         kept = ", ".join(dict.fromkeys(name.partition("/")[0] for arrays in state.local for name in arrays))

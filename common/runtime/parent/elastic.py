@@ -15,19 +15,18 @@ from samestep.common.run import as_config, parse
 from samestep.common.strategy import Run
 
 
-def check_elastic(run: Run, launch: Launch) -> None:
+def check_elastic(run: Run, launch: Launch, elastic: str) -> None:
     """Refuses other numbers of devices where a run could not go on with them.
 
     Args:
         run: The run.
         launch: How it is started.
+        elastic: What of that is asked for here.
 
     Raises:
         ConfigError: So it is.
     """
-    if launch.elastic is None:
-        return
-    given, (least, most) = f"--elastic {launch.elastic}", read_devices(launch.elastic)
+    given, (least, most) = f"--elastic {elastic}", read_devices(elastic)
     if not launch.restarts:
         raise ConfigError(f"{given} is of runs that are started again; add --restarts, as in --restarts 10.")
     if run.num_devices != most:
@@ -53,7 +52,7 @@ def with_one_less(run: Run, launch: Launch) -> Run:
         run: The run.
         launch: How it is started.
     """
-    return run if launch.elastic is None else next(_smaller(run, launch), run)
+    return next(_smaller(run, launch), run)
 
 
 def _smaller(run: Run, launch: Launch) -> Iterator[Run]:

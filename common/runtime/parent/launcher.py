@@ -1,33 +1,25 @@
 """Starts a run's processes, watches them, and turns what they leave into a result."""
 
-import contextlib
-import dataclasses
 import functools
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from samestep.common.catalog import framework_info
 from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
 from samestep.common.files.written import seal
-from samestep.common.judging.ported import PortedModel
 from samestep.common.request import Launch, RunConfig
 from samestep.common.runtime.directory import write_error
-from samestep.common.runtime.imports import Imports
 from samestep.common.runtime.measured import Measured, adapter
 from samestep.common.runtime.parent.attempts import Attempts, begin_again
-from samestep.common.runtime.parent.elsewhere import Elsewhere
-from samestep.common.runtime.parent.judging.finishing import Finished, Means, finish
-from samestep.common.runtime.parent.judging.launched_rerun import LaunchedRerun
-from samestep.common.runtime.parent.judging.ports import Ports
-from samestep.common.runtime.parent.models.converting import port_along
-from samestep.common.runtime.parent.models.descriptions import Descriptions
+from samestep.common.runtime.parent.judging.finishing import Finished, finish
+from samestep.common.runtime.parent.judging.means import LaunchedRerun, Means, Ports
 from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
-from samestep.common.runtime.parent.processes.network import Meeting, meet
+from samestep.common.runtime.parent.processes.network import meet
 from samestep.common.runtime.parent.processes.scratch import Scratch
 from samestep.common.runtime.parent.processes.signals import hold_signals
 from samestep.common.runtime.parent.processes.step_tail import Progress
@@ -37,13 +29,18 @@ from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.runtime.topology import LAUNCHED_AT, fill_in
 from samestep.common.strategy import Run
 
+if TYPE_CHECKING:  # what a run of our own models does without
+    from samestep.common.judging.ported import PortedModel
+    from samestep.common.runtime.parent.elsewhere import Elsewhere
+    from samestep.common.runtime.parent.models.descriptions import Descriptions
+
 WORKER = "samestep.common.runtime.worker.worker"
 
 
 class Launcher:
     """Starts runs one after the other, each framework imported once. Use it as a context manager."""
 
-    def __init__(self, worker: str = WORKER, elsewhere: Elsewhere | None = None) -> None:
+    def __init__(self, worker: str = WORKER, elsewhere: "Elsewhere | None" = None) -> None:
         """Starts nothing yet.
 
         Args:
@@ -56,7 +53,6 @@ class Launcher:
         self.last_run: Path | None = None
         self._scratch = Scratch()
         self._ports = Ports(self.port)
-        self._descriptions = Descriptions(Path(self._scratch.name), self._server_for_models)
 
     def __enter__(self) -> Self:
         return self
@@ -118,17 +114,15 @@ class Launcher:
         seconds = time.time() - launched_at
         try:
             rerun = LaunchedRerun(self.execute, self._scratch.name, launch, environment or {})
-            means = Means(alone=self.reference_rerun(launch), rerun=rerun, ports=self._ports)
+            means = Means(alone=self.reference_rerun(launch), rerun=rerun, ask=self._ports.ask)
             return finish(Finished(directory=directory, run=run, launch=launch, seconds=seconds), means)
         except (OSError, ConfigError) as error:  # a disk that is full, or a file that somebody removed or damaged
             failure = WorkerFailed(f"the run in {directory} trained, but it has no result: {error}")
             write_error(directory, "parent", failure)
             raise failure from None
-        except KeyboardInterrupt as interrupt:
-            write_error(directory, "parent", _interrupted(directory, interrupt))
-            raise
         except BaseException as error:
-            write_error(directory, "parent", error)
+            is_interrupt = isinstance(error, KeyboardInterrupt)
+            write_error(directory, "parent", _interrupted(directory, error) if is_interrupt else error)
             raise
 
     def execute(
@@ -155,13 +149,8 @@ class Launcher:
         """
         specs = run.strategy.topology(run)
         try:
-            choose = self._server if launch.model is None else self._server_for_models
-            asked = run.framework, run.threads, launch.timeout_seconds, run.strategy.package
-            server = self._descriptions.imports.serve(run, lambda: choose(*asked))
-            alone = not any(spec.environment for spec in specs)
-            meeting = (
-                Meeting() if alone else meet(server, run.strategy.danger_of_open_ports, len(specs), launch.bandwidth)
-            )
+            server = self._serve(run, launch)
+            meeting = meet(server, run.strategy.danger_of_open_ports, specs, launch.bandwidth)
             shared = {LAUNCHED_AT: str(launched_at or time.time()), **meeting.environment, **(environment or {})}
             independent = not run.strategy.synchronous(run.options)
             for spec in specs:
@@ -200,9 +189,11 @@ class Launcher:
             Unavailable: The framework is not installed.
             WorkerFailed: The worker died, or took too long.
         """
+        if config.model is None or config.described is not None:
+            return config
         return self._descriptions.describe(config)
 
-    def port(self, config: RunConfig, accepted: Sequence[str] = (), checkpoint: Path | None = None) -> PortedModel:
+    def port(self, config: RunConfig, accepted: Sequence[str] = (), checkpoint: Path | None = None) -> "PortedModel":
         """Runs both implementations of a user's model from the same weights and judges whether they are the same.
 
         Args:
@@ -213,8 +204,26 @@ class Launcher:
         Raises:
             SamestepError: A model cannot be built, or a parameter has no counterpart.
         """
-        with self._scratch_directory() as folder:
-            return port_along(folder, config, self._server_for_models, accepted, checkpoint)
+        from samestep.common.runtime.parent.models.converting import port_along  # here: a run does without
+
+        with tempfile.TemporaryDirectory(dir=self._scratch.name) as folder:
+            return port_along(Path(folder), config, self._server_for_models, accepted, checkpoint)
+
+    @functools.cached_property
+    def _descriptions(self) -> "Descriptions":
+        from samestep.common.runtime.parent.models.descriptions import Descriptions
+
+        return Descriptions(Path(self._scratch.name), self._server_for_models)
+
+    def _serve(self, run: Run, launch: Launch) -> ForkClient:
+        """Returns a fork server that has imported the strategy of a run, and what a user's model does."""
+        asked = run.framework, run.threads, launch.timeout_seconds, run.strategy.package
+        if launch.model is None:
+            server = self._server(*asked)
+        else:
+            server = self._descriptions.imports.serve(run, lambda: self._server_for_models(*asked))
+        server.preload([run.module])  # once, and not by each process: torch.distributed.tensor takes a second
+        return server
 
     def _server(self, framework: str, threads: int, timeout_seconds: float, package: str = "") -> ForkClient:
         key = (framework, threads, package)
@@ -227,24 +236,14 @@ class Launcher:
 
     def _server_for_models(self, framework: str, threads: int, timeout_seconds: float, package: str = "") -> ForkClient:
         server = self._server(framework, threads, timeout_seconds, package)
-        server.preload(Imports(framework_info(framework).preload_for_models))
+        server.preload(framework_info(framework).preload_for_models)
         return server
 
-    @contextlib.contextmanager
-    def _scratch_directory(self) -> Iterator[Path]:
-        with tempfile.TemporaryDirectory(dir=self._scratch.name) as directory:
-            yield Path(directory)
-
     def reference_rerun(self, launch: Launch) -> LaunchedRerun:
-        """Makes what takes the steps of references, which is more patient than a run may be.
-
-        Args:
-            launch: How the run that is judged was started.
-        """
-        patient = dataclasses.replace(launch, out=None, timeout_seconds=max(launch.timeout_seconds, 60.0))
-        return LaunchedRerun(self.execute, self._scratch.name, patient, {})
+        """Makes what takes the steps of the reference of a run that was started so."""
+        return LaunchedRerun(self.execute, self._scratch.name, launch.of_reference, {})
 
 
-def _interrupted(directory: Path, interrupt: KeyboardInterrupt) -> WorkerFailed:
+def _interrupted(directory: Path, interrupt: BaseException) -> WorkerFailed:
     by = f" by {interrupt}" if interrupt.args else ""
     return WorkerFailed(f"the run in {directory} was interrupted{by}")

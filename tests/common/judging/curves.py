@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from samestep.common.judging.rerun import Curve
+from samestep.common.judging.reference_run import Curve
 from samestep.common.program import TrainState
 from samestep.common.steps.log import Log, Window
 

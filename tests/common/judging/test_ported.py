@@ -11,13 +11,13 @@ import pytest
 from samestep.common.errors import ConfigError
 from samestep.common.judging import ported
 from samestep.common.judging.parity import Parity, judge
-from samestep.common.judging.rerun import Curve
+from samestep.common.judging.reference_run import Curve
 from samestep.common.porting.case import CONSTANTS, DIFFERENT, SAME
 from samestep.common.porting.port_verdict import judge_port
 from samestep.common.program import TrainState
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
-from samestep.common.runtime.parent.judging.ports import Ports
+from samestep.common.runtime.parent.judging.means import Ports
 from samestep.common.strategy import Run
 from samestep.common.workload.models.description import DATA, Description, write_description
 from samestep.common.workload.models.spec import ArraySpec, Param, Segment

@@ -6,7 +6,7 @@ import pytest
 
 from samestep.common.batch import batches
 from samestep.common.judging import rounding
-from samestep.common.judging.rerun import Curve
+from samestep.common.judging.reference_run import Curve
 from samestep.common.program import TrainState
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.request import RunConfig

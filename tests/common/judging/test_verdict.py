@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from samestep.common.judging.reference_run import reference_of
-from samestep.common.judging.rerun import Curve
+from samestep.common.judging.reference_run import Curve, reference_of
 from samestep.common.judging.verdict import Trial, judge_trial, why_not_judged
 from samestep.common.program import SKIPPED, TrainState
 from samestep.common.request import RunConfig

@@ -12,7 +12,7 @@ import pytest
 from samestep.common.batch import batches
 from samestep.common.files.writing import replacing
 from samestep.common.files.written import LIST
-from samestep.common.judging.rerun import Rerun
+from samestep.common.judging.reference_run import Rerun
 from samestep.common.program import TrainState
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.request import Launch, RunConfig, launch_of

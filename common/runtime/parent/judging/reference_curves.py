@@ -20,10 +20,9 @@ from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
 from samestep.common.files.reading import Unreadable, read_bytes
 from samestep.common.files.removing import discard
 from samestep.common.files.writing import open_directory
-from samestep.common.judging.rerun import Curve, Rerun
+from samestep.common.judging.reference_run import Curve, Rerun
 from samestep.common.request import Launch
 from samestep.common.run import as_config
-from samestep.common.runtime.checkpoints.committed import digest_saved
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.measured import Measured
 from samestep.common.runtime.parent.judging.cache import evict, hold
@@ -94,7 +93,7 @@ def curve_folder(run: Run, launch: Launch, dataset_sha256: str) -> Path:
         dataset_sha256: The dataset sha256 of the data.
     """
     try:
-        started = "" if launch.start_from is None else digest_saved(Path(launch.start_from))
+        started = "" if launch.start_from is None else _digest_saved(Path(launch.start_from))
     except Unreadable as error:
         raise ConfigError(f"--start-from {launch.start_from}: its state cannot be read any more: {error}.") from None
     described = {name: value for name, value in run.described().items() if name != "steps"}
@@ -102,6 +101,12 @@ def curve_folder(run: Run, launch: Launch, dataset_sha256: str) -> Path:
     numbers = [described, dataset_sha256, started, _source_digest(), np.__version__]
     key = hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()[:24]
     return curves_directory() / key
+
+
+def _digest_saved(path: Path) -> str:
+    from samestep.common.runtime.checkpoints.committed import digest_saved  # here: most runs start anew
+
+    return digest_saved(path)
 
 
 def curves_directory() -> Path:

@@ -31,9 +31,12 @@ class Descriptions:
         self._found: dict[tuple[str, str, str | None, int], str | ConfigError] = {}
 
     def describe(self, config: RunConfig) -> RunConfig:
-        """Describes the model that a request names; the arguments are those of `Launcher.describe`."""
-        if config.model is None or config.described is not None:
-            return config
+        """Describes the model that a request names, as `Launcher.describe` does.
+
+        Args:
+            config: Names a model that nobody described yet.
+        """
+        assert config.model is not None
         key = (config.framework, config.model, config.data, config.seed)
         if key not in self._found:
             try:

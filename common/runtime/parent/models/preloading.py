@@ -37,7 +37,7 @@ class Preloading:
         self._found[framework, source] = found
 
     def serve(self, run: Run, choose: Callable[[], ForkClient]) -> ForkClient:
-        """Returns a fork server that has imported the strategy of a run, and what its model does, as far as that is safe.
+        """Returns a fork server that has imported what the model of a run does, as far as that is safe.
 
         Args:
             run: What is to be run.
@@ -46,11 +46,9 @@ class Preloading:
         server, key = choose(), (run.framework, run.workload.model.facts.source)
         if (imports := self._found.get(key)) is not None:
             try:
-                server.preload(imports)
+                server.preload(imports.modules, imports.environment)
             except WorkerFailed:  # a package starts a thread when it is imported, or ends the process
                 server.close()
                 del self._found[key]
                 server = choose()
-        # Once, and not by each of its processes: torch.distributed.tensor takes a second.
-        server.preload(Imports((run.module,)))
         return server

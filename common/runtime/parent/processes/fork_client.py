@@ -11,13 +11,12 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from samestep.common.catalog import framework_info, require
 from samestep.common.errors import WorkerFailed
 from samestep.common.files.writing import create
 from samestep.common.request import RunConfig
-from samestep.common.runtime.fork_protocol import Command, Reply
-from samestep.common.runtime.imports import Imports
 from samestep.common.runtime.parent.processes import started
 from samestep.common.runtime.parent.processes.memory_kills import MemoryKills
 from samestep.common.runtime.parent.processes.obituary import ending, last_lines
@@ -25,7 +24,11 @@ from samestep.common.runtime.parent.processes.server_processes import ServerProc
 from samestep.common.runtime.parent.processes.signals import hold_signals
 from samestep.common.runtime.processes import Process, is_stopped
 
+if TYPE_CHECKING:
+    from samestep.common.runtime.fork_protocol import Command, Reply
+
 START_SECONDS = 120.0
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class ForkClient:
@@ -54,7 +57,9 @@ class ForkClient:
         self.pids: dict[int, int] = {}
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `close`)
         module = "samestep.common.runtime.worker.fork_server"
-        environment = _thread_environment(threads) | dict(framework_info(framework).environment) | {"TMPDIR": scratch}
+        environment = (
+            dict.fromkeys(_THREADS, str(threads)) | dict(framework_info(framework).environment) | {"TMPDIR": scratch}
+        )
         with hold_signals():  # what is started is known to `started.end_all`
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module, framework, worker, str(os.getpid())],
@@ -90,11 +95,16 @@ class ForkClient:
             self._wait_for("ready", f"importing {self._framework}")
             self._ready = True
 
-    def preload(self, imports: Imports) -> None:
-        """Imports modules for all workers to come; of one that fails, the worker that needs it will say so."""
-        if missing := [name for name in imports.modules if name not in self._preloaded]:
+    def preload(self, modules: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        """Imports modules for all workers to come; of one that fails, the worker that needs it will say so.
+
+        Args:
+            modules: Their names, in order.
+            environment: The variables that are set meanwhile.
+        """
+        if missing := [name for name in modules if name not in self._preloaded]:
             self.wait_ready()
-            self._send({"preload": missing, "environment": dict(imports.environment)})
+            self._send({"preload": missing, "environment": dict(environment or {})})
             self._wait_for("preloaded", f"importing {missing[0]}")
             self._preloaded.update(missing)
 
@@ -133,15 +143,9 @@ class ForkClient:
         except OSError as error:
             raise WorkerFailed(f"{log} cannot be written: {error.strerror}") from None
         self._count += 1
-        self._send(
-            {
-                "start": self._count,
-                "directory": str(directory.absolute()),  # the server may have been started elsewhere
-                "log": str(log.absolute()),
-                "environment": dict(environment),
-                "place": place,
-            }
-        )
+        folder, own = str(directory.absolute()), str(log.absolute())  # the server may have been started elsewhere
+        given = dict(environment)
+        self._send({"start": self._count, "directory": folder, "log": own, "environment": given, "place": place})
         return self._count
 
     def signal_worker(self, number: int, signal_number: int) -> None:
@@ -153,20 +157,26 @@ class ForkClient:
         """
         self._send({"signal": number, "number": int(signal_number)})
 
-    def poll(self, seconds: float) -> list[Reply]:
+    def poll(self, seconds: float) -> "list[Reply]":
         """Waits for the server's answers, at most for so many seconds.
 
         Raises:
             WorkerFailed: The server itself is gone, or was stopped for `timeout_seconds` and has been ended.
         """
-        self._refuse_stopped()
+        if self._closed:
+            raise WorkerFailed(f"{self._processes.name('server')} has been ended")
+        try:
+            self._processes.check(self.timeout_seconds)
+        except WorkerFailed:
+            self.close()
+            raise
         select.select([self._answers], [], [], seconds)
         chunk = self._answers.read()
         if chunk == b"":
             raise self._death()
         return self._take(chunk or b"")
 
-    def _take(self, chunk: bytes) -> list[Reply]:
+    def _take(self, chunk: bytes) -> "list[Reply]":
         *lines, self._pending = (self._pending + chunk).split(b"\n")
         answers: list[Reply] = [json.loads(line) for line in lines]
         for answer in answers:
@@ -176,15 +186,6 @@ class ForkClient:
                 self._died = answer
             self._processes.learn(answer.get("pids", {}))
         return answers
-
-    def _refuse_stopped(self) -> None:
-        if self._closed:
-            raise WorkerFailed(f"{self._processes.name('server')} has been ended")
-        try:
-            self._processes.check(self.timeout_seconds)
-        except WorkerFailed:
-            self.close()
-            raise
 
     def is_stopped(self, number: int) -> bool:
         """Returns whether a worker is stopped, as SIGSTOP or a debugger does it."""
@@ -217,7 +218,7 @@ class ForkClient:
                     started.forget(self)
         return self._left
 
-    def _wait_for(self, kind: str, what: str) -> Reply:
+    def _wait_for(self, kind: str, what: str) -> "Reply":
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             for answer in self.poll(0.5):
@@ -225,7 +226,7 @@ class ForkClient:
                     return answer
         raise WorkerFailed(f"{what} took more than {START_SECONDS:.0f} s{self._last_words()}")
 
-    def _send(self, command: Command) -> None:
+    def _send(self, command: "Command") -> None:
         try:
             self._commands.write(json.dumps(command).encode() + b"\n")
             self._commands.flush()
@@ -244,7 +245,3 @@ class ForkClient:
         self._log.seek(0)
         line = last_lines(self._log.read().decode(errors="replace"), 1).strip()
         return f": {line}" if line else ""
-
-
-def _thread_environment(threads: int) -> dict[str, str]:
-    return {name: str(threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from samestep.common.errors import Unavailable
-from samestep.common.flag_words import read_bandwidth
 from samestep.common.runtime.link_addresses import DEVICE, MAX_LINKED, address
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
+from samestep.common.strategy import ProcessSpec
 
 HOST = "127.0.0.1"
 FIRST_PRIVATE_PORT = 10000
@@ -59,19 +59,25 @@ class Meeting:
     environment: Mapping[str, str] = dataclasses.field(default_factory=lambda: bypass_proxies([HOST]))
 
 
-def meet(server: ForkClient, danger: str, count: int, bandwidth: str | None) -> Meeting:
+def meet(server: ForkClient, danger: str, specs: Sequence[ProcessSpec], bandwidth: str | None) -> Meeting:
     """Decides where the processes of a run find each other.
 
     Args:
         server: The server that will start them.
         danger: What others can do to the run where the machine allows no private network; see `isolate`.
-        count: The number of processes.
+        specs: The processes; those that look for nobody need no place to meet.
         bandwidth: What each link carries, as in 200mbit; None if the processes share a loopback.
 
     Raises:
         Unavailable: There is no such network here.
     """
-    return isolate(server, danger, count) if bandwidth is None else link(server, count, read_bandwidth(bandwidth))
+    if not any(spec.environment for spec in specs):
+        return Meeting()
+    if bandwidth is None:
+        return isolate(server, danger, len(specs))
+    from samestep.common.flag_words import read_bandwidth  # here: few runs have links of their own
+
+    return link(server, len(specs), read_bandwidth(bandwidth))
 
 
 def isolate(server: ForkClient, danger: str, count: int) -> Meeting:

@@ -1,0 +1,55 @@
+"""Judges a run that left its reference, or may have where its bounds are too wide to see it, by steps that are taken again."""
+
+import functools
+import importlib
+
+from samestep.common.judging.attribution import attribute, find_other_step
+from samestep.common.judging.loss_terms import name_sums
+from samestep.common.judging.parity import Parity
+from samestep.common.judging.ported import is_right_but_for_port, judge_with_port
+from samestep.common.judging.reference_run import Rerun
+from samestep.common.judging.rounding import excuse, replay_to
+from samestep.common.judging.verdict import Trial
+from samestep.common.program import TrainState
+from samestep.common.request import FRAMEWORKS
+
+
+def judge_again(trial: Trial, parity: Parity, rerun: Rerun) -> Parity:
+    """Judges a run that is off: it may be by rounding, or by what is between two implementations; else its cause is found.
+
+    Args:
+        trial: The run.
+        parity: The verdict on its curve, which is off.
+        rerun: Takes steps of the run again.
+    """
+    start = trial.start()
+    parity = excuse(trial.run, parity, trial.taken.wanted, start, rerun, trial.alone)
+    if parity.passed:
+        return parity
+    find_cause = functools.partial(_find_cause, trial, parity, start, rerun)
+    return judge_with_port(trial.run, parity, trial.taken, rerun, trial.ask, find_cause)
+
+
+def _find_cause(trial: Trial, parity: Parity, start: TrainState, rerun: Rerun) -> str:
+    """Finds why a run is not the same step: by its suspects, or of our own models by the known mistakes."""
+    run = trial.run
+    if not trial.has_oracle:
+        parity = name_sums(run, parity)
+        return parity.reason if trial.is_continued else attribute(run, parity, rerun)
+    diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
+    bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
+    cause = diagnosis.diagnose(run, start.step, bad, start, functools.partial(replay_to, run, rerun))
+    return f"{cause} ({parity.reason})"
+
+
+def find_step_unseen(trial: Trial, parity: Parity, rerun: Rerun) -> str:
+    """Returns why a run in two bytes takes another step, which its own bounds are too wide to see; "" if it does not.
+
+    Args:
+        trial: The run of a user's model.
+        parity: The verdict on its curve.
+        rerun: Takes steps of the run again.
+    """
+    run, first = trial.run, trial.seen.log.first
+    missed = find_other_step(run, first, parity, rerun, trial.is_continued)
+    return "" if missed and is_right_but_for_port(run, first, trial.taken.noise, rerun, trial.ask) else missed

@@ -1,1 +1,0 @@
-"""Keras on PyTorch: its layers and its optimizers, which are not torch's."""
