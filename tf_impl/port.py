@@ -1,5 +1,6 @@
 """Traces the user's TensorFlow model on one batch: every layer, the gradients, one step, and a curve of losses."""
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,14 +13,13 @@ import tensorflow as tf
 from samestep.common.batch import batches
 from samestep.common.errors import ConfigError
 from samestep.common.porting.model_trace import (
-    IS_FUNCTION,
     SAVED,
-    LayerCall,
     ModelTrace,
     TraceRequest,
     read_weights,
     write_trace,
 )
+from samestep.common.porting.traced_call import layer_calls
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user, load_model
@@ -73,7 +73,7 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
     write_trace(
         folder,
         ModelTrace(
-            calls=tuple(_calls(trained.calls, evaluated.calls, found[len(params) :])),
+            calls=layer_calls([*map(_with_gradient, trained.calls, found[len(params) :])], evaluated.calls, np.asarray),
             outputs=outputs.numpy(),
             evaluated=outputs_evaluated.numpy(),
             targets=y.numpy(),
@@ -117,6 +117,10 @@ def _start(built: UserModel, folder: Path) -> None:
     for variables, values in zip((built.params, built.buffers), read_weights(folder), strict=True):
         for name, value in values.items():
             variables[name].assign(value)
+
+
+def _with_gradient(call: tracing.Call, gradient: tf.Tensor | tf.IndexedSlices | None) -> tracing.Call:
+    return dataclasses.replace(call, gradient=None if gradient is None else tf.convert_to_tensor(gradient))
 
 
 def _dense(gradient: tf.Tensor | tf.IndexedSlices | None, source: tf.Variable) -> tf.Tensor:
@@ -173,24 +177,3 @@ def _mean_loss(model: Model, asked: TraceRequest) -> Loss:
         return tf.reduce_sum(losses) / targets.shape.num_elements()
 
     return own
-
-
-def _calls(
-    trained: list[tracing.Call], evaluated: list[tracing.Call], gradients: list[tf.Tensor | None]
-) -> list[LayerCall]:
-    evaluated = [call for call in evaluated if IS_FUNCTION not in call.settings]
-    layers = [call for call in trained if IS_FUNCTION not in call.settings]
-    are_same = [call.name for call in layers] == [call.name for call in evaluated]
-    later = dict(zip(map(id, layers), evaluated, strict=True)) if are_same else {}
-    return [
-        LayerCall(
-            name=call.name,
-            kind=call.kind,
-            settings=call.settings,
-            inputs=tuple(each.numpy() for each in call.inputs),
-            output=call.output.numpy(),
-            evaluated=later[id(call)].output.numpy() if id(call) in later else None,
-            gradient=None if gradient is None else np.asarray(tf.convert_to_tensor(gradient)),
-        )
-        for call, gradient in zip(trained, gradients, strict=True)
-    ]

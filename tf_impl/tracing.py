@@ -1,7 +1,6 @@
 """Records what every layer of a Keras model, or every module of a tf.Module, computes."""
 
 import contextlib
-import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from samestep.common.porting.model_trace import IS_FUNCTION, MOST_ELEMENTS
+from samestep.common.porting.traced_call import TracedCall
 from samestep.tf_impl.upstream import watching_operations
 
 _CONTAINERS = ("Sequential", "Functional", "Model")
@@ -26,23 +26,7 @@ SETTINGS = (
 """The attributes of layers that decide what they compute."""
 
 
-@dataclasses.dataclass(eq=False)
-class Call:
-    """One call of a layer, or of the activation that it applies at its end.
-
-    Attributes:
-        name: The path of the layer.
-        kind: The name of its class, or of the activation.
-        settings: What decides the result.
-        inputs: The tensors that it was given.
-        output: Its first result.
-    """
-
-    name: str
-    kind: str
-    settings: Mapping[str, object]
-    inputs: list[tf.Tensor]
-    output: tf.Tensor
+Call = TracedCall[tf.Tensor]
 
 
 class LayerRecorder:

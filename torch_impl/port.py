@@ -12,14 +12,13 @@ from torch import nn
 from samestep.common.batch import batches
 from samestep.common.errors import ConfigError
 from samestep.common.porting.model_trace import (
-    IS_FUNCTION,
     NUDGE,
-    LayerCall,
     ModelTrace,
     TraceRequest,
     read_weights,
     write_trace,
 )
+from samestep.common.porting.traced_call import layer_calls
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user, load_model
@@ -97,7 +96,7 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
     gradients = {name: _gradient(weight) for name, weight in named.items()}
     update.step()
     found = ModelTrace(
-        calls=tuple(_calls(recorder.calls, evaluated_calls)),
+        calls=layer_calls(recorder.calls, evaluated_calls, torch.Tensor.numpy),
         outputs=outputs.detach().numpy(),
         evaluated=evaluated,
         targets=y.numpy(),
@@ -157,22 +156,3 @@ def _evaluate(module: nn.Module, x: Inputs) -> tuple[np.ndarray, list[tracing.Ca
     with tracing.recording(module) as recorder:
         outputs = module(x)
     return outputs.detach().numpy(), recorder.calls
-
-
-def _calls(trained: list[tracing.Call], evaluated: list[tracing.Call]) -> list[LayerCall]:
-    evaluated = [call for call in evaluated if IS_FUNCTION not in call.settings]
-    layers = [call for call in trained if IS_FUNCTION not in call.settings]
-    are_same = [call.name for call in layers] == [call.name for call in evaluated]
-    later = dict(zip(map(id, layers), evaluated, strict=True)) if are_same else {}
-    return [
-        LayerCall(
-            name=call.name,
-            kind=call.kind,
-            settings=call.settings,
-            inputs=tuple(each.numpy() for each in call.inputs),
-            output=call.output.numpy(),
-            evaluated=later[id(call)].output.numpy() if id(call) in later else None,
-            gradient=None if call.gradient is None else call.gradient.numpy(),
-        )
-        for call in trained
-    ]

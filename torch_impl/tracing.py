@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 from samestep.common.porting.model_trace import IS_FUNCTION, MOST_ELEMENTS
+from samestep.common.porting.traced_call import TracedCall
 
 WHOLE = (nn.MultiheadAttention, nn.RNNBase)
 """Modules that compute with their children's parameters themselves: they are recorded, their children are not."""
@@ -32,25 +33,7 @@ SETTINGS = (
 """The attributes of modules that decide what they compute."""
 
 
-@dataclasses.dataclass(eq=False)
-class Call:
-    """One call of a module or of a function.
-
-    Attributes:
-        name: The path of the module; of a function, where it was called.
-        kind: The name of the class or of the function.
-        settings: What decides the result.
-        inputs: Copies of the tensors that it was given.
-        output: A copy of its first result.
-        gradient: The gradient of the loss by its first result, once the backward pass has come by.
-    """
-
-    name: str
-    kind: str
-    settings: Mapping[str, object]
-    inputs: list[torch.Tensor]
-    output: torch.Tensor
-    gradient: torch.Tensor | None = None
+Call = TracedCall[torch.Tensor]
 
 
 class LayerRecorder(TorchFunctionMode):

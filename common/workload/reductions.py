@@ -104,6 +104,21 @@ def own_divisor(divide: Divide, source: str, targets: "np.ndarray") -> float:
     return number
 
 
+def metric_of(
+    model: ModelSpec, framework: str, loss: "Callable[[np.ndarray, np.ndarray], float]"
+) -> "Callable[[np.ndarray, np.ndarray], float]":
+    """Makes a metric of a user's own loss, of all held-out examples; not a number where it takes more than outputs.
+
+    Args:
+        model: The model.
+        framework: That of this process.
+        loss: Sums the losses of outputs and targets.
+    """
+    if model.facts.returns == "several":
+        return lambda outputs, targets: math.nan
+    return lambda outputs, targets: loss(outputs, targets) / divisor_of(model, framework, targets)
+
+
 def times(model: ModelSpec, examples: int) -> int:
     """Returns how often what a user's loss made of some examples counts.
 

@@ -1,6 +1,5 @@
 """The loss of a user's model: their function, or the loss that the model returns."""
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,7 +8,7 @@ import tensorflow as tf
 
 from samestep.common.workload.declaration import RETURNED, Model
 from samestep.common.workload.models.spec import ModelSpec
-from samestep.common.workload.reductions import divisor_of, times
+from samestep.common.workload.reductions import metric_of, times
 from samestep.tf_impl.models.losses import Loss
 from samestep.tf_impl.models.user_model import declared
 
@@ -39,11 +38,5 @@ def user_loss(spec: ModelSpec) -> Loss:
 
 def user_mean_loss(spec: ModelSpec) -> Callable[[np.ndarray, np.ndarray], float]:
     """Returns the user's own loss as a metric of all held-out examples; not a number where it takes more than outputs."""
-    if spec.facts.returns == "several":
-        return lambda outputs, targets: math.nan
     loss = user_loss(spec)
-
-    def mean(outputs: np.ndarray, targets: np.ndarray) -> float:
-        return float(loss(*map(tf.constant, (outputs, targets)))) / divisor_of(spec, "tf", targets)
-
-    return mean
+    return metric_of(spec, "tf", lambda *both: float(loss(*map(tf.constant, both))))

@@ -1,6 +1,5 @@
 """The loss of a user's model: their function, or the loss that the model returns."""
 
-import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -8,7 +7,7 @@ import torch
 
 from samestep.common.workload.declaration import RETURNED, Model
 from samestep.common.workload.models.spec import ModelSpec
-from samestep.common.workload.reductions import divisor_of, is_mean_of_own, times
+from samestep.common.workload.reductions import divisor_of, is_mean_of_own, metric_of, times
 from samestep.torch_impl.models.user_model import declared
 
 
@@ -40,11 +39,5 @@ def user_loss(spec: ModelSpec) -> Callable[[object, torch.Tensor], torch.Tensor]
 
 def user_mean_loss(spec: ModelSpec) -> Callable[[np.ndarray, np.ndarray], float]:
     """Returns the user's own loss as a metric of all held-out examples; not a number where it takes more than outputs."""
-    if spec.facts.returns == "several":
-        return lambda outputs, targets: math.nan
     loss = user_loss(spec)
-
-    def mean(outputs: np.ndarray, targets: np.ndarray) -> float:
-        return float(loss(*map(torch.from_numpy, (outputs, targets)))) / divisor_of(spec, "torch", targets)
-
-    return mean
+    return metric_of(spec, "torch", lambda *both: float(loss(*map(torch.from_numpy, both))))

@@ -3,18 +3,15 @@
 Inputs may be several arrays: `train_inputs.NAME` and `test_inputs.NAME` in the file, a mapping from a function.
 """
 
-import functools
-import os
 from collections.abc import Mapping
 
 import numpy as np
 
 from samestep.common.errors import ConfigError
 from samestep.common.files.arrays import read_arrays
-from samestep.common.files.reading import Unreadable, open_plain
 from samestep.common.workload.data.dataset import ARRAYS, Split
 from samestep.common.workload.data.several import apart, together
-from samestep.common.workload.data.user_file import NEEDED, as_numbers, check_examples
+from samestep.common.workload.data.user_file import NEEDED, as_numbers, check_examples, read_once
 
 LOWEST = -(2**31)
 """Whole numbers below 0 are a model's own affair, such as targets of padding that do not count."""
@@ -29,22 +26,10 @@ def read_as_given(path: str) -> Split:
     Raises:
         ConfigError: The file is missing or malformed, or holds what cannot be trained on.
     """
-    try:
-        with open_plain(path) as file:
-            about = os.fstat(file.fileno())
-        return _read(path, (about.st_ino, about.st_size, about.st_mtime_ns))
-    except Unreadable as error:
-        raise ConfigError(f"--data {path} cannot be read: {error}; give {NEEDED}.") from None
+    return read_once(path, _read)
 
 
-@functools.lru_cache(maxsize=2)
-def _read(path: str, version: tuple[int, int, int]) -> Split:
-    """Reads a file once a process, and again when it has changed.
-
-    Args:
-        path: As for `read_as_given`.
-        version: What changes when the file is written again.
-    """
+def _read(path: str) -> Split:
     found = read_arrays(path)
     arrays = {name: _one(path, name, found) for name in ARRAYS}
     if missing := [name for name, array in arrays.items() if array is None]:

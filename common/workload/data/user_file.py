@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -28,23 +28,34 @@ def read(path: str, real: bool) -> Split:
     Raises:
         ConfigError: The file is missing or malformed, or holds what cannot be trained on.
     """
+    return read_once(path, _read, real)
+
+
+def read_once(path: str, make: Callable[..., Split], *how: bool) -> Split:
+    """Reads a file once a process, and again when it has changed.
+
+    Args:
+        path: The file.
+        make: Reads and checks the arrays, given the path and `how`.
+        how: What else decides them.
+
+    Raises:
+        ConfigError: The file is missing or malformed.
+    """
     try:
         with open_plain(path) as file:
             about = os.fstat(file.fileno())
-        return _read(path, real, (about.st_ino, about.st_size, about.st_mtime_ns))
+        return _versions(path, make, how, (about.st_ino, about.st_size, about.st_mtime_ns))
     except Unreadable as error:
         raise ConfigError(f"--data {path} cannot be read: {error}; give {NEEDED}.") from None
 
 
-@functools.lru_cache(maxsize=2)
-def _read(path: str, real: bool, version: tuple[int, int, int]) -> Split:
-    """Reads a file once a process, and again when it has changed.
+@functools.lru_cache(maxsize=4)
+def _versions(path: str, make: Callable[..., Split], how: tuple[bool, ...], version: tuple[int, int, int]) -> Split:
+    return make(path, *how)
 
-    Args:
-        path: As for `read`.
-        real: Likewise.
-        version: What changes when the file is written again.
-    """
+
+def _read(path: str, real: bool) -> Split:
     arrays = read_arrays(path, ARRAYS)
     if missing := [name for name in ARRAYS if name not in arrays]:
         raise ConfigError(f"--data {path} lacks {', '.join(missing)}; give {NEEDED}.")

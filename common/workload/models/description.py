@@ -18,10 +18,8 @@ from samestep.common.files.arrays import read_arrays
 from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.files.writing import replacing
 from samestep.common.workload.declaration import BUILDERS
-from samestep.common.workload.models.findings import DescribedOptimizer, TwoBytes, Use
-from samestep.common.workload.models.habits import Habits
+from samestep.common.workload.models.findings import DeclaredFindings
 from samestep.common.workload.models.layer import ParameterLayer
-from samestep.common.workload.models.returned import Returns
 from samestep.common.workload.models.spec import ArraySpec, Param, Segment
 
 if TYPE_CHECKING:
@@ -33,44 +31,26 @@ _MOST_BYTES = 2**26
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Description:
-    """What a worker found out about a model by building it once.
+class Description(DeclaredFindings):
+    """What a worker wrote down of a model that it built once, beside what it found.
 
     Attributes:
-        source: The user's file and the name in it, as FILE.py:NAME, absolute; or what a package calls it.
         framework: Where the initial weights were drawn.
-        frameworks: For which it has a builder.
         loss: A name, "own" or "returned".
-        reduction: As in `ModelFacts`.
-        ignores: As in `ModelFacts`.
-        returns: As in `ModelFacts`.
-        unread: As in `ModelFacts`.
         metric: A name in `judging.metrics`, that of the user's function, or "loss" for the user's loss.
         params: As in `ModelSpec.params`.
         segments: As in `ModelSpec.segments`; a single one if the model is not known as a sequence.
         blocks: As in `ModelSpec.blocks`.
         inputs: As in `ModelSpec.inputs`.
         targets: As in `ModelSpec.targets`.
-        buffers: Shapes by neutral name.
-        dtypes: The parameters and buffers of real numbers that are not in the default dtype, by the framework's own name.
-        whole_buffers: The buffers that hold whole numbers.
         batch_norms: The layers that normalise over the batch.
-        habits: On what a forward pass in training depends beside an example and the weights.
-        sums: The layers that add to the loss what is no mean over examples.
         layers: Those that hold parameters, in the order of execution.
         names: Torch's layer or parameter -> TensorFlow's, where the user says so.
         accept: The known differences between the two that the user accepts.
         seed: Under which the initial weights were drawn.
-        optimizer: That of the file, in `framework`; None if it has none.
-        rounded: Its forward pass under mixed precision.
-        unused: The parameters that got no gradient when it was tried.
-        branches: Whether that may be others in another step, since the forward pass looks at its numbers.
-        uses: How a step uses its blocks and the layers that a tensor plan cuts, by path.
     """
 
-    source: str
     framework: str
-    frameworks: tuple[str, ...]
     loss: str
     metric: str
     params: dict[str, Param]
@@ -78,25 +58,11 @@ class Description:
     blocks: tuple[Segment, ...]
     inputs: ArraySpec
     targets: ArraySpec
-    reduction: str = "targets"
-    ignores: bool = False
-    returns: Returns = "outputs"
-    unread: tuple[int, ...] = ()
-    buffers: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
-    dtypes: dict[str, str] = dataclasses.field(default_factory=dict)
-    whole_buffers: tuple[str, ...] = ()
     batch_norms: tuple[str, ...] = ()
-    habits: Habits = dataclasses.field(default_factory=Habits)
-    sums: tuple[str, ...] = ()
     layers: tuple[ParameterLayer, ...] = ()
     names: dict[str, str] = dataclasses.field(default_factory=dict)
     accept: tuple[str, ...] = ()
     seed: int = 0
-    optimizer: DescribedOptimizer | None = None
-    rounded: TwoBytes = dataclasses.field(default_factory=TwoBytes)
-    unused: tuple[str, ...] = ()
-    branches: bool = False
-    uses: dict[str, Use] = dataclasses.field(default_factory=dict)
 
     @property
     def title(self) -> str:

@@ -11,12 +11,10 @@ from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import BUILDERS, LOSS_METRIC, METRICS, NAMED_METRICS, Model
 from samestep.common.workload.declared import call_metric
 from samestep.common.workload.models.description import Description, write_description
-from samestep.common.workload.models.findings import DescribedOptimizer, TwoBytes, Use
-from samestep.common.workload.models.habits import Habits
+from samestep.common.workload.models.findings import Findings
 from samestep.common.workload.models.layer import ParameterLayer
 from samestep.common.workload.models.loss_check import USER_LOSS as USER_LOSS
 from samestep.common.workload.models.loss_check import find_loss
-from samestep.common.workload.models.returned import Returns
 from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
 
 EXAMPLES = 2
@@ -24,8 +22,8 @@ EXAMPLES = 2
 _ROLES: Mapping[str, Role] = {"kernel": "kernel", "table": "table", "scale": "scale", "bias": "bias"}
 _MOST_TRIED = 64
 _AS_FOUND = (
-    *("segments", "blocks", "dtypes", "batch_norms", "habits", "sums", "layers", "optimizer"),
-    *("rounded", "unused", "branches", "uses", "returns", "unread"),
+    *("segments", "blocks", "batch_norms", "layers"),
+    *(field.name for field in dataclasses.fields(Findings)),
 )
 """What a description takes from a report as it is."""
 LossOfEach = Callable[[], np.ndarray]
@@ -33,31 +31,21 @@ LossOfEach = Callable[[], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BuildReport:
+class BuildReport(Findings):
     """What a mirror found out by building a model.
 
     Attributes:
         outputs: The outputs of the first EXAMPLES examples.
         loss_of_each: The user's own loss of these, or the model's; None if it is ours.
-        returns: As in `Description`.
-        unread: Likewise.
         params: The initial weights by neutral name, in order.
         buffers: The initial buffers.
-        dtypes: As in `Description`.
         segments: As in `Description`.
         splits: The axis along which tensor parallelism cuts a parameter, by neutral name.
         reads: As in `Param`, of those that are read more than once.
-        sums: As in `Description`.
-        blocks: Likewise.
+        blocks: As in `Description`, like the next two.
         batch_norms: Likewise.
-        habits: Likewise.
-        optimizer: Likewise.
         layers: Likewise.
-        rounded: Likewise.
-        unused: Likewise.
-        branches: Likewise.
         frozen: The parameters that are not trained.
-        uses: As in `Description`.
     """
 
     outputs: np.ndarray
@@ -65,22 +53,12 @@ class BuildReport:
     params: Mapping[str, np.ndarray]
     buffers: Mapping[str, np.ndarray]
     segments: tuple[Segment, ...]
-    dtypes: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    returns: Returns = "outputs"
-    unread: tuple[int, ...] = ()
     splits: Mapping[str, int] = dataclasses.field(default_factory=dict)
     reads: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    sums: tuple[str, ...] = ()
     blocks: tuple[Segment, ...] = ()
     batch_norms: tuple[str, ...] = ()
-    habits: Habits = dataclasses.field(default_factory=Habits)
-    optimizer: DescribedOptimizer | None = None
     layers: tuple[ParameterLayer, ...] = ()
-    rounded: TwoBytes = dataclasses.field(default_factory=TwoBytes)
-    unused: tuple[str, ...] = ()
-    branches: bool = False
     frozen: frozenset[str] = frozenset()
-    uses: Mapping[str, Use] = dataclasses.field(default_factory=dict)
 
 
 def write_found(

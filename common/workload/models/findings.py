@@ -1,6 +1,10 @@
-"""What a worker finds out about parts of a user's model: its optimizer, its rounding, and how a step uses its modules."""
+"""What a worker finds out about a user's model by building it once. A model of ours has what every mirror builds."""
 
 import dataclasses
+from collections.abc import Mapping
+
+from samestep.common.workload.models.habits import Habits
+from samestep.common.workload.models.returned import Returns
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,3 +56,53 @@ class Use:
     positions: tuple[int, ...] = (1,)
     takes_gradient: bool = True
     gives_gradient: bool = True
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Findings:
+    """What building a model and taking some examples through it shows.
+
+    Attributes:
+        returns: What it hands to its loss.
+        unread: The places of what it returns and its loss does not read.
+        dtypes: The parameters and buffers of real numbers that are not in the default dtype, by the framework's own name.
+        habits: On what a forward pass in training depends beside an example and the weights.
+        sums: The layers that add to the loss what is no mean over examples.
+        optimizer: That of the user's file, in the framework that built it; None if it has none.
+        rounded: Its forward pass in two bytes a number.
+        unused: The parameters that got no gradient when it was tried.
+        branches: Whether that may be others in another step, since the forward pass looks at its numbers.
+        uses: How a step uses its blocks and the layers that a tensor plan cuts, by path.
+    """
+
+    returns: Returns = "outputs"
+    unread: tuple[int, ...] = ()
+    dtypes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    habits: Habits = dataclasses.field(default_factory=Habits)
+    sums: tuple[str, ...] = ()
+    optimizer: DescribedOptimizer | None = None
+    rounded: TwoBytes = dataclasses.field(default_factory=TwoBytes)
+    unused: tuple[str, ...] = ()
+    branches: bool = False
+    uses: Mapping[str, Use] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DeclaredFindings(Findings):
+    """What was found, beside what the user's file declares of the model.
+
+    Attributes:
+        source: The user's file and the name in it, as FILE.py:NAME, absolute; or what a package calls it. "" of a model of ours.
+        frameworks: Those that can build it; none listed: all.
+        reduction: What makes a batch's loss of the losses of its parts, see `declaration.REDUCTIONS`; "own" is a function.
+        ignores: Whether targets below 0 do not count.
+        buffers: The shapes of the buffers that only its framework knows how to move, by neutral name.
+        whole_buffers: Those of them that hold whole numbers.
+    """
+
+    source: str = ""
+    frameworks: tuple[str, ...] = ()
+    reduction: str = "targets"
+    ignores: bool = False
+    buffers: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    whole_buffers: tuple[str, ...] = ()

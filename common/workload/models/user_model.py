@@ -17,6 +17,7 @@ from samestep.common.workload.models.description import (
     read_initial,
 )
 from samestep.common.workload.models.facts import ModelFacts
+from samestep.common.workload.models.findings import DeclaredFindings
 from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment
 
 if TYPE_CHECKING:
@@ -117,28 +118,13 @@ def _facts(spec: UserModelSpec) -> ModelFacts:
     return ModelFacts(
         reference_framework=(counterpart or spec).described.framework,
         counterpart=counterpart,
-        frameworks=found.frameworks,
-        source=found.source,
         folder=spec.path,
         is_built_here=False,
         takes_whole_logits=True,
         ties_stages=False,
         may_lack_gradients=True,
-        rounded=found.rounded,
-        buffers=found.buffers,
-        whole_buffers=found.whole_buffers,
         framework_norms={layer: _channels(found, layer) for layer in found.batch_norms},
-        dtypes=found.dtypes,
-        habits=found.habits,
-        sums=found.sums,
-        reduction=found.reduction,
-        ignores=found.ignores,
-        returns=found.returns,
-        unread=found.unread,
-        optimizer=found.optimizer,
-        unused=found.unused,
-        branches=found.branches,
-        uses=found.uses,
+        **{field.name: getattr(found, field.name) for field in dataclasses.fields(DeclaredFindings)},
     )
 
 

@@ -1,0 +1,61 @@
+"""The calls of a model while its framework records them, and the arrays of a trace that are made of them."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from samestep.common.porting.model_trace import IS_FUNCTION, LayerCall
+
+Tensor = TypeVar("Tensor")
+
+
+@dataclasses.dataclass(eq=False)
+class TracedCall(Generic[Tensor]):
+    """One call of a layer, of the activation that it applies at its end, or of a function.
+
+    Attributes:
+        name: The path of the layer; of a function, where it was called.
+        kind: The name of the class or of the function.
+        settings: What decides the result.
+        inputs: The tensors that it was given.
+        output: Its first result.
+        gradient: The gradient of the loss by its first result, once the backward pass has come by.
+    """
+
+    name: str
+    kind: str
+    settings: Mapping[str, object]
+    inputs: Sequence[Tensor]
+    output: Tensor
+    gradient: Tensor | None = None
+
+
+def layer_calls(
+    trained: Sequence[TracedCall[Tensor]],
+    evaluated: Sequence[TracedCall[Tensor]],
+    array: Callable[[Tensor], np.ndarray],
+) -> tuple[LayerCall, ...]:
+    """Returns the calls of a trace: those in training, layers with their outputs in evaluation if it has the same layers.
+
+    Args:
+        trained: The calls in training.
+        evaluated: The calls in evaluation.
+        array: Makes an array of a tensor.
+    """
+    layers, later = ([call for call in calls if IS_FUNCTION not in call.settings] for calls in (trained, evaluated))
+    are_same = [call.name for call in layers] == [call.name for call in later]
+    outputs = {id(call): other.output for call, other in zip(layers, later, strict=False)} if are_same else {}
+    return tuple(
+        LayerCall(
+            name=call.name,
+            kind=call.kind,
+            settings=call.settings,
+            inputs=tuple(map(array, call.inputs)),
+            output=array(call.output),
+            evaluated=array(outputs[id(call)]) if id(call) in outputs else None,
+            gradient=None if call.gradient is None else array(call.gradient),
+        )
+        for call in trained
+    )
