@@ -35,6 +35,10 @@ class _Command:
         choices=("vtrain", "torchtitan", "megatron", "llm-foundry", "llm-foundry-a100"),
     )
     rows: str | None = flag(None, "with --validate vtrain: a CSV file with other rows of these columns")
+    observe: bool = flag(
+        False,
+        "beside the prediction, take one real step of the row as rank 0 among ranks that are not there: what it sends and holds",
+    )
     format: str = flag("github", "github is for people, the others are for programs", choices=FORMATS)
 
 
@@ -61,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     from samestep.experiments.advising.forecast import forecast  # here: --help does without
 
-    print(write(forecast(cell, *read(cell, given)).document(), form))
+    print(write(forecast(cell, *read(cell, given), command.observe).document(), form))
     return 0
 
 

@@ -156,11 +156,12 @@ def compare(
     return comparison.conclude(allowed, earlier, bit_equal)
 
 
-def predict(cell: str | None = None, **settings: Unpack[PredictSettings]) -> Forecast:
+def predict(cell: str | None = None, *, observe: bool = False, **settings: Unpack[PredictSettings]) -> Forecast:
     """Predicts what a step holds and sends, without running anything.
 
     Args:
         cell: As in `torch:fsdp`; every strategy that can take the request, unless given.
+        observe: Whether to take one real step of the row beside, as rank 0 among ranks that are not there.
         **settings: The flags of `samestep predict` and of the strategy, by their names in Python: `device_memory="80GiB"`.
 
     Raises:
@@ -168,7 +169,7 @@ def predict(cell: str | None = None, **settings: Unpack[PredictSettings]) -> For
     """
     given = _known(settings, PredictSettings.__annotations__)
     full = None if cell is None else Cell.parse(cell, RunConfig.framework)
-    return forecast(full, *read(full, given))
+    return forecast(full, *read(full, given), observe)
 
 
 @contextlib.contextmanager

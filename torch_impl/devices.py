@@ -19,10 +19,14 @@ from samestep.common.errors import WorkerFailed
 from samestep.common.program import Hardware
 from samestep.common.runtime.topology import LAUNCHED_AT, RESTARTS, TIMEOUT
 from samestep.common.strategy import Run
+from samestep.torch_impl.upstream import absent_store
 
 PATIENCE = 0.8
 """The share of the run's timeout after which ranks stop waiting. They report before the launcher ends them, since they
 have the name of the rank that is missing."""
+
+ABSENT = "SAMESTEP_ABSENT_RANKS"
+"""Set where a step of rank 0 is observed, and no other rank is there."""
 
 
 def use_device(run: Run, may_share: bool = False) -> torch.device:
@@ -60,6 +64,9 @@ def join_group(run: Run, device: torch.device) -> Hardware:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
     dist.set_debug_level_from_env()  # read at import, which happened before this process was given its environment
+    if ABSENT in os.environ:
+        dist.init_process_group("fake", rank=0, world_size=dist_world_size(), store=absent_store())
+        return Hardware(note="ranks that are not there", backend="gloo")
     shared = is_shared(device)
     backend = "nccl" if device.type == "cuda" and not shared else "gloo"
     store = meet(run)

@@ -28,6 +28,13 @@ def rank_of_parameter(optimizer: "ZeroRedundancyOptimizer") -> dict[torch.Tensor
     return optimizer._param_to_rank
 
 
+def absent_store() -> dist.Store:
+    """Returns the store of the backend "fake", which answers each collective at once, with nothing (torch 2.13)."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore  # here: its import registers the backend
+
+    return FakeStore()
+
+
 def is_in_backward() -> bool:
     """Returns whether the present thread is in a backward pass of autograd (torch 2.13)."""
     return torch._C._current_graph_task_id() != -1

@@ -1,35 +1,26 @@
 """Predictions of one or many rows, and what is printed of them."""
 
 import dataclasses
-import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from samestep.common.catalog import catalogue
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar
-from samestep.common.ledger import STATE_OF_A_DEVICE
 from samestep.common.mesh import AXES
-from samestep.common.request import RunConfig
+from samestep.common.request import RunConfig, launch_of
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import title
+from samestep.experiments.advising.forecast_table import forecast_table
 from samestep.experiments.advising.prediction import Assumptions, Prediction, parse_memory, predict_row, told_to_fit
 from samestep.experiments.printing.formats import Case, Document, write
 from samestep.experiments.printing.ledger_table import ledger_table
-from samestep.experiments.printing.text import (
-    Column,
-    bullets,
-    cells,
-    common_unit,
-    fill,
-    fit,
-    github,
-    in_unit,
-    large_number,
-    screen_width,
-    size,
-)
+from samestep.experiments.printing.text import bullets, fill, large_number, screen_width, size
+
+if TYPE_CHECKING:
+    from samestep.experiments.advising.observation import Observation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,11 +31,13 @@ class Forecast:
         rows: The predictions, in the order of the catalogue.
         refused: Cell -> why the row cannot take the request.
         memory: The bytes of a device, if they were given.
+        observed: What the row did among ranks that are not there, if that was asked for.
     """
 
     rows: tuple[Prediction, ...]
     refused: Mapping[str, str]
     memory: int | None = None
+    observed: "Observation | None" = None
 
     def table(self, width: int | None = None) -> str:
         """Returns one line a row: what the device that needs most holds and needs, what is sent, and whether it fits.
@@ -52,10 +45,7 @@ class Forecast:
         Args:
             width: What it has to fit into; the screen, unless given.
         """
-        width = width or screen_width()
-        shown = fit(_columns(self), self.rows, width)
-        lines = [f"{column.header}: {column.meaning}" for column in shown if column.meaning]
-        return f"{github(*cells(shown, self.rows), width)}\n\n{bullets(lines, width)}"
+        return forecast_table(self.rows, self.memory, width or screen_width())
 
     def to_json(self) -> str:
         """As `samestep predict --format json` prints it."""
@@ -72,9 +62,9 @@ class Forecast:
             ],
             "not_possible": [{"cell": cell, "reason": reason} for cell, reason in self.refused.items()],
         }
-        return Document(
-            "samestep predict", self.report, record, [_figures(row, self.memory) for row in self.rows], cases
-        )
+        figures = [_figures(row, self.memory) for row in self.rows]
+        found = Document("samestep predict", self.report, record, figures, cases)
+        return self.observed.beside(self.rows[0], found) if self.observed else found
 
     def report(self) -> str:
         """Everything that people read."""
@@ -112,32 +102,41 @@ class Forecast:
         return fill(f"No row fits. {self._sentence(best)}", width)
 
 
-def forecast(cell: Cell | None, base: RunConfig, assumed: Assumptions) -> Forecast:
+def forecast(cell: Cell | None, base: RunConfig, assumed: Assumptions, observe: bool = False) -> Forecast:
     """Predicts a row, or every row that can take the request; a user's own model is described first.
 
     Args:
         cell: The row, which `base` includes; None stands for every row.
         base: The request.
         assumed: Of the machine.
+        observe: Whether to take a step of the row among ranks that are not there.
 
     Raises:
-        ConfigError: The request is wrong, or no row can take it.
-        Unavailable: The framework of the user's model is not installed.
+        ConfigError: The request is wrong, no row can take it, or none was named to be observed.
+        Unavailable: The framework of the user's model is not installed, or the row cannot be observed.
+        WorkerFailed: The process that observes died.
     """
+    if observe and cell is None:
+        raise ConfigError("--observe takes a step of one row; name it, as in samestep predict torch:fsdp --observe.")
     if base.model is None:
-        return _forecast(cell, base, assumed, lambda config: config)
+        return _forecast(cell, base, assumed, lambda config: config, observe)
     from samestep.common.runtime.parent.launcher import Launcher  # here: other predictions start nothing
 
     with Launcher() as launcher:
-        return _forecast(cell, base, assumed, launcher.describe)
+        return _forecast(cell, base, assumed, launcher.describe, observe)
 
 
 def _forecast(
-    cell: Cell | None, base: RunConfig, assumed: Assumptions, describe: Callable[[RunConfig], RunConfig]
+    cell: Cell | None,
+    base: RunConfig,
+    assumed: Assumptions,
+    describe: Callable[[RunConfig], RunConfig],
+    observe: bool,
 ) -> Forecast:
     memory = None if assumed.device_memory is None else parse_memory(assumed.device_memory)
     if cell is not None:
-        return Forecast((predict_row(str(cell), describe(base), assumed),), {}, memory)
+        row = predict_row(str(cell), asked := describe(base), assumed)
+        return Forecast((row,), {}, memory, _observe(row, asked) if observe else None)
     cells = [Cell(framework, row.name) for framework, row in catalogue() if framework != "numpy"]
     axes = set(re.findall(r"(\w+)\s*=", base.mesh or "")) & {*AXES}
     able = [cell for cell in cells if axes <= {*cell.info.axes}]
@@ -151,6 +150,12 @@ def _forecast(
     if not rows:
         raise ConfigError(f"no strategy can take it. {next(reversed(refused.items()))[1]}")
     return Forecast(tuple(rows), _together(refused), memory)
+
+
+def _observe(row: Prediction, asked: RunConfig) -> "Observation":
+    from samestep.experiments.advising.observation import Observation  # here: a prediction needs no NumPy
+
+    return Observation.of(row, launch_of(asked))
 
 
 def _together(refused: Mapping[str, str]) -> dict[str, str]:
@@ -172,52 +177,6 @@ def _caption(row: Prediction, width: int) -> str:
         f"global batch {run.batch_size}, {run.optimizer.name}, {numbers}."
     )
     return fill(f"{line}{f' Sizes: {run.workload.source}.' if run.workload.source else ''}", width)
-
-
-def _columns(found: Forecast) -> tuple[Column[Prediction], ...]:
-    memory = found.memory or 0
-    fits = Column[Prediction](
-        "fits",
-        lambda row: row.fits(memory),
-        f"whether that is at most {size(memory)}; without activations: if these are fewer, or are not predicted",
-    )
-    of = functools.partial(_in_bytes, found.rows)
-    return (
-        Column("strategy", lambda row: row.cell),
-        Column("mesh", lambda row: str(row.run.mesh), gives_way=5),
-        of("state", lambda row: row.ledger.state_bytes, STATE_OF_A_DEVICE),
-        of("(textbook)", lambda row: row.textbook("state"), "(by the textbook)", gives_way=4, is_detail=True),
-        of("gathered", lambda row: row.fullest.params_peak_bytes - row.fullest.params_bytes, _GATHERED, 3),
-        of("activations", lambda row: row.fullest.activations_bytes, _ACTIVATIONS, 3),
-        of("needed", lambda row: row.needed_bytes, _NEEDED),
-        *((fits,) if found.memory else ()),
-        of("sent", lambda row: row.sent_bytes_per_device, "by each device in a step, on average", 1),
-        of("all send", lambda row: row.ledger.sent_bytes_per_step, "all devices together", 2),
-    )
-
-
-_GATHERED = "copies of parameters that exist only within a step"
-_ACTIVATIONS = "kept between forward and backward pass; empty: not predicted"
-_NEEDED = "all of that on one device, each at its peak; buffers and the framework come on top"
-
-
-def _in_bytes(
-    rows: Sequence[Prediction],
-    header: str,
-    value: Callable[[Prediction], float | None],
-    meaning: str = "",
-    gives_way: int = 0,
-    is_detail: bool = False,
-) -> Column[Prediction]:
-    """Returns a column of bytes, in one unit for all rows."""
-    unit = common_unit(value(row) or 0 for row in rows)
-
-    def write_one(row: Prediction) -> str:
-        count = value(row)
-        text = "" if count is None else in_unit(count, unit)
-        return f"({text})" if text and is_detail else text
-
-    return Column(header if is_detail else f"{header} {unit}", write_one, meaning, gives_way, is_detail)
 
 
 def _figures(row: Prediction, memory: int | None) -> dict[str, Scalar]:

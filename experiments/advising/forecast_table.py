@@ -1,0 +1,67 @@
+"""The table of a forecast: one line a row."""
+
+import functools
+from collections.abc import Callable, Sequence
+
+from samestep.common.ledger import STATE_OF_A_DEVICE
+from samestep.experiments.advising.prediction import Prediction
+from samestep.experiments.printing.text import Column, bullets, cells, common_unit, fit, github, in_unit, size
+
+
+def forecast_table(rows: Sequence[Prediction], memory: int | None, width: int) -> str:
+    """Returns one line a row: what the device that needs most holds and needs, what is sent, and whether it fits.
+
+    Args:
+        rows: The predictions.
+        memory: The bytes of a device, if they were given.
+        width: What it has to fit into.
+    """
+    shown = fit(_columns(rows, memory), rows, width)
+    lines = [f"{column.header}: {column.meaning}" for column in shown if column.meaning]
+    return f"{github(*cells(shown, rows), width)}\n\n{bullets(lines, width)}"
+
+
+def _columns(rows: Sequence[Prediction], given: int | None) -> tuple[Column[Prediction], ...]:
+    memory = given or 0
+    fits = Column[Prediction](
+        "fits",
+        lambda row: row.fits(memory),
+        f"whether that is at most {size(memory)}; without activations: if these are fewer, or are not predicted",
+    )
+    of = functools.partial(_in_bytes, rows)
+    return (
+        Column("strategy", lambda row: row.cell),
+        Column("mesh", lambda row: str(row.run.mesh), gives_way=5),
+        of("state", lambda row: row.ledger.state_bytes, STATE_OF_A_DEVICE),
+        of("(textbook)", lambda row: row.textbook("state"), "(by the textbook)", gives_way=4, is_detail=True),
+        of("gathered", lambda row: row.fullest.params_peak_bytes - row.fullest.params_bytes, _GATHERED, 3),
+        of("activations", lambda row: row.fullest.activations_bytes, _ACTIVATIONS, 3),
+        of("needed", lambda row: row.needed_bytes, _NEEDED),
+        *((fits,) if memory else ()),
+        of("sent", lambda row: row.sent_bytes_per_device, "by each device in a step, on average", 1),
+        of("all send", lambda row: row.ledger.sent_bytes_per_step, "all devices together", 2),
+    )
+
+
+_GATHERED = "copies of parameters that exist only within a step"
+_ACTIVATIONS = "kept between forward and backward pass; empty: not predicted"
+_NEEDED = "all of that on one device, each at its peak; buffers and the framework come on top"
+
+
+def _in_bytes(
+    rows: Sequence[Prediction],
+    header: str,
+    value: Callable[[Prediction], float | None],
+    meaning: str = "",
+    gives_way: int = 0,
+    is_detail: bool = False,
+) -> Column[Prediction]:
+    """Returns a column of bytes, in one unit for all rows."""
+    unit = common_unit(value(row) or 0 for row in rows)
+
+    def write_one(row: Prediction) -> str:
+        count = value(row)
+        text = "" if count is None else in_unit(count, unit)
+        return f"({text})" if text and is_detail else text
+
+    return Column(header if is_detail else f"{header} {unit}", write_one, meaning, gives_way, is_detail)
