@@ -1,14 +1,50 @@
 """Looking strategies up, without importing their frameworks."""
 
+import dataclasses
 import importlib
 import importlib.util
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, Unavailable, unknown
 from samestep.common.flags import Scalar, flags, read_fields, spell_flag
+from samestep.common.ledger import Ledger
 from samestep.common.request import FRAMEWORKS, RunConfig
-from samestep.common.strategy import FrameworkInfo, StrategyInfo
+from samestep.common.strategy import Run, StrategyInfo
 from samestep.common.techniques import Techniques
+from samestep.common.workload.saved import SavedLists
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FrameworkInfo:
+    """What a framework's catalogue says of the framework itself.
+
+    Attributes:
+        module: The module to look for; found without importing it.
+        extra: The extra of this package that installs it, or "" if it always comes along.
+        environment: What has to be set before its import.
+        rows: Its strategies.
+        preload: The modules that a fork server imports before it forks.
+        preload_for_models: The modules that it imports before it first forks a worker with a user's model.
+        available: Raises Unavailable for what this machine lacks for a run under any of its strategies.
+        reference_row: The row that takes the steps of any other on one device.
+        title: What people call it.
+        routes: Of a run, its ledger and what carries its exchanges: (process, process) -> the bytes that the first sends to the
+            second in a step; nothing where that is not predicted.
+        saved: Which list says what a run saves between forward and backward; None if nobody wrote one down.
+    """
+
+    module: str
+    title: str
+    extra: str
+    environment: Mapping[str, str]
+    rows: tuple[StrategyInfo, ...]
+    preload: tuple[str, ...]
+    preload_for_models: tuple[str, ...] = ()
+    available: Callable[[Run], None] = lambda run: None
+    reference_row: str = "single"
+    routes: Callable[[Run, Ledger, str], Mapping[tuple[int, int], float]] = lambda run, ledger, backend: {}
+    saved: Callable[[Run, bool], SavedLists] | None = None
 
 
 def framework_info(framework: str) -> FrameworkInfo:

@@ -10,7 +10,6 @@ from samestep.common.request import DTYPES, FRAMEWORKS
 from samestep.common.techniques import Techniques
 from samestep.common.techniques.schedule.statement import at_step
 from samestep.common.workload.optimizers.spec import OptimizerSpec
-from samestep.common.workload.saved import SavedLists
 from samestep.common.workload.workload import Workload
 
 
@@ -219,32 +218,3 @@ class StrategyInfo:
     available: Callable[[Run], None] = lambda run: None
     package: str = ""
     danger_of_open_ports: str = ""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FrameworkInfo:
-    """What a framework's catalogue says of the framework itself.
-
-    Attributes:
-        module: The module to look for; found without importing it.
-        extra: The extra of this package that installs it, or "" if it always comes along.
-        environment: What has to be set before its import.
-        rows: Its strategies.
-        preload: The modules that a fork server imports before it forks.
-        preload_for_models: The modules that it imports before it first forks a worker with a user's model.
-        available: Raises Unavailable for what this machine lacks for a run under any of its strategies.
-        reference_row: The row that takes the steps of any other on one device.
-        title: What people call it.
-        saved: Which list says what a run saves between forward and backward; None if nobody wrote one down.
-    """
-
-    module: str
-    title: str
-    extra: str
-    environment: Mapping[str, str]
-    rows: tuple[StrategyInfo, ...]
-    preload: tuple[str, ...]
-    preload_for_models: tuple[str, ...] = ()
-    available: Callable[[Run], None] = lambda run: None
-    reference_row: str = "single"
-    saved: Callable[[Run, bool], SavedLists] | None = None

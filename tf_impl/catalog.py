@@ -2,14 +2,16 @@
 
 import functools
 
+from samestep.common.catalog import FrameworkInfo
 from samestep.common.costs.context import context
 from samestep.common.costs.data_parallel import replicated
 from samestep.common.costs.dtensor import dtensor, tpu
 from samestep.common.costs.one_process import central_storage, mirrored
 from samestep.common.costs.parameter_server import parameter_server
+from samestep.common.costs.routes import routes
 from samestep.common.costs.saved_activations import kept_tf
 from samestep.common.runtime.topology import chief_workers_and_servers, clients, one_process, workers
-from samestep.common.strategy import Answer, FrameworkInfo, Measure, StrategyInfo
+from samestep.common.strategy import Answer, Measure, StrategyInfo
 from samestep.tf_impl.rows import needs, options
 from samestep.tf_impl.rows.refusals import ALONE, IN_PARTS, NO_COLLECTIVES, NO_ORDER, NO_SWITCH, REMOTE
 
@@ -37,6 +39,7 @@ FRAMEWORK = FrameworkInfo(
     module="tensorflow",
     title="TensorFlow",
     saved=kept_tf.saved,
+    routes=routes,
     extra="tf",
     environment={"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "1"},
     preload=("samestep.tf_impl.lean", "samestep.tf_impl.program"),

@@ -3,16 +3,18 @@
 import functools
 import os
 
+from samestep.common.catalog import FrameworkInfo
 from samestep.common.costs.context import cp
 from samestep.common.costs.data_parallel import c10d, ddp, replicated
 from samestep.common.costs.deepspeed import deepspeed
 from samestep.common.costs.one_process import dp
 from samestep.common.costs.pipeline import hybrid, mp, pp
+from samestep.common.costs.routes import routes
 from samestep.common.costs.saved_activations import kept_torch_mixed
 from samestep.common.costs.tensor import tp
 from samestep.common.costs.zero import fsdp, zero1, zero2
 from samestep.common.runtime.topology import one_process, ranks
-from samestep.common.strategy import Answer, FrameworkInfo, StrategyInfo
+from samestep.common.strategy import Answer, StrategyInfo
 from samestep.torch_impl.rows import by_calls, dangers, measures, needs, options, refusals, sums
 
 GPUS = "several GPUs on one or more machines; CPU cores over gloo"
@@ -31,6 +33,7 @@ FRAMEWORK = FrameworkInfo(
     module="torch",
     title="PyTorch",
     saved=kept_torch_mixed.saved,
+    routes=routes,
     available=needs.require_compiler,
     extra="torch",
     # In a private network torch warns of every connection without a name (2.13). Our ranks have no agent of torchrun's.

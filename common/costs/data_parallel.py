@@ -126,7 +126,7 @@ def _buffers(run: Run) -> Iterator[Send]:
             num_real += math.prod(shape)
     for size in (num_real * run.item_bytes, num_whole * ID_BYTES):
         if size:
-            yield Send("forward", "broadcast", run.mesh.only_axis, run.num_devices, size)
+            yield Send("forward", "broadcast", run.mesh.only_axis, run.num_devices, size, source="0")
 
 
 def c10d(run: Run, backend: str) -> Ledger:

@@ -60,15 +60,16 @@ class _Stage:
     padded_trained: int
 
 
-def hybrid(run: Run, backend: str) -> Ledger:
+def hybrid(run: Run, backend: str, place: int = 0) -> Ledger:
     """Predicts each rank, in the order of the mesh pipe x data (or shard) x tensor.
 
     Args:
         run: What is trained.
         backend: "gloo" or "nccl".
+        place: Along `pipe`.
 
     Returns:
-        The footprints of all ranks, and what rank 0 exchanges.
+        The footprints of all ranks, and what the first rank at the place exchanges.
     """
     mesh, stages = run.mesh, _stages(run)
     pipes, replicas, parts = mesh.pipe, mesh.replicas, mesh.tensor
@@ -89,25 +90,26 @@ def hybrid(run: Run, backend: str) -> Ledger:
         for pipe in range(pipes)
     ]
     sent = sum((sent_bytes(send, backend, run.item_bytes) for sends in of_rank for send in sends), 0.0)
-    return Ledger(hybrid_footprints(run), in_order(of_rank[0]), sent * replicas * parts)
+    return Ledger(hybrid_footprints(run), in_order(of_rank[place]), sent * replicas * parts)
 
 
-def pp(run: Run, backend: str) -> Ledger:
+def pp(run: Run, backend: str, place: int = 0) -> Ledger:
     """Predicts each rank of a mesh that has the axis `pipe` alone; the arguments are those of `hybrid`."""
-    return hybrid(run, backend)
+    return hybrid(run, backend, place)
 
 
-def mp(run: Run, backend: str) -> Ledger:
+def mp(run: Run, backend: str, place: int = 0) -> Ledger:
     """Predicts one stage per rank and one batch at a time: a pipeline with a single micro-batch per accumulation step.
 
     Args:
         run: What is trained.
         backend: "gloo" or "nccl".
+        place: Along `pipe`.
 
     Returns:
-        One footprint per rank, and the sends of rank 0.
+        One footprint per rank, and the sends of the rank at the place.
     """
-    return hybrid(dataclasses.replace(run, options=_WholeBatch()), backend)
+    return hybrid(dataclasses.replace(run, options=_WholeBatch()), backend, place)
 
 
 def rpc(run: Run, backend: str) -> Ledger:

@@ -44,10 +44,11 @@ def zero1(run: Run, backend: str) -> Ledger:
         The footprints of all ranks, and DDP's exchanges with one broadcast per rank.
     """
     ledger, devices = bucketed(run, DEFAULT_CAPS, backend), run.num_devices
-    broadcasts = [
-        Send("update", "broadcast", "data", devices, (num_trained(own) * run.item_bytes or _DUMMY_BYTES) * count, count)
-        for own, count in _owned(run)
-    ]
+    broadcasts, rank = list[Send](), 0
+    for own, count in _owned(run):
+        size, root = (num_trained(own) * run.item_bytes or _DUMMY_BYTES) * count, str(rank) if count == 1 else ""
+        broadcasts.append(Send("update", "broadcast", "data", devices, size, count, source=root))
+        rank += count
     return symmetric(run, zero1_footprints(run), (*ledger.sends, *broadcasts), backend)
 
 

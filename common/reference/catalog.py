@@ -1,8 +1,9 @@
 """The oracle's row."""
 
+from samestep.common.catalog import FrameworkInfo
 from samestep.common.costs.data_parallel import oracle
 from samestep.common.runtime.topology import one_process
-from samestep.common.strategy import Answer, FrameworkInfo, StrategyInfo
+from samestep.common.strategy import Answer, StrategyInfo
 
 _KEEP_MEMORY = ":".join(
     f"glibc.malloc.{name}" for name in ("mmap_threshold=33554432", "trim_threshold=1073741824", "hugetlb=1")

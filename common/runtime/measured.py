@@ -23,6 +23,8 @@ class Usage:
         rank: The rank of the process.
         sent_bytes_per_step: Over TCP.
         received_bytes_per_step: Over TCP.
+        sent_away_bytes_per_step: The part of what is sent that goes to other hosts.
+        received_away_bytes_per_step: The part of what is received that comes from them.
         peak_rss_bytes: The most memory it has had.
         cpu_seconds: The time that its threads had a core, from the first timed window to the end of the last.
         busy_seconds: The processor time of its threads in the observed step. Observing adds to it. None where a device
@@ -34,6 +36,8 @@ class Usage:
     rank: int
     sent_bytes_per_step: float = 0.0
     received_bytes_per_step: float = 0.0
+    sent_away_bytes_per_step: float = 0.0
+    received_away_bytes_per_step: float = 0.0
     peak_rss_bytes: int = 0
     cpu_seconds: float = 0.0
     busy_seconds: float | None = None

@@ -10,6 +10,7 @@ from samestep.common.judging.parity import Parity
 from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger, Send
 from samestep.common.request import RunConfig
 from samestep.common.runtime.conditions import Conditions
+from samestep.common.runtime.host_bytes import HostBytes
 from samestep.common.runtime.integrity import check_losses, check_request, check_result
 from samestep.common.runtime.measured import Saves, Usage, validate
 from samestep.common.steps.log import METRICS_BYTES
@@ -102,12 +103,13 @@ class RunCurve:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunLedger:
-    """The bytes of a step: predicted, and measured by device; of a step that was compiled, by its compiler."""
+    """The bytes of a step: predicted, and measured by device, and by host if there are several; or by a compiler."""
 
     predicted: Ledger
     exchanges: tuple[Exchange, ...]
     processes: list[DeviceRow]
     uncounted: tuple[str, ...] = ()
+    by_host: tuple[HostBytes, ...] = ()
     compiled: Compiled | None = None
 
     @property

@@ -9,12 +9,15 @@ from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.axes import AxisScale, in_bytes
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.plots import Line, Mark, Plot, mark, render_figures
-from samestep.experiments.printing.text import size
+from samestep.experiments.printing.host_table import MEANING, host_columns
+from samestep.experiments.printing.text import cells, size
 
 
 def write(loaded: Loaded) -> Markup | None:
     """Makes the section."""
-    return render_figures(loaded, "wire", _plot)
+    rows = [(entry.name, result.by_host) for facet in loaded.facets() for entry, result in facet.rows if result.by_host]
+    hosts = [(name, *cells(host_columns(by_host), by_host)) for name, by_host in rows]
+    return render_figures(loaded, "wire", _plot, {"hosts": hosts, "of_hosts": MEANING})
 
 
 def least_bytes(result: RunResult) -> float | None:

@@ -50,6 +50,7 @@ def comparison(
     shown = fit(every, rows, None if wide else width)
     lines = _meanings(shown, results, name)
     left_out = dict.fromkeys(column.header for column in every if column not in shown)
+    lines += _explain_between(results, name)
     lines += [f"not shown in {width} columns: {', '.join(left_out)}; --wide shows all"] if left_out else []
     return f"{github(*cells(shown, rows), None if wide else width)}\n\n{bullets(lines, width)}"
 
@@ -58,6 +59,15 @@ def _meanings(shown: Sequence[Column[Line]], results: Sequence[RunResult], name:
     """Returns what columns mean, what is emulated, and which predictions miss."""
     lines = [f"{column.header}: {column.meaning}" for column in joined(shown) if column.meaning]
     return lines + explain_emulations(results) + explain_misses(results, name)
+
+
+def _explain_between(results: Sequence[RunResult], name: Name) -> list[str]:
+    several = [result for result in results if result.by_host]
+    if not several:
+        return []
+    from samestep.experiments.printing.host_table import explain_between  # here: most runs have one host
+
+    return [explain_between(several, list(map(name, several)))]
 
 
 def _in_common(column: Column[MeasuredRow], measured: Sequence[MeasuredRow], name: Name) -> str | None:
@@ -186,7 +196,12 @@ def report(result: RunResult) -> str:
     """Everything that one run prints: its table, and its verdict."""
     judged = result.parity.passed is not None
     said = verdict([result]) if judged else f"Parity was not judged: {result.parity.reason}."
-    return f"{_compiled(result) if result.compiled else _alone(result)}\n\n{fill(said, screen_width())}"
+    tables = [_compiled(result) if result.compiled else _alone(result)]
+    if result.by_host:
+        from samestep.experiments.printing.host_table import host_table  # here: most runs have one host
+
+        tables.append(host_table(result, screen_width()))
+    return "\n\n".join([*tables, fill(said, screen_width())])
 
 
 def _compiled(result: RunResult) -> str:

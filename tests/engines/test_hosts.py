@@ -18,11 +18,16 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.records import load_result
 from samestep.common.steps.log import METRICS
+from samestep.experiments.page.loading import load
+from samestep.experiments.page.page import page
+from samestep.experiments.printing.tables import report
 from tests.conftest import RunCell
 
 ROOT = Path(__file__).parents[2]
 WORKLOAD = "digits-mlp+width=32"
 HOSTS = 4
+CALLS = ("torch:rpc", "tf:parameter_server")
+"""Rows of which no cost model says how much each process sends to each."""
 needs_root = pytest.mark.skipif(
     os.getuid() != 0 or not shutil.which("ip"), reason="network namespaces need root and iproute2"
 )
@@ -63,7 +68,7 @@ def started(hosts: list[str], directory: Path, processes: int, per_host: int) ->
 
 
 def prepared(cell: str, out: Path, **fields: object) -> tuple[Path, int]:
-    asked = {"dtype": "float64", "batch_size": 48, "steps": 8, "timeout_seconds": 90.0, **fields}
+    asked = {"dtype": "float64", "batch_size": 192, "steps": 8, "timeout_seconds": 90.0, **fields}
     config = Cell.parse(cell).apply_to(RunConfig(workload=WORKLOAD, out=str(out), **asked))
     run = parse(config)
     return prepare(run, launch_of(config)), len(run.strategy.topology(run))
@@ -73,10 +78,15 @@ def prepared(cell: str, out: Path, **fields: object) -> tuple[Path, int]:
 @pytest.mark.parametrize(
     ("cell", "devices", "per_host"),
     [
-        pytest.param("torch:ddp", 2, 1, marks=pytest.mark.torch),
+        pytest.param("torch:ddp", 4, 2, marks=pytest.mark.torch),
+        pytest.param("torch:ddp", 2, 1, marks=[pytest.mark.torch, pytest.mark.slow]),
         pytest.param("torch:ddp", 4, 1, marks=[pytest.mark.torch, pytest.mark.slow]),
+        pytest.param("torch:fsdp", 2, 1, marks=[pytest.mark.torch, pytest.mark.slow]),
+        pytest.param("torch:fsdp", 4, 1, marks=[pytest.mark.torch, pytest.mark.slow]),
         pytest.param("torch:fsdp", 4, 2, marks=[pytest.mark.torch, pytest.mark.slow]),
+        pytest.param("torch:hybrid", 2, 1, marks=[pytest.mark.torch, pytest.mark.slow]),
         pytest.param("torch:hybrid", 4, 1, marks=[pytest.mark.torch, pytest.mark.slow]),
+        pytest.param("torch:hybrid+mesh=pipe=2,data=2", 4, 2, marks=[pytest.mark.torch, pytest.mark.slow]),
         pytest.param("torch:rpc", 2, 1, marks=[pytest.mark.torch, pytest.mark.slow]),
         pytest.param("tf:multi_worker_mirrored", 2, 1, marks=pytest.mark.tf),
         pytest.param("tf:multi_worker_mirrored", 4, 1, marks=[pytest.mark.tf, pytest.mark.slow]),
@@ -95,6 +105,13 @@ def test_the_same_step_over_several_hosts(
     assert [host["host"] for host in result.hosts] == [f"host{n}" for n in range(-(-processes // per_host))]
     if cell != "torch:rpc":  # of so few bytes, what TensorPipe says of each call is 1.4 %, on one host as well
         assert result.sent_bytes == pytest.approx(result.predicted.sent_bytes_per_step, rel=0.01) or result.uncounted
+    assert len(result.by_host) == len(result.hosts)
+    assert all(f"| {host['host']} " in report(result) for host in result.hosts)
+    assert "Several hosts: bytes of a step" in page(load([directory]))
+    for each in result.by_host if cell not in CALLS else ():
+        assert each.within_bytes == pytest.approx(each.predicted_within_bytes, rel=0.01)
+        assert each.sent_bytes == pytest.approx(each.predicted_sent_bytes, rel=0.01)
+        assert each.received_bytes == pytest.approx(each.predicted_received_bytes, rel=0.01)
 
 
 @needs_root

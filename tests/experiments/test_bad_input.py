@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import samestep
-from samestep.common.catalog import framework_info
+from samestep.common.catalog import FrameworkInfo, framework_info
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
 from samestep.common.program import TrainState
@@ -22,7 +22,6 @@ from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.state_file import write_state
-from samestep.common.strategy import FrameworkInfo
 from samestep.common.workload.data.dataset import load
 from samestep.common.workload.initial import init
 from samestep.experiments import compare, run, strategies

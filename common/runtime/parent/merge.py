@@ -94,7 +94,9 @@ def _device_rows(measured: Measured) -> list[DeviceRow]:
     for number, (owner, footprint) in enumerate(zip(owners, measured.footprints, strict=True)):
         usage = {field.name: getattr(owner, field.name) for field in dataclasses.fields(Usage)}
         if number and not measured.served:  # what a whole process did is on its first row only
-            usage |= {"sent_bytes_per_step": 0.0, "received_bytes_per_step": 0.0, "cpu_seconds": 0.0}
+            usage |= dict.fromkeys((name for name in usage if name.endswith("_bytes_per_step")), 0.0) | {
+                "cpu_seconds": 0.0
+            }
             usage |= {"busy_seconds": None, "idle_seconds": None}
         measures = measured.measures if owner is measured else {}
         sends = () if number else measured.sends

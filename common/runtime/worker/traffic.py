@@ -18,8 +18,11 @@ TOLERANCE = 0.02
 
 Reading = Mapping[str, Counters | None]
 """Role -> its counters; None for a process that does not answer."""
-Window = dict[str, tuple[float, float]]
-"""Role -> bytes sent and received per step of one window."""
+Bytes = tuple[float, ...]
+"""Per step: sent, received, and the parts of both that went to other hosts and came from them."""
+Window = dict[str, Bytes]
+"""Role -> the bytes of one window."""
+_NOTHING: Bytes = (0.0,) * 4
 
 
 class Traffic:
@@ -83,9 +86,8 @@ class Traffic:
         self._first, self._last = self._first or before, after
         window, share = self._windows[-1], steps / (self._steps + steps)
         for role, first in before.items():
-            new, old = _difference(first, after[role], steps), window.get(role, (0.0, 0.0))
-            sent, received = (n * share + o * (1 - share) for n, o in zip(new, old, strict=True))
-            window[role] = sent, received
+            new, old = _difference(first, after[role], steps), window.get(role, _NOTHING)
+            window[role] = tuple(n * share + o * (1 - share) for n, o in zip(new, old, strict=True))
         self._steps += steps
         self._counted_steps += steps
 
@@ -126,7 +128,7 @@ class Traffic:
         Args:
             threads: How many each of them computes with; None if their devices are not of the CPU.
         """
-        totals = [sum(sent for sent, _ in window.values()) for window in self._windows]
+        totals = [sum(sent for sent, *_ in window.values()) for window in self._windows]
         middle = statistics.median_low(totals) if totals else 0.0
         typical = [
             w for w, total in zip(self._windows, totals, strict=True) if abs(total - middle) <= TOLERANCE * middle
@@ -147,18 +149,20 @@ class Traffic:
         self,
         role: str,
         rank: int,
-        seen: Sequence[tuple[float, float]],
+        seen: Sequence[Bytes],
         average: Callable[[list[float]], float],
         counters: Counters | None,
         threads: int | None,
     ) -> Usage:
         busy = None if threads is None else self._busy_seconds.get(role)
-        sent, received = (average(list(column)) for column in zip(*seen, strict=True)) if seen else (0.0, 0.0)
+        sent, received, *away = (average(list(column)) for column in zip(*seen, strict=True)) if seen else _NOTHING
         return Usage(
             role=role,
             rank=rank,
             sent_bytes_per_step=sent,
             received_bytes_per_step=received,
+            sent_away_bytes_per_step=away[0],
+            received_away_bytes_per_step=away[1],
             peak_rss_bytes=counters.peak_rss_bytes if counters else 0,
             cpu_seconds=self._cpu_seconds(role),
             busy_seconds=busy,
@@ -166,7 +170,12 @@ class Traffic:
         )
 
 
-def _difference(before: Counters | None, after: Counters | None, steps: int) -> tuple[float, float]:
+def _difference(before: Counters | None, after: Counters | None, steps: int) -> Bytes:
     if before is None or after is None:
-        return 0.0, 0.0
-    return (after.sent_bytes - before.sent_bytes) / steps, (after.received_bytes - before.received_bytes) / steps
+        return _NOTHING
+    return tuple((new - old) / steps for new, old in zip(_bytes(after), _bytes(before), strict=True))
+
+
+def _bytes(counters: Counters) -> tuple[int, ...]:
+    away = counters.sent_away_bytes, counters.received_away_bytes
+    return counters.sent_bytes, counters.received_bytes, *away

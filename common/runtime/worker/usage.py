@@ -22,7 +22,7 @@ from samestep.common.runtime.process_file import ProcessFile, read_life
 from samestep.common.runtime.worker.wire import tcp_bytes
 
 _MOST_CHARACTERS = 4096
-"""Of an answer: four numbers."""
+"""Of an answer: six numbers."""
 ANSWER_SECONDS = 1.0
 """A suspended process (SIGSTOP) never answers."""
 
@@ -35,12 +35,16 @@ class Counters(NamedTuple):
         received_bytes: The bytes received over TCP.
         peak_rss_bytes: The most memory it has had.
         cpu_seconds: The time that its threads had a core.
+        sent_away_bytes: The part of `sent_bytes` that went to other hosts.
+        received_away_bytes: The part of `received_bytes` that came from them.
     """
 
     sent_bytes: int
     received_bytes: int
     peak_rss_bytes: int
     cpu_seconds: float = 0.0
+    sent_away_bytes: int = 0
+    received_away_bytes: int = 0
 
 
 def serve(file: ProcessFile, beat_seconds: float, is_over: Callable[[], bool]) -> None:
@@ -74,9 +78,9 @@ def count(sends: bool = True) -> Counters:
     Args:
         sends: Whether to ask its connections one by one what they have carried.
     """
-    sent, received = tcp_bytes() if sends else (0, 0)
+    sent, received, *away = tcp_bytes() if sends else (0, 0)
     used = resource.getrusage(resource.RUSAGE_SELF)
-    return Counters(sent, received, used.ru_maxrss * 1024, used.ru_utime + used.ru_stime)
+    return Counters(sent, received, used.ru_maxrss * 1024, used.ru_utime + used.ru_stime, *away)
 
 
 def ask(directory: Path, role: str) -> Counters | None:

@@ -8,19 +8,38 @@ References:
 import os
 import socket
 import stat
+from typing import NamedTuple
 
 _TCP_INFO_BYTES = 256
 _ESTABLISHED = 1
 _RECEIVED_AT, _SENT_AT, _SENT_AGAIN_AT = 128, 200, 208
 
 
-def tcp_bytes() -> tuple[int, int]:
+class Carried(NamedTuple):
+    """What TCP connections have carried.
+
+    Attributes:
+        sent_bytes: To anybody.
+        received_bytes: From anybody.
+        sent_away_bytes: The part of `sent_bytes` that went to other hosts.
+        received_away_bytes: The part of `received_bytes` that came from them.
+    """
+
+    sent_bytes: int
+    received_bytes: int
+    sent_away_bytes: int = 0
+    received_away_bytes: int = 0
+
+
+def tcp_bytes() -> Carried:
     """Adds up the bytes sent and received so far on every established TCP socket of this process, each byte once.
 
+    Both ends of a connection within a host have the same address there.
+
     Returns:
-        (sent, received); (0, 0) where the system does not report them.
+        The sums; zeros where the system does not report them.
     """
-    sent = received = 0
+    sent = received = sent_away = received_away = 0
     for name in os.listdir("/proc/self/fd"):
         try:
             if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
@@ -29,12 +48,14 @@ def tcp_bytes() -> tuple[int, int]:
                 if copy.family not in (socket.AF_INET, socket.AF_INET6) or copy.type != socket.SOCK_STREAM:
                     continue
                 info = copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+                is_away = copy.getsockname()[0] != copy.getpeername()[0]
         except OSError:
             continue  # closed since it was listed
         if len(info) >= _SENT_AGAIN_AT + 8 and info[0] == _ESTABLISHED:
-            sent += _number(info, _SENT_AT) - _number(info, _SENT_AGAIN_AT)
-            received += _number(info, _RECEIVED_AT)
-    return sent, received
+            out, back = _number(info, _SENT_AT) - _number(info, _SENT_AGAIN_AT), _number(info, _RECEIVED_AT)
+            sent, received = sent + out, received + back
+            sent_away, received_away = sent_away + is_away * out, received_away + is_away * back
+    return Carried(sent, received, sent_away, received_away)
 
 
 def _number(info: bytes, at: int) -> int:

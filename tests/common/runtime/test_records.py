@@ -399,4 +399,10 @@ def test_a_long_error_is_replaced_by_a_short_one_cleanly(tmp_path: Path) -> None
 
 
 def test_the_fields_of_a_result_and_of_its_promise_are_one_list() -> None:
-    assert {field.name for field in dataclasses.fields(RunResult)} == {*PROMISED, "first_step", "compiled", "uncounted"}
+    assert {field.name for field in dataclasses.fields(RunResult)} == {
+        *PROMISED,
+        "first_step",
+        "compiled",
+        "uncounted",
+        "by_host",
+    }

@@ -15,6 +15,7 @@ from samestep.common.judging.reference_run import reference_of
 from samestep.common.judging.verdict import Trial, judge_trial, why_not_judged
 from samestep.common.request import Launch
 from samestep.common.runtime.directory import write_json
+from samestep.common.runtime.host_bytes import count_by_host
 from samestep.common.runtime.integrity import check_losses
 from samestep.common.runtime.measured import Measured
 from samestep.common.runtime.parent.judging.means import Means
@@ -67,10 +68,12 @@ def finish(finished: Finished, means: Means) -> RunResult:
         _check_curve(directory, measured[0])
     reference = reference_of(run)
     parity = _judge(finished, reference, measured[0], means)
+    result = merge(run, launch, measured, parity)
     result = dataclasses.replace(
-        merge(run, launch, measured, parity),
+        result,
         state_sha256=digest_state(directory),
         hosts=finished.hosts,
+        by_host=count_by_host(run, finished.hosts, result.processes, result.predicted, measured[0].backend),
         lost_steps=0 if measured[0].attempt == 1 else read_log(directory).lost_steps,
     )
     if launch.traces and not result.compiled:

@@ -1,0 +1,82 @@
+"""Who sends to whom in a step: what devices send, laid along the links that collectives take.
+
+An all-reduce, an all-gather and a reduce-scatter go around a ring in gloo and in TensorFlow's collectives: each device sends to
+the next one of its group. An all-to-all goes from each to each other one, a broadcast of gloo's down a binomial tree.
+
+References:
+    gloo's allreduce.cc, allgather.cc and broadcast.cc; TensorFlow's ring_alg.cc.
+"""
+
+import collections
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from samestep.common.costs.pipeline import hybrid, mp, pp
+from samestep.common.costs.sizes import KEY_BYTES, MESSAGES, sent_bytes
+from samestep.common.ledger import Ledger, Send
+from samestep.common.strategy import Run
+
+_RINGS = ("all_reduce", "all_gather", "reduce_scatter")
+_SEVERAL_PLACES = (hybrid, pp, mp)
+"""The cost models whose devices do not all send alike: it depends on their place along `pipe`."""
+
+
+def routes(run: Run, ledger: Ledger, backend: str) -> Mapping[tuple[int, int], float]:
+    """Predicts what each process sends to each other one in a step.
+
+    Args:
+        run: What is trained.
+        ledger: Its prediction.
+        backend: What carries its exchanges.
+
+    Returns:
+        (process, process) -> bytes; nothing where what devices exchange is not all that is sent, as with calls and servers.
+    """
+    devices, processes = run.num_devices, len(run.strategy.topology(run))
+    if devices % processes or any(send.operation not in MESSAGES for send in ledger.sends):
+        return {}
+    found: collections.Counter[tuple[int, int]] = collections.Counter()
+    for place, sends in enumerate(_sends_by_place(run, ledger, backend)):
+        for source, to, size in _links(run, backend, place, sends):
+            one, other = source * processes // devices, to * processes // devices
+            if one != other:
+                found[one, other] += size  # pyrefly: ignore
+    rest = ledger.sent_bytes_per_step - sum(found.values())
+    asked = devices * sum(send.count for send in ledger.sends) * KEY_BYTES
+    if backend == "grpc" and math.isclose(rest, asked, rel_tol=1e-6):  # every process asks the first one for keys
+        for process in range(1, processes):
+            found[process, 0] += asked / (2 * (processes - 1))  # pyrefly: ignore
+            found[0, process] += asked / (2 * (processes - 1))  # pyrefly: ignore
+        return found
+    return found if abs(rest) <= 1e-6 * ledger.sent_bytes_per_step else {}
+
+
+def _sends_by_place(run: Run, ledger: Ledger, backend: str) -> Iterator[Sequence[Send]]:
+    """Yields what each device sends, in their order."""
+    cost = run.strategy.cost
+    for pipes in (each for each in _SEVERAL_PLACES if each == cost):
+        for place in range(run.mesh.pipe):
+            sends = pipes(run, backend, place).sends
+            yield from [sends] * (run.num_devices // run.mesh.pipe)
+        return
+    yield from [ledger.sends] * run.num_devices
+
+
+def _links(run: Run, backend: str, place: int, sends: Sequence[Send]) -> Iterator[tuple[int, int, float]]:
+    """Yields from where to where a device sends how many bytes; a broadcast is told by its root."""
+    for send in sends:
+        size, group = sent_bytes(send, backend, run.item_bytes), run.mesh.members(send.group, send.ranks, place)
+        own = group.index(place)
+        if send.operation in _RINGS:
+            yield place, group[(own + 1) % len(group)], size
+        elif send.operation == "all_to_all":
+            yield from ((place, each, size / (len(group) - 1)) for each in group if each != place)
+        elif send.operation == "send":  # to the same place in another stage, or so many ranks further on
+            yield place, (int(send.to) + place % (run.num_devices // run.mesh.pipe)) % run.num_devices, size
+        elif send.operation == "broadcast" and send.source == str(own):
+            for target in range(1, len(group)):
+                root = 1 << target.bit_length() - 1
+                yield (
+                    *(group[(own + each) % len(group)] for each in (target - root, target)),
+                    size * len(group) / (len(group) - 1),
+                )

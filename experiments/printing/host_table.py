@@ -1,0 +1,56 @@
+"""What each host of a run sent and received in a step, beside its prediction."""
+
+from collections.abc import Sequence
+
+from samestep.common.runtime.host_bytes import HostBytes
+from samestep.common.runtime.records import RunResult
+from samestep.experiments.printing.text import Column, cells, common_unit, github, in_unit
+
+MEANING = "bytes of a step over TCP (predicted), from each process to others of its host, and between hosts"
+
+
+def host_columns(found: Sequence[HostBytes]) -> list[Column[HostBytes]]:
+    """Returns the columns of a table of hosts, in one unit.
+
+    Args:
+        found: The rows.
+    """
+    unit = common_unit(size for each in found for size in (each.within_bytes, each.sent_bytes, each.received_bytes))
+
+    def spell(measured: float, predicted: float | None) -> str:
+        expected = "" if predicted is None else f" ({in_unit(predicted, unit)})"
+        return in_unit(measured, unit) + expected
+
+    return [
+        Column("host", lambda row: row.host),
+        Column(f"within it {unit}", lambda row: spell(row.within_bytes, row.predicted_within_bytes)),
+        Column(f"to others {unit}", lambda row: spell(row.sent_bytes, row.predicted_sent_bytes)),
+        Column(f"from others {unit}", lambda row: spell(row.received_bytes, row.predicted_received_bytes)),
+    ]
+
+
+def host_table(result: RunResult, width: int | None) -> str:
+    """Returns the table of a run's hosts, and what its numbers are.
+
+    Args:
+        result: Of a run on several hosts.
+        width: What it has to fit into.
+    """
+    return f"{github(*cells(host_columns(result.by_host), result.by_host), width)}\n\n* {MEANING}"
+
+
+def explain_between(results: Sequence[RunResult], names: Sequence[str]) -> str:
+    """Says in a line what the hosts of each row sent each other.
+
+    Args:
+        results: The rows, each on several hosts.
+        names: How they are called.
+    """
+    said = []
+    for result, name in zip(results, names, strict=True):
+        predicted = [each.predicted_sent_bytes for each in result.by_host]
+        sizes = [sum(each.sent_bytes for each in result.by_host), sum(filter(None, predicted))]
+        unit = common_unit(sizes)
+        expected = "" if None in predicted else f" ({in_unit(sizes[1], unit)})"
+        said.append(f"{name} {in_unit(sizes[0], unit)}{expected} {unit}")
+    return f"sent between hosts in a step (predicted): {', '.join(said)}"

@@ -1,0 +1,69 @@
+"""Who sends to whom, as predicted: all of it together is what is predicted to be sent, and it goes where rings go."""
+
+import pytest
+
+from samestep.common.catalog import framework_info
+from samestep.common.cell import Cell
+from samestep.common.request import RunConfig
+from samestep.common.run import parse
+
+EXCHANGE = ("c10d", "ddp", "zero2", "fsdp", "mp", "pp", "tp", "hybrid")
+
+
+def routes_of(cell: str, **asked: object) -> tuple[dict[tuple[int, int], float], float]:
+    """Its routes, and what all processes send."""
+    values = {"workload": "digits-mlp+width=32", "devices": 4, "batch_size": 48, **asked}
+    run = parse(Cell.parse(cell).apply_to(RunConfig(**values)))
+    ledger = run.strategy.cost(run, run.strategy.backend)
+    return dict(framework_info(run.framework).routes(run, ledger, run.strategy.backend)), ledger.sent_bytes_per_step
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        *(f"torch:{name}" for name in EXCHANGE),
+        "torch:c10d+ring=true",
+        "torch:zero1",
+        "torch:ddp+compress=int8",
+        "torch:hybrid+mesh=pipe=2,data=2",
+        "torch:hybrid+mesh=data=2,tensor=2+clip_norm=1",
+        "torch:fsdp+mesh=data=2,shard=2",
+        "tf:multi_worker_mirrored",
+        "tf:multi_worker_mirrored+compress=int8",
+        "tf:dtensor+clients=2",
+    ],
+)
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_routes_are_all_that_is_sent(cell: str, optimizer: str) -> None:
+    routes, sent = routes_of(cell, optimizer=optimizer)
+    if cell == "torch:zero1":  # two of its ranks own as much, so the roots of their broadcasts are not told apart
+        assert not routes
+        return
+    assert sent and sum(routes.values()) == pytest.approx(sent, rel=1e-9)
+    assert all(one != other for one, other in routes)
+
+
+def test_a_ring_crosses_to_another_host_once_each_way() -> None:
+    routes, sent = routes_of("torch:ddp")
+    assert routes == {(n, (n + 1) % 4): pytest.approx(sent / 4) for n in range(4)}
+
+
+def test_a_broadcast_goes_down_a_tree() -> None:
+    routes, sent = routes_of("torch:zero1", devices=2)
+    assert routes.keys() == {(0, 1), (1, 0)}
+    assert sum(routes.values()) == pytest.approx(sent)
+    batch_norm, sent = routes_of("torch:ddp", workload="digits-mlp+width=32+norm=batch", batch_norm="local")
+    plain, _ = routes_of("torch:ddp")
+    assert batch_norm.keys() - plain.keys() == {(0, 2), (1, 3)} and batch_norm[0, 1] > batch_norm[1, 2]
+    assert sum(batch_norm.values()) == pytest.approx(sent)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        *("torch:rpc", "torch:rpc_parameter_server", "tf:parameter_server", "tf:mirrored"),
+        "tf:dtensor+clients=2+mesh=data=2,tensor=2",  # of its sums it is not recorded along which axis they go
+    ],
+)
+def test_calls_and_servers_have_none(cell: str) -> None:
+    assert routes_of(cell)[0] == {}
