@@ -11,7 +11,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from samestep.common.dropout import example_keys
+from samestep.common.keys import example_keys
 
 SHAPES = ((48, 512), (24, 64, 128), (16, 128, 256), (8, 256, 1024))
 RATE = 0.1
@@ -69,7 +69,7 @@ def torch_passes(shape: tuple[int, ...]) -> tuple[Pass, Pass]:
     """
     import torch
 
-    from samestep.torch_impl.models.dropout import Dropout
+    from samestep.torch_impl.features.dropout import Dropout
     from samestep.torch_impl.step_context import StepContext
 
     context = StepContext()
@@ -94,7 +94,7 @@ def tf_passes(shape: tuple[int, ...]) -> tuple[Pass, Pass]:
     """
     import tensorflow as tf
 
-    from samestep.tf_impl.models.layers import Dropout
+    from samestep.tf_impl.features.dropout import Dropout
 
     ours, keys = Dropout(RATE, 0), tf.constant(example_keys(0, 0, 0, shape[0]))
 

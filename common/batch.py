@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from samestep.common.dropout import example_keys
 from samestep.common.gathering import Gathering
+from samestep.common.keys import example_keys
 from samestep.common.mesh import Mesh
 
 DIGESTED_BATCHES = 20

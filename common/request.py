@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from samestep.common.features import Features
 from samestep.common.flags import MAX_FACTOR, MAX_STEPS, Scalar, flag
 from samestep.common.frameworks import FRAMEWORKS
 from samestep.common.techniques import Techniques
@@ -22,7 +23,6 @@ MAX_SECONDS = 100_000
 """More than a day. The first step may take ten times as long, and frameworks count milliseconds in 31 bits."""
 MAX_SEED = 2**63 - 1
 MAX_RESTARTS = 10**6
-BATCH_NORMS = ("local", "sync", "frozen")
 DTYPES = {"float32": 4, "float64": 8}
 """Dtype -> bytes of a number."""
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
@@ -30,8 +30,8 @@ UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "bf16": 2.0**-8, "fp1
 
 
 @dataclasses.dataclass(frozen=True)
-class RunConfig:
-    """One run, as asked for. Crosses process boundaries as `config.json`; None means the workload's own default."""
+class TrainedConfig:
+    """The part of a request that says what is trained, and under which strategy."""
 
     framework: str = flag(
         "torch", "may be left out where only one has the strategy", choices=FRAMEWORKS, compared=False
@@ -85,18 +85,12 @@ class RunConfig:
     data: str | None = flag(
         None, "train on your own arrays: a .npz file; with --model also FILE.py:FUNCTION, which returns them"
     )
-    dropout: bool | None = flag(
-        None,
-        "--no-dropout switches dropout off, that of ours and of your own model with its other random draws, in every strategy "
-        "and in the reference",
-    )
-    batch_norm: str = flag(
-        "local",
-        "statistics in batch normalisation, of ours with +norm=batch or of your own model: of each replica's shard, of the "
-        "whole batch where the replicas can exchange them, or the running ones, frozen, as are other running buffers of yours",
-        choices=BATCH_NORMS,
-        in_cell=True,
-    )
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig(Features, TrainedConfig):
+    """One run, as asked for. Crosses process boundaries as `config.json`; None means the workload's own default."""
+
     start_from: str | None = flag(
         None,
         "continue the run in this directory, which has to have kept its state (--keep-state), or a checkpoint, or begin with "

@@ -5,6 +5,7 @@ import dataclasses
 from samestep.common.batch_norm import check_statistics, takes_shares
 from samestep.common.catalog import framework_info, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
+from samestep.common.features.used import switched
 from samestep.common.flag_words import read_bandwidth, read_devices, read_interval
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
 from samestep.common.mesh import Mesh
@@ -82,7 +83,7 @@ def _read(config: RunConfig, most_devices: int) -> Run:
         workload = resolve(config.workload, config.data)
     else:
         workload = user_workload(config.model, config.described, config.data, config.seed)
-    workload = workload.without_dropout() if config.dropout is False else workload
+    workload = dataclasses.replace(workload, model=switched(workload.model, config))
     _check_features(config, info, workload)
     _check_framework(config, workload)
     run = Run(

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Generic, Literal, TypeVar
 
+from samestep.common.features import Features
 from samestep.common.ledger import Ledger
 from samestep.common.mesh import Mesh
 from samestep.common.request import DTYPES, FRAMEWORKS
@@ -62,7 +63,7 @@ class ProcessSpec:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Run(Generic[Options]):
+class Run(Features, Generic[Options]):
     """A request that was checked: everything that decides the numbers of a run, and nothing else. `common.run.parse` makes it.
 
     Attributes:
@@ -76,8 +77,6 @@ class Run(Generic[Options]):
         dtype: "float32" or "float64".
         seed: The seed of the initial weights and of the order of the examples.
         threads: Per device.
-        dropout: Whether the user's model has its dropout; None: as it was built.
-        batch_norm: "local", "sync" or "frozen".
         options: The strategy's own.
         techniques: How a step is taken, under any strategy.
         weights: Of TWO_BYTES: the type of all but master weights and optimizer state, as in Megatron-LM; only predicted.
@@ -93,8 +92,6 @@ class Run(Generic[Options]):
     dtype: str
     seed: int
     threads: int
-    dropout: bool | None
-    batch_norm: str
     options: Options
     techniques: Techniques
     weights: str | None = None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError
+from samestep.common.features.used import spell_switched
 from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.strategy import ProcessSpec, Run
 from samestep.experiments.cli.arguments import open_engine, run_command, take_target
@@ -129,14 +130,13 @@ def describe(run: Run, launch: Launch) -> str:
         launch: How it is started.
     """
     from samestep.common.workload.table import title  # here, like those of `main`
-    from samestep.experiments.printing.tables import switched
 
     mesh, count, trained = run.mesh, run.num_devices, title(run.workload.name, launch.data)
     shards = mesh.replicas
     batch = f"global batch {run.batch_size} = {shards} x {run.batch_size // shards}"
     devices = f"{count} device{'s' if count > 1 else ''}" + (f" ({mesh})" if "," in str(mesh) else "")
     rate = f"{run.optimizer.name} at rate {run.optimizer.learning_rate:g}"
-    off = f", {layers}" if (layers := switched(run.dropout, run.batch_norm)) else ""
+    off = f", {layers}" if (layers := spell_switched(run)) else ""
     does, steps = "trains", f"{run.steps} steps"
     if run.strategy.compiled_cores(run.options):
         does, steps = "compiles", "one step"

@@ -238,7 +238,7 @@ def optimizer_files() -> dict[str, set[str]]:
 
 
 def feature_files() -> dict[str, set[str]]:
-    return {name: files_of(name, words, "models") for name, words in FEATURES.items()}
+    return {name: files_of(name, words, "features") for name, words in FEATURES.items()}
 
 
 UNITS = {"a technique": technique_files, "an optimizer": optimizer_files, "a feature of a model": feature_files}

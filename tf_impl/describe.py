@@ -17,7 +17,7 @@ from samestep.common.workload.models.probing import find_habits
 from samestep.common.workload.models.spec import Segment
 from samestep.tf_impl.describing.probing import Probe
 from samestep.tf_impl.describing.roundings import find_roundings
-from samestep.tf_impl.models.draws import STILL
+from samestep.tf_impl.features.draws import STILL
 from samestep.tf_impl.models.inputs import as_inputs
 from samestep.tf_impl.models.outputs import main_outputs, returns
 from samestep.tf_impl.models.user_loss import loss_function

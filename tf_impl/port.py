@@ -27,8 +27,9 @@ from samestep.common.workload.draws import DRAWS
 from samestep.common.workload.models.description_report import EXAMPLES, USER_LOSS
 from samestep.tf_impl import tracing
 from samestep.tf_impl.describing.amended import added_losses, amend_loss
-from samestep.tf_impl.describing.configured import HyperParameters, dropouts, hyper_parameters, own_hyper_parameters
-from samestep.tf_impl.models.draws import STILL
+from samestep.tf_impl.describing.configured import HyperParameters, hyper_parameters, own_hyper_parameters
+from samestep.tf_impl.features.applied import held_still
+from samestep.tf_impl.features.draws import STILL
 from samestep.tf_impl.models.inputs import Inputs, as_inputs
 from samestep.tf_impl.models.losses import LOSSES, Loss
 from samestep.tf_impl.models.user_model import UserModel
@@ -53,8 +54,7 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
     keras.utils.set_random_seed(asked.seed % 2**32)
     keras.config.set_floatx("float64")
     built = UserModel(model, asked.model, as_inputs(split.train_inputs[:EXAMPLES]))
-    dropped = dropouts(built.layers(keras.layers.Dropout))
-    built.switch_layers(False, "local")
+    dropped = held_still(built.layers(keras.layers.Layer))
     loss, params = amend_loss(_mean_loss(model, asked), built, asked.amendments), list(built.params.values())
     first = next(batches(split.train_inputs, split.train_targets, asked.batch_size, asked.seed))
     x, y = map(as_inputs, first.rows())
@@ -79,7 +79,7 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
             targets=y.numpy(),
             loss=float(value),
             added=added,
-            dropouts={trained.path(layer): dropped[id(layer)] for layer in trained.started if id(layer) in dropped},
+            stilled={trained.path(layer): dropped[id(layer)] for layer in trained.started if id(layer) in dropped},
             optimizer=hyper,
             gradients={name: gradient.numpy() for name, gradient in zip(built.params, gradients, strict=True)},
             buffers={name: variable.numpy() for name, variable in built.buffers.items()},

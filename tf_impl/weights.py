@@ -8,11 +8,10 @@ import tensorflow as tf
 
 from samestep.common.program import TrainState
 from samestep.common.strategy import Run
-from samestep.common.workload.draws import DRAWS
 from samestep.common.workload.initial import init, initial_buffers, initial_weights
+from samestep.tf_impl.features.applied import prepare
 from samestep.tf_impl.models import build_model
 from samestep.tf_impl.models.cnn import BabyCNN
-from samestep.tf_impl.models.draws import STILL
 from samestep.tf_impl.models.layers import Lookup, VariableFactory
 from samestep.tf_impl.models.mlp import Mlp
 from samestep.tf_impl.models.user_model import UserModel, build_user_model
@@ -68,10 +67,9 @@ def fresh_model(
     """
     spec = run.workload.model
     if not spec.facts.is_built_here:
-        if run.dropout is False:
-            DRAWS.install(STILL)
+        prepare(run)
         own = build_user_model(spec, run.dtype, narrow_type(run))
-        own.switch_layers(run.dropout, run.batch_norm, spec.facts.habits.running)
+        own.switch_layers(run, spec.facts.habits.running)
         for variable, value in ((own.params[name], value) for name, value in init(spec, run.seed).items()):
             variable.assign(value)
         for name, value in initial_buffers(spec).items():
@@ -84,7 +82,7 @@ def fresh_model(
         lookup,
         product_of(run),
         lambda name: make_buffer(buffers[name].astype(run.dtype), name),
-        run.batch_norm,
+        run,
     )
     model = build_model(run.workload.model, factory)
     restructure(run, model)

@@ -9,9 +9,9 @@ from torch import nn
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import initial_buffers, initial_weights
 from samestep.torch_impl import weights
+from samestep.torch_impl.features.applied import prepare, switch_layers
+from samestep.torch_impl.features.synchronized import synchronize
 from samestep.torch_impl.models import build_model
-from samestep.torch_impl.models.synchronized import synchronize
-from samestep.torch_impl.models.user_model import switch_functions, switch_layers
 from samestep.torch_impl.step_context import StepContext
 from samestep.torch_impl.techniques.applied import adapt, restructure
 
@@ -34,13 +34,13 @@ def build_switched(
         cut: Takes the part of the model, changed in place, that this process holds.
     """
     spec = run.workload.model
-    switch_functions(run.dropout)
+    prepare(run)
     # On the meta device, unless the model may hold tensors that are neither parameters nor buffers.
     with torch.device("meta" if spec.facts.is_built_here else device):
         whole = build_model(spec, context)
         model = cut(whole)
     model.to(getattr(torch, run.dtype))
-    switch_layers(whole, run.dropout, run.batch_norm, spec.facts.habits.running)
+    switch_layers(whole, run, spec.facts.habits.running)
     return model
 
 

@@ -27,7 +27,7 @@ from samestep.torch_impl.describing.reach import always_called, find_reach
 from samestep.torch_impl.describing.roundings import find_roundings
 from samestep.torch_impl.describing.segments import describe_segments
 from samestep.torch_impl.describing.uses import describe_uses
-from samestep.torch_impl.models.draws import STILL
+from samestep.torch_impl.features.draws import STILL
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.outputs import main_outputs, returns
 from samestep.torch_impl.models.user_loss import loss_function

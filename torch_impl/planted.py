@@ -122,7 +122,7 @@ def _clip_on_one_rank() -> None:
 
 
 def _unscaled_dropout() -> None:
-    from samestep.torch_impl.models.dropout import Dropout
+    from samestep.torch_impl.features.dropout import Dropout
 
     right = Dropout.forward
     Dropout.forward = lambda self, x: right(self, x) * (1 - self.rate) if x.requires_grad else right(self, x)

@@ -27,11 +27,12 @@ from samestep.common.workload.models.description_report import USER_LOSS
 from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
 from samestep.torch_impl import tracing, weights
 from samestep.torch_impl.describing.amended import amend_module, amend_optimizer
-from samestep.torch_impl.describing.configured import dropouts, hyper_parameters
-from samestep.torch_impl.models.draws import STILL
+from samestep.torch_impl.describing.configured import hyper_parameters
+from samestep.torch_impl.features.applied import held_still
+from samestep.torch_impl.features.draws import STILL
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.losses import LOSSES, Loss
-from samestep.torch_impl.models.user_model import build_declared, switch_layers
+from samestep.torch_impl.models.user_model import build_declared
 from samestep.torch_impl.optimizers import build_optimizer, own
 
 
@@ -43,8 +44,7 @@ class _Traced:
         self._model, self._asked, self._split = load_model(asked.model, "torch"), asked, split
         torch.manual_seed(asked.seed)
         self.module = build_declared(self._model, asked.model).double()
-        self.dropouts = dropouts(self.module)
-        switch_layers(self.module, False, "local")
+        self.stilled = held_still(self.module)
         amend_module(self.module, asked.amendments)
         self._params, self._buffers = read_weights(folder)
         self.loss = _mean_loss(self._model, asked)
@@ -105,7 +105,7 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
         buffers={name: buffer.numpy().copy() for name, buffer in weights.named_buffers(module).items()},
         stepped={name: weight.to_neutral(weight.parameter) for name, weight in named.items()},
         losses=(),
-        dropouts={path: traced.dropouts[path] for path in recorder.started if path in traced.dropouts},
+        stilled={path: traced.stilled[path] for path in recorder.started if path in traced.stilled},
         optimizer=configured,
     )
     write_trace(folder, dataclasses.replace(found, losses=traced.curve(), nudged=traced.curve(NUDGE)))

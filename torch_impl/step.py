@@ -8,10 +8,10 @@ import torch
 import torch.distributed as dist
 
 from samestep.common.batch import Batch, BatchPart
+from samestep.common.features.used import takes_keys
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.tree import add_up
-from samestep.common.workload.models.spec import draws
 from samestep.common.workload.reductions import divisor, fixed_divisor, varies
 from samestep.torch_impl.models import summed_loss
 from samestep.torch_impl.models.losses import Loss
@@ -76,14 +76,14 @@ def accumulate(
     Returns:
         The sum of the detached losses.
     """
-    steps, has_dropout = run.passes, draws(run.workload.model)
+    steps, numbers = run.passes, takes_keys(run.workload.model)
     losses = []
     if varies(run.workload.model):
         context.divisor = divisor(run.workload.model, run.framework, batch)
     for micro in range(steps):
         own = part.split(micro, steps)
-        keys = torch.from_numpy(batch.keys(run.seed, own)).to(device) if has_dropout else None
-        with context.numbered(keys) if has_dropout else contextlib.nullcontext():
+        keys = torch.from_numpy(batch.keys(run.seed, own)).to(device) if numbers else None
+        with context.numbered(keys) if numbers else contextlib.nullcontext():
             losses.append(forward_backward(*batch.rows(own), micro == steps - 1).detach())
     return add_up(losses, torch.add)
 

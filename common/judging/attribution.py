@@ -10,6 +10,8 @@ import dataclasses
 from collections.abc import Sequence
 
 from samestep.common.batch_norm import num_passes
+from samestep.common.features.feature import Suspect, count_layers
+from samestep.common.features.used import find_suspects
 from samestep.common.flags import spell_flag
 from samestep.common.judging.parity import LOSS_BOUND, Parity, deviation
 from samestep.common.judging.reference_run import Rerun, reference_of, without_counterpart
@@ -18,24 +20,6 @@ from samestep.common.techniques.used import rounding_flags, without_rounding
 
 STEPS = 5
 """How many steps are repeated: a suspect shows in the first, or in the second where only its statistics differ."""
-_MOST_NAMED = 3
-
-
-@dataclasses.dataclass(frozen=True)
-class Suspect:
-    """What makes a right strategy compute another function.
-
-    Attributes:
-        what: In words, with its layers counted.
-        without: The same run without it.
-        remedy: How it is switched off, with the flag.
-        is_exact: Whether that switches nothing else off: a layer in evaluation may also draw no random numbers.
-    """
-
-    what: str
-    without: Run
-    remedy: str
-    is_exact: bool = False
 
 
 def attribute(run: Run, parity: Parity, rerun: Rerun) -> str:
@@ -56,15 +40,14 @@ def attribute(run: Run, parity: Parity, rerun: Rerun) -> str:
     if (port := _blame_port(run, rerun)) is not None:
         return f"{said}, {port}"
     suspects, unexplained = find_suspects(run), f"{parity.reason}{_not_switched(run)}"
+    short = _shortened(run)
     for suspect in suspects:
-        left = _left(suspect.without, rerun)
-        if left <= LOSS_BOUND[suspect.without.dtype]:
-            found = _inseparable(suspect, suspects, rerun)
+        left = _left(_without(short, suspect), rerun)
+        if left <= LOSS_BOUND[short.dtype]:
+            found = _inseparable(short, suspect, suspects, rerun)
             others = ", and nothing else" if len(found) < len(suspects) else ""
             return f"{said}, all of it {_explain(found, others, left)}"
-    every = _shortened(run)
-    for suspect in suspects:
-        every = _merged(every, suspect.without)
+    every = _without(short, *suspects)
     if len(suspects) > 1 and (left := _left(every, rerun)) <= LOSS_BOUND[every.dtype]:
         return f"{said}, all of it {_explain(suspects, '', left)}"
     if (mixed := _blame_mixing(every, suspects, rerun)) is not None:
@@ -80,11 +63,18 @@ def _explain(suspects: Sequence[Suspect], others: str, left: float) -> str:
     return f"{names}{others}; with these {remedies} {left:.0e}: the strategy is right"
 
 
-def _inseparable(found: Suspect, suspects: Sequence[Suspect], rerun: Rerun) -> list[Suspect]:
-    """Returns a suspect, with those that its remedy switched off as well: without them, the run does not change any more."""
-    losses = rerun.steps(found.without).losses if len(suspects) > 1 else ()
+def _inseparable(short: Run, found: Suspect, suspects: Sequence[Suspect], rerun: Rerun) -> list[Suspect]:
+    """Returns a suspect, with those that its remedy switched off as well: without them, the run does not change any more.
+
+    Args:
+        short: The first steps of the run.
+        found: The suspect.
+        suspects: All there are.
+        rerun: Takes its steps again.
+    """
+    losses = rerun.steps(_without(short, found)).losses if len(suspects) > 1 else ()
     others = [one for one in suspects if one is not found and one.is_exact]
-    silenced = [one for one in others if rerun.steps(_merged(found.without, one.without)).losses == losses]
+    silenced = [one for one in others if rerun.steps(_without(short, found, one)).losses == losses]
     return [one for one in suspects if one is found or one in silenced]
 
 
@@ -121,10 +111,10 @@ def _not_switched(run: Run) -> str:
     if not habits.is_steady:
         return "; called again with the same seed, weights and buffers, its forward pass gives other outputs"
     if habits.restless:
-        moved = _count(habits.restless, "running buffer")
+        moved = count_layers(habits.restless, "running buffer")
         return f"; its forward pass moves {moved} in evaluation as well: nothing here holds it still"
     if not habits.are_stilled:
-        return f"; the random numbers of {_count(habits.randoms, 'layer')} cannot be switched off here"
+        return f"; the random numbers of {count_layers(habits.randoms, 'layer')} cannot be switched off here"
     return ""
 
 
@@ -186,33 +176,9 @@ def _rounding(run: Run) -> str:
     return " ".join(map(spell_flag, rounding_flags(run.techniques)))
 
 
-def find_suspects(run: Run) -> list[Suspect]:
-    """What the run's model has that depends on how a batch is split; both sides are repeated in the best dtype there is."""
-    short, facts, found, held = _shortened(run), run.workload.model.facts, [], []
-    habits, norms = facts.habits, tuple(facts.framework_norms)
-    if habits.randoms and habits.are_stilled and run.dropout is not False:
-        what = f"the random numbers of {_count(habits.randoms, 'layer')}"
-        without = dataclasses.replace(short, dropout=False)
-        found.append(Suspect(what, without, "switched off (--no-dropout)", is_exact=True))
-    if norms and run.batch_norm == "local":
-        held.append(f"the local statistics of {_count(norms, 'BatchNorm layer')}")
-    if habits.running and run.batch_norm != "frozen":
-        held.append(f"the moves of {_count(habits.running, 'running buffer')}")
-    if held:
-        without = dataclasses.replace(short, batch_norm="frozen")
-        found.append(Suspect(" and ".join(held), without, "frozen (--batch-norm frozen)"))
-    return found
-
-
-def _count(names: tuple[str, ...], noun: str) -> str:
-    named = ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
-    return f"{len(names)} {noun}{'s' if len(names) > 1 else ''} ({named})"
-
-
-def _merged(run: Run, other: Run) -> Run:
-    changed = {"batch_norm": "frozen"} if other.batch_norm == "frozen" else {}
-    changed |= {"dropout": False} if other.dropout is False else {}
-    return dataclasses.replace(run, dtype=other.dtype, steps=other.steps, **changed)
+def _without(run: Run, *suspects: Suspect) -> Run:
+    off = {name: value for suspect in suspects for name, value in suspect.off.items()}
+    return dataclasses.replace(run, **off)  # type: ignore[arg-type]
 
 
 def _left(run: Run, rerun: Rerun) -> float:

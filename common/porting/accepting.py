@@ -30,10 +30,10 @@ def compensate(case: PortCase, verdict: PortVerdict, accepted: Collection[str]) 
         verdict: Names the first difference.
         accepted: The names of what is accepted.
     """
-    if not accepted or verdict.phase not in _BY_PHASE:
+    if not accepted:
         return {}
     with np.errstate(all="ignore"):  # ways that fit what was seen may not be numbers elsewhere
-        remedies = _BY_PHASE[verdict.phase](case, verdict)
+        remedies = _BY_PHASE.get(verdict.phase, _left_out)(case, verdict)
     return {name: remedy for name, remedy in remedies.items() if name in accepted}
 
 
@@ -60,8 +60,9 @@ def _of_settings(case: PortCase, verdict: PortVerdict) -> Remedies:
     return {name: Amendments(modules={layer.source.name: settings}) for name, settings in found.items()}
 
 
-def _of_dropout(case: PortCase, verdict: PortVerdict) -> Remedies:
-    return {"dropout": Amendments()}
+def _left_out(case: PortCase, verdict: PortVerdict) -> Remedies:
+    """Returns what is accepted by the name of its phase: it is not compared."""
+    return {verdict.phase: Amendments()}
 
 
 def _of_loss(case: PortCase, verdict: PortVerdict) -> Remedies:
@@ -104,7 +105,6 @@ def _of_updates(case: PortCase, verdict: PortVerdict) -> Remedies:
 
 _BY_PHASE: Mapping[str, Callable[[PortCase, PortVerdict], Remedies]] = {
     "forward": _of_settings,
-    "dropout": _of_dropout,
     "loss": _of_loss,
     "backward": _of_gradients,
     "buffers": _of_statistics,

@@ -1,6 +1,7 @@
-"""What two implementations are configured to do: how much they drop in training, and the hyper-parameters of their updates.
+"""What two implementations are configured to do: what was switched off of their layers, and how their updates are set.
 
-Neither needs to show in numbers: dropout is off where they are compared, and Adam's first step does not depend on its decay.
+Neither needs to show in numbers: what draws random ones is off where they are compared, and Adam's first step does not depend
+on its decay.
 """
 
 import math
@@ -9,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict
 from samestep.common.porting.matching.pairing import Pair
 from samestep.common.porting.model_trace import Setting
+from samestep.common.workload.models.layer import Stilled
 
-Dropout = tuple[str, float]
-"""What is dropped, and how much of it."""
 Hyper = Mapping[str, object]
 _RATE = 1e-6
 """How far two hyper-parameters may be apart, relative: Keras keeps some in float32."""
@@ -26,50 +26,51 @@ _NAMES = {
 """A setting of an optimizer, as torch, Keras or samestep calls it -> as a message does. Others do not decide an update."""
 
 
-# --- dropout ----------------------------------------------------------------------------------------------------------
+# --- what is switched off ---------------------------------------------------------------------------------------------
 
 
-def compare_dropouts(case: PortCase, bound: float) -> PortVerdict | None:
-    """Finds the first layer that drops another share than its counterpart, or has none.
+def compare_stilled(case: PortCase, bound: float) -> PortVerdict | None:
+    """Finds the first layer of which something else was switched off than of its counterpart.
 
     Args:
         case: Both implementations.
-        bound: Not used: rates are equal or they are not.
+        bound: Not used: shares are equal or they are not.
     """
-    if "dropout" in case.accepted:
-        return None
-    ours, theirs = ({n: d for n, d in trace.dropouts.items() if d[1]} for trace in (case.source, case.target))
+    ours, theirs = (
+        {name: each for name, each in trace.stilled.items() if each.share and each.feature not in case.accepted}
+        for trace in (case.source, case.target)
+    )
     for layer in case.layers:
         names = layer.source.name, layer.target.name
-        if names[0] in ours and names[1] in theirs and layer.family == "dropout":
+        if names[0] in ours and names[1] in theirs and layer.family == ours[names[0]].feature:
             one, other = ours.pop(names[0]), theirs.pop(names[1])
             if one != other:
-                return _dropped(names, one, other)
+                return _differing_stilled(names, one, other)
     return _compare_left(list(ours.items()), list(theirs.items()))
 
 
-def _compare_left(ours: list[tuple[str, Dropout]], theirs: list[tuple[str, Dropout]]) -> PortVerdict | None:
-    """Compares what was not aligned: a layer of attention may drop itself what a layer of its own drops on the other side."""
-    for name, dropout in list(ours):
-        if (found := next((each for each in theirs if each[1] == dropout), None)) is not None:
-            ours.remove((name, dropout))
+def _compare_left(ours: list[tuple[str, Stilled]], theirs: list[tuple[str, Stilled]]) -> PortVerdict | None:
+    """Compares what was not aligned: a layer of attention may do itself what a layer of its own does on the other side."""
+    for name, stilled in list(ours):
+        if (found := next((each for each in theirs if each[1] == stilled), None)) is not None:
+            ours.remove((name, stilled))
             theirs.remove(found)
     if not ours and not theirs:
         return None
     (one_name, one), (other_name, other) = (each[0] if each else ("", None) for each in (ours, theirs))
-    return _dropped((one_name, other_name), one, other)
+    return _differing_stilled((one_name, other_name), one, other)
 
 
-def _dropped(names: tuple[str, str], one: Dropout | None, other: Dropout | None) -> PortVerdict:
-    said = ["nothing there" if dropout is None else f"{dropout[1]:g} of the {dropout[0]}" for dropout in (one, other)]
-    is_kept = one and other and one[0] == other[0] and math.isclose(one[1] + other[1], 1)
+def _differing_stilled(names: tuple[str, str], one: Stilled | None, other: Stilled | None) -> PortVerdict:
+    said = ["nothing there" if each is None else f"{each.share:g} of the {each.what}" for each in (one, other)]
+    is_kept = one and other and one.what == other.what and math.isclose(one.share + other.share, 1)
     kept = ", which is what {a} keeps" if is_kept else ""
     where = ", ".join(f"{side} `{name}`" for side, name in zip(("{a:key}", "{b:key}"), names, strict=True) if name)
-    cause = f"{{a}} drops {said[0]}, {{b}} {said[1]}{kept}"
+    cause, (feature, *_) = f"{{a}} drops {said[0]}, {{b}} {said[1]}{kept}", one or other or ("",)
     return PortVerdict(
         kind=DIFFERENT,
-        sentence=f"first difference: {where}: dropout is off in all that was compared, and differs: {cause}",
-        phase="dropout",
+        sentence=f"first difference: {where}: {feature} is off in all that was compared, and differs: {cause}",
+        phase=feature,
         source=names[0],
         target=names[1],
         cause=cause,

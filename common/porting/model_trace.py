@@ -11,6 +11,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.files.arrays import read_arrays
 from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.files.writing import replacing
+from samestep.common.workload.models.layer import Stilled
 from samestep.common.workload.optimizers.spec import OptimizerSpec
 from samestep.common.workload.optimizers.table import OPTIMIZERS
 
@@ -140,7 +141,7 @@ class ModelTrace:
         losses: The losses of the curve.
         nudged: The losses from weights that are NUDGE away; () if that was not tried.
         added: What the model adds to the loss of the batch beside that of its targets, by what it is called.
-        dropouts: What each layer that was called drops in training, and how much of it, by its path.
+        stilled: What was switched off of each layer that was called, by its path.
         optimizer: Its settings for each parameter, by neutral name.
     """
 
@@ -155,12 +156,12 @@ class ModelTrace:
     losses: tuple[float, ...]
     nudged: tuple[float, ...] = ()
     added: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    dropouts: Mapping[str, tuple[str, float]] = dataclasses.field(default_factory=dict)
+    stilled: Mapping[str, Stilled] = dataclasses.field(default_factory=dict)
     optimizer: Mapping[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
 
 
 _TABLES = ("gradients", "buffers", "stepped")
-_CONFIGURED = ("added", "dropouts", "optimizer")
+_CONFIGURED = ("added", "stilled", "optimizer")
 
 
 def write_trace(folder: Path, trace: ModelTrace) -> None:
@@ -214,7 +215,7 @@ def read_trace(folder: Path) -> ModelTrace:
         losses=tuple(about["losses"]),
         nudged=tuple(about["nudged"]),
         added=about["added"],
-        dropouts={name: tuple(dropped) for name, dropped in about["dropouts"].items()},
+        stilled={name: Stilled(*each) for name, each in about["stilled"].items()},
         optimizer=about["optimizer"],
     )
 

@@ -20,7 +20,7 @@ from samestep.common.porting.case import (
     different,
     off,
 )
-from samestep.common.porting.configurations import compare_dropouts, compare_optimizers
+from samestep.common.porting.configurations import compare_optimizers, compare_stilled
 from samestep.common.porting.forward import go_forward
 from samestep.common.porting.loss_differences import explain_loss, is_explained
 from samestep.common.porting.matching.pairing import Pair
@@ -29,7 +29,7 @@ from samestep.common.porting.words import name_sides, percent, relative
 
 
 def judge_port(case: PortCase) -> PortVerdict:
-    """Finds the first difference: forward, dropout, loss, evaluation, backward, buffers, update, curve.
+    """Finds the first difference: forward, what is switched off, loss, evaluation, backward, buffers, update, curve.
 
     Args:
         case: Both implementations.
@@ -42,7 +42,7 @@ def judge_port(case: PortCase) -> PortVerdict:
 
 def _judge(case: PortCase) -> PortVerdict:
     found, constants, bound = go_forward(case)
-    for check in (compare_dropouts, _loss, _evaluation, _backward, _buffers, _update, _curve):
+    for check in (compare_stilled, _loss, _evaluation, _backward, _buffers, _update, _curve):
         found = found or check(case, bound)
     found_notes = notes(case.layers, case.source.buffers, case.target.buffers, case.matching)
     if found is not None:

@@ -3,12 +3,10 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import numpy as np
-
-from samestep.common.dropout import example_keys
 from samestep.common.mistakes.table import of_step
 from samestep.common.reference import silent_bugs as bugs
 from samestep.common.reference import silent_updates as updates
+from samestep.common.reference.features.mistakes import MISTAKES as OF_FEATURES
 from samestep.common.reference.known_runs import DATA_AND_RANKS, NORMALISATION, POSITIONS
 from samestep.common.reference.mutants import MUTANTS, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
@@ -17,7 +15,7 @@ from samestep.common.workload.models.spec import ignores_targets
 from samestep.common.workload.models.transformer import TOKENS
 
 GPT = "prose-gpt+layers=1+heads=2+width=8+context=8"
-TIED, IGNORED, DROPOUT = f"{GPT}+tied=true", f"{GPT}+ignored=0.5", f"{GPT}+dropout=0.2"
+TIED, IGNORED = f"{GPT}+tied=true", f"{GPT}+ignored=0.5"
 STEPS, CLIP, RATE = "accumulation_steps=4", "clip_norm=0.05", "warmup_steps=40"
 OfDevices = Callable[[TrainingProgram, int], bool]
 """Makes a program wrong in one way, given the number of devices; False if it has nothing that could be wrong so."""
@@ -42,10 +40,6 @@ def _counts_ignored(program: TrainingProgram, devices: int) -> bool:
 
 def _by_micro(weight: Callable[[int, int], float]) -> OfDevices:
     return partial(bugs.weigh_microbatches, weight)
-
-
-def _repeat_first(keys: np.ndarray, batch: object, devices: int) -> np.ndarray:
-    return np.tile(keys[: len(keys) // devices], devices)
 
 
 LOSS_AND_SUM = (
@@ -196,21 +190,6 @@ PARAMETERS = (
 )
 RUN = (
     _bug(
-        "same_mask_on_every_shard",
-        DROPOUT,
-        "every shard drops the elements that the first one drops",
-        partial(updates.with_keys, _repeat_first),
-    ),
-    _bug(
-        "same_mask_every_step",
-        DROPOUT,
-        "it drops what the first step dropped: the random state was lost",
-        partial(updates.with_keys, lambda keys, batch, devices: example_keys(0, 0, 0, len(keys))),
-    ),
-    _bug(
-        "unscaled_dropout", DROPOUT, "what dropout keeps is not multiplied by 1 / (1 - rate)", updates.unscaled_dropout
-    ),
-    _bug(
         "same_data_on_every_worker",
         GPT,
         of_step("same_data_on_every_worker"),
@@ -238,6 +217,7 @@ SILENT_BUGS: tuple[Mutant, ...] = (
     *POSITIONS,
     *DATA_AND_RANKS,
     *NORMALISATION,
+    *OF_FEATURES,
     *MISTAKES,
 )
 KNOWN: tuple[Mutant, ...] = (*MUTANTS, *SILENT_BUGS)

@@ -1,16 +1,12 @@
-"""Mistakes of an update, of a resumed run or of random numbers that raised no error, as mutants."""
+"""Mistakes of an update or of a resumed run that raised no error, as mutants."""
 
 import dataclasses
-from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 
 from samestep.common.batch import Batch
 from samestep.common.program import Arrays
-from samestep.common.reference.models.layers import Dropout, Saved, layers_below
 from samestep.common.reference.program import TrainingProgram
-from samestep.common.workload.models.spec import draws
 
 
 def same_data_on_every_worker(program: TrainingProgram, devices: int) -> bool:
@@ -103,48 +99,3 @@ def identity_log_softmax_gradient(program: TrainingProgram, devices: int) -> boo
 
     program.loss = loss
     return program.run.workload.model.loss == "cross_entropy"
-
-
-def with_keys(keys_of: Callable[[np.ndarray, Batch, int], np.ndarray], program: TrainingProgram, devices: int) -> bool:
-    """Drops other elements than the right ones.
-
-    Args:
-        keys_of: (right keys, batch, number of devices) -> the wrong keys of the whole batch.
-        program: The program to be made wrong.
-        devices: The number of shards.
-    """
-
-    def gradients(batch: Batch) -> tuple[float, Arrays]:
-        inputs, targets = batch.rows()
-        program.context.keys = keys_of(batch.keys(program.run.seed), batch, devices)
-        program.context.examples = program.examples
-        logits, saved = program.model.forward(program.params | program.buffers, inputs)
-        loss, dlogits = program.loss(logits, targets)
-        values: Arrays = {}
-        program.model.backward(program.params, saved, dlogits / batch.num_targets, values)
-        program.context.keys, program.context.examples = None, 0
-        return loss / batch.num_targets, values
-
-    program.gradients = gradients
-    return draws(program.run.workload.model)
-
-
-def unscaled_dropout(program: TrainingProgram, devices: int) -> bool:
-    """Keeps what it keeps as it is, not times 1 / (1 - rate).
-
-    Args:
-        program: The program to be made wrong.
-        devices: The number of shards.
-    """
-    found = [each for each in layers_below(program.model) if isinstance(each, Dropout)]
-    for layer in found:
-        right, keep = layer.forward, 1 - layer.rate
-        vars(layer)["forward"] = partial(_scaled_forward, right, keep)
-    return bool(found)
-
-
-def _scaled_forward(
-    right: Callable[..., tuple[np.ndarray, Saved]], keep: float, params: Arrays, x: np.ndarray
-) -> tuple[np.ndarray, Saved]:
-    y, saved = right(params, x)
-    return y * keep, None if saved is None else saved * keep

@@ -21,7 +21,7 @@ class Kept:
         fixed_bytes: The fixed bytes of each micro-batch, however many examples it has.
         copied_bytes: Of each micro-batch as well, in equal parts along `tensor`: copies of kernels that are split.
         statistics_bytes: The statistics bytes of each micro-batch as well: batch statistics, which frozen ones have no need of.
-        masks: What dropout keeps, one byte an element: whole, in parts, and by the sequence, as above.
+        masks: The bytes of masks, one for each number that may be dropped: whole, in parts, and by the sequence, as above.
     """
 
     whole: int = 0

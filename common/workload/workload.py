@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from samestep.common.flags import flags
 from samestep.common.workload.data.spec import DataSpec
-from samestep.common.workload.models.spec import ModelSpec, draws
+from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.optimizers.table import OPTIMIZERS
 
 
@@ -46,12 +46,6 @@ class Workload:
         """Returns the default rate of one of our optimizers, or of the user's."""
         given = self.learning_rates
         return given[optimizer] if optimizer in given else OPTIMIZERS[optimizer].default_rate
-
-    def without_dropout(self) -> "Workload":
-        """Returns the same without any dropout of our models; a user's model switches its own off when it is built."""
-        if not draws(self.model):
-            return self
-        return dataclasses.replace(self, model=dataclasses.replace(self.model, dropout=0.0))  # pyrefly: ignore
 
 
 def _described(spec: ModelSpec | DataSpec) -> list[object]:

@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.catalog import strategy_info
+from samestep.common.features.used import spell_switched
 from samestep.common.flags import split_spelling
 from samestep.common.request import ORACLE
 from samestep.common.runtime.records import RunResult
@@ -125,20 +126,9 @@ _FACTS: Sequence[Callable[[RunResult], str]] = (
     lambda r: f"{r.steps} steps",
     lambda r: f"{r.optimizer} at rate {r.config.learning_rate:g}",
     lambda r: f"seed {r.seed}",
-    lambda r: switched(r.config.dropout, r.config.batch_norm),
+    lambda r: spell_switched(r.config),
 )
 """What the caption says of rows, as far as they do not differ in it."""
-
-
-def switched(dropout: bool | None, batch_norm: str) -> str:
-    """Returns what was done to layers of the user's model that depend on how a batch is split, as a clause; "" for nothing.
-
-    Args:
-        dropout: As in `RunConfig`.
-        batch_norm: Likewise.
-    """
-    said = ["without dropout"] if dropout is False else []
-    return ", ".join([*said, *([f"batch normalisation {batch_norm}"] if batch_norm != "local" else [])])
 
 
 def _shared_workload(results: Sequence[RunResult]) -> str:

@@ -84,7 +84,7 @@ def torch_statistics_moved_twice() -> None:
 
 
 def tf_local_statistics() -> None:
-    from samestep.tf_impl.models.batch_norm import BatchNorm
+    from samestep.tf_impl.features.batch_norm import BatchNorm
 
     right = BatchNorm.__init__
 

@@ -10,8 +10,9 @@ import pytest
 from samestep.common.batch_norm import DIVISION, error_growth
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
+from samestep.common.features.batch_norm.flag import STATISTICS
 from samestep.common.judging.roundoff import NOISE, gradient_error, noise_of, statistics_noise
-from samestep.common.request import BATCH_NORMS, UNIT_ROUNDOFF, RunConfig
+from samestep.common.request import UNIT_ROUNDOFF, RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
@@ -204,7 +205,7 @@ def test_batch_statistics_in_two_bytes(run_cell: RunCell, cell: str, statistics:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("statistics", BATCH_NORMS)
+@pytest.mark.parametrize("statistics", STATISTICS)
 @pytest.mark.parametrize("model", ["mlp", "cnn"])
 @pytest.mark.parametrize(("cell", "where"), marked({f"{name}:{row.name}": len(row.axes) for name, row in every_row()}))
 def test_every_row_that_takes_norms_takes_them_in_two_bytes(

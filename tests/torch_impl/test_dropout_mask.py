@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from samestep.common.batch import Chunk
-from samestep.common.dropout import example_keys
+from samestep.common.keys import example_keys
 
 pytestmark = pytest.mark.torch
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.torch
 def test_a_part_of_an_activation_keeps_what_the_whole_keeps() -> None:
     import torch
 
-    from samestep.torch_impl.models.dropout import Dropout
+    from samestep.torch_impl.features.dropout import Dropout
     from samestep.torch_impl.step_context import StepContext
 
     x, keys = torch.ones(4, 6, 8), torch.from_numpy(example_keys(0, 0, 0, 4))

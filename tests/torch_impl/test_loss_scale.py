@@ -8,8 +8,9 @@ import pytest
 
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, Unavailable
+from samestep.common.features.batch_norm.flag import STATISTICS
 from samestep.common.program import SKIPPED
-from samestep.common.request import BATCH_NORMS, RunConfig, launch_of
+from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
@@ -55,7 +56,7 @@ def test_a_scaled_step_is_the_same_step(scaled: Launcher, tmp_path: Path, cell: 
 
 @pytest.mark.slow
 @pytest.mark.torch
-@pytest.mark.parametrize("statistics", BATCH_NORMS)
+@pytest.mark.parametrize("statistics", STATISTICS)
 @pytest.mark.parametrize("cell", ["ddp", "fsdp"])
 def test_a_scaled_step_takes_batch_statistics(scaled: Launcher, tmp_path: Path, cell: str, statistics: str) -> None:
     result = trained(scaled, tmp_path / "run", cell, workload=f"{MLP}+norm=batch", batch_norm=statistics)

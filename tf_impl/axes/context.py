@@ -102,7 +102,7 @@ def cut_positions(run: Run, model: Transformer, strategy: tf.distribute.Strategy
     """
     exchange = HeadExchange(run, strategy)
     model.own_rows = exchange.rows
-    for dropout in (model.dropout, *(each for block in model.blocks for each in block.dropouts)):
-        dropout.part = exchange.part
+    for each in (model.behind, *(behind for block in model.blocks for behind in block.behind)):
+        each.part = exchange.part
     for block in model.blocks:
         block.attention.attend = exchange.around(block.attention.attend)

@@ -1,4 +1,4 @@
-"""What a user's model and its optimizer are configured to do, where `samestep port` cannot see it in numbers."""
+"""What a user's optimizer is configured to do, where `samestep port` cannot see it in numbers."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -11,16 +11,6 @@ from samestep.common.workload.optimizers.spec import OptimizerSpec
 
 HyperParameters = dict[str, dict[str, bool | float | str | list[float]]]
 """The settings of an optimizer for each parameter, by neutral name."""
-
-
-def dropouts(layers: Iterable[Any]) -> dict[int, tuple[str, float]]:
-    """Returns what each layer drops in training, by its id: what it drops, and how much of it."""
-    found = {}
-    for layer in layers:
-        is_channels = type(layer).__name__.startswith("Spatial")
-        shape = f" of {layer.noise_shape}" if layer.noise_shape is not None else ""
-        found[id(layer)] = ("channels" if is_channels else f"elements{shape}", float(layer.rate))
-    return found
 
 
 def hyper_parameters(optimizer: Any, variables: Mapping[str, Any]) -> HyperParameters:

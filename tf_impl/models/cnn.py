@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from samestep.common.workload.models.cnn import CnnSpec
-from samestep.tf_impl.models.batch_norm import BatchNorm
+from samestep.tf_impl.features.batch_norm import BatchNorm
 from samestep.tf_impl.models.layers import ACTIVATIONS, POOLINGS, Convolution, Linear, VariableFactory
 from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
 

@@ -6,9 +6,10 @@ import numpy as np
 import tensorflow as tf
 
 from samestep.common.batch import Batch, BatchPart
+from samestep.common.features.used import takes_keys
 from samestep.common.strategy import Run
 from samestep.common.workload.data.several import each, together
-from samestep.common.workload.models.spec import draws, ignores_targets
+from samestep.common.workload.models.spec import ignores_targets
 from samestep.common.workload.reductions import divisor, varies
 
 Inputs = tf.Tensor | Mapping[str, tf.Tensor]
@@ -16,7 +17,7 @@ Inputs = tf.Tensor | Mapping[str, tf.Tensor]
 
 
 INPUTS, KEYS = "inputs", "keys"
-"""What a model with dropout is given in training: its inputs, and the key of each example."""
+"""What a model that takes keys is given in training: its inputs, and the key of each example."""
 
 
 def gather(run: Run, batch: Batch, part: BatchPart) -> tuple[np.ndarray, np.ndarray]:
@@ -28,7 +29,7 @@ def gather(run: Run, batch: Batch, part: BatchPart) -> tuple[np.ndarray, np.ndar
         part: Which part of it.
     """
     inputs, targets = batch.rows(part)
-    if draws(run.workload.model):
+    if takes_keys(run.workload.model):
         inputs = together({INPUTS: inputs, KEYS: batch.keys(run.seed, part)})
     if ignores_targets(run.workload.model):
         weight = ((targets >= 0) / batch.num_targets).astype(run.dtype)

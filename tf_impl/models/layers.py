@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from samestep.common.dropout import keeps
+from samestep.common.features import Features
 from samestep.common.workload.models.transformer import NORM_EPSILON
 
 Lookup = Callable[[tf.Variable, tf.Tensor], tf.Tensor]
@@ -48,7 +48,7 @@ class VariableFactory:
         lookup: Lookup = tf.gather,
         product: Product | None = None,
         buffer: Callable[[str], tf.Variable] | None = None,
-        batch_norm: str = "local",
+        features: Features | None = None,
     ) -> None:
         """Takes the decisions.
 
@@ -57,10 +57,10 @@ class VariableFactory:
             lookup: Looks up rows of the tables.
             product: Multiplies with kernels; as they are, unless given.
             buffer: Makes the variable of a buffer; by default as a parameter's.
-            batch_norm: As in `Run`.
+            features: What a run switches of the model; nothing, unless given.
         """
         self._make, self.lookup, self.product = make, lookup, product or Product()
-        self.buffer, self.batch_norm = buffer or make, batch_norm
+        self.buffer, self.features = buffer or make, features or Features()
         self.by_name: dict[str, tf.Variable] = {}
 
     def __call__(self, name: str) -> tf.Variable:
@@ -125,33 +125,6 @@ class Table:
     def __call__(self, ids: tf.Tensor) -> tf.Tensor:
         """Ids [...] -> rows [..., width]."""
         return self.lookup(self.table, ids)
-
-
-class Dropout:
-    """Keeps some elements of each example, times 1 / (1 - rate); the identity in evaluation, and at a rate of 0.
-
-    Attributes:
-        part: Returns which of the equal, contiguous parts of an example's activations it is given; 0 where it is the whole.
-    """
-
-    def __init__(self, rate: float, number: int) -> None:
-        self.rate, self.number = rate, number
-        self.part: Callable[[], int] = lambda: 0
-
-    def __call__(self, x: tf.Tensor, keys: tf.Tensor | None) -> tf.Tensor:
-        """[batch, ...] -> [batch, ...].
-
-        Args:
-            x: The activations.
-            keys: The key of each example; None in evaluation.
-        """
-        if keys is None or not self.rate:
-            return x
-        first, size = self.part() * math.prod(x.shape[1:]), math.prod(x.shape[1:])
-        elements = tf.reshape(tf.range(first, first + size, dtype=tf.int64), (1, *x.shape[1:]))
-        of_example = tf.reshape(keys, (-1, *[1] * (x.shape.rank - 1)))
-        kept = keeps(of_example, elements, self.number, self.rate, tf.bitwise.right_shift)
-        return tf.where(kept, x * tf.constant(1 / (1 - self.rate), x.dtype), tf.constant(0, x.dtype))
 
 
 def average_pool(x: tf.Tensor) -> tf.Tensor:

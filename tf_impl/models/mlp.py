@@ -5,9 +5,10 @@ import functools
 import tensorflow as tf
 
 from samestep.common.workload.models.mlp import MlpSpec
-from samestep.tf_impl.models.batch_norm import BatchNorm
+from samestep.tf_impl.features.applied import behind
+from samestep.tf_impl.features.batch_norm import BatchNorm
 from samestep.tf_impl.models.inputs import Inputs, without_keys
-from samestep.tf_impl.models.layers import ACTIVATIONS, Dropout, Linear, VariableFactory
+from samestep.tf_impl.models.layers import ACTIVATIONS, Linear, VariableFactory
 from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
 
 
@@ -17,7 +18,7 @@ class Mlp:
     def __init__(self, spec: MlpSpec, variable: VariableFactory) -> None:
         self.features, self.activate = spec.features, ACTIVATIONS[spec.activation]
         self.keys: tf.Tensor | None = None
-        self.dropouts = [Dropout(spec.dropout, layer) for layer in range(spec.layers - 1)]
+        self.behind = [behind(spec, layer) for layer in range(spec.layers - 1)]
         self.training, self.norms = True, dict[int, BatchNorm]()
         self.layers = []
         for layer in range(spec.layers):
@@ -34,7 +35,7 @@ class Mlp:
     def _layer(self, i: int, keys: tf.Tensor | None, training: bool, x: tf.Tensor) -> tf.Tensor:
         x = self.layers[i](x)
         x = self.norms[i](x, training) if i in self.norms else x
-        return self.dropouts[i](self.activate(x), keys) if i + 1 < len(self.layers) else x
+        return self.behind[i](self.activate(x), keys) if i + 1 < len(self.layers) else x
 
     def __call__(self, x: Inputs) -> tf.Tensor:
         """Flattens its input, then runs all segments in order."""

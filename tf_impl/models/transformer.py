@@ -10,8 +10,9 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from samestep.common.workload.models.transformer import TransformerSpec
+from samestep.tf_impl.features.applied import behind
 from samestep.tf_impl.models.inputs import Inputs, without_keys
-from samestep.tf_impl.models.layers import ACTIVATIONS, Dropout, Linear, Norm, Product, Table, VariableFactory
+from samestep.tf_impl.models.layers import ACTIVATIONS, Linear, Norm, Product, Table, VariableFactory
 from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
 
 Attend = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
@@ -64,7 +65,7 @@ class Block:
 
     def __init__(self, variable: VariableFactory, block: int, spec: TransformerSpec) -> None:
         name = f"blocks/{block}"
-        self.dropouts = [Dropout(spec.dropout, 2 * block + i) for i in (1, 2)]
+        self.behind = [behind(spec, 2 * block + i) for i in (1, 2)]
         self.attention_norm = Norm(variable, f"{name}/attention_norm")
         self.attention = Attention(variable, f"{name}/attention", spec)
         self.mlp_norm = Norm(variable, f"{name}/mlp_norm")
@@ -79,7 +80,7 @@ class Block:
             x_BTD: The residual stream.
             keys_B: The key of each example; None in evaluation.
         """
-        first, second = self.dropouts
+        first, second = self.behind
         x_BTD = x_BTD + first(self.attention(self.attention_norm(x_BTD)), keys_B)
         return x_BTD + second(self.down(self.activate(self.up(self.mlp_norm(x_BTD)))), keys_B)
 
@@ -108,7 +109,7 @@ class Transformer:
     def __init__(self, spec: TransformerSpec, variable: VariableFactory) -> None:
         self.tokens = Table(variable, "embedding/tokens")
         self.positions = Table(variable, "embedding/positions")
-        self.dropout = Dropout(spec.dropout, 0)
+        self.behind = behind(spec, 0)
         self.keys: tf.Tensor | None = None
         self.own_rows: Callable[[tf.Variable, int], tf.Variable | tf.Tensor] = lambda table, tokens: table
         self.blocks = [Block(variable, block, spec) for block in range(spec.layers)]
@@ -122,7 +123,7 @@ class Transformer:
         keys_B = self.keys
 
         def embed(x_BT: tf.Tensor) -> tf.Tensor:
-            return self.dropout(self.tokens(x_BT) + self.own_rows(self.positions.table, x_BT.shape[1]), keys_B)
+            return self.behind(self.tokens(x_BT) + self.own_rows(self.positions.table, x_BT.shape[1]), keys_B)
 
         blocks = {f"blocks/{i}": functools.partial(block, keys_B=keys_B) for i, block in enumerate(self.blocks)}
         return {

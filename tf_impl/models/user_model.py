@@ -1,7 +1,5 @@
 """The user's own model, built from their file: a Keras model on TensorFlow, or a tf.Module that can be called."""
 
-import functools
-import inspect
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -9,12 +7,13 @@ from typing import Any
 import tensorflow as tf
 
 from samestep.common.errors import ConfigError
+from samestep.common.features import Features
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import IDS, call_user, load_model
-from samestep.common.workload.draws import DRAWS
 from samestep.common.workload.models.dtypes import check_numbers, refuse_two_bytes
 from samestep.common.workload.models.layer import ParameterLayer
 from samestep.common.workload.models.spec import ArraySpec, ModelSpec
+from samestep.tf_impl.features.applied import freeze, switch_layers
 from samestep.tf_impl.models.added_losses import Added
 from samestep.tf_impl.models.inputs import Inputs
 from samestep.tf_impl.models.outputs import finish_outputs
@@ -119,25 +118,6 @@ class UserModel:
         names = {id(variable): name for name, variable in {**self.params, **self.buffers}.items()}
         return layers.find_layers(self.model, recorder.started, names)
 
-    def switch_layers(self, dropout: bool | None, batch_norm: str, running: Collection[str] = ()) -> None:
-        """Switches layers off whose effect depends on how the batch is split.
-
-        Args:
-            dropout: False switches every dropout off, and holds every other random draw of this process still.
-            batch_norm: "frozen" makes batch normalisations use and keep their running statistics; "sync" makes them take
-                those of all replicas.
-            running: Other variables that training moves, by neutral name; "frozen" makes their layers keep them.
-        """
-        from keras import layers  # here: our own models do without it
-
-        DRAWS.are_still = dropout is False
-        for each in self.layers(layers.Dropout) if dropout is False else ():
-            each.rate = 0.0
-        if batch_norm == "frozen":
-            self.freeze(running)
-        for each in self.layers(layers.BatchNormalization) if batch_norm == "sync" else ():
-            each.synchronized = True
-
     def freeze(self, running: Collection[str]) -> Callable[[], None]:
         """Has batch normalisations, and the layers that hold some variables, compute as in evaluation.
 
@@ -149,24 +129,18 @@ class UserModel:
         """
         from keras import layers  # here: our own models do without it
 
-        held = [self.buffers[name] for name in running]
-        frozen = [
-            each
-            for each in self.layers(layers.Layer)
-            if isinstance(each, layers.BatchNormalization)
-            or (
-                "training" in inspect.signature(each.call).parameters
-                and any(own.value is variable for own in each._non_trainable_variables for variable in held)
-            )
-        ]
-        for each in frozen:
-            each.call = functools.partial(_evaluated, each.call)
+        return freeze(self.layers(layers.Layer), [self.buffers[name] for name in running])
 
-        def undo() -> None:
-            for each in frozen:
-                each.call = each.call.args[0]
+    def switch_layers(self, features: Features, running: Collection[str] = ()) -> None:
+        """Switches layers off whose effect depends on how the batch is split.
 
-        return undo
+        Args:
+            features: What a run switches.
+            running: Other variables that training moves, by neutral name.
+        """
+        from keras import layers  # here: our own models do without it
+
+        switch_layers(self.layers(layers.Layer), features, [self.buffers[name] for name in running])
 
     def _outputs(self, outputs: object, x: Inputs) -> Any:
         try:
@@ -179,19 +153,6 @@ def _told(inputs: Inputs) -> str:
     if isinstance(inputs, Mapping):
         return ", ".join(f"{name} {_told(one)}" for name, one in inputs.items())
     return f"{inputs.dtype.name} {inputs.shape}{'' if inputs.dtype.is_floating else IDS}"
-
-
-def _evaluated(call: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Returns a layer's call, in evaluation whatever is asked.
-
-    Args:
-        call: The layer's own.
-        *args: Its inputs.
-        **named: Its other arguments.
-    """
-    given = inspect.signature(call).bind_partial(*args, **named)
-    given.arguments["training"] = False
-    return call(*given.args, **given.kwargs)
 
 
 def declared(spec: ModelSpec) -> Model:

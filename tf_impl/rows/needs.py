@@ -2,9 +2,10 @@
 
 from samestep.common.batch_norm import has_batch_norm, refuse_sync
 from samestep.common.errors import ConfigError
+from samestep.common.features.used import takes_keys
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice, spell_exchanges
-from samestep.common.workload.models.spec import draws, ignores_targets
+from samestep.common.workload.models.spec import ignores_targets
 from samestep.common.workload.positions import check_positions
 from samestep.common.workload.split import even_split_table
 from samestep.tf_impl.rows.options import DTensorOptions, MirroredOptions, ParameterServerOptions, TpuOptions
@@ -133,7 +134,7 @@ def check_cores(run: Run[TpuOptions]) -> None:
         )
     if cores and not run.workload.model.facts.is_built_here:
         raise ConfigError(f"{given} compiles our own models only; leave it out to train {run.workload.name}.")
-    if cores and (draws(run.workload.model) or ignores_targets(run.workload.model)):
+    if cores and (takes_keys(run.workload.model) or ignores_targets(run.workload.model)):
         raise ConfigError(
             f"{given} compiles no step that depends on which examples it takes; leave out +dropout= and +ignored=."
         )

@@ -28,7 +28,7 @@ from samestep.common.batch import Chunk
 from samestep.common.workload.models.spec import ModelSpec, layer, parameters_of
 from samestep.common.workload.models.transformer import LOGITS
 from samestep.common.workload.split import even_split_table
-from samestep.torch_impl.models.dropout import Dropout
+from samestep.torch_impl.features.applied import in_parts
 from samestep.torch_impl.sharded import full_tensor
 from samestep.torch_impl.weights import remade
 
@@ -49,11 +49,11 @@ def split_by_tensor(
     with remade(model):
         parallelize_module(model, mesh, {path: style for path, style in plan.items() if path in paths})
     split, own = even_split_table(spec, mesh.size()), Chunk(mesh.get_local_rank(), mesh.size())
-    for module in model.modules():  # what dropout keeps is a matter of the whole activation
-        if isinstance(module, Dropout) and split.get(f"{module.behind}/kernel") == 1:
-            module.place(-1, own)
-        elif isinstance(module, Dropout) and module.behind and between_pairs:
-            module.place(1, own)
+    for each in in_parts(model):
+        if split.get(f"{each.behind}/kernel") == 1:
+            each.place(-1, own)
+        elif each.behind and between_pairs:
+            each.place(1, own)
     for parameter in (each for each in model.parameters() if each.requires_grad):
         parameter.register_post_accumulate_grad_hook(_redistribute_gradient)
 

@@ -1,28 +1,13 @@
-"""What a user's model and its optimizer are configured to do, where `samestep port` cannot see it in numbers."""
+"""What a user's optimizer is configured to do, where `samestep port` cannot see it in numbers."""
 
 from collections.abc import Mapping
 
 import torch
-from torch import nn
 
 from samestep.torch_impl.weights import Weight
 
 HyperParameters = dict[str, dict[str, bool | float | str | list[float]]]
 """The settings of an optimizer for each parameter, by neutral name."""
-
-
-def dropouts(model: nn.Module) -> dict[str, tuple[str, float]]:
-    """Returns what each layer drops in training, by its path: what it drops, and how much of it."""
-    found: dict[str, tuple[str, float]] = {}
-    for path, module in model.named_modules():
-        if isinstance(module, nn.modules.dropout._DropoutNd):
-            found[path] = (_DROPPED.get(type(module).__name__, "channels"), float(module.p))
-        elif isinstance(module, nn.MultiheadAttention | nn.RNNBase):
-            found[path] = ("elements", float(module.dropout))
-    return found
-
-
-_DROPPED = {"Dropout": "elements", "AlphaDropout": "elements of SELU", "FeatureAlphaDropout": "channels of SELU"}
 
 
 def hyper_parameters(optimizer: torch.optim.Optimizer, named: Mapping[str, Weight]) -> HyperParameters:

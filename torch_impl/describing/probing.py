@@ -17,10 +17,10 @@ from samestep.common.workload.draws import DRAWS
 from samestep.common.workload.models.loss_check import part_losses, reduction_of
 from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, HALVES, Halves, How, ProbedPass, Rows
 from samestep.torch_impl import weights
+from samestep.torch_impl.features.applied import freeze, held_still, norms_of
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.outputs import main_outputs
 from samestep.torch_impl.models.user_loss import loss_function
-from samestep.torch_impl.models.user_model import switch_layers
 
 
 class Probe:
@@ -41,11 +41,7 @@ class Probe:
             as_inputs(array[:EXAMPLES].copy()) for array in (split.train_inputs, split.train_targets)
         )
         self.initial: Mapping[str, np.ndarray] = _buffers(module)
-        norms = {
-            path.replace(".", "/")
-            for path, each in module.named_modules()
-            if isinstance(each, nn.modules.batchnorm._BatchNorm)
-        }
+        norms = {path.replace(".", "/") for path in norms_of(module)}
         self.normalising: Collection[str] = {name for name in self.initial if name.rpartition("/")[0] in norms}
 
     def take(self, how: How) -> ProbedPass:
@@ -89,8 +85,11 @@ class Probe:
 
     def _copy(self, how: How) -> nn.Module:
         module = copy.deepcopy(self._module, {id(each): each for each in self._module.parameters()}).train()
-        with DRAWS.held():
-            switch_layers(module, False if how.is_still else None, "frozen" if how.is_frozen else "local", how.running)
+        with DRAWS.held():  # which `held_still` leaves on
+            if how.is_still:
+                held_still(module)
+        if how.is_frozen:
+            freeze(module, how.running)
         _set(module, how.buffers)
         return module
 

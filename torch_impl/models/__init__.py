@@ -8,8 +8,8 @@ from samestep.common.batch import Chunk
 from samestep.common.workload.declaration import RETURNED
 from samestep.common.workload.models.loss_check import USER_LOSS
 from samestep.common.workload.models.spec import IGNORED, ModelSpec
+from samestep.torch_impl.features.applied import in_parts
 from samestep.torch_impl.models.cnn import BabyCNN
-from samestep.torch_impl.models.dropout import Dropout
 from samestep.torch_impl.models.losses import LOSSES, Loss
 from samestep.torch_impl.models.mlp import Mlp
 from samestep.torch_impl.models.ranker import Ranker
@@ -52,8 +52,8 @@ def place_positions(model: nn.Module, part: Chunk) -> None:
     for module in model.modules():
         if isinstance(module, Embedding):
             module.part = part
-        elif isinstance(module, Dropout) and part.count > 1:
-            module.place(1, part)
+    for each in in_parts(model) if part.count > 1 else ():
+        each.place(1, part)
 
 
 def summed_loss(spec: ModelSpec) -> Loss:

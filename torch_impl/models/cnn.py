@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from samestep.common.workload.models.cnn import CnnSpec
-from samestep.torch_impl.models.batch_norm import convolution
+from samestep.torch_impl.features.applied import convolution
 from samestep.torch_impl.models.layers import activate, pool
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 from samestep.torch_impl.step_context import StepContext

@@ -1,14 +1,12 @@
 """The MLP: linear layers with GELU between them."""
 
 import functools
-import itertools
 
 import torch
 from torch import nn
 
 from samestep.common.workload.models.mlp import MlpSpec
-from samestep.torch_impl.models.batch_norm import linear
-from samestep.torch_impl.models.dropout import dropout
+from samestep.torch_impl.features.applied import behind, linear
 from samestep.torch_impl.models.layers import activate
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 from samestep.torch_impl.step_context import StepContext
@@ -24,18 +22,16 @@ class Mlp(nn.Module):
         hidden = range(spec.layers - 1)
         inner = [linear(spec.norm, sizes[i], sizes[i + 1]) for i in hidden]
         self.layers = nn.ModuleList([*inner, nn.Linear(*sizes[-2:])])
-        dropped = hidden if spec.dropout else ()
-        self.dropouts = nn.ModuleList(dropout(spec.dropout, i, context, f"layers/{i}") for i in dropped)
+        self.behind = nn.ModuleList(behind(spec, i, context, f"layers/{i}") for i in hidden)
 
     def segments(self) -> dict[str, SegmentFunction]:
         """Makes one segment per layer."""
-        pairs = itertools.zip_longest(self.layers, self.dropouts)
-        inner = {f"layers/{i}": functools.partial(self._hidden, *pair) for i, pair in enumerate(pairs)}
-        return inner | {f"layers/{len(inner) - 1}": self._last}
+        pairs = enumerate(zip(self.layers, self.behind, strict=False))
+        inner = {f"layers/{i}": functools.partial(self._hidden, *pair) for i, pair in pairs}
+        return inner | {f"layers/{len(inner)}": self._last}
 
-    def _hidden(self, layer: nn.Module, dropout: nn.Module | None, x: torch.Tensor) -> torch.Tensor:
-        x = activate(self.activation, layer(x.flatten(1)))
-        return dropout(x) if dropout else x
+    def _hidden(self, layer: nn.Module, behind: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return behind(activate(self.activation, layer(x.flatten(1))))
 
     def _last(self, x: torch.Tensor) -> torch.Tensor:
         return self.layers[-1](x.flatten(1))

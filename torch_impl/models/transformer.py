@@ -22,7 +22,7 @@ from torch.nn import functional
 from samestep.common.batch import Chunk
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.models.transformer import NORM_EPSILON, TransformerSpec
-from samestep.torch_impl.models.dropout import dropout
+from samestep.torch_impl.features.applied import behind
 from samestep.torch_impl.models.layers import activate
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 from samestep.torch_impl.step_context import StepContext
@@ -39,14 +39,14 @@ class Embedding(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(spec.vocabulary, spec.width)
         self.positions = nn.Embedding(spec.context, spec.width)
-        self.dropout = dropout(spec.dropout, 0, context)
+        self.behind = behind(spec, 0, context)
         self.part = Chunk()
 
     def forward(self, x_BT: torch.Tensor) -> torch.Tensor:
         """[B, T] ids -> [B, T, D]."""
         first, count = self.part.index * x_BT.shape[1], x_BT.shape[1]
         places_T = torch.arange(first, first + count, device=x_BT.device)
-        return self.dropout(self.tokens(x_BT) + self.positions(places_T))
+        return self.behind(self.tokens(x_BT) + self.positions(places_T))
 
 
 def causal_attention(q_BHTK: torch.Tensor, k_BHTK: torch.Tensor, v_BHTK: torch.Tensor) -> torch.Tensor:
@@ -69,7 +69,7 @@ class Attention(nn.Module):
 
     def __init__(self, spec: TransformerSpec, block: int, context: StepContext) -> None:
         super().__init__()
-        self.dropout = dropout(spec.dropout, 2 * block + 1, context, f"blocks/{block}/attention/output")
+        self.behind = behind(spec, 2 * block + 1, context, f"blocks/{block}/attention/output")
         self.head_width = spec.width // spec.heads
         self.query = nn.Linear(spec.width, spec.width)
         self.key = nn.Linear(spec.width, spec.width, bias=False)
@@ -82,7 +82,7 @@ class Attention(nn.Module):
         projected = (self.query(x_BTD), self.key(x_BTD), self.value(x_BTD))
         q_BHTK, k_BHTK, v_BHTK = (a.unflatten(-1, (-1, self.head_width)).transpose(1, 2) for a in projected)
         mixed_BHTK = self.attend(q_BHTK, k_BHTK, v_BHTK)
-        return self.dropout(self.output(mixed_BHTK.transpose(1, 2).flatten(2)))
+        return self.behind(self.output(mixed_BHTK.transpose(1, 2).flatten(2)))
 
 
 class FeedForward(nn.Module):
@@ -90,14 +90,14 @@ class FeedForward(nn.Module):
 
     def __init__(self, spec: TransformerSpec, block: int, context: StepContext) -> None:
         super().__init__()
-        self.dropout = dropout(spec.dropout, 2 * block + 2, context, f"blocks/{block}/mlp/down")
+        self.behind = behind(spec, 2 * block + 2, context, f"blocks/{block}/mlp/down")
         self.activation = spec.activation
         self.up = nn.Linear(spec.width, 4 * spec.width)
         self.down = nn.Linear(4 * spec.width, spec.width)
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
         """[B, T, D] -> [B, T, D]."""
-        return self.dropout(self.down(activate(self.activation, self.up(x_BTD))))
+        return self.behind(self.down(activate(self.activation, self.up(x_BTD))))
 
 
 class Block(nn.Module):

@@ -11,10 +11,8 @@ from torch.nn.parameter import is_lazy
 from samestep.common.errors import ConfigError
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user, load_model
-from samestep.common.workload.draws import DRAWS
 from samestep.common.workload.models.dtypes import check_numbers
 from samestep.common.workload.models.spec import ModelSpec
-from samestep.torch_impl.models.draws import STILL
 from samestep.torch_impl.models.outputs import dtype_of, finish_outputs
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 from samestep.torch_impl.step_context import StepContext
@@ -106,50 +104,6 @@ def _by_keyword(only: str | None, module: nn.Module, inputs: tuple[object, ...],
     if not (inputs and isinstance(inputs[0], Mapping)):
         return None
     return ((), dict(inputs[0])) if only is None or only in inputs[0] else ((dict(inputs[0]),), {})
-
-
-def switch_functions(dropout: bool | None) -> None:
-    """Makes the functions ready that draw random numbers in a forward pass; to be done before the user's file is imported.
-
-    Args:
-        dropout: False does so.
-    """
-    if dropout is False:
-        DRAWS.install(STILL)
-
-
-def switch_layers(model: nn.Module, dropout: bool | None, batch_norm: str, running: Collection[str] = ()) -> None:
-    """Switches layers of a built model off whose effect depends on how it is split.
-
-    Args:
-        model: The model, or a stage of it.
-        dropout: False switches every dropout off, and holds every other random draw of this process still.
-        batch_norm: "frozen" makes batch normalisations use and keep their running statistics.
-        running: Other buffers that training moves, by neutral name; "frozen" makes their modules keep them.
-    """
-    DRAWS.are_still = dropout is False
-    owners = {name.rpartition("/")[0].replace("/", ".") for name in running if batch_norm == "frozen"}
-    for each in [each for path, each in model.named_modules() if path in owners]:
-        each.train = functools.partial(_train_below, each)  # type: ignore[method-assign]
-        each.training = False
-    for each in model.modules():
-        if dropout is False and isinstance(each, nn.modules.dropout._DropoutNd):
-            each.p = 0.0
-        elif dropout is False and isinstance(each, nn.MultiheadAttention | nn.RNNBase):
-            each.dropout = 0.0
-        elif batch_norm == "frozen" and isinstance(each, nn.modules.batchnorm._BatchNorm):
-            each.register_forward_pre_hook(_evaluate)
-
-
-def _train_below(module: nn.Module, mode: bool = True) -> nn.Module:
-    """Has the modules of a module train, which itself stays in evaluation."""
-    type(module).train(module, mode)
-    module.training = False
-    return module
-
-
-def _evaluate(module: nn.Module, inputs: object) -> None:
-    module.eval()
 
 
 def _kind(value: object) -> str:

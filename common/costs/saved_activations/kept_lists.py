@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from samestep.common.catalog import framework_info
 from samestep.common.costs.saved_activations.copies import keeps_wide
 from samestep.common.costs.sizes import ID_BYTES
+from samestep.common.features.used import takes_keys
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import without_rounding
-from samestep.common.workload.models.spec import ModelSpec, Segment, draws, parameters_of
+from samestep.common.workload.models.spec import ModelSpec, Segment, parameters_of
 from samestep.common.workload.saved import BEHIND, Kept, SavedLists
 
 
@@ -48,7 +49,7 @@ def keeps_behind(run: Run, segment: Segment) -> bool:
     in_one_dtype = dataclasses.replace(run, techniques=without_rounding(run.techniques))
     model, lists = run.workload.model, lists_of(in_one_dtype)
     assert lists is not None  # only of frameworks that split segments
-    return draws(model) or f"{segment.name}{BEHIND}" in keep_all(lists, model, run.item_bytes)
+    return takes_keys(model) or f"{segment.name}{BEHIND}" in keep_all(lists, model, run.item_bytes)
 
 
 @functools.lru_cache(maxsize=8)
@@ -69,7 +70,7 @@ def keep_inputs(lists: SavedLists, model: ModelSpec, item_bytes: int) -> Mapping
         kernel = next(param for param in parameters_of(model, segment).values() if param.role == "kernel")
         found[segment.name] = Kept(parts=size) if kernel.split == 0 else Kept(sequence=size)
         found.pop(f"{segment.name}{BEHIND}", None)
-    if lists.keeps_keys and draws(model):  # the keys of the examples, from which masks are computed again
+    if lists.keeps_keys and takes_keys(model):  # the keys of the examples, from which masks are computed again
         first = model.segments()[0].name
         found[first] = dataclasses.replace(found[first], batch_bytes=found[first].batch_bytes + ID_BYTES)
     return found

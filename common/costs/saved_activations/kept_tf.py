@@ -28,6 +28,7 @@ import math
 
 from samestep.common.costs.saved_activations.copies import WIDE, add_kernels
 from samestep.common.costs.sizes import ID_BYTES, example_bytes
+from samestep.common.features.used import mask_bytes
 from samestep.common.strategy import Run
 from samestep.common.workload.models.cnn import CnnSpec
 from samestep.common.workload.models.mlp import MlpSpec
@@ -42,7 +43,7 @@ TENSORS = {"gelu": 3, "relu": 0}
 
 def _tensors(model: CnnSpec | MlpSpec | RankerSpec | TransformerSpec, wide: int) -> int:
     """The tensors that an activation keeps; the output of a ReLU is one of its own where the next layer takes another."""
-    is_apart = wide > 1 or (model.name == "mlp" and model.dropout > 0)
+    is_apart = wide > 1 or (model.name == "mlp" and mask_bytes(model) > 0)
     return TENSORS[model.activation] or int(is_apart)
 
 
@@ -59,7 +60,7 @@ def mlp(model: MlpSpec, item_bytes: int, wide: int = 1) -> dict[str, Kept]:
         f"layers/{i}": Kept(
             (model.width if i else copy) + (tensors * model.width if i < last else 0),
             batch_bytes=0 if i else data,
-            masks=(model.width if model.dropout and i < last else 0, 0, 0),
+            masks=(mask_bytes(model) * model.width if i < last else 0, 0, 0),
         )
         for i in range(model.layers)
     }
@@ -121,8 +122,8 @@ def transformer(model: TransformerSpec, item_bytes: int, wide: int = 1) -> dict[
     ids, norm, scores = tokens * ID_BYTES, wide * (2 * width + 1), model.heads * tokens
     a_position = 2 * norm + 10 * width + wide * (_tensors(model, wide) * 4 * width + scores)
     a_position += 2 * width + scores if wide > 1 else 0  # casts of what is one tensor otherwise
-    mask = tokens * width if model.dropout else 0
-    block = Kept(tokens * a_position, fixed_bytes=tokens**2, masks=(2 * mask, 0, 0))  # a mask of one byte an element
+    mask = tokens * width * mask_bytes(model)
+    block = Kept(tokens * a_position, fixed_bytes=tokens**2, masks=(2 * mask, 0, 0))
     return {
         "embedding": Kept(batch_bytes=ids, masks=(mask, 0, 0)),
         **{f"blocks/{i}": block for i in range(model.layers)},

@@ -29,6 +29,7 @@ References:
 import math
 
 from samestep.common.costs.sizes import ID_BYTES, example_bytes
+from samestep.common.features.used import mask_bytes
 from samestep.common.workload.models.cnn import CnnSpec
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.mlp import MlpSpec
@@ -49,13 +50,13 @@ def mlp(model: MlpSpec, item_bytes: int) -> dict[str, Kept]:
     for i in range(model.layers):
         entering, leaving = (model.width if i else 0), (model.width if i < last else 0)
         data = 0 if i else example_bytes(model.inputs(), item_bytes)
-        by_row, read = i % 2 == 1, AHEAD if i and model.activation == "relu" and not model.dropout else ""
+        by_row, read = i % 2 == 1, AHEAD if i and model.activation == "relu" and not mask_bytes(model) else ""
         kept[f"layers/{i}{read}"] = Kept(parts=entering) if by_row else Kept(entering, batch_bytes=data)
         if channels := norms.get(f"layers/{i}/norm"):
             kept[f"layers/{i}"] = kept.get(f"layers/{i}", Kept()).normalized(
                 channels, statistics_bytes=2 * channels * item_bytes
             )
-        masks = leaving if model.dropout else 0
+        masks = leaving * mask_bytes(model)
         whole, parts = Kept(leaving, masks=(masks, 0, 0)), Kept(parts=leaving, masks=(0, masks, 0))
         kept[f"layers/{i}{BEHIND}"] = whole if by_row else parts
     return kept | {LOSS: _loss(model, item_bytes, model.outputs)}
@@ -116,7 +117,7 @@ def transformer(model: TransformerSpec, item_bytes: int) -> dict[str, Kept]:
     tokens, width = model.context, model.width
     ids = tokens * ID_BYTES
     inside = (8 if model.activation == "relu" else 12) * width + model.heads
-    mask = tokens * width if model.dropout else 0
+    mask = tokens * width * mask_bytes(model)
     sequence = tokens * 2 * (width + 2)
     block = Kept(tokens * 2 * width, parts=tokens * inside, sequence=sequence, masks=(0, 0, 2 * mask))
     return {

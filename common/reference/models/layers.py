@@ -8,9 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from scipy.special import erf
 
-from samestep.common.dropout import keeps
 from samestep.common.program import Arrays
-from samestep.common.reference.step_context import StepContext
 from samestep.common.workload.models.transformer import NORM_EPSILON
 
 Saved = Any  # each layer saves something else, and nobody but its own backward pass reads it
@@ -148,39 +146,6 @@ class Relu:
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """1 above 0, else 0."""
         return dy * saved
-
-
-@dataclasses.dataclass
-class Dropout:
-    """Keeps some elements of each example, times 1 / (1 - rate); the identity in evaluation."""
-
-    rate: float
-    number: int
-    context: StepContext
-
-    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        """[batch, ...] -> [batch, ...]."""
-        if self.context.keys is None:
-            return x, None
-        elements = np.arange(x[0].size).reshape(x.shape[1:])
-        kept = keeps(self.context.keys.reshape(-1, *[1] * (x.ndim - 1)), elements, self.number, self.rate)
-        factor = kept / (1 - self.rate)
-        return x * factor, factor
-
-    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Of what was kept."""
-        return dy if saved is None else dy * saved
-
-
-def dropout(rate: float, number: int, context: StepContext) -> list[Layer]:
-    """Returns the layer, or none if nothing is dropped.
-
-    Args:
-        rate: The share of elements that are dropped.
-        number: Which dropout of the model, from 0.
-        context: The context of the model.
-    """
-    return [Dropout(rate, number, context)] if rate else []
 
 
 ACTIVATIONS: Mapping[str, type[Layer]] = {"gelu": Gelu, "relu": Relu}

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from samestep.common.program import Arrays
+from samestep.common.reference.features.applied import behind
 from samestep.common.reference.models.layers import (
     ACTIVATIONS,
     Linear,
@@ -17,7 +18,6 @@ from samestep.common.reference.models.layers import (
     Residual,
     Saved,
     Sequential,
-    dropout,
     rows_times,
     scatter_rows,
 )
@@ -103,7 +103,7 @@ def Block(block: int, spec: TransformerSpec, context: StepContext) -> Sequential
         spec: The spec of the model.
         context: The context of the model.
     """
-    name, (first, second) = f"blocks/{block}", (dropout(spec.dropout, 2 * block + i, context) for i in (1, 2))
+    name, (first, second) = f"blocks/{block}", (behind(spec, 2 * block + i, context) for i in (1, 2))
     activation, down = ACTIVATIONS[spec.activation](), Linear(f"{name}/mlp/down")
     attention = Sequential([Norm(f"{name}/attention_norm"), Attention(f"{name}/attention", spec.heads), *first])
     mlp = Sequential([Norm(f"{name}/mlp_norm"), Linear(f"{name}/mlp/up"), activation, down, *second])
@@ -139,4 +139,4 @@ def Transformer(spec: TransformerSpec, context: StepContext) -> Sequential:  # n
         context: What its layers read of the present micro-batch.
     """
     blocks = [Block(block, spec, context) for block in range(spec.layers)]
-    return Sequential([Embedding("embedding"), *dropout(spec.dropout, 0, context), *blocks, Head(spec)])
+    return Sequential([Embedding("embedding"), *behind(spec, 0, context), *blocks, Head(spec)])

@@ -4,6 +4,7 @@ Two frameworks' layers are matched by these (`porting/matching/`), so roles and 
 """
 
 import dataclasses
+from typing import NamedTuple
 
 WEIGHT_ROLES = ("kernel", "table", "scale", "value", "recurrent")
 """The roles that decide whether two layers can be the same; biases and statistics come along."""
@@ -48,3 +49,17 @@ class ParameterLayer:
     call: str
     params: dict[str, LayerTensor]
     buffers: dict[str, LayerTensor] = dataclasses.field(default_factory=dict)
+
+
+class Stilled(NamedTuple):
+    """What a layer does in training that is switched off where two implementations are compared.
+
+    Attributes:
+        feature: The name of the feature of a model that does it.
+        what: What it is done to.
+        share: To how much of that.
+    """
+
+    feature: str
+    what: str
+    share: float

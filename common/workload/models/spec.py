@@ -165,11 +165,6 @@ IGNORED = -1
 """The target of a position that does not count."""
 
 
-def draws(model: ModelSpec) -> bool:
-    """Returns whether the model has dropout, so that a step needs to know which examples it takes."""
-    return vars(model).get("dropout", 0) > 0  # asked in every step
-
-
 def ignores_targets(model: ModelSpec) -> bool:
     """Returns whether some targets do not count, so that each batch has another number of them."""
     return vars(model).get("ignored", 0) > 0 or model.facts.ignores

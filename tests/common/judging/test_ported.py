@@ -83,7 +83,7 @@ PORTS = {
     CONSTANTS: of_constants(),
     "accepted": of_accepted(),
     DIFFERENT: of(tf=with_measure("tf", "calls/1/output", 0.0)),
-    "dropout": of(tf=dataclasses.replace(trace("tf"), dropouts={})),
+    "dropout": of(tf=dataclasses.replace(trace("tf"), stilled={})),
 }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from samestep.common.porting.case import PortCase, make_case
 from samestep.common.porting.matching.matching import match
 from samestep.common.porting.model_trace import LayerCall, ModelTrace
-from samestep.common.workload.models.layer import LayerTensor, ParameterLayer
+from samestep.common.workload.models.layer import LayerTensor, ParameterLayer, Stilled
 
 BATCH, WIDTH, OUT = 8, 4, 3
 ADAM = {"kind": "Adam", "lr": 1e-3, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.0, "amsgrad": False}
@@ -78,7 +78,7 @@ def trace(side: str) -> ModelTrace:
         stepped={name: value - 1e-3 * np.sign(gradients[name]) for name, value in params.items()},
         losses=(1.5, 1.25, 1.0),
         nudged=(1.5, 1.25, 1.0) if side == "torch" else (),
-        dropouts={"drop": ("elements", 0.2)},
+        stilled={"drop": Stilled("dropout", "elements", 0.2)},
         optimizer=dict.fromkeys(params, settings),
     )
 
@@ -92,7 +92,9 @@ def case(**changed: ModelTrace) -> PortCase:
 
 def with_dropout(side: str, **dropouts: tuple[str, float]) -> ModelTrace:
     """A trace in which other layers drop."""
-    return dataclasses.replace(trace(side), dropouts=dropouts)
+    return dataclasses.replace(
+        trace(side), stilled={name: Stilled("dropout", *each) for name, each in dropouts.items()}
+    )
 
 
 def with_settings(side: str, on: str = "", **settings: object) -> ModelTrace:

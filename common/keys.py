@@ -1,7 +1,6 @@
-"""Which elements dropout keeps: a function of (seed, step, layer, GLOBAL example, element), and of nothing else.
+"""The keys of examples, which decide what is random about them: a function of (seed, step, GLOBAL example), and of nothing else.
 
-So the mask is the same whatever the number of shards, ranks, micro-batches or recomputations, and it is the same in all
-frameworks: a 32-bit mixing function in 64-bit integers, whose products stay below 2^63. It is written with operators that
+They come of a 32-bit mixing function in 64-bit integers, whose products stay below 2^63. It is written with operators that
 Python's integers, NumPy's arrays and the tensors of both frameworks have, so each computes it on its own device.
 
 References:
@@ -62,16 +61,3 @@ def example_keys(seed: int, step: int, first: int, count: int) -> np.ndarray:
     """
     of_step = fold(fold(fold(0, seed & BITS), seed >> 32), step)
     return fold(of_step, np.arange(first, first + count, dtype=np.int64))
-
-
-def keeps(keys: Integers, elements: Integers, layer: int, rate: float, shift: Shift = operator.rshift) -> Integers:
-    """Returns whether each element of each example is kept.
-
-    Args:
-        keys: The key of each example, with dims of one behind the first.
-        elements: The index of each element in the unsharded activation of one example.
-        layer: Which dropout of the model, from 0.
-        rate: The share of elements that are dropped.
-        shift: As for `mix`.
-    """
-    return mix(keys ^ fold(layer, elements, shift), shift) >= round(rate * 2**32)

@@ -1,10 +1,16 @@
-"""Dropout whose mask depends on the examples alone, not on who computes them."""
+"""Dropout whose mask depends on the examples alone, not on who computes them; and that of a user's model, held still."""
 
 import torch
 from torch import nn
 
 from samestep.common.batch import Chunk
-from samestep.common.dropout import keeps
+from samestep.common.features import Features
+from samestep.common.features.dropout.feature import rate_of
+from samestep.common.features.dropout.masks import keeps
+from samestep.common.workload.draws import DRAWS
+from samestep.common.workload.models.layer import Stilled
+from samestep.common.workload.models.spec import ModelSpec
+from samestep.torch_impl.features.draws import STILL
 from samestep.torch_impl.step_context import StepContext
 
 
@@ -49,13 +55,56 @@ class Dropout(nn.Module):
         return elements
 
 
-def dropout(rate: float, number: int, context: StepContext, behind: str = "") -> nn.Module:
+def dropout(spec: ModelSpec, number: int, context: StepContext, behind: str = "") -> nn.Module:
     """Returns the layer, or the identity if nothing is dropped.
 
     Args:
-        rate: The share of elements that are dropped.
+        spec: The spec of the model.
         number: Which dropout of the model, from 0.
         context: Has the keys of the present examples.
         behind: The path of the layer whose outputs it takes.
     """
+    rate = rate_of(spec)
     return Dropout(rate, number, context, behind) if rate else nn.Identity()
+
+
+def prepare(features: Features) -> None:
+    """Makes the functions ready that draw random numbers in a forward pass; to be done before the user's file is imported."""
+    if features.dropout is False:
+        DRAWS.install(STILL)
+
+
+def switch(model: nn.Module, features: Features) -> None:
+    """Switches every dropout of a user's model off if that is asked for, and holds its other random draws still.
+
+    Args:
+        model: The model, or a stage of it.
+        features: The request.
+    """
+    DRAWS.are_still = False
+    if features.dropout is False:
+        held_still(model)
+
+
+def held_still(model: nn.Module) -> dict[str, Stilled]:
+    """Switches every dropout of a user's model off, and holds its other random draws still.
+
+    Args:
+        model: The model, or a stage of it.
+
+    Returns:
+        What each layer would drop in training, by its path.
+    """
+    DRAWS.are_still = True
+    found: dict[str, Stilled] = {}
+    for path, module in model.named_modules():
+        if isinstance(module, nn.modules.dropout._DropoutNd):
+            found[path] = Stilled("dropout", _DROPPED.get(type(module).__name__, "channels"), float(module.p))
+            module.p = 0.0
+        elif isinstance(module, nn.MultiheadAttention | nn.RNNBase):
+            found[path] = Stilled("dropout", "elements", float(module.dropout))
+            module.dropout = 0.0
+    return found
+
+
+_DROPPED = {"Dropout": "elements", "AlphaDropout": "elements of SELU", "FeatureAlphaDropout": "channels of SELU"}

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from samestep.common.batch import WHOLE, Batch
-from samestep.common.dropout import BITS, example_keys, keeps, mix
+from samestep.common.features.dropout.masks import keeps
+from samestep.common.keys import BITS, example_keys, mix
 
 MIXED = {1: 2261973619, 2: 229111015, 0x12345678: 384267965, BITS: 2578835075}
 """A number of 32 bits, and what it is mixed to."""

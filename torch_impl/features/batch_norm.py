@@ -3,10 +3,14 @@
 The normalisation is inside the layer in front of it, so both are gathered together where parameters are sharded.
 """
 
+import functools
+from collections.abc import Collection
+
 import torch
 from torch import nn
 
 from samestep.common.batch_norm import EPSILON, MOMENTUM
+from samestep.common.features import Features
 
 
 class BatchNorm(nn.modules.batchnorm._BatchNorm):
@@ -71,3 +75,46 @@ def convolution(norm: str, fan_in: int, fan_out: int) -> nn.Module:
     if norm == "batch":
         return NormalizedConvolution(fan_in, fan_out)
     return nn.Conv2d(fan_in, fan_out, kernel_size=3, padding=1)
+
+
+def norms_of(model: nn.Module) -> dict[str, nn.Module]:
+    """Returns the layers that normalise over the batch, by path."""
+    return {path: each for path, each in model.named_modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)}
+
+
+def switch(model: nn.Module, features: Features, running: Collection[str] = ()) -> None:
+    """Has the layers of a model use and keep their running statistics if that is asked for.
+
+    Args:
+        model: The model, or a stage of it.
+        features: The request.
+        running: Other buffers that training moves, by neutral name.
+    """
+    if features.batch_norm == "frozen":
+        freeze(model, running)
+
+
+def freeze(model: nn.Module, running: Collection[str] = ()) -> None:
+    """Has batch normalisations, and the modules of other running buffers, compute as in evaluation.
+
+    Args:
+        model: The model, or a stage of it.
+        running: The buffers, by neutral name.
+    """
+    owners = {name.rpartition("/")[0].replace("/", ".") for name in running}
+    for each in [each for path, each in model.named_modules() if path in owners]:
+        each.train = functools.partial(_train_below, each)  # type: ignore[method-assign]
+        each.training = False
+    for each in norms_of(model).values():
+        each.register_forward_pre_hook(_evaluate)
+
+
+def _train_below(module: nn.Module, mode: bool = True) -> nn.Module:
+    """Has the modules of a module train, which itself stays in evaluation."""
+    type(module).train(module, mode)
+    module.training = False
+    return module
+
+
+def _evaluate(module: nn.Module, inputs: object) -> None:
+    module.eval()

@@ -1,11 +1,17 @@
 """Batch normalisation, written out: TensorFlow's fused one has no float64, and Keras' has other numbers."""
 
-from collections.abc import Callable
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from samestep.common.batch_norm import EPSILON, MOMENTUM
-from samestep.tf_impl.models.layers import VariableFactory
+from samestep.common.features import Features
+
+if TYPE_CHECKING:
+    from samestep.tf_impl.models.layers import VariableFactory  # which imports the models, and these what is here
 
 Sum = Callable[[tf.Tensor], tf.Tensor]
 """Sums a tensor over the replicas that share statistics."""
@@ -18,10 +24,10 @@ class BatchNorm:
         buffers: The running statistics, by neutral name.
     """
 
-    def __init__(self, variable: VariableFactory, name: str) -> None:
+    def __init__(self, variable: "VariableFactory", name: str) -> None:
         self.scale, self.bias = variable(f"{name}/scale"), variable(f"{name}/bias")
         self.buffers = {key: variable.buffer(key) for key in (f"{name}/running_mean", f"{name}/running_var")}
-        self._statistics = variable.batch_norm
+        self._statistics = variable.features.batch_norm
 
     def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
         """(x - mean) / sqrt(variance + epsilon) * scale + bias; in training the running statistics move.
@@ -83,3 +89,64 @@ def _normalized(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor, count: float, s
         return [normal * scale + bias, mean, variance], gradient
 
     return normalize(x, scale, bias)
+
+
+def switch(layers: Sequence[Any], features: Features, held: Sequence[tf.Variable]) -> None:
+    """Has the batch normalisations of a user's model use and keep their running statistics, or take those of all replicas.
+
+    Args:
+        layers: Those of the model.
+        features: The request.
+        held: Other variables that training moves, which are kept with the running statistics.
+    """
+    if features.batch_norm == "frozen":
+        freeze(layers, held)
+    for each in norms_of(layers) if features.batch_norm == "sync" else ():
+        each.synchronized = True
+
+
+def norms_of(layers: Iterable[Any]) -> list[Any]:
+    """Returns the layers of a user's model that normalise over the batch."""
+    import keras  # here: our own models do without it
+
+    return [each for each in layers if isinstance(each, keras.layers.BatchNormalization)]
+
+
+def freeze(layers: Sequence[Any], held: Sequence[tf.Variable]) -> Callable[[], None]:
+    """Has batch normalisations, and the layers that hold some variables, compute as in evaluation.
+
+    Args:
+        layers: Those of a user's model.
+        held: The variables.
+
+    Returns:
+        What undoes it.
+    """
+    holding = [
+        each
+        for each in layers
+        if "training" in inspect.signature(each.call).parameters
+        and any(own.value is variable for own in each._non_trainable_variables for variable in held)
+    ]
+    frozen = {id(each): each for each in (*norms_of(layers), *holding)}.values()
+    for each in frozen:
+        each.call = functools.partial(_evaluated, each.call)
+
+    def undo() -> None:
+        for each in frozen:
+            each.call = each.call.args[0]
+
+    return undo
+
+
+def _evaluated(call: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    """Returns a layer's call, in evaluation whatever is asked.
+
+    Args:
+        call: The layer's own.
+        *args: Its inputs.
+        **named: Its other arguments.
+    """
+    given = inspect.signature(call).bind_partial(*args, **named)
+    given.arguments["training"] = False
+    return call(*given.args, **given.kwargs)

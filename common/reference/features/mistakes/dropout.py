@@ -1,0 +1,87 @@
+"""Known mistakes of dropout, which raise no error."""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from samestep.common.batch import Batch
+from samestep.common.features.dropout.feature import rate_of
+from samestep.common.keys import example_keys
+from samestep.common.program import Arrays
+from samestep.common.reference.features.dropout import Dropout
+from samestep.common.reference.models.layers import Saved, layers_below
+from samestep.common.reference.mutants import Context, Mutant
+from samestep.common.reference.program import TrainingProgram
+
+_CELL = "prose-gpt+layers=1+heads=2+width=8+context=8+dropout=0.2"
+
+
+def with_keys(keys_of: Callable[[np.ndarray, int], np.ndarray], program: TrainingProgram, context: Context) -> bool:
+    """Drops other elements than the right ones.
+
+    Args:
+        keys_of: (right keys, number of devices) -> the wrong keys of the whole batch.
+        program: The program to be made wrong.
+        context: Has the number of shards.
+    """
+
+    def gradients(batch: Batch) -> tuple[float, Arrays]:
+        inputs, targets = batch.rows()
+        program.context.keys = keys_of(batch.keys(program.run.seed), context.devices)
+        program.context.examples = program.examples
+        logits, saved = program.model.forward(program.params | program.buffers, inputs)
+        loss, dlogits = program.loss(logits, targets)
+        values: Arrays = {}
+        program.model.backward(program.params, saved, dlogits / batch.num_targets, values)
+        program.context.keys, program.context.examples = None, 0
+        return loss / batch.num_targets, values
+
+    program.gradients = gradients
+    return rate_of(program.run.workload.model) > 0
+
+
+def unscaled_dropout(program: TrainingProgram, context: Context) -> bool:
+    """Keeps what it keeps as it is, not times 1 / (1 - rate).
+
+    Args:
+        program: The program to be made wrong.
+        context: Has the number of shards.
+    """
+    found = [each for each in layers_below(program.model) if isinstance(each, Dropout)]
+    for layer in found:
+        right, keep = layer.forward, 1 - layer.rate
+        vars(layer)["forward"] = partial(_scaled_forward, right, keep)
+    return bool(found)
+
+
+def _scaled_forward(
+    right: Callable[..., tuple[np.ndarray, Saved]], keep: float, params: Arrays, x: np.ndarray
+) -> tuple[np.ndarray, Saved]:
+    y, saved = right(params, x)
+    return y * keep, None if saved is None else saved * keep
+
+
+def _repeat_first(keys: np.ndarray, devices: int) -> np.ndarray:
+    return np.tile(keys[: len(keys) // devices], devices)
+
+
+def _of_first_step(keys: np.ndarray, devices: int) -> np.ndarray:
+    return example_keys(0, 0, 0, len(keys))
+
+
+MISTAKES = (
+    Mutant(
+        "same_mask_on_every_shard",
+        "every shard drops the elements that the first one drops",
+        partial(with_keys, _repeat_first),
+        _CELL,
+    ),
+    Mutant(
+        "same_mask_every_step",
+        "it drops what the first step dropped: the random state was lost",
+        partial(with_keys, _of_first_step),
+        _CELL,
+    ),
+    Mutant("unscaled_dropout", "what dropout keeps is not multiplied by 1 / (1 - rate)", unscaled_dropout, _CELL),
+)

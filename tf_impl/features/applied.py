@@ -1,0 +1,26 @@
+"""The features of a model as models, programs and descriptions meet them: they are put in here, and nobody else names one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from samestep.common.features import Features
+from samestep.tf_impl.features import batch_norm, dropout
+from samestep.tf_impl.features.batch_norm import freeze
+from samestep.tf_impl.features.dropout import dropout as behind
+from samestep.tf_impl.features.dropout import held_still, prepare
+
+__all__ = ["behind", "freeze", "held_still", "prepare", "switch_layers"]
+
+
+def switch_layers(layers: Sequence[Any], features: Features, running: Sequence[tf.Variable]) -> None:
+    """Switches layers of a user's model off whose effect depends on how the batch is split.
+
+    Args:
+        layers: All of them.
+        features: The request.
+        running: Other variables that training moves.
+    """
+    dropout.switch(layers, features)
+    batch_norm.switch(layers, features, running)
