@@ -2,12 +2,14 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from samestep.common.batch import Batch
 from samestep.common.ledger import Footprint, Send
+
+if TYPE_CHECKING:
+    from samestep.common.batch import Batch
 
 Arrays = dict[str, np.ndarray]
 """Arrays by neutral name."""
@@ -104,7 +106,7 @@ class Program(Protocol):
 
     hardware: Hardware
 
-    def step(self, batch: Batch) -> None:
+    def step(self, batch: "Batch") -> None:
         """Takes one optimizer step on a GLOBAL batch; sends nothing for reporting's sake."""
 
     def losses(self) -> list[float]:
@@ -125,7 +127,7 @@ class Program(Protocol):
     def restore(self, state: TrainState) -> None:
         """The inverse of `state`, from any strategy of any framework; every process gets the whole state."""
 
-    def observe(self, batch: Batch) -> None:
+    def observe(self, batch: "Batch") -> None:
         """Takes one more step, untimed and under observation: `sends` and `footprint` report it."""
 
     def sends(self) -> tuple[Send, ...]:

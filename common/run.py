@@ -6,7 +6,6 @@ from samestep.common.batch_norm import check_statistics, takes_shares
 from samestep.common.catalog import framework_info, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.features.used import switched
-from samestep.common.flag_words import read_bandwidth, read_devices, read_interval
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
 from samestep.common.mesh import Mesh
 from samestep.common.optimizer import check_optimizer, read_optimizer
@@ -15,7 +14,6 @@ from samestep.common.strategy import Run, StrategyInfo
 from samestep.common.techniques import Techniques
 from samestep.common.techniques.used import exchange_of, spell_exchanges, used
 from samestep.common.workload.table import resolve
-from samestep.common.workload.user_workload import user_workload
 from samestep.common.workload.workload import Workload
 
 _MADE = ("strategy", "workload", "optimizer", "mesh", "batch_size", "steps", "options", "weights")
@@ -65,10 +63,8 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     """Fills in the defaults, and refuses what arithmetic alone can refuse."""
     check_fields(config)
     check_fields(config.techniques)
-    if config.bandwidth is not None:
-        read_bandwidth(config.bandwidth)
-    if config.save_every is not None:
-        read_interval(config.save_every)
+    if config.bandwidth is not None or config.save_every is not None:
+        _check_words(config)
     if not isinstance(config.options, dict):
         raise ConfigError(f"options is {config.options!r}, not an object of names and values.")
     info = strategy_info(config.framework, config.strategy)
@@ -82,6 +78,8 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     if config.model is None:
         workload = resolve(config.workload, config.data)
     else:
+        from samestep.common.workload.user_workload import user_workload  # here: runs of our own models do without
+
         workload = user_workload(config.model, config.described, config.data, config.seed)
     workload = dataclasses.replace(workload, model=switched(workload.model, config))
     _check_features(config, info, workload)
@@ -102,6 +100,28 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     for check in (_check_devices, *techniques, _check_batch, check_optimizer, check_statistics, info.needs):
         check(run)
     return run
+
+
+def _check_words(config: RunConfig) -> None:
+    """Refuses a bandwidth, or how often a run saves, that is spelled wrongly."""
+    from samestep.common.flag_words import (  # here, like the next one: few requests have them
+        read_bandwidth,
+        read_interval,
+    )
+
+    if config.bandwidth is not None:
+        read_bandwidth(config.bandwidth)
+    if config.save_every is not None:
+        read_interval(config.save_every)
+
+
+def _most_devices(config: RunConfig) -> int:
+    """Returns how many devices an elastic run begins with; 0 of any other."""
+    if config.elastic is None:
+        return 0
+    from samestep.common.flag_words import read_devices
+
+    return read_devices(config.elastic)[1]
 
 
 def _check_techniques(config: RunConfig, info: StrategyInfo) -> None:
@@ -179,8 +199,8 @@ def _check_framework(config: RunConfig, workload: Workload) -> None:
 def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int, most: int) -> Mesh:
     name = f"{config.framework}:{info.name}"
     if config.mesh is None:
-        _, most_of_elastic = (0, 0) if config.elastic is None else read_devices(config.elastic)
-        mesh = Mesh((((*info.axes, "data")[0], config.devices or most_of_elastic or compiled_cores or 1),))
+        devices = config.devices or _most_devices(config) or compiled_cores or 1
+        mesh = Mesh((((*info.axes, "data")[0], devices),))
     else:
         mesh = Mesh.parse(config.mesh)
         if config.devices not in (None, mesh.size):

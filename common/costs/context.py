@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Iterator
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from samestep.common.costs.data_parallel import bucketed, replicated, replicated_footprints
 from samestep.common.costs.saved_activations.activations import activation_bytes
@@ -24,7 +24,9 @@ from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice
 from samestep.common.workload.models.reached import num_trained
 from samestep.common.workload.models.spec import Segment
-from samestep.common.workload.models.transformer import TransformerSpec
+
+if TYPE_CHECKING:
+    from samestep.common.workload.models.transformer import TransformerSpec
 
 
 def cp(run: Run, backend: str) -> Ledger:
@@ -84,9 +86,9 @@ def _activation_bytes(run: Run) -> int | None:
     return kept + blocks * run.examples_per_pass * model.context * model.width * run.product_bytes
 
 
-def _local(run: Run) -> TransformerSpec:
+def _local(run: Run) -> "TransformerSpec":
     """Returns the model as one rank sees it: of fewer positions."""
-    model = cast(TransformerSpec, run.workload.model)  # other models are refused
+    model = cast("TransformerSpec", run.workload.model)  # other models are refused
     return dataclasses.replace(model, context=model.context // run.mesh.context)
 
 

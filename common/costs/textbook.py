@@ -14,7 +14,7 @@ References:
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from samestep.common.costs.data_parallel import c10d, ddp, replicated
 from samestep.common.costs.deepspeed import deepspeed
@@ -26,9 +26,11 @@ from samestep.common.costs.tensor import tp
 from samestep.common.costs.zero import fsdp, zero1, zero2
 from samestep.common.strategy import Cost, Run
 from samestep.common.techniques.used import used
-from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.pipeline_schedule import SCHEDULES
+
+if TYPE_CHECKING:
+    from samestep.common.workload.models.decoder import DecoderSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +77,7 @@ def _activations(run: Run) -> tuple[Formula, ...]:
     model, mesh, rows = run.workload.model, run.mesh, run.batch_size // run.passes
     if run.framework == "numpy" or not (model.name == "transformer" or getattr(model, "style", "") == "gpt"):
         return ()
-    model = cast(DecoderSpec, model)  # by the sizes that count, a transformer of ours is one
+    model = cast("DecoderSpec", model)  # by the sizes that count, a transformer of ours is one
     rows //= mesh.replicas
     if mesh.pipe > 1:  # p micro-batches are in flight, each through 1 / p of the blocks
         if run.strategy.cost not in (pp, hybrid) or run.options.schedule != "1f1b":

@@ -1,23 +1,16 @@
 """The workloads by name, and the one resolver from a name to a Workload."""
 
 import dataclasses
+import functools
+import pkgutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import Scalar, flags, read_field, split_spelling
-from samestep.common.workload.data.flights import FlightsSpec
-from samestep.common.workload.data.images import DigitsSpec, Mnist5kSpec
-from samestep.common.workload.data.prose import ProseSpec
 from samestep.common.workload.data.spec import DataSpec
-from samestep.common.workload.data.synthetic import SyntheticSpec
-from samestep.common.workload.models.cnn import CnnSpec
-from samestep.common.workload.models.mlp import MlpSpec
-from samestep.common.workload.models.ranker import RankerSpec
 from samestep.common.workload.models.spec import ModelSpec, ignores_targets
-from samestep.common.workload.models.transformer import TransformerSpec
-from samestep.common.workload.published import PUBLISHED
 from samestep.common.workload.workload import Workload
 
 Spec = TypeVar("Spec", ModelSpec, DataSpec)
@@ -30,36 +23,40 @@ MAX_SIZE = 2**31 - 1
 MAX_LAYERS = 1000
 """Each layer is built, named and described one by one, and the deepest models in use have about 100."""
 
-WORKLOADS = {
-    workload.name: workload
-    for workload in (
-        Workload("digits-mlp", MlpSpec(), DigitsSpec(), "accuracy", {"sgd": 2**-5, "adamw": 2**-9}, 128, 200),
-        Workload("mnist-cnn", CnnSpec(), Mnist5kSpec(), "accuracy", {"adamw": 2**-9, "sgd": 0.02}, 96, 240),
-        Workload("prose-gpt", TransformerSpec(), ProseSpec(), "bits_per_byte", {"adamw": 2**-9, "sgd": 0.05}, 24, 150),
-        Workload("flights-ranker", RankerSpec(), FlightsSpec(), "auc", {"adamw": 2**-9, "sgd": 0.05}, 768, 300),
-        Workload("synthetic-mlp", MlpSpec(), SyntheticSpec(), "accuracy", {"sgd": 0.01, "adamw": 2**-10}, 96, 50),
-        Workload("synthetic-cnn", CnnSpec(), SyntheticSpec(), "accuracy", {"sgd": 0.01, "adamw": 2**-10}, 48, 50),
-        Workload(
-            "synthetic-gpt",
-            TransformerSpec(),
-            SyntheticSpec(),
-            "bits_per_token",
-            {"adamw": 2**-10, "sgd": 0.01},
-            24,
-            50,
-        ),
-        Workload("synthetic-ranker", RankerSpec(), SyntheticSpec(), "auc", {"adamw": 2**-10, "sgd": 0.01}, 192, 50),
-        Workload(
-            "synthetic-regression",
-            MlpSpec(outputs=2, loss="mean_squared_error"),
-            SyntheticSpec(),
-            "root_mean_squared_error",
-            _REGRESSION_RATES,
-            96,
-            50,
-        ),
-    )
+_MLP, _CNN, _GPT, _RANKER = "mlp:MlpSpec", "cnn:CnnSpec", "transformer:TransformerSpec", "ranker:RankerSpec"
+_SYNTHETIC = "synthetic:SyntheticSpec"
+_REGRESSION = {"outputs": 2, "loss": "mean_squared_error"}
+WORKLOADS: Mapping[str, tuple[str, Mapping[str, Scalar], str, str, Mapping[str, float], int, int]] = {
+    "digits-mlp": (_MLP, {}, "images:DigitsSpec", "accuracy", {"sgd": 2**-5, "adamw": 2**-9}, 128, 200),
+    "mnist-cnn": (_CNN, {}, "images:Mnist5kSpec", "accuracy", {"adamw": 2**-9, "sgd": 0.02}, 96, 240),
+    "prose-gpt": (_GPT, {}, "prose:ProseSpec", "bits_per_byte", {"adamw": 2**-9, "sgd": 0.05}, 24, 150),
+    "flights-ranker": (_RANKER, {}, "flights:FlightsSpec", "auc", {"adamw": 2**-9, "sgd": 0.05}, 768, 300),
+    "synthetic-mlp": (_MLP, {}, _SYNTHETIC, "accuracy", {"sgd": 0.01, "adamw": 2**-10}, 96, 50),
+    "synthetic-cnn": (_CNN, {}, _SYNTHETIC, "accuracy", {"sgd": 0.01, "adamw": 2**-10}, 48, 50),
+    "synthetic-gpt": (_GPT, {}, _SYNTHETIC, "bits_per_token", {"adamw": 2**-10, "sgd": 0.01}, 24, 50),
+    "synthetic-ranker": (_RANKER, {}, _SYNTHETIC, "auc", {"adamw": 2**-10, "sgd": 0.01}, 192, 50),
+    "synthetic-regression": (_MLP, _REGRESSION, _SYNTHETIC, "root_mean_squared_error", _REGRESSION_RATES, 96, 50),
 }
+"""By name: the spec of the model with what is set of it, and that of the data, below `models` and `data`, which are imported
+where they are asked for; metric, rates, batch size and steps."""
+
+
+@functools.cache
+def workload_named(name: str) -> Workload:
+    """Makes the workload of a name, which may be that of a published model.
+
+    Raises:
+        ConfigError: There is no such workload.
+    """
+    if name in WORKLOADS:
+        model, fields, data, *others = WORKLOADS[name]
+        spec = pkgutil.resolve_name(f"{__package__}.models.{model}")(**fields)
+        return Workload(name, spec, pkgutil.resolve_name(f"{__package__}.data.{data}")(), *others)
+    from samestep.common.workload.published import PUBLISHED  # here: nobody trains them
+
+    if name not in PUBLISHED:
+        raise unknown("workload", name, (*WORKLOADS, *PUBLISHED))
+    return PUBLISHED[name]
 
 
 def resolve(spelling: str, path: str | None = None) -> Workload:
@@ -76,7 +73,7 @@ def resolve(spelling: str, path: str | None = None) -> Workload:
     """
     name, fields = split_spelling(spelling)
     settable = size_names(spelling, path)
-    workload = (WORKLOADS | PUBLISHED)[name]
+    workload = workload_named(name)
     model, data = workload.model, workload.data if path is None else _user_data(path)
     for field in fields:
         if field not in settable:
@@ -112,10 +109,7 @@ def size_names(spelling: str, path: str | None = None) -> list[str]:
     Raises:
         ConfigError: There is no such workload.
     """
-    name = split_spelling(spelling)[0]
-    if name not in (every := WORKLOADS | PUBLISHED):
-        raise unknown("workload", name, every)
-    workload = every[name]
+    workload = workload_named(split_spelling(spelling)[0])
     return sorted({*_settable(workload.model), *_settable(workload.data if path is None else _user_data(path))})
 
 
@@ -148,8 +142,11 @@ def title(spelling: str, path: str | None) -> str:
     name, plus, fields = spelling.partition("+")
     if path is None:
         return spelling
-    every = WORKLOADS | PUBLISHED
-    return f"{every[name].model.name if name in every else name}{plus}{fields} with {Path(path).name}"
+    try:
+        model = workload_named(name).model.name
+    except ConfigError:
+        model = name
+    return f"{model}{plus}{fields} with {Path(path).name}"
 
 
 def _for_targets(workload: Workload, model: ModelSpec) -> Workload:

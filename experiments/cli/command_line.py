@@ -69,6 +69,8 @@ def parse_beside(
         if flags(info.options):
             add_flags(parser, cell.name, info.options)
     values, foreign = parser.parse_known_intermixed_args(arguments)
+    if foreign:
+        _named_among_flags(arguments, parser.prog, groups)  # which refuses what no strategy knows
     for word in foreign[:1]:
         name = word[2:].partition("=")[0].replace("-", "_")
         if cell is None or info is None or any(name in leave_out for _, _, leave_out in groups):
@@ -91,6 +93,14 @@ def named_cell(arguments: Sequence[str], program: str, groups: Sequence[Group]) 
     Raises:
         ConfigError: A flag is unknown, or two cells are named.
     """
+    is_first = bool(arguments) and not arguments[0].startswith("-")
+    if is_first and not any(word.startswith(("--framework", "--strategy")) for word in arguments):
+        return Cell.parse(arguments[0], RunConfig.framework)
+    return _named_among_flags(arguments, program, groups)
+
+
+def _named_among_flags(arguments: Sequence[str], program: str, groups: Sequence[Group]) -> Cell | None:
+    """Finds a cell wherever it is named: which words are values, the flags of every strategy have to tell."""
     first = Parser(prog=program, add_help=False, allow_abbrev=False, conflict_handler="resolve")
     owners = [*(owner for _, owner, _ in groups), *dict.fromkeys(row.options for _, row in catalogue())]
     for owner in owners:

@@ -13,7 +13,7 @@ from samestep.common.flags import flags
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import StrategyInfo
-from samestep.common.workload.table import WORKLOADS
+from samestep.common.workload.table import WORKLOADS, workload_named
 from samestep.experiments.printing.tables import caption
 from tests.cells import SIZED, every_row
 from tests.conftest import RunCell
@@ -128,7 +128,7 @@ def test_a_feature_is_taken_or_refused_with_the_reason(feature: str, cell: str) 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=f"{f}:{row.name}") for f, row in every_row()])
 def test_what_a_row_refuses_is_a_technique_or_a_feature(row: StrategyInfo) -> None:
-    features = {name for workload in WORKLOADS.values() for name in flags(workload.model)}
+    features = {name for workload in map(workload_named, WORKLOADS) for name in flags(workload.model)}
     assert {*row.refuses} <= features | {*flags(RunConfig().techniques)}
 
 

@@ -18,7 +18,7 @@ References:
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from samestep.common.costs.saved_activations.copies import keeps_wide
 from samestep.common.costs.saved_activations.kept_lists import (
@@ -30,11 +30,13 @@ from samestep.common.costs.saved_activations.kept_lists import (
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice
 from samestep.common.workload.in_flight import Counts, Peaks, in_flight
-from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import ModelSpec, Segment
-from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments
 from samestep.common.workload.saved import AHEAD, BEHIND, LOSS, Kept, SavedLists
+
+if TYPE_CHECKING:
+    from samestep.common.workload.models.decoder import DecoderSpec
+    from samestep.common.workload.models.transformer import TransformerSpec
 
 
 def activation_bytes(
@@ -159,7 +161,7 @@ def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int) -> lis
 
 
 def textbook_block_bytes(
-    model: TransformerSpec | DecoderSpec, rows: int, item_bytes: int, parts: int = 1, sequence: bool = False
+    model: "TransformerSpec | DecoderSpec", rows: int, item_bytes: int, parts: int = 1, sequence: bool = False
 ) -> float:
     """Returns the textbook's bytes of one transformer block: s b h (34 + 5 a s / h) at two bytes a number.
 

@@ -25,29 +25,32 @@ References:
 """
 
 import math
+from typing import TYPE_CHECKING
 
 from samestep.common.costs.saved_activations.copies import WIDE, add_kernels
 from samestep.common.costs.sizes import ID_BYTES, example_bytes
 from samestep.common.features.used import mask_bytes
 from samestep.common.strategy import Run
-from samestep.common.workload.models.cnn import CnnSpec
-from samestep.common.workload.models.mlp import MlpSpec
-from samestep.common.workload.models.ranker import RankerSpec
 from samestep.common.workload.models.spec import ModelSpec, batch_norms, layer
-from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.common.workload.saved import LOSS, Kept, SavedLists
+
+if TYPE_CHECKING:
+    from samestep.common.workload.models.cnn import CnnSpec
+    from samestep.common.workload.models.mlp import MlpSpec
+    from samestep.common.workload.models.ranker import RankerSpec
+    from samestep.common.workload.models.transformer import TransformerSpec
 
 TENSORS = {"gelu": 3, "relu": 0}
 """The tensors that an activation keeps, beside what the next layer keeps."""
 
 
-def _tensors(model: CnnSpec | MlpSpec | RankerSpec | TransformerSpec, wide: int) -> int:
+def _tensors(model: "CnnSpec | MlpSpec | RankerSpec | TransformerSpec", wide: int) -> int:
     """The tensors that an activation keeps; the output of a ReLU is one of its own where the next layer takes another."""
     is_apart = wide > 1 or (model.name == "mlp" and mask_bytes(model) > 0)
     return TENSORS[model.activation] or int(is_apart)
 
 
-def mlp(model: MlpSpec, item_bytes: int, wide: int = 1) -> dict[str, Kept]:
+def mlp(model: "MlpSpec", item_bytes: int, wide: int = 1) -> dict[str, Kept]:
     """Lists each layer's input, the batch's for the first; and what the activation behind each but the last keeps.
 
     Args:
@@ -69,7 +72,7 @@ def mlp(model: MlpSpec, item_bytes: int, wide: int = 1) -> dict[str, Kept]:
     return kept | {LOSS: _loss(model, wide * model.outputs)}
 
 
-def cnn(model: CnnSpec, item_bytes: int, wide: int = 1) -> dict[str, Kept]:
+def cnn(model: "CnnSpec", item_bytes: int, wide: int = 1) -> dict[str, Kept]:
     """Lists for each block what convolution, activation and pooling keep; then the two linear layers.
 
     Args:
@@ -92,7 +95,7 @@ def cnn(model: CnnSpec, item_bytes: int, wide: int = 1) -> dict[str, Kept]:
     return kept
 
 
-def ranker(model: RankerSpec, item_bytes: int, wide: int = 1) -> dict[str, Kept]:
+def ranker(model: "RankerSpec", item_bytes: int, wide: int = 1) -> dict[str, Kept]:
     """Lists what the three linear layers and the two activations keep, and the loss.
 
     Args:
@@ -110,7 +113,7 @@ def ranker(model: RankerSpec, item_bytes: int, wide: int = 1) -> dict[str, Kept]
     }
 
 
-def transformer(model: TransformerSpec, item_bytes: int, wide: int = 1) -> dict[str, Kept]:
+def transformer(model: "TransformerSpec", item_bytes: int, wide: int = 1) -> dict[str, Kept]:
     """Lists what embedding, blocks, head and loss keep.
 
     Args:
@@ -135,7 +138,7 @@ def transformer(model: TransformerSpec, item_bytes: int, wide: int = 1) -> dict[
     }
 
 
-def _data(model: MlpSpec | CnnSpec, item_bytes: int, wide: int) -> tuple[int, int]:
+def _data(model: "MlpSpec | CnnSpec", item_bytes: int, wide: int) -> tuple[int, int]:
     """Returns what is kept of an example's data: the numbers that were cast, or the bytes of the batch."""
     size = example_bytes(model.inputs(), item_bytes)
     return (size // item_bytes, 0) if wide > 1 else (0, size)

@@ -27,19 +27,22 @@ References:
 """
 
 import math
+from typing import TYPE_CHECKING
 
 from samestep.common.costs.sizes import ID_BYTES, example_bytes
 from samestep.common.features.used import mask_bytes
-from samestep.common.workload.models.cnn import CnnSpec
-from samestep.common.workload.models.decoder import DecoderSpec
-from samestep.common.workload.models.mlp import MlpSpec
-from samestep.common.workload.models.ranker import RankerSpec
 from samestep.common.workload.models.spec import ModelSpec, batch_norms
-from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.common.workload.saved import AHEAD, BEHIND, LOSS, Kept, SavedLists
 
+if TYPE_CHECKING:
+    from samestep.common.workload.models.cnn import CnnSpec
+    from samestep.common.workload.models.decoder import DecoderSpec
+    from samestep.common.workload.models.mlp import MlpSpec
+    from samestep.common.workload.models.ranker import RankerSpec
+    from samestep.common.workload.models.transformer import TransformerSpec
 
-def mlp(model: MlpSpec, item_bytes: int) -> dict[str, Kept]:
+
+def mlp(model: "MlpSpec", item_bytes: int) -> dict[str, Kept]:
     """Lists each layer's input, the batch's for the first; and what the activation behind each but the last keeps.
 
     Args:
@@ -62,7 +65,7 @@ def mlp(model: MlpSpec, item_bytes: int) -> dict[str, Kept]:
     return kept | {LOSS: _loss(model, item_bytes, model.outputs)}
 
 
-def cnn(model: CnnSpec, item_bytes: int) -> dict[str, Kept]:
+def cnn(model: "CnnSpec", item_bytes: int) -> dict[str, Kept]:
     """Lists for each block what convolution, activation and pooling keep; then the two linear layers.
 
     Args:
@@ -88,7 +91,7 @@ def cnn(model: CnnSpec, item_bytes: int) -> dict[str, Kept]:
     }
 
 
-def ranker(model: RankerSpec, item_bytes: int) -> dict[str, Kept]:
+def ranker(model: "RankerSpec", item_bytes: int) -> dict[str, Kept]:
     """Lists what the three linear layers and the two activations keep; the loss keeps logits, and targets as real numbers.
 
     Args:
@@ -107,7 +110,7 @@ def ranker(model: RankerSpec, item_bytes: int) -> dict[str, Kept]:
     }
 
 
-def transformer(model: TransformerSpec, item_bytes: int) -> dict[str, Kept]:
+def transformer(model: "TransformerSpec", item_bytes: int) -> dict[str, Kept]:
     """Lists what a block keeps per position: 2 D for what enters its pairs, 2 (D + 2) for norms, 12 D + H inside the pairs.
 
     Args:
@@ -130,7 +133,7 @@ def transformer(model: TransformerSpec, item_bytes: int) -> dict[str, Kept]:
     }
 
 
-def decoder(model: DecoderSpec, item_bytes: int) -> dict[str, Kept]:
+def decoder(model: "DecoderSpec", item_bytes: int) -> dict[str, Kept]:
     """Lists what a published model would keep, from the operations that its paper names; nobody has measured it.
 
     A gated mlp keeps the input and the output of its gate's activation, what that is multiplied with, and the product. An RMS

@@ -23,13 +23,16 @@ References:
 import dataclasses
 import functools
 import math
+from typing import TYPE_CHECKING
 
 from samestep.common.costs.saved_activations import kept_torch
 from samestep.common.costs.saved_activations.copies import WIDE, add_kernels, returns_wide
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, batch_norms, layer
-from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.common.workload.saved import LOSS, Kept, SavedLists
+
+if TYPE_CHECKING:
+    from samestep.common.workload.models.transformer import TransformerSpec
 
 
 def kept(model: ModelSpec, item_bytes: int, gathered: bool = False, as_it_comes: bool = False) -> dict[str, Kept]:
@@ -68,7 +71,7 @@ def _kept_wide(model: ModelSpec) -> dict[str, int]:
     return {segments[taking].name: math.prod(segments[taking - 1].outputs)} if taking else {}
 
 
-def _with_norms(model: TransformerSpec, found: dict[str, Kept], gathered: bool) -> dict[str, Kept]:
+def _with_norms(model: "TransformerSpec", found: dict[str, Kept], gathered: bool) -> dict[str, Kept]:
     tokens, width = model.context, model.width
     for segment in model.segments()[1:]:
         each, is_block = found[segment.name], segment.name != "head"

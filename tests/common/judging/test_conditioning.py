@@ -13,13 +13,13 @@ from samestep.common.reference.program import TrainingProgram
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.workload.data.casting import in_dtype
-from samestep.common.workload.table import WORKLOADS
+from samestep.common.workload.table import WORKLOADS, workload_named
 from tests.cells import SIZED
 
 STEPS = 100
 RELATIVE_PERTURBATION = 1e-8
 LARGEST_MOVE = 5e-7
-REAL = [name for name, workload in WORKLOADS.items() if workload.data.name != "synthetic"]
+REAL = [name for name in WORKLOADS if workload_named(name).data.name != "synthetic"]
 
 
 def curve(

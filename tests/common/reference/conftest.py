@@ -9,7 +9,7 @@ from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.workload.data.synthetic import SyntheticSpec
 from samestep.common.workload.optimizers.table import OPTIMIZERS
-from samestep.common.workload.table import WORKLOADS
+from samestep.common.workload.table import workload_named
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +18,7 @@ def training():
 
     def start(model, config, batch_size=6, first=0, num_batches=1):
         _, data = SyntheticSpec(examples=2 * batch_size).fit(model)
-        workload = dataclasses.replace(WORKLOADS["synthetic-mlp"], model=model, data=data)
+        workload = dataclasses.replace(workload_named("synthetic-mlp"), model=model, data=data)
         run = parse(config)
         rates = {"sgd": 0.05, "adamw": 0.01}
         name = run.optimizer.name

@@ -12,7 +12,8 @@ from samestep.common.workload.data.synthetic import SyntheticSpec
 from samestep.common.workload.models.mlp import MlpSpec
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.models.transformer import TransformerSpec
-from samestep.common.workload.table import PUBLISHED, WORKLOADS, resolve, size_names
+from samestep.common.workload.published import PUBLISHED
+from samestep.common.workload.table import WORKLOADS, resolve, size_names
 
 
 def chosen(**fields):
