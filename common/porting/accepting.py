@@ -79,7 +79,7 @@ def _of_gradients(case: PortCase, verdict: PortVerdict) -> Remedies:
 def _of_statistics(case: PortCase, verdict: PortVerdict) -> Remedies:
     found: dict[str, Settings] = {}
     for layer in case.layers:
-        for _, theirs in moved_shares(layer, case.source.buffers, case.target.buffers, case.matching):
+        for _, theirs in moved_shares(layer, case):
             found[layer.source.name] = {"momentum": theirs}
     return {"momentum": Amendments(modules=found)} if found else {}
 

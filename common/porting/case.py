@@ -1,6 +1,7 @@
 """Two implementations that ran from the same weights, and what comparing them found."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -58,7 +59,6 @@ class PortCase:
         matching: The matching of their parameters.
         source: The source's trace.
         target: The target's.
-        layers: Their calls, aligned.
         weights: The parameters and buffers of the source, and of the target, by neutral name.
         frameworks: The frameworks of the source and of the target.
         accepted: The names of what is accepted: the source's trace has it as the target does, where that shows in numbers.
@@ -67,10 +67,14 @@ class PortCase:
     matching: Matching
     source: ModelTrace
     target: ModelTrace
-    layers: Sequence[Aligned]
     weights: tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
     frameworks: Sequence[str] = BUILDERS
     accepted: Sequence[str] = ()
+
+    @functools.cached_property
+    def layers(self) -> Sequence[Aligned]:
+        """Their calls, aligned."""
+        return align(self.matching, self.source, self.target, self.weights)
 
     def allowed_deviations(self) -> list[float]:
         """Returns how far the loss of each step of the curve may be off, relative.
@@ -86,31 +90,29 @@ class PortCase:
         return found
 
 
-def make_case(
-    matching: Matching,
-    source: ModelTrace,
-    target: ModelTrace,
-    weights: tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]],
-    frameworks: Sequence[str] = BUILDERS,
-    accepted: Sequence[str] = (),
-) -> PortCase:
-    """Aligns two traces.
-
-    Args:
-        matching: The matching of the parameters.
-        source: The source's trace.
-        target: The target's.
-        weights: What both started from, by neutral name.
-        frameworks: The frameworks of the source and of the target.
-        accepted: As in `PortCase`.
-    """
-    layers = align(matching, source, target, weights)
-    return PortCase(matching, source, target, layers, weights, frameworks, accepted)
-
-
 def off(layer: Aligned) -> float:
     """Returns how far a layer is off: its outputs, or what goes in."""
     return max(apart(*layer.output), 0.0 if layer.inputs is None else apart(*layer.inputs))
+
+
+def first_difference(
+    phase: str, where: str, seen: str, cause: str = "", names: tuple[str, str] = ("", ""), deviation: float = 0.0
+) -> PortVerdict:
+    """Makes the verdict that something is the first difference.
+
+    Args:
+        phase: As in `PortVerdict`.
+        where: Between what; "" if that is said in `seen`.
+        seen: What differs.
+        cause: Why, if that is known.
+        names: The names of both layers.
+        deviation: By how much.
+    """
+    said = ": ".join(filter(None, ("first difference", where, seen, cause)))
+    source, target = names
+    return PortVerdict(
+        kind=DIFFERENT, sentence=said, phase=phase, source=source, target=target, deviation=deviation, cause=cause
+    )
 
 
 def different(phase: str, layer: Aligned, deviation: float, seen: str, cause: str, where: str = "") -> PortVerdict:
@@ -119,21 +121,12 @@ def different(phase: str, layer: Aligned, deviation: float, seen: str, cause: st
     Args:
         phase: As in `PortVerdict`.
         layer: The layer.
-        deviation: How far it is off, relative.
-        seen: What was seen, in words.
-        cause: In words, or "".
-        where: What is named in place of the layer.
+        deviation: By how much.
+        seen: What differs.
+        cause: Why, if that is known.
+        where: Between what, if not in the layer.
     """
-    names = where or layer.names
-    return PortVerdict(
-        kind=DIFFERENT,
-        sentence=f"first difference: {names}: {seen}" + (f": {cause}" if cause else ""),
-        phase=phase,
-        source=layer.source.name,
-        target=layer.target.name,
-        deviation=deviation,
-        cause=cause,
-    )
+    return first_difference(phase, where or layer.names, seen, cause, (layer.source.name, layer.target.name), deviation)
 
 
 def differ(what: str, both: Both) -> str:

@@ -7,7 +7,7 @@ on its decay.
 import math
 from collections.abc import Mapping, Sequence
 
-from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict
+from samestep.common.porting.case import PortCase, PortVerdict, first_difference
 from samestep.common.porting.matching.pairing import Pair
 from samestep.common.porting.model_trace import Setting
 from samestep.common.workload.models.layer import Stilled
@@ -67,14 +67,8 @@ def _differing_stilled(names: tuple[str, str], one: Stilled | None, other: Still
     kept = ", which is what {a} keeps" if is_kept else ""
     where = ", ".join(f"{side} `{name}`" for side, name in zip(("{a:key}", "{b:key}"), names, strict=True) if name)
     cause, (feature, *_) = f"{{a}} drops {said[0]}, {{b}} {said[1]}{kept}", one or other or ("",)
-    return PortVerdict(
-        kind=DIFFERENT,
-        sentence=f"first difference: {where}: {feature} is off in all that was compared, and differs: {cause}",
-        phase=feature,
-        source=names[0],
-        target=names[1],
-        cause=cause,
-    )
+    seen = f"{feature} is off in all that was compared, and differs"
+    return first_difference(feature, where, seen, cause, names)
 
 
 # --- hyper-parameters -------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from samestep.common.porting.case import (
     PortVerdict,
     differ,
     different,
+    first_difference,
     off,
 )
 from samestep.common.porting.configurations import compare_optimizers, compare_stilled
@@ -44,7 +45,7 @@ def _judge(case: PortCase) -> PortVerdict:
     found, constants, bound = go_forward(case)
     for check in (compare_stilled, _loss, _evaluation, _backward, _buffers, _update, _curve):
         found = found or check(case, bound)
-    found_notes = notes(case.layers, case.source.buffers, case.target.buffers, case.matching)
+    found_notes = notes(case)
     if found is not None:
         return dataclasses.replace(found, notes=found_notes)
     steps = (
@@ -99,14 +100,8 @@ def _loss(case: PortCase, bound: float) -> PortVerdict | None:
     if deviation <= (LAYER_BOUND if is_explained(one, other, added) else bound):
         return None
     cause = explain_loss((one, other), case.source.outputs, case.source.targets, added, bound)
-    return PortVerdict(
-        kind=DIFFERENT,
-        sentence=f"first difference: the loss of equal outputs is {one:.9g} in {{a}} and {other:.9g} in {{b}}"
-        + (f": {cause}" if cause else ""),
-        phase="loss",
-        deviation=deviation,
-        cause=cause,
-    )
+    seen = f"the loss of equal outputs is {one:.9g} in {{a}} and {other:.9g} in {{b}}"
+    return first_difference("loss", "", seen, cause, deviation=deviation)
 
 
 def _evaluation(case: PortCase, bound: float) -> PortVerdict | None:
@@ -124,7 +119,7 @@ def _backward(case: PortCase, bound: float) -> PortVerdict | None:
     scale = max((float(np.abs(layer.gradient[0]).max()) for layer in flows), default=0.0)  # type: ignore[index]
     apart_flows = [layer for layer in flows if update_differences.deviation(layer.gradient, scale) > bound]  # type: ignore[arg-type]
     for pair in reversed(case.matching.pairs):
-        both = update_differences.gradients(pair, case.source.gradients, case.target.gradients)
+        both = update_differences.gradients(pair, case)
         deviation = max((update_differences.deviation(each, largest) for each in both), default=0.0)
         if deviation <= bound:
             continue
@@ -139,29 +134,20 @@ def _backward(case: PortCase, bound: float) -> PortVerdict | None:
 
 
 def _of_pair(phase: str, pair: Pair, deviation: float, seen: str, cause: str) -> PortVerdict:
-    names = f"{{a:key}} `{pair.source[0].native}`, {{b:key}} `{pair.target[0].native}`"
-    return PortVerdict(
-        kind=DIFFERENT,
-        sentence=f"first difference: {names}: {seen}" + (f": {cause}" if cause else ""),
-        phase=phase,
-        source=pair.layers[0].name,
-        target=pair.layers[1].name,
-        deviation=deviation,
-        cause=cause,
-    )
+    where = f"{{a:key}} `{pair.source[0].native}`, {{b:key}} `{pair.target[0].native}`"
+    one, other = pair.layers
+    return first_difference(phase, where, seen, cause, (one.name, other.name), deviation)
 
 
 def _buffers(case: PortCase, bound: float) -> PortVerdict | None:
     for layer in case.layers:
-        if cause := explain_buffers(layer, case.source.buffers, case.target.buffers, case.matching):
+        if cause := explain_buffers(layer, case):
             return different("buffers", layer, 1.0, "the running statistics differ after one step", cause)
     return None
 
 
 def _update(case: PortCase, bound: float) -> PortVerdict | None:
-    traces, hyper = (case.source, case.target), compare_optimizers(case)
-    says_epsilon = "epsilon" not in case.accepted
-    found = update_differences.compare_updates(case.matching, case.weights, traces, bound, hyper, says_epsilon)
+    found = update_differences.compare_updates(case, bound, compare_optimizers(case))
     if found is None:
         return None
     pair, deviation, cause = found
@@ -188,5 +174,5 @@ def _curve(case: PortCase, bound: float) -> PortVerdict | None:
     for number, (one, other) in enumerate(_finite_losses(case)):
         if not (deviation := relative(one, other)) <= allowed[number]:
             said = f"the first step agrees, the loss of step {number} is {one:.9g} in {{a}} and {other:.9g} in {{b}}"
-            return PortVerdict(kind=DIFFERENT, sentence=f"first difference: {said}", phase="curve", deviation=deviation)
+            return first_difference("curve", "", said, deviation=deviation)
     return None

@@ -1,14 +1,12 @@
 """How the running statistics of normalisations move in one step."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from samestep.common.porting.alignment import Aligned
-from samestep.common.porting.matching.matching import Matching
+from samestep.common.porting.case import PortCase
 
-Arrays = Mapping[str, np.ndarray]
 _FITS = 1e-6
 """How far a move may be from a share of the way, relative to the step."""
 _LEAST_STEP = 1e-6
@@ -35,11 +33,12 @@ class _Move:
         return self.rest <= _FITS
 
 
-def _moved(layer: Aligned, buffers: tuple[Arrays, Arrays], matching: Matching) -> dict[str, tuple[_Move, _Move]]:
+def _moved(layer: Aligned, case: PortCase) -> dict[str, tuple[_Move, _Move]]:
     """Role of a buffer -> how each side moved it; those that only one side has are left out."""
     if layer.inputs is None or not layer.buffers[0]:
         return {}
     found: dict[str, list[_Move]] = {}
+    buffers = case.source.buffers, case.target.buffers
     for side, (x, old) in enumerate(zip(layer.inputs, layer.buffers, strict=True)):
         axes = tuple(range(x.ndim - 1))
         count = x[..., 0].size
@@ -50,7 +49,7 @@ def _moved(layer: Aligned, buffers: tuple[Arrays, Arrays], matching: Matching) -
             ("running_mean", [x.mean(axes)]),
             ("running_var", [variance * count / (count - 1), variance]),
         ):
-            name = _buffer_name(matching, layer, role, side)
+            name = _buffer_name(case, layer, role, side)
             if role in old and name in buffers[side]:
                 moves = [_move(old[role], buffers[side][name], each) for each in seen]
                 best = min(range(len(moves)), key=lambda number: moves[number].rest)
@@ -66,25 +65,23 @@ def _move(old: np.ndarray, new: np.ndarray, seen: np.ndarray) -> _Move:
     return _Move(share, rest if np.isfinite(rest) else np.inf, False)
 
 
-def moved_shares(layer: Aligned, source: Arrays, target: Arrays, matching: Matching) -> list[tuple[float, float]]:
+def moved_shares(layer: Aligned, case: PortCase) -> list[tuple[float, float]]:
     """Returns by which share of the way each running statistic of a normalisation moves, on both sides.
 
     Args:
         layer: The normalisation.
-        source: Buffers after one step by neutral name.
-        target: Likewise.
-        matching: The matching of the parameters.
+        case: The port.
     """
-    moves = _moved(layer, (source, target), matching).values()
+    moves = _moved(layer, case).values()
     return [(one.share, other.share) for one, other in moves if abs(one.share - other.share) > _FITS]
 
 
-def _buffer_name(matching: Matching, layer: Aligned, role: str, side: int) -> str:
+def _buffer_name(case: PortCase, layer: Aligned, role: str, side: int) -> str:
     name = (layer.source, layer.target)[side].name
     return next(
         (
             b.neutral
-            for both in matching.layers
+            for both in case.matching.layers
             if both[side].call == name
             for r, b in both[side].buffers.items()
             if r == role
@@ -93,16 +90,14 @@ def _buffer_name(matching: Matching, layer: Aligned, role: str, side: int) -> st
     )
 
 
-def explain_buffers(layer: Aligned, source: Arrays, target: Arrays, matching: Matching) -> str:
+def explain_buffers(layer: Aligned, case: PortCase) -> str:
     """Why the running statistics of a normalisation move differently; "" if they do not.
 
     Args:
         layer: The normalisation.
-        source: Buffers after one step by neutral name.
-        target: Likewise.
-        matching: The matching of the parameters.
+        case: The port.
     """
-    for role, (one, other) in _moved(layer, (source, target), matching).items():
+    for role, (one, other) in _moved(layer, case).items():
         if one.fits != other.fits:
             name = role.replace("running_var", "running variance").replace("_", " ")
             return f"the {name} does not move to that of the batch in {'{b}' if one.fits else '{a}'}"
@@ -115,18 +110,11 @@ def explain_buffers(layer: Aligned, source: Arrays, target: Arrays, matching: Ma
     return ""
 
 
-def notes(layers: Sequence[Aligned], source: Arrays, target: Arrays, matching: Matching) -> tuple[str, ...]:
-    """Returns what differs between the frameworks in every port and does not change what is trained.
-
-    Args:
-        layers: The calls of both.
-        source: Buffers after one step by neutral name.
-        target: Likewise.
-        matching: The matching of the parameters.
-    """
+def notes(case: PortCase) -> tuple[str, ...]:
+    """Returns what differs between the frameworks in every port and does not change what is trained."""
     biased = []
-    for layer in layers:
-        moves = _moved(layer, (source, target), matching).get("running_var")
+    for layer in case.layers:
+        moves = _moved(layer, case).get("running_var")
         if moves is not None and moves[1].is_biased and not moves[0].is_biased:
             biased.append(layer.target.name)
     if not biased:

@@ -5,12 +5,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from samestep.common.porting.array_layouts import Both
+from samestep.common.porting.case import PortCase
 from samestep.common.porting.changes import CHANGES
-from samestep.common.porting.matching.matching import Matching
 from samestep.common.porting.matching.pairing import Pair
-from samestep.common.porting.model_trace import ModelTrace
 
-Arrays = Mapping[str, np.ndarray]
 LEAST_SHARE = 1e-3
 """A gradient below this share of the largest one is held against that: a true zero is rounding alone."""
 _ZERO = 1e-12
@@ -23,21 +21,20 @@ CONSTANT = 1e-7
 """What a rate that passed through float32 changes in an update."""
 
 
-def gradients(pair: Pair, source: Arrays, target: Arrays) -> list[Both]:
+def gradients(pair: Pair, case: PortCase) -> list[Both]:
     """Returns the gradients of matched parameters, torch's in TensorFlow's layout.
 
     Args:
         pair: The parameters.
-        source: Gradients by neutral name.
-        target: Likewise.
+        case: The port.
     """
     if pair.is_buffer:
         return []
-    change, ours = CHANGES[pair.change], [source[held.neutral] for held in pair.source]
+    change, ours = CHANGES[pair.change], [case.source.gradients[held.neutral] for held in pair.source]
     if change.is_summed:  # the gradient of each is that of the sum
         ours = [ours[0], np.zeros_like(ours[0])]
     made = change.make(ours, [held.shape for held in pair.target])
-    return [(array, target[held.neutral]) for array, held in zip(made, pair.target, strict=True)]
+    return [(array, case.target.gradients[held.neutral]) for array, held in zip(made, pair.target, strict=True)]
 
 
 def deviation(both: Both, largest: float) -> float:
@@ -81,33 +78,22 @@ def explain_gradient(pair: Pair, both: Sequence[Both]) -> str:
 # --- the update -------------------------------------------------------------------------------------------------------
 
 
-def compare_updates(
-    matching: Matching,
-    weights: tuple[Arrays, Arrays],
-    traces: tuple[ModelTrace, ModelTrace],
-    bound: float,
-    hyper: Mapping[int, str],
-    says_epsilon: bool = True,
-) -> tuple[Pair, float, str] | None:
+def compare_updates(case: PortCase, bound: float, hyper: Mapping[int, str]) -> tuple[Pair, float, str] | None:
     """Finds the first parameter whose update differs although its gradient does not, in its first step or by its settings.
 
     Args:
-        matching: The matching of the parameters.
-        weights: What both started from, by neutral name.
-        traces: Torch's and TensorFlow's.
+        case: The port.
         bound: How far an update may be off, relative.
         hyper: The hyper-parameters that differ, in words, by the id of a pair of parameters.
-        says_epsilon: Whether it is a cause that Adam's epsilon acts otherwise.
 
     Returns:
         The parameter, how far it is off, and the cause; None if all updates agree.
     """
-    largest = max(float(np.abs(g).max(initial=0.0)) for g in traces[1].gradients.values())
-    moved = {id(pair): _update(pair, weights, traces) for pair in matching.pairs if not pair.is_buffer}
+    largest = max(float(np.abs(g).max(initial=0.0)) for g in case.target.gradients.values())
     apart: list[tuple[Pair, float, bool]] = []
-    for pair in (each for each in matching.pairs if not each.is_buffer):
-        off = _apart(pair, moved[id(pair)], traces, largest)
-        is_off = off > max(bound, CONSTANT, _blurred(pair, traces, largest))
+    for pair in (each for each in case.matching.pairs if not each.is_buffer):
+        off = _apart(pair, case, largest)
+        is_off = off > max(bound, CONSTANT, _blurred(pair, case, largest))
         if is_off or id(pair) in hyper:
             apart.append((pair, off, is_off))
     if not apart:
@@ -116,55 +102,49 @@ def compare_updates(
     roles = {one.source[0].neutral.rpartition("/")[2] for one, *_ in apart}
     set_otherwise, seen = hyper.get(id(pair), ""), ("", "")
     if is_off:
-        seen = _explain_update(pair, moved[id(pair)], weights, traces, roles)
-    seen = seen if says_epsilon else (seen[0], "")
+        seen = _explain_update(pair, case, roles)
+    seen = (seen[0], "") if "epsilon" in case.accepted else seen
     said = [set_otherwise, seen[1]] if set_otherwise else [seen[0] or seen[1]]
     return pair, off, "; ".join(filter(None, said))
 
 
-def _update(pair: Pair, weights: tuple[Arrays, Arrays], traces: tuple[ModelTrace, ModelTrace]) -> list[Both]:
+def _update(pair: Pair, case: PortCase) -> list[Both]:
     """Returns how far one step moved the parameters, torch's in TensorFlow's layout."""
-    ours = {held.neutral: traces[0].stepped[held.neutral] - weights[0][held.neutral] for held in pair.source}
-    made = pair.to_target(ours)
-    theirs = {held.neutral: traces[1].stepped[held.neutral] - weights[1][held.neutral] for held in pair.target}
+    (before, before_target), (source, target) = case.weights, (case.source, case.target)
+    made = pair.to_target({held.neutral: source.stepped[held.neutral] - before[held.neutral] for held in pair.source})
+    theirs = {held.neutral: target.stepped[held.neutral] - before_target[held.neutral] for held in pair.target}
     return [(made[name], theirs[name]) for name in theirs]
 
 
-def _clear(pair: Pair, traces: tuple[ModelTrace, ModelTrace], largest: float) -> list[np.ndarray]:
+def _clear(pair: Pair, case: PortCase, largest: float) -> list[np.ndarray]:
     """Returns which elements have a gradient that is more than rounding."""
-    return [np.abs(traces[1].gradients[held.neutral]) > LEAST_SHARE * largest for held in pair.target]
+    return [np.abs(case.target.gradients[held.neutral]) > LEAST_SHARE * largest for held in pair.target]
 
 
-def _apart(pair: Pair, moved: Sequence[Both], traces: tuple[ModelTrace, ModelTrace], largest: float) -> float:
+def _apart(pair: Pair, case: PortCase, largest: float) -> float:
     off = 0.0
-    for (one, other), clear in zip(moved, _clear(pair, traces, largest), strict=True):
+    for (one, other), clear in zip(_update(pair, case), _clear(pair, case, largest), strict=True):
         if clear.any():
             found = float(np.abs(one - other)[clear].max() / max(np.abs(one)[clear].max(), 1e-300))
             off = max(off, found if np.isfinite(found) else np.inf)
     return off
 
 
-def _blurred(pair: Pair, traces: tuple[ModelTrace, ModelTrace], largest: float) -> float:
+def _blurred(pair: Pair, case: PortCase, largest: float) -> float:
     """Returns how far a gradient is off beside its own elements: no more of a step is off by that, whatever the update."""
-    both, off = gradients(pair, traces[0].gradients, traces[1].gradients), 0.0
-    for (one, other), clear in zip(both, _clear(pair, traces, largest), strict=True):
+    both, off = gradients(pair, case), 0.0
+    for (one, other), clear in zip(both, _clear(pair, case, largest), strict=True):
         if clear.any():
             found = float((np.abs(one - other)[clear] / np.abs(other)[clear]).max())
             off = max(off, found if found < CONSTANT / LEAST_SHARE else 0.0)
     return off
 
 
-def _explain_update(
-    pair: Pair,
-    moved: Sequence[Both],
-    weights: tuple[Arrays, Arrays],
-    traces: tuple[ModelTrace, ModelTrace],
-    roles: set[str],
-) -> tuple[str, str]:
+def _explain_update(pair: Pair, case: PortCase, roles: set[str]) -> tuple[str, str]:
     """Why two first steps differ: what explains all of it, and where Adam's epsilon acts."""
-    one, other = (each.ravel() for each in moved[0])
-    weight = weights[1][pair.target[0].neutral].ravel()
-    gradient = traces[1].gradients[pair.target[0].neutral].ravel()
+    one, other = (each.ravel() for each in _update(pair, case)[0])
+    weight = case.weights[1][pair.target[0].neutral].ravel()
+    gradient = case.target.gradients[pair.target[0].neutral].ravel()
     clear = np.abs(gradient) > LEAST_SHARE * np.abs(gradient).max()
     one, other, weight, gradient = one[clear], other[clear], weight[clear], gradient[clear]
     if not all(np.isfinite(each).all() and each.any() for each in (one, other)):

@@ -5,7 +5,7 @@ import dataclasses
 
 import numpy as np
 
-from samestep.common.porting.case import PortCase, make_case
+from samestep.common.porting.case import PortCase
 from samestep.common.porting.matching.matching import match
 from samestep.common.porting.model_trace import LayerCall, ModelTrace
 from samestep.common.workload.models.layer import LayerTensor, ParameterLayer, Stilled
@@ -87,7 +87,7 @@ def case(**changed: ModelTrace) -> PortCase:
     """Both sides aligned; keyword arguments replace the trace of a side."""
     sides = {side: changed.get(side) or trace(side) for side in ("torch", "tf")}
     matching = match(layers("torch"), layers("tf"))
-    return make_case(matching, sides["torch"], sides["tf"], (weights(), weights()))
+    return PortCase(matching, sides["torch"], sides["tf"], (weights(), weights()))
 
 
 def with_dropout(side: str, **dropouts: tuple[str, float]) -> ModelTrace:

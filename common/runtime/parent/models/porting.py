@@ -11,7 +11,7 @@ import pydantic
 
 from samestep.common.files.reading import read_json
 from samestep.common.files.writing import replacing
-from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict, make_case
+from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict
 from samestep.common.porting.matching.matching import Matching, match
 from samestep.common.porting.model_trace import ASKED, WEIGHTS, Amendments, TraceRequest, read_trace, read_weights
 from samestep.common.request import RunConfig
@@ -155,7 +155,7 @@ def read_case(folder: Path, matching: Matching, accepted: Sequence[str] = ()) ->
     """
     source, target = (read_trace(folder / f"{side}-trace") for side in SIDES)
     ours, theirs = ({**params, **buffers} for params, buffers in (read_weights(folder / f"{s}-trace") for s in SIDES))
-    return make_case(matching, source, target, (ours, theirs), SIDES, accepted)
+    return PortCase(matching, source, target, (ours, theirs), SIDES, accepted)
 
 
 def accept(folder: Path, case: PortCase, names: Sequence[str], trace: Trace) -> tuple[PortCase, PortVerdict]:
