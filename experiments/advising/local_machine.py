@@ -2,9 +2,10 @@
 
 import dataclasses
 import importlib.metadata
-import json
 import os
 from pathlib import Path
+
+import tomli_w
 
 from samestep.common.catalog import framework_info
 from samestep.common.errors import ConfigError
@@ -76,26 +77,17 @@ def make_here(cores: Cores, num_cores: int, memory_bytes: float, memory_bytes_pe
 
 def store(here: Here) -> Path:
     """Writes the file; returns where."""
-    about = {field.name: getattr(here.machine, field.name) for field in dataclasses.fields(Machine)}
-    lines = [f"title = {json.dumps(here.machine.title)}"]
-    for name in (name for name, source in here.machine.sources.items() if source == _SOURCE):
-        lines += [f"\n[{name}]", f"value = {about[name]!r}", f"source = {json.dumps(here.machine.sources[name])}"]
-    lines += ["\n[measured]", f"element_seconds = {here.cores.element_seconds!r}"]
-    tables = {
-        "matmul": {str(size): rate for size, rate in here.cores.matmul.items()},
-        "latency_seconds": here.cores.latency_seconds,
-        "exchange_bytes_per_second": here.cores.exchange_bytes_per_second,
-        "overhead_seconds": {name: list(each) for name, each in here.cores.overhead_seconds.items()},
-    }
-    for table, values in tables.items():
-        lines += [f"\n[measured.{table}]", *(f"{json.dumps(name)} = {value!r}" for name, value in values.items())]
+    machine, cores = here.machine, dataclasses.asdict(here.cores)
+    cores["matmul"] = {str(size): rate for size, rate in here.cores.matmul.items()}  # a key of TOML is text
+    measured = [name for name, source in machine.sources.items() if source == _SOURCE]
+    rates = {name: {"value": getattr(machine, name), "source": _SOURCE} for name in measured}
     from samestep.common.workload.data.dataset import make_cache_directory  # here: it needs NumPy
 
     make_cache_directory()
     open_directory(path().parent)
     path().unlink(missing_ok=True)  # whoever changed it
     with replacing(path()) as file:
-        file.write(("\n".join(lines) + "\n").encode())
+        file.write(tomli_w.dumps({"title": machine.title, **rates, "measured": cores}).encode())
     return path()
 
 

@@ -38,32 +38,27 @@ Timer = Callable[[Candidate, Machine], StepTime]
 """Predicts the seconds of a candidate on a machine."""
 
 
-def _transformer(spec: ModelSpec) -> Shape:
-    model = cast(TransformerSpec, spec)
+def _shape(model: TransformerSpec | DecoderSpec, key_heads: int, hidden: int, is_gated: bool) -> Shape:
     return Shape(
         layers=model.layers,
         width=model.width,
         heads=model.heads,
-        key_heads=model.heads,
-        hidden=4 * model.width,
-        is_gated=False,
+        key_heads=key_heads,
+        hidden=hidden,
+        is_gated=is_gated,
         context=model.context,
         vocabulary=model.vocabulary,
     )
+
+
+def _transformer(spec: ModelSpec) -> Shape:
+    model = cast(TransformerSpec, spec)
+    return _shape(model, model.heads, 4 * model.width, False)
 
 
 def _decoder(spec: ModelSpec) -> Shape:
     model = cast(DecoderSpec, spec)
-    return Shape(
-        layers=model.layers,
-        width=model.width,
-        heads=model.heads,
-        key_heads=model.key_heads,
-        hidden=model.hidden,
-        is_gated=model.style == "llama",
-        context=model.context,
-        vocabulary=model.vocabulary,
-    )
+    return _shape(model, model.key_heads, model.hidden, model.style == "llama")
 
 
 SHAPES: Mapping[str, Callable[[ModelSpec], Shape]] = {"transformer": _transformer, "decoder": _decoder}

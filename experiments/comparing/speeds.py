@@ -48,13 +48,18 @@ class Speed:
         if self.is_reference:
             return REFERENCE
         if self.confounds:
-            more = f" +{len(self.confounds) - 1}" if self.confounds[1:] else ""
-            return f"({self.confounds[0]}{more})"
+            return spell_confounds(self.confounds)
         if self.against is None:
             return ""
         if self.against.verdict == NOT_SEPARATED:
             return NOT_SEPARATED
         return f"{spell_ratio(self.against.ratio)} {self.against.verdict}".strip()
+
+
+def spell_confounds(names: Sequence[str]) -> str:
+    """Returns what forbids to rank a speed, in the place of a verdict: the first of some confounds, and how many more."""
+    first, *more = names
+    return f"({first} +{len(more)})" if more else f"({first})"
 
 
 def spell_ratio(ratio: float) -> str:

@@ -4,15 +4,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from samestep.common.catalog import strategy_info
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import title
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
 from samestep.experiments.comparing.speeds import MeasuredRow, Speed
-
-MOST_DRAWN = 24
-"""Rows that a section of large drawings shows: more than there are strategies."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,24 +126,6 @@ class Loaded:
                     kinds.setdefault(trained, []).append((entry, entry.result))
             for trained, rows in kinds.items():
                 yield Facet(f"{group.title}: {trained}" if len(kinds) > 1 else group.title, trained, tuple(rows))
-
-
-def most_telling(rows: Sequence[tuple[Entry, RunResult]]) -> list[tuple[Entry, RunResult]]:
-    """Orders rows for a section that draws only so many: one of each strategy first, twins side by side, then further rows.
-
-    Args:
-        rows: The rows with their results, in the order of the report.
-    """
-    spelled = [(result.framework, result.strategy) for _, result in rows]
-    place = {name: number for number, name in reversed(list(enumerate(spelled)))}
-    times = [spelled[:number].count(name) for number, name in enumerate(spelled)]
-
-    def order(number: int) -> tuple[int, int, int]:
-        own = place[spelled[number]]
-        framework, _, strategy = strategy_info(*spelled[number]).twin.partition(":")
-        return times[number], min(own, place.get((framework, strategy), own)), own
-
-    return [rows[number] for number in sorted(range(len(rows)), key=order)]
 
 
 def make_group(name: str, comparison: Comparison, places: Mapping[str, Sequence[Path]], first: int) -> Group:

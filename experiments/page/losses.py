@@ -1,6 +1,5 @@
 """The losses of every step, and below them how far each is from the reference's, on a logarithmic scale."""
 
-import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -18,41 +17,25 @@ _OPEN = 40
 Rows = Sequence[tuple[Entry, RunResult]]
 
 
-@dataclasses.dataclass(frozen=True)
-class Losses:
-    """A figure of losses.
-
-    Attributes:
-        alt: What it shows, for those who do not see it.
-        title: What stands above it.
-        losses: The losses of every step.
-        deviations: The deviations from the reference's; None where no result holds them.
-        entries: The rows, to be picked out.
-        is_open: Whether their list is shown at once.
-    """
-
-    alt: str
-    title: str
-    losses: Panel
-    deviations: Panel | None
-    entries: Sequence[Entry]
-    is_open: bool
-
-
 def write(loaded: Loaded) -> Markup | None:
     """Makes the section."""
     return render_figures(loaded, "losses", _figure)
 
 
-def _figure(facet: Facet) -> Losses | None:
+def _figure(facet: Facet) -> dict[str, object] | None:
     rows = [(entry, result) for entry, result in facet.rows if result.losses]
     if not rows:
         return None
     last = max(result.first_step + len(result.losses) for _, result in rows)
     across = linear([result.first_step for _, result in rows] + [last - 1], lambda v: f"{v:,.0f}", from_zero=False)
-    alt = f"Losses of {len(rows)} rows over {last} steps, {facet.title}, and their deviations from the reference."
-    entries = [entry for entry, _ in rows]
-    return Losses(alt, facet.title, _losses(across, rows), _deviations(across, rows), entries, len(rows) <= _OPEN)
+    return {
+        "alt": f"Losses of {len(rows)} rows over {last} steps, {facet.title}, and their deviations from the reference.",
+        "title": facet.title,
+        "losses": _losses(across, rows),
+        "deviations": _deviations(across, rows),
+        "entries": [entry for entry, _ in rows],
+        "is_open": len(rows) <= _OPEN,
+    }
 
 
 def _losses(across: AxisScale, rows: Rows) -> Panel:

@@ -1,6 +1,5 @@
 """Where every number comes from: the command that repeats each row, and the machine and versions it was measured with."""
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,23 +16,6 @@ Facts = dict[str, str]
 """Name -> value, of the machine and the versions."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """Where a row comes from.
-
-    Attributes:
-        entry: The row.
-        place: Its directories.
-        digests: The digests of its data and its workload; "" without a result, like the next one.
-        environment: The letter of what it was measured with.
-    """
-
-    entry: Entry
-    place: str
-    digests: str = ""
-    environment: str = ""
-
-
 def write(loaded: Loaded) -> Markup:
     """Makes the section."""
     environments: list[Facts] = []
@@ -42,12 +24,13 @@ def write(loaded: Loaded) -> Markup:
     return render("provenance", {"sources": sources, "environments": lettered})
 
 
-def _source(entry: Entry, environments: list[Facts]) -> Source:
-    place, result = _place(entry.directories), entry.result
-    if result is None:
-        return Source(entry, place)
+def _source(entry: Entry, environments: list[Facts]) -> dict[str, object]:
+    """Returns where a row comes from: its directories, and with a result digests and the letter of its environment."""
+    source: dict[str, object] = {"entry": entry, "place": _place(entry.directories)}
+    if (result := entry.result) is None:
+        return source
     digests = f"data {result.dataset_sha256[:_DIGITS]}, workload {result.workload_digest[:_DIGITS]}"
-    return Source(entry, place, digests, _find(_facts(result), environments))
+    return source | {"digests": digests, "environment": _find(_facts(result), environments)}
 
 
 def _place(directories: Sequence[Path]) -> str:

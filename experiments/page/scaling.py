@@ -19,29 +19,6 @@ _ASIDE = 9
 """Pixels from the marks of one row to those of the next, which would hide one another."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Growth:
-    """A figure of rows that scale in one way.
-
-    Attributes:
-        alt: What it shows, for those who do not see it.
-        title: What stands above it.
-        about: How they scale.
-        panel: Their curves; None where no speed-up may be told.
-        headers: The headers of their numbers.
-        numbers: A line for each row and number of devices.
-        notes: What the columns mean, and the formulas that were fitted.
-    """
-
-    alt: str
-    title: str
-    about: str
-    panel: Panel | None
-    headers: Sequence[str]
-    numbers: Sequence[Sequence[str]]
-    notes: Sequence[str]
-
-
 def write(loaded: Loaded) -> Markup | None:
     """Makes the section."""
     figures = []
@@ -52,15 +29,22 @@ def write(loaded: Loaded) -> Markup | None:
     return render("scaling", {"figures": figures}) if figures else None
 
 
-def _growth(group: Group, found: Sequence[Scaling]) -> Growth:
+def _growth(group: Group, found: Sequence[Scaling]) -> dict[str, object]:
+    """Returns a figure of rows that scale in one way."""
     lines = [(each, point) for each in found for point in each.points]
     shown = joined([column for column in COLUMNS if any(map(column.value, lines))])
     numbers = [[column.value(line) for column in shown] for line in lines]
-    notes = [f"{column.header}: {column.meaning}" for column in shown if column.meaning] + list(map(explain_fit, found))
+    meanings = [f"{column.header}: {column.meaning}" for column in shown if column.meaning]
     drawn = [each for each in found if any(point.speedup for point in each.points)]
-    alt = f"Speed-up by the number of devices of {', '.join(each.name for each in drawn)}."
-    headers = [column.header for column in shown]
-    return Growth(alt, group.title, title_of(found), _panel(drawn) if drawn else None, headers, numbers, notes)
+    return {
+        "alt": f"Speed-up by the number of devices of {', '.join(each.name for each in drawn)}.",
+        "title": group.title,
+        "about": title_of(found),
+        "panel": _panel(drawn) if drawn else None,
+        "headers": [column.header for column in shown],
+        "numbers": numbers,
+        "notes": meanings + list(map(explain_fit, found)),
+    }
 
 
 def _panel(found: Sequence[Scaling]) -> Panel:

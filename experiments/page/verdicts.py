@@ -1,9 +1,7 @@
 """What was found, in plain words: the first thing that a reader sees."""
 
-import dataclasses
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
@@ -25,33 +23,6 @@ SYMBOLS = {SAME: "✓", MISSED: "✗", FAILED: "✗", NOT_JUDGED: "–"}
 """Of a status, so that colour is never the only sign of it."""
 _SHOWN = 3
 """Of the comparisons that a headline names."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Verdict:
-    """What a comparison says of itself.
-
-    Attributes:
-        group: The comparison.
-        explained: What became of rows that need an explanation.
-        caption: What its runs have in common; "" without a result, like the next one.
-        verdict: How far they take the same step.
-        notes: What is emulated, and which predictions are off.
-        speeds: How many rows were separated from the reference row.
-        details: What is shown on demand, by its title.
-        against: The report against an earlier comparison; "" without one.
-        compiled: What was only compiled, if anything.
-    """
-
-    group: Group
-    explained: Sequence[str]
-    caption: str
-    verdict: str
-    notes: Sequence[str]
-    speeds: str
-    details: Mapping[str, Sequence[str]]
-    against: str
-    compiled: str
 
 
 def write(loaded: Loaded) -> Markup:
@@ -90,7 +61,8 @@ def _headline(loaded: Loaded) -> str:
     return f"{whole} as its reference ({judged} of {rows} judged).{unread}"
 
 
-def _verdict(group: Group) -> Verdict:
+def _verdict(group: Group) -> dict[str, object]:
+    """Returns what a comparison says of itself."""
     found, results = group.comparison, group.comparison.results
     names = [entry.row.cell for entry in group.entries if entry.result]
     called = {id(entry.result): entry.row.cell for entry in group.entries}
@@ -98,17 +70,17 @@ def _verdict(group: Group) -> Verdict:
         "How many rounds would separate rows": unseparated(found.speeds, found.reference),
         "Which rows are not ranked by speed, and why": explain_confounds(found.rounds, found.reference, found.allowed),
     }
-    return Verdict(
-        group,
-        explained=list(explain_rows(found.rows)),
-        caption=" ".join(tables.caption(results, names=names).split()) if results else "",
-        verdict=tables.verdict(results) if results else "",
-        notes=[*explain_emulations(results), *explain_misses(results, lambda result: called[id(result)])],
-        speeds=_speeds(found),
-        details={title: lines for title, text in details.items() if (lines := _lines(text))},
-        against=write_report(found.against) if found.against else "",
-        compiled=compiled(results),
-    )
+    return {
+        "group": group,
+        "explained": explain_rows(found.rows),
+        "caption": " ".join(tables.caption(results, names=names).split()) if results else "",
+        "verdict": tables.verdict(results) if results else "",
+        "notes": [*explain_emulations(results), *explain_misses(results, lambda result: called[id(result)])],
+        "speeds": _speeds(found),
+        "details": {title: lines for title, text in details.items() if (lines := _lines(text))},
+        "against": write_report(found.against) if found.against else "",
+        "compiled": compiled(results),
+    }
 
 
 def _speeds(found: Comparison) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from samestep.common.judging.repetition import CHANGED, EQUAL
 from samestep.experiments.comparing.against import Against, RowDifference
-from samestep.experiments.comparing.speeds import spell_ratio
+from samestep.experiments.comparing.speeds import spell_confounds, spell_ratio
 from samestep.experiments.printing.text import Column, bullets, cells, fill, github, screen_width, short
 
 COLUMNS = (
@@ -51,8 +51,7 @@ def _rates(row: RowDifference) -> str:
 def _speed(row: RowDifference) -> str:
     """Returns the ratio of the speeds with its verdict, or what forbids one."""
     if row.confounds and not row.reason:
-        more = f" +{len(row.confounds) - 1}" if row.confounds[1:] else ""
-        return f"({row.confounds[0].name}{more})"
+        return spell_confounds([each.name for each in row.confounds])
     if row.speed is None:
         return ""
     return f"{spell_ratio(row.speed.ratio)} {row.speed.verdict}".strip()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from samestep.common.judging.scaling_fit import LEAST_POINTS, amdahl_limit
 from samestep.experiments.comparing.scaling import EXPECTED, Scaling, ScalingPoint
-from samestep.experiments.comparing.speeds import spell_ratio
+from samestep.experiments.comparing.speeds import spell_confounds, spell_ratio
 from samestep.experiments.printing.text import (
     Column,
     bullets,
@@ -87,8 +87,7 @@ def title_of(found: Sequence[Scaling]) -> str:
 
 def _speedup(point: ScalingPoint) -> str:
     if point.confounds:
-        more = f" +{len(point.confounds) - 1}" if point.confounds[1:] else ""
-        return f"({point.confounds[0]}{more})"
+        return spell_confounds(point.confounds)
     return "" if point.speedup is None else spell_ratio(point.speedup.ratio)
 
 

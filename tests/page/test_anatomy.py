@@ -25,7 +25,7 @@ from samestep.experiments.page.drawings.held import drawn_from
 from samestep.experiments.page.drawings.svg import file_of
 from samestep.experiments.page.drawings.transfers import DrawnTransfer
 from samestep.experiments.page.drawings.transfers import transfers as joined_transfers
-from samestep.experiments.page.loaded import MOST_DRAWN, most_telling
+from samestep.experiments.page.large_drawings import MOST_DRAWN, most_telling
 from samestep.experiments.printing.picture import observe, small_request
 from tests.results import made
 
