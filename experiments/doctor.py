@@ -13,8 +13,8 @@ from samestep.common.catalog import framework_info
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.request import FRAMEWORKS
 from samestep.experiments.cli.arguments import run_command
-from samestep.experiments.cli.parser import Parser, add_format
-from samestep.experiments.printing.formats import Case, Document, check_format, write
+from samestep.experiments.cli.parser import Parser
+from samestep.experiments.printing.formats import Case, Document, add_format, check_format, write
 from samestep.experiments.printing.listing import lacks
 from samestep.experiments.printing.text import count, github, screen_width, size
 

@@ -5,7 +5,7 @@ import importlib.metadata
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from samestep.common.errors import unknown
+from samestep.common.errors import ConfigError, unknown
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.commands import COMMANDS
 from samestep.experiments.printing.text import fill, screen_width
@@ -17,6 +17,7 @@ BEGIN = {
     "samestep compare": "every strategy, as one table",
 }
 """What a newcomer can type first."""
+COMPLETION = "--completion"
 
 
 def main() -> None:
@@ -24,6 +25,8 @@ def main() -> None:
     name, arguments = (sys.argv[1:2] or [""])[0], sys.argv[2:]
     if name == "--version":
         print(f"samestep {importlib.metadata.version('samestep')}")
+    elif name == COMPLETION:
+        run_command(_complete, arguments)
     elif name in ("", "-h", "--help"):
         print("\n".join(_overview(screen_width())))
     else:
@@ -35,6 +38,15 @@ def _overview(width: int) -> Iterator[str]:
     yield from (f"  {line:<46}{text}" for line, text in BEGIN.items())
     yield from ("", "usage: samestep COMMAND ... (each has its own --help)", "")
     yield from (fill(f"  {command:<12}{text}", width, " " * 14) for command, text in COMMANDS.items())
+
+
+def _complete(arguments: Sequence[str]) -> int:
+    from samestep.experiments.cli.completion import SHELLS, script  # here: no command needs it
+
+    if len(arguments) != 1:
+        raise ConfigError(f"{COMPLETION} takes a shell, one of {', '.join(SHELLS)}.")
+    print(script(arguments[0]))
+    return 0
 
 
 def _command(name: str) -> Callable[[Sequence[str]], int]:

@@ -78,12 +78,12 @@ class Observation:
             raise Unavailable(f"{run.name} cannot be observed among ranks that are not there: {told['why_not']}")
         return adapter(cls).validate_python(told)
 
-    def against(self, row: Prediction) -> list["Amount"]:
+    def against(self, row: Prediction) -> list["ObservedAmount"]:
         """Holds it against what was predicted: every exchange, and the state of a device."""
         seen, said = ({each.name: each for each in every} for every in (self.exchanges, row.ledger.exchanges))
-        exchanges = [Amount(name, *_of(seen.get(name)), *_of(said.get(name))) for name in {**said, **seen}]
+        exchanges = [ObservedAmount(name, *_of(seen.get(name)), *_of(said.get(name))) for name in {**said, **seen}]
         most = max(each.state_bytes for each in row.ledger.footprints)
-        return [*exchanges, Amount("state of a device", self.state_bytes, None, most, None)]
+        return [*exchanges, ObservedAmount("state of a device", self.state_bytes, None, most, None)]
 
     def beside(self, row: Prediction, predicted: Document) -> Document:
         """Adds what was observed to the document of a prediction.
@@ -109,7 +109,7 @@ class Observation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Amount:
+class ObservedAmount:
     """Bytes of a quantity, and in how many operations if it is an exchange, observed and predicted."""
 
     name: str

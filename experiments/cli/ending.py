@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import io
 import os
 import re
@@ -13,6 +14,7 @@ from typing import NoReturn, TextIO
 
 from samestep.common.errors import ConfigError, SamestepError, printable, signal_exit_code
 from samestep.common.runtime.parent.processes import started
+from samestep.experiments.cli.colours import coloured, shows_colours
 
 _WHOLE_NUMBERS = ("SOURCE_DATE_EPOCH",)
 """What NumPy (2.3) reads as a number while it is imported: numpy.f2py, through SciPy."""
@@ -132,7 +134,12 @@ class _Shown(io.TextIOWrapper):
     """A stream to a terminal. What is printed comes from files as well, and must not move the cursor or set the title."""
 
     def write(self, text: str) -> int:
-        return super().write("\n".join(printable(line, "\t") for line in text.split("\n")))
+        lines = (printable(line, "\t") for line in text.split("\n"))
+        return super().write("\n".join(map(coloured, lines) if self._is_coloured else lines))
+
+    @functools.cached_property
+    def _is_coloured(self) -> bool:
+        return shows_colours(self)
 
 
 def drawing_stream() -> TextIO:

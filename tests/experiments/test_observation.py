@@ -9,7 +9,7 @@ import pytest
 
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.experiments import predict
-from samestep.experiments.advising.observation import Amount
+from samestep.experiments.advising.observation import ObservedAmount
 
 SMALL = ["--workload", "synthetic-gpt+layers=1+width=64+heads=4+context=8", "--batch-size", "64"]
 MODEL = """
@@ -75,9 +75,9 @@ def test_what_cannot_be_observed_is_refused_before_anything_starts(asked: list[s
 
 
 def test_a_wrong_prediction_is_marked() -> None:
-    found = Amount("all_reduce", 4096.0, 2, 4096.0, 1)
+    found = ObservedAmount("all_reduce", 4096.0, 2, 4096.0, 1)
     assert found.is_missed
     assert (found.observed, found.predicted) == ("4.0 KiB in 2", "4.0 KiB in 1")
     assert not dataclasses.replace(found, predicted_count=2).is_missed
-    missing = Amount("all_gather", 0, 0, 1000.0, 1)
+    missing = ObservedAmount("all_gather", 0, 0, 1000.0, 1)
     assert missing.observed == "none"

@@ -1,0 +1,40 @@
+"""What stands out on a terminal that shows colours: verdicts, predictions that miss, what a strategy changes.
+
+A line is coloured by what it says, after it is written. So files, pipes and programs get the same text, without colours.
+"""
+
+import os
+import re
+from typing import TextIO
+
+_GREEN, _RED, _YELLOW, _DIM = "32", "1;31", "33", "2"
+_CELL_ENDS = r"(?=[ ,][^|]*\|)"
+RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), code)
+    for pattern, code in (
+        (rf"(?<=\| )(?:NO|not the same step|failed){_CELL_ENDS}", _RED),
+        (r"\bNOT the same step$|\bdid not take (?:the same step|the oracle's)\b|^not the same\b", _RED),
+        (rf"(?<=\| )yes{_CELL_ENDS}|(?<=  )same step$|^same\b(?=[:,])", _GREEN),
+        (r"^cannot tell\b|(?<=[)B])!(?= *\|)|^\* ! ", _YELLOW),
+        (r"(?<= )\([^()|]*\)(?=!? *\|)", _DIM),
+        (r"^\+(?!\+\+ ).*", _GREEN),
+        (r"^-(?!--? |-)[^|]*$", _RED),
+    )
+)
+"""What is looked for in a line -> how it is shown."""
+
+
+def shows_colours(stream: TextIO) -> bool:
+    """Returns whether a stream goes to a terminal whose user has not said no (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def coloured(line: str) -> str:
+    """Returns a line with the codes of its colours.
+
+    Args:
+        line: Without its end; as printable as it will be.
+    """
+    for pattern, code in RULES:
+        line = pattern.sub(lambda found, code=code: f"\x1b[{code}m{found[0]}\x1b[0m" if found[0] else "", line)
+    return line

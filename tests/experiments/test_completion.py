@@ -1,0 +1,47 @@
+"""What `samestep --completion` prints completes commands, flags and rows in the shell that it is for."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from samestep.common.catalog import catalogue
+from samestep.common.errors import ConfigError
+from samestep.experiments.cli.commands import COMMANDS
+from samestep.experiments.cli.completion import script
+
+TYPED = [
+    ("samestep dif", {"diff"}),
+    ("samestep compare --repe", {"--repeats"}),
+    ("samestep diff --flo", {"--float64"}),
+    ("samestep run tf:mi", {"tf:mirrored"}),
+    ("samestep run --fla", set()),
+]
+
+
+@pytest.fixture(scope="module")
+def bash() -> str:
+    return script("bash")
+
+
+@pytest.mark.parametrize(("line", "offered"), TYPED)
+def test_bash_offers_what_fits(bash: str, line: str, offered: set[str]) -> None:
+    words = line.split()
+    asked = f"COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _samestep; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    done = subprocess.run([shutil.which("bash") or "bash"], input=f"{bash}\n{asked}\n", capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert set(done.stdout.split()) == offered
+
+
+def test_every_shell_knows_every_command_and_row(bash: str) -> None:
+    for told in (bash, script("zsh"), script("fish")):
+        assert all(command in told for command in COMMANDS)
+        assert all(f"{framework}:{row.name}" in told for framework, row in catalogue())
+
+
+def test_another_shell_is_one_line() -> None:
+    with pytest.raises(ConfigError, match=r"unknown shell 'tcsh'\. .*Choose from: bash, zsh, fish"):
+        script("tcsh")
+    done = subprocess.run([sys.executable, "-m", "samestep", "--completion"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, "samestep: --completion takes a shell, one of bash, zsh, fish.\n")
