@@ -5,7 +5,7 @@ from types import TracebackType
 
 from samestep.common.request import Launch
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.parent.processes.step_tail import Progress
+from samestep.common.runtime.parent.processes.following import Progress
 from samestep.common.strategy import Run
 from tests.one_batch_worker import WORKER
 

@@ -9,10 +9,9 @@ from samestep.common.flags import Scalar
 from samestep.common.judging.parity import Parity
 from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger, Send
 from samestep.common.request import RunConfig
-from samestep.common.runtime.conditions import Conditions
 from samestep.common.runtime.host_bytes import HostBytes
 from samestep.common.runtime.integrity import check_losses, check_request, check_result
-from samestep.common.runtime.measured import Saves, Usage, validate
+from samestep.common.runtime.measured import Conditions, Saves, Usage, validate
 from samestep.common.steps.log import METRICS_BYTES
 
 SCHEMA_VERSION = 4

@@ -44,7 +44,7 @@ def path() -> Path:
 
 def key() -> str:
     """Returns what makes figures of this machine comparable."""
-    from samestep.common.runtime.parent.provenance import machine
+    from samestep.common.runtime.parent.merge import machine
 
     about, version = machine(), importlib.metadata.version(framework_info(FRAMEWORK).module)
     return f"{about['cpu']}, {count(len(os.sched_getaffinity(0)), 'core')}, {FRAMEWORK} {version}"

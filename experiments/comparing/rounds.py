@@ -14,7 +14,7 @@ from samestep.common.files.removing import discard
 from samestep.common.request import Launch
 from samestep.common.runtime.directory import read_error, reserve_error, write_error
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.parent.processes.step_tail import Progress
+from samestep.common.runtime.parent.processes.following import Progress
 from samestep.common.strategy import Run
 from samestep.experiments.comparing.plan import Plan
 from samestep.experiments.comparing.stored import Found, make_place, run_directory

@@ -7,7 +7,7 @@ from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.page.axes import AxisScale, fitting, spell_tick
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.plots import Line, Mark, Plot, mark, render_figures
-from samestep.experiments.printing.speed_columns import range_of, spell_range
+from samestep.experiments.printing.columns import range_of, spell_range
 from samestep.experiments.printing.text import short
 
 

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from samestep.common.runtime.parent.processes.step_tail import Progress
+from samestep.common.runtime.parent.processes.following import Progress
 from samestep.common.strategy import Run
 from samestep.experiments.cli.ending import drawing_stream
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.runtime.parent.processes import started
-from samestep.common.runtime.parent.processes.signals import hold_signals
+from samestep.common.runtime.parent.processes.started import hold_signals
 from samestep.common.runtime.processes import Process, descendants
 
 _END_SECONDS, _KILL_SECONDS, _PAUSE_SECONDS = 5.0, 3.0, 0.02

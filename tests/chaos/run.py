@@ -17,7 +17,7 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.parent.provenance import command
+from samestep.common.runtime.parent.merge import command
 from samestep.common.runtime.state_file import STATE, write_state
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import init

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
-from samestep.common.runtime.parent.provenance import command
+from samestep.common.runtime.parent.merge import command
 from samestep.common.runtime.process_file import read_life
 from samestep.common.runtime.processes import Process, descendants
 from tests.chaos.cells import COMMAND, PROCESS_FAULTS, SLACK_SECONDS, processes, request

@@ -10,7 +10,7 @@ import pytest
 
 from samestep.common.errors import ConfigError
 from samestep.common.ledger import Exchange
-from samestep.common.runtime.conditions import Conditions
+from samestep.common.runtime.measured import Conditions
 from samestep.common.runtime.records import DeviceRow, RunResult
 from samestep.experiments import compare
 from samestep.experiments.cli.arguments import run_command

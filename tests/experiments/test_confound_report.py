@@ -9,7 +9,7 @@ import pytest
 
 from samestep.common.cell import Cell
 from samestep.common.judging.confounds import CONFOUNDS, find_confounds
-from samestep.common.runtime.conditions import Conditions
+from samestep.common.runtime.measured import Conditions
 from samestep.common.runtime.records import DeviceRow, RunResult
 from samestep.common.techniques import Techniques
 from samestep.experiments.comparing.comparison import Comparison

@@ -7,7 +7,7 @@ import pytest
 
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
-from samestep.common.runtime.conditions import Conditions
+from samestep.common.runtime.measured import Conditions
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.comparison_request import describe

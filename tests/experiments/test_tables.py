@@ -9,8 +9,7 @@ from samestep.common.runtime.records import RunResult, Throughput
 from samestep.experiments import compare
 from samestep.experiments.comparing.speeds import MeasuredRow, devices
 from samestep.experiments.printing import tables
-from samestep.experiments.printing.columns import cell
-from samestep.experiments.printing.speed_columns import spell_range
+from samestep.experiments.printing.columns import cell, spell_range
 from tests.results import EVERY_CELL, deviating, made
 
 LONG = ["torch:deepspeed+zero_stage=3+accumulation_steps=4+clip_norm=0.5", "torch:pp+schedule=interleaved_zero_bubble"]

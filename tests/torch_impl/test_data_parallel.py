@@ -6,7 +6,7 @@ from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
-from samestep.common.runtime.parent.provenance import command
+from samestep.common.runtime.parent.merge import command
 from samestep.common.techniques import Techniques
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import resolve

@@ -13,7 +13,7 @@ from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.request import Launch
 from samestep.common.run import as_config
 from samestep.common.runtime.directory import is_running, reserve_error, write_config
-from samestep.common.runtime.parent.processes.step_tail import Progress
+from samestep.common.runtime.parent.processes.following import Progress
 from samestep.common.runtime.process_file import forget
 from samestep.common.runtime.topology import RESTARTS
 from samestep.common.steps.log import METRICS, read_log

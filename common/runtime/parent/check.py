@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import os
+import resource
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +13,15 @@ from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.files.reading import memory_bytes
 from samestep.common.request import DTYPES, Launch
 from samestep.common.runtime.directory import refuse_taken
-from samestep.common.runtime.parent.processes.limits import allow_open_files
-from samestep.common.runtime.parent.provenance import command
+from samestep.common.runtime.parent.merge import command
 from samestep.common.runtime.records import load_result
 from samestep.common.runtime.state_file import STATE
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import used
 from samestep.common.workload.data.dataset import load
+
+OPEN_FILES, OPEN_FILES_PER_PROCESS = 64, 16
+"""The most of a process: a framework's import, and its connections to each of its peers. Twice what runs were seen to have."""
 
 
 def check_launch(run: Run, launch: Launch, is_here: bool = True) -> str:
@@ -123,3 +126,24 @@ def _refuse_stateless(directory: Path, given: str) -> None:
     if result.status != "compiled":
         again = command(dataclasses.replace(result.config, keep_state=True))
         raise ConfigError(f"{given} holds a run that did not keep its state; repeat it and start from there: {again}")
+
+
+def allow_open_files(processes: int) -> None:
+    """Lets this process, and those that it starts, open as many files as a run needs.
+
+    Args:
+        processes: The processes of the run.
+
+    Raises:
+        Unavailable: The system allows fewer.
+    """
+    needed = OPEN_FILES + OPEN_FILES_PER_PROCESS * processes
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise Unavailable(
+            f"{processes} process{'es' if processes > 1 else ''} may need {needed} open files each, and this system allows "
+            f"{hard}; allow more with: ulimit -n {needed}"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

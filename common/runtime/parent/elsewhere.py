@@ -11,8 +11,8 @@ from typing import Protocol
 from samestep.common.errors import SamestepError, WorkerFailed
 from samestep.common.request import Launch
 from samestep.common.runtime.directory import read_error, write_error
+from samestep.common.runtime.parent.processes.following import Progress, StepTail
 from samestep.common.runtime.parent.processes.obituary import last_lines, read_log
-from samestep.common.runtime.parent.processes.step_tail import Progress, StepTail
 from samestep.common.strategy import Run
 
 POLL_SECONDS = 1.0

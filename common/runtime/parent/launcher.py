@@ -18,11 +18,11 @@ from samestep.common.runtime.parent.attempts import Attempts, begin_again
 from samestep.common.runtime.parent.judging.finishing import Finished, finish
 from samestep.common.runtime.parent.judging.means import LaunchedRerun, Means, Ports
 from samestep.common.runtime.parent.prepare import prepare
+from samestep.common.runtime.parent.processes.following import Progress
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.parent.processes.network import meet
 from samestep.common.runtime.parent.processes.scratch import Scratch
-from samestep.common.runtime.parent.processes.signals import hold_signals
-from samestep.common.runtime.parent.processes.step_tail import Progress
+from samestep.common.runtime.parent.processes.started import hold_signals
 from samestep.common.runtime.parent.processes.watch import ProcessWatch
 from samestep.common.runtime.process_file import forget
 from samestep.common.runtime.records import RunResult, load_result

@@ -1,16 +1,21 @@
-"""From what the processes measured to one RunResult."""
+"""From what the processes measured to one RunResult, with the machine, the commit and the line that repeats the run."""
 
 import dataclasses
+import os
+import platform
+import shlex
 import statistics
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
+from samestep.common.files.reading import memory_bytes
+from samestep.common.flags import Scalar
 from samestep.common.judging.metrics import direction_of
 from samestep.common.judging.parity import Parity
-from samestep.common.request import Launch
-from samestep.common.run import as_config
-from samestep.common.runtime.conditions import conditions
-from samestep.common.runtime.measured import Measured, Usage
-from samestep.common.runtime.parent.provenance import command, git_commit, machine
+from samestep.common.request import Launch, RunConfig
+from samestep.common.run import arguments, as_config
+from samestep.common.runtime.measured import Measured, Usage, conditions
 from samestep.common.runtime.records import SCHEMA_VERSION, DeviceRow, RunResult, Throughput
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_params
@@ -102,3 +107,37 @@ def _device_rows(measured: Measured) -> list[DeviceRow]:
         sends = () if number else measured.sends
         rows.append(DeviceRow(**dataclasses.asdict(footprint), **usage, measures=measures, sends=sends))
     return rows
+
+
+def command(config: RunConfig) -> str:
+    """Returns the line that repeats a run, without the place it was written to."""
+    return shlex.join(["python", "-m", "samestep", "run", *arguments(config)])
+
+
+def machine() -> dict[str, Scalar]:
+    """Returns what the run ran on."""
+    cpu = ""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                cpu = line.partition(":")[2].strip()
+                break
+    except OSError:
+        pass
+    return {
+        "host": platform.node(),
+        "system": platform.platform(),
+        "cpu": cpu or platform.processor(),
+        "cores": os.cpu_count(),
+        "memory_bytes": memory_bytes(),
+    }
+
+
+def git_commit() -> str | None:
+    """Returns the commit of a checkout; None if this is none."""
+    line = ["git", "rev-parse", "HEAD"]
+    try:
+        done = subprocess.run(line, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from samestep.common.request import FRAMEWORKS
-from samestep.common.runtime.conditions import Watched
+from samestep.common.runtime.measured import Watched
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.topology import LAUNCHED_AT
 from samestep.common.strategy import Run

@@ -12,8 +12,8 @@ import pytest
 from samestep.common.batch import digest_order
 from samestep.common.judging.confounds import find_confounds
 from samestep.common.run import parse
-from samestep.common.runtime import conditions as recorded
-from samestep.common.runtime.conditions import LEAST_CORE_SECONDS, Watched, conditions
+from samestep.common.runtime import measured as recorded
+from samestep.common.runtime.measured import LEAST_CORE_SECONDS, Watched, conditions
 from samestep.common.runtime.worker.disturbances import CoreSeconds, Disturbances, read_cores
 from samestep.common.workload.models.spec import num_params
 from samestep.experiments.comparing.confound_report import circumstances

@@ -14,7 +14,7 @@ import pytest
 from samestep.common.errors import WorkerFailed
 from samestep.common.runtime.parent.processes import started
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
-from samestep.common.runtime.parent.processes.signals import hold_signals
+from samestep.common.runtime.parent.processes.started import hold_signals
 from samestep.common.runtime.processes import look
 from samestep.experiments.cli.arguments import run_command
 from tests.common.runtime.offspring_worker import COUNTS, ENDS, IMPORT_SECONDS, KINDS, STARTS

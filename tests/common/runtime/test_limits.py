@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import Unavailable
+from samestep.common.runtime.parent.check import allow_open_files
 from samestep.common.runtime.parent.processes import network
-from samestep.common.runtime.parent.processes.limits import allow_open_files
 from tests.children import in_child
 
 ROOT = str(Path(__file__).parents[3])

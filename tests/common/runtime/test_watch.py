@@ -14,9 +14,9 @@ from samestep.common.errors import WorkerFailed
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import open_run, read_error, write_error
 from samestep.common.runtime.fork_protocol import Reply
+from samestep.common.runtime.parent.processes.following import Pulses
 from samestep.common.runtime.parent.processes.memory_kills import MemoryKills
 from samestep.common.runtime.parent.processes.obituary import ending, last_lines
-from samestep.common.runtime.parent.processes.pulses import Pulses
 from samestep.common.runtime.parent.processes.watch import ProcessWatch
 from samestep.common.runtime.process_file import DONE, ProcessFile, read_measured
 from samestep.common.runtime.stack_dumps import DUMP_SIGNAL

@@ -28,7 +28,6 @@ from samestep.common.runtime.measured import Measured
 from samestep.common.runtime.parent.judging.cache import evict, hold
 from samestep.common.runtime.state_file import read_state, write_state
 from samestep.common.steps.log import Log, read_log
-from samestep.common.steps.writing import write_log
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import cache_directory, make_cache_directory
 
@@ -167,6 +166,8 @@ def keep_curve(curve: Curve, run: Run, launch: Launch, folder: Path) -> None:
         launch: How it was started.
         folder: From `curve_folder`.
     """
+    from samestep.common.steps.writing import write_log  # here: most references are kept already
+
     step = curve.state.step
     path = folder / f"{step}{CUT if step < run.steps else ''}"
     with contextlib.suppress(OSError, WorkerFailed):  # also if another process has put the same curve there meanwhile

@@ -21,7 +21,7 @@ from samestep.common.runtime.parent.processes import started
 from samestep.common.runtime.parent.processes.memory_kills import MemoryKills
 from samestep.common.runtime.parent.processes.obituary import ending, last_lines
 from samestep.common.runtime.parent.processes.server_processes import ServerProcesses
-from samestep.common.runtime.parent.processes.signals import hold_signals
+from samestep.common.runtime.parent.processes.started import hold_signals
 from samestep.common.runtime.processes import Process, is_stopped
 
 if TYPE_CHECKING:

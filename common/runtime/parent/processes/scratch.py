@@ -9,12 +9,12 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
+from samestep.common.runtime.processes import look
+
 PREFIX = "samestep-"
 OWNER = "owner.json"
 """Names the process that a folder belongs to."""
 _MOST_BYTES = 4096
-_ENDED = "ZX"
-"""States of a process that has ended, but for its parent to notice."""
 
 
 class Scratch:
@@ -83,8 +83,5 @@ def _place() -> list[str]:
 
 def _started(pid: int) -> str | None:
     """Returns when a process was started, in the kernel's own unit; None if no such process runs."""
-    try:
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    except OSError:
-        return None
-    return None if state in _ENDED else fields[18]
+    seen = look(pid)
+    return str(seen.started) if seen is not None and seen.is_alive else None

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 
 from samestep.common.errors import WorkerFailed
-from samestep.common.runtime.parent.processes.clock import AwakeClock
+from samestep.common.runtime.parent.processes.following import AwakeClock
 from samestep.common.runtime.processes import STOPPED, Process, descendants, look
 
 _WORDS = {"server": "", "keeper": "keeper of the ", "maker": "network maker of the "}

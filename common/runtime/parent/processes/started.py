@@ -1,9 +1,18 @@
-"""What this process has started and not ended yet. Code that reports that nothing is left running has to look here first."""
+"""What this process has started and not ended yet, and how signals wait while it starts or ends something.
 
-from collections.abc import Sequence
+Code that reports that nothing is left running has to look here first.
+"""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from types import FrameType
 from typing import Protocol
 
 from samestep.common.runtime.processes import Process
+
+_HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGALRM)
 
 
 class Started(Protocol):
@@ -39,3 +48,26 @@ def end_all(spared: Sequence[Started] = ()) -> list[Process]:
         spared: The processes that other code started and will end.
     """
     return [process for each in everything() if each not in spared for process in each.close() if process.is_alive]
+
+
+@contextlib.contextmanager
+def hold_signals() -> Iterator[None]:
+    """Lets the handlers of signals that end a command run only after the block; Python calls them in the main thread alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    handlers = {number: handler for number in _HELD if callable(handler := signal.getsignal(number))}
+    for number in handlers:
+        signal.signal(number, note)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in came[:1]:
+            signal.raise_signal(number)

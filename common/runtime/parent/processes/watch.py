@@ -10,10 +10,9 @@ from pathlib import Path
 from samestep.common.catalog import framework_info
 from samestep.common.errors import ERRORS, WorkerFailed
 from samestep.common.runtime.directory import read_error
+from samestep.common.runtime.parent.processes.following import Progress, Pulse, Pulses, StepTail
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.parent.processes.obituary import last_lines, obituary, read_log
-from samestep.common.runtime.parent.processes.pulses import Pulse, Pulses
-from samestep.common.runtime.parent.processes.step_tail import Progress, StepTail
 from samestep.common.runtime.process_file import DONE, EVALUATE, read_life
 from samestep.common.runtime.stack_dumps import DUMP_SIGNAL, Frame, Stack, sole_straggler, waits, worker_stack
 from samestep.common.strategy import ProcessSpec

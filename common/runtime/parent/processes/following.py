@@ -1,0 +1,120 @@
+"""Following a run while it goes on: the end of its log of steps, and when its processes last showed progress."""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from samestep.common.errors import WorkerFailed
+from samestep.common.files.reading import Unreadable, open_plain, parse_json, read_bytes
+from samestep.common.runtime.process_file import Life, read_life
+from samestep.common.steps.log import METRICS, METRICS_BYTES
+
+Progress = Callable[[int, list[float], float], None]
+"""Called at every window's end with: the step reached, the window's losses, its seconds. While held-out examples are evaluated,
+it is called with their number so far, no losses and no seconds."""
+
+SUSPENDED_SECONDS = 2.0
+"""Whoever looks that much later than the last time was suspended meanwhile, and so, most likely, was the whole machine."""
+
+
+class StepTail:
+    """Reads what was added since it looked last."""
+
+    def __init__(self, directory: Path) -> None:
+        """Starts at the end of what is there.
+
+        Args:
+            directory: The run directory.
+        """
+        self._directory, self._read = directory, 0
+        with contextlib.suppress(Unreadable):  # what earlier attempts logged was told when they did
+            self._read = read_bytes(directory / METRICS, METRICS_BYTES).rfind(b"\n") + 1
+
+    def show(self, progress: Progress | None, step: int) -> None:
+        """Shows the windows that were added.
+
+        Args:
+            progress: The function to call with each.
+            step: How far the run has been seen, for messages.
+
+        Raises:
+            WorkerFailed: The log was removed or damaged.
+        """
+        path = self._directory / METRICS
+        try:
+            if not path.exists():
+                if self._read and self._directory.exists():  # else it is not there yet, or all of the run is gone
+                    raise WorkerFailed(f"{path} was removed; the run was at step {step}")
+                return
+            with open_plain(path) as file:
+                file.seek(self._read)
+                while (line := file.readline(METRICS_BYTES)).endswith(b"\n"):
+                    self._read = file.tell()
+                    values = parse_json(line)
+                    if progress is not None:
+                        progress(values["step"], values["losses"], values["seconds"])  # pyrefly: ignore
+        except (Unreadable, ValueError, KeyError, TypeError):
+            raise WorkerFailed(f"{path} is damaged; the run was at step {step}") from None
+
+
+class AwakeClock:
+    """Seconds in which this process ran. The time between two looks that are far apart does not count."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Starts the clock.
+
+        Args:
+            clock: A clock in seconds that never stands still.
+        """
+        self._clock = clock
+        self._looked = clock()
+        self._suspended = 0.0
+
+    def now(self) -> float:
+        """Looks at the clock, which has to be done often."""
+        time_now = self._clock()
+        if time_now - self._looked > SUSPENDED_SECONDS:
+            self._suspended += time_now - self._looked
+        self._looked = time_now
+        return time_now - self._suspended
+
+
+@dataclasses.dataclass(frozen=True)
+class Pulse:
+    """The last progress that one process showed, and for how long it has shown nothing new."""
+
+    life: Life
+    silent_seconds: float
+
+
+class Pulses:
+    """The pulses of a run's processes. The time between two looks that are far apart does not count as silence."""
+
+    def __init__(self, directory: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        """Starts the clock.
+
+        Args:
+            directory: The run directory.
+            clock: A clock in seconds.
+        """
+        self._directory, self._clock = directory, AwakeClock(clock)
+        self._seen: dict[int, tuple[float, float]] = {}
+        self.step = 0
+
+    def take(self, roles: Mapping[int, str]) -> dict[int, Pulse]:
+        """Looks at every process; `step` is then the furthest that any has been seen at.
+
+        Args:
+            roles: The roles of the processes.
+        """
+        now = self._clock.now()
+        pulses = {}
+        for worker, role in roles.items():
+            life = read_life(self._directory, role)
+            if self._seen.get(worker, (None, 0))[0] != life.seen:
+                self._seen[worker] = life.seen, now
+            pulses[worker] = Pulse(life, now - self._seen[worker][1])
+            self.step = max(self.step, life.step)
+        return pulses
