@@ -1,11 +1,13 @@
-"""Mistakes in clipping: by which norm, before what, and not at all."""
+"""Mistakes in scaling and clipping: by which norm, before what, on which rank, and not at all."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from samestep.common.mistakes.evidence import CLIP_MOST, CLIP_NORM, Evidence
+from samestep.common.mistakes.evidence import Evidence, common_ratio
 from samestep.common.mistakes.gradient_arithmetic import GRADIENTS, is_exactly, loss_alone, ratio_of_all, roots
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
+from samestep.common.mistakes.replicas import of_one_kind
+from samestep.common.steps.gradient_transforms import CLIP_CALLS, CLIP_MOST, CLIP_NORM, GRADIENT_PHASES, LOSS_SCALE
 
 
 def clip(ratio_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) -> Words | None:
@@ -27,15 +29,13 @@ def clip(ratio_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) ->
 
 def loss_scales(evidence: Evidence) -> Iterator[float]:
     """The loss scales of both runs."""
-    yield from (
-        side.scalars["loss_scale"] for side in (evidence.a, evidence.b) if side.scalars.get("loss_scale", 1) > 1
-    )
+    yield from (side.scalars[LOSS_SCALE] for side in (evidence.a, evidence.b) if side.scalars.get(LOSS_SCALE, 1) > 1)
 
 
 def not_clipped(evidence: Evidence) -> Words | None:
     """Returns a's gradients are clipped and B's are those before it."""
-    ratio, coefficient = ratio_of_all(evidence), evidence.a.clip_coefficient
-    if ratio is None or coefficient == 1 or CLIP_NORM in evidence.b.scalars or not near(ratio, 1 / coefficient):
+    ratio, factor = ratio_of_all(evidence), evidence.a.factor
+    if ratio is None or factor == 1 or CLIP_NORM in evidence.b.scalars or not near(ratio, 1 / factor):
         return None
     return {"most": f"{evidence.a.scalars[CLIP_MOST]:g}"}
 
@@ -47,8 +47,16 @@ def other_norm(evidence: Evidence) -> Words | None:
     ratio = ratio_of_all(evidence)
     if ratio is None or not norms[0] or not norms[1] or bounds[0] != bounds[1]:
         return None
-    is_explained = near(ratio * evidence.a.clip_coefficient, evidence.b.clip_coefficient)
+    is_explained = near(ratio * evidence.a.factor, evidence.b.factor)
     return {"a": f"{norms[0]:.6g}", "b": f"{norms[1]:.6g}"} if is_explained else None
+
+
+def each_microbatch(evidence: Evidence) -> Words | None:
+    """B clips as often as it has micro-batches, A once, and no factor explains what is left of the gradients."""
+    calls, passes = [side.scalars.get(CLIP_CALLS, 0) for side in (evidence.a, evidence.b)], evidence.b.passes
+    if passes < 2 or calls != [1, passes] or evidence.a.passes != passes or CLIP_NORM not in evidence.b.scalars:
+        return None
+    return None if common_ratio(evidence.gradients) is not None else {"passes": str(passes)}
 
 
 def loss_and_norm(evidence: Evidence) -> Words | None:
@@ -57,7 +65,7 @@ def loss_and_norm(evidence: Evidence) -> Words | None:
     norms = [side.scalars.get(CLIP_NORM) for side in (evidence.a, evidence.b)]
     if ratio is None or loss_alone(evidence) is None or not norms[0] or not norms[1]:
         return None
-    is_factor = near(norms[1] / norms[0], ratio) and max(evidence.a.clip_coefficient, evidence.b.clip_coefficient) < 1
+    is_factor = near(norms[1] / norms[0], ratio) and max(evidence.a.factor, evidence.b.factor) < 1
     return {"ratio": spell(ratio)} if is_factor else None
 
 
@@ -102,5 +110,25 @@ CLIPPING = (
         "deepspeedai/DeepSpeed#1801",
         has_sides=True,
         of_step="the gradient is not clipped",
+    ),
+    Mistake(
+        "clip_each_microbatch",
+        ("gradient",),
+        each_microbatch,
+        "B clips its gradients {passes} times in a step, after each micro-batch, and A does once",
+        "huggingface/accelerate#641",
+        has_sides=True,
+    ),
+)
+ON_ONE_RANK = (
+    Mistake(
+        "clip_on_one_rank",
+        (*GRADIENT_PHASES, "replicas"),
+        of_one_kind,
+        "only norms and biases differ between the ranks of B (rank {ranks}): they are clipped, exchanged or updated on some "
+        "ranks only",
+        "deepspeedai/DeepSpeed#1801",
+        has_sides=True,
+        of_step="only the first of {devices} ranks has clipped in the step before: the weights of the others are not its own",
     ),
 )

@@ -8,12 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-CLIP_NORM, CLIP_MOST = (f"clip_{each}" for each in ("norm", "max_norm"))
-"""The scalars of clipping: the norm before it, and the most that it leaves."""
-LOSS_SCALE, CLIP_CALLS = "loss_scale", "clip_calls"
-"""The scale of a gradient scaler, and how often gradients were clipped before the update."""
-COMPUTED = (CLIP_NORM, CLIP_CALLS, LOSS_SCALE)
-"""Scalars that a step computes; all others are hyper-parameters."""
+from samestep.common.steps import gradient_transforms
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -131,9 +126,9 @@ class Side:
         return collections.Counter(row for rows in (self.rows or {}).values() for row in rows)
 
     @property
-    def clip_coefficient(self) -> float:
-        """What clipping multiplied the gradient by; 1 if it was not clipped."""
-        return clip_coefficient(self.scalars)
+    def factor(self) -> float:
+        """What the gradient was multiplied by between the backward pass and the update."""
+        return gradient_transforms.factor(self.scalars)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -169,15 +164,14 @@ class Evidence:
         return dataclasses.replace(self, a=self.b, b=self.a, gradients=gradients, moves=moves)
 
     @property
+    def is_transformed(self) -> bool:
+        """Whether one of the two runs may have changed the norm of its gradient before the update."""
+        return any(gradient_transforms.is_transformed(side.scalars) for side in (self.a, self.b))
+
+    @property
     def loss_ratio(self) -> float | None:
         """B's loss over A's."""
         return self.b.loss / self.a.loss if self.a.loss and self.b.loss is not None else None
-
-
-def clip_coefficient(scalars: Mapping[str, float]) -> float:
-    """Returns what clipping multiplied the gradient by; 1 if it was not clipped."""
-    norm, most = scalars.get(CLIP_NORM), scalars.get(CLIP_MOST)
-    return 1.0 if norm is None or most is None or norm <= most else most / norm
 
 
 def length(projections: np.ndarray) -> float:

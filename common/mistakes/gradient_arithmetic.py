@@ -1,13 +1,14 @@
-"""The arithmetic of mistakes in gradients: factors, parts that are missing, rounding, clipping."""
+"""The arithmetic of mistakes in gradients: factors, parts that are missing, rounding."""
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from samestep.common.mistakes.evidence import CLIP_NORM, Evidence, SeenTensor, common_ratio, length
+from samestep.common.mistakes.evidence import Evidence, SeenTensor, common_ratio, length
 from samestep.common.mistakes.mistake import Arithmetic, Words, near, spell
+from samestep.common.steps.gradient_transforms import GRADIENT_PHASES, factor
 
-GRADIENTS = ("loss", "gradient", "clipping")
+GRADIENTS = ("loss", *GRADIENT_PHASES)
 """Where a mistake in gradients shows first."""
 
 
@@ -35,6 +36,18 @@ EXACT = 3e-6
 
 PART = 0.02
 """The least that a missing rank's part makes of a gradient; less than that is something else."""
+
+
+def phase_of(scalars: Sequence[Mapping[str, float]], seen: Sequence[SeenTensor]) -> str:
+    """Returns where gradients that differ did so first; only as the update is given them, if their factors explain it.
+
+    Args:
+        scalars: Of the step, of both runs.
+        seen: The gradients.
+    """
+    factors, ratio = [factor(each) for each in scalars], common_ratio(seen)
+    is_explained = factors != [1.0, 1.0] and ratio is not None and near(ratio * factors[0], factors[1])
+    return GRADIENT_PHASES[is_explained]
 
 
 def ratio_of_all(evidence: Evidence) -> float | None:
@@ -104,10 +117,6 @@ def targets(evidence: Evidence) -> Iterator[float]:
         yield from {float(sum(ranks)), *(float(each) for each in ranks)}
 
 
-def _is_clipped(evidence: Evidence) -> bool:
-    return CLIP_NORM in evidence.a.scalars or CLIP_NORM in evidence.b.scalars
-
-
 def on_scaled_loss(wants_scaled: bool, arithmetic: Arithmetic, evidence: Evidence) -> Words | None:
     """Returns the same if the loss has the ratio of the gradients too, or if it has not.
 
@@ -116,7 +125,7 @@ def on_scaled_loss(wants_scaled: bool, arithmetic: Arithmetic, evidence: Evidenc
         arithmetic: What is asked.
         evidence: The evidence of the step.
     """
-    if (ratio := ratio_of_all(evidence)) is None or _is_clipped(evidence):
+    if (ratio := ratio_of_all(evidence)) is None or evidence.is_transformed:
         return None
     is_scaled = evidence.loss_ratio is not None and near(evidence.loss_ratio, ratio)
     return arithmetic(evidence) if is_scaled == wants_scaled else None

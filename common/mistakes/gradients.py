@@ -1,10 +1,11 @@
-"""Mistakes in the size of gradients: sums where there should be means, parts that are missing, clipping."""
+"""Mistakes in the size of gradients: sums where there should be means, parts that are missing."""
 
 from functools import partial
 
 from samestep.common.mistakes import gradient_arithmetic as arithmetic
 from samestep.common.mistakes.gradient_arithmetic import GRADIENTS
 from samestep.common.mistakes.mistake import Mistake
+from samestep.common.steps.gradient_transforms import GRADIENT_PHASES
 
 LAST_WINDOW = (
     Mistake(
@@ -93,7 +94,7 @@ SCALES = (
 ROUNDED = (
     Mistake(
         "gradients_rounded_to_bf16",
-        ("gradient", "clipping"),
+        GRADIENT_PHASES,
         partial(arithmetic.rounded, arithmetic.BF16),
         "every gradient is off by {off} of its norm in no direction: one of the two rounded them to bfloat16, on the wire or "
         "in the sum",
@@ -101,7 +102,7 @@ ROUNDED = (
     ),
     Mistake(
         "gradients_rounded_to_fp16",
-        ("gradient", "clipping"),
+        GRADIENT_PHASES,
         partial(arithmetic.rounded, arithmetic.FP16),
         "every gradient is off by {off} of its norm in no direction: one of the two rounded them to float16, on the wire or "
         "in the sum",

@@ -49,9 +49,9 @@ def kept(evidence: Evidence) -> Words | None:
     """The gradients of B are A's, with those that both had a step before added. What was clipped is what is kept."""
     if not evidence.gradients or any(each.earlier is None for each in evidence.gradients):
         return None
-    clipped, ratio = evidence.b.clip_coefficient, evidence.b.clip_coefficient / evidence.a.clip_coefficient
+    factor, ratio = evidence.b.factor, evidence.b.factor / evidence.a.factor
     for each in evidence.gradients:
-        added = clipped * each.earlier
+        added = factor * each.earlier
         larger = max(1.0, abs(ratio), length(added) / each.norm if each.norm else 1.0)
         left = length(each.other - ratio * each.one - added)
         if not left <= each.bound * larger * each.rounding:

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Iterator
 
-from samestep.common.mistakes.evidence import COMPUTED, Evidence
+from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
+from samestep.common.steps.gradient_transforms import COMPUTED
 
 MOST_RUN_AHEAD = 64
 """How many times as fast a schedule may run, and how many steps ahead."""

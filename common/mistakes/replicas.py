@@ -1,12 +1,13 @@
 """Mistakes after which ranks no longer hold the same weights."""
 
-from samestep.common.mistakes.evidence import COMPUTED, LOSS_SCALE, Evidence
+from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.mistake import Mistake, Words
+from samestep.common.steps.gradient_transforms import FOLLOWING, GRADIENT_PHASES
 
 
 def _scalars_by_rank(evidence: Evidence) -> Words | None:
     """Ranks have other hyper-parameters or loss scales; norms that are computed differ wherever gradients do."""
-    decided = {name for phase, name, _ in evidence.b.splits if phase == "scalar"} - {*COMPUTED} | {LOSS_SCALE}
+    decided = {name for phase, name, _ in evidence.b.splits if phase == "scalar"} - {*FOLLOWING}
     split = [(name, ranks) for phase, name, ranks in evidence.b.splits if phase == "scalar" and name in decided]
     if not split or evidence.a.splits:
         return None
@@ -19,7 +20,7 @@ def _skipped(evidence: Evidence) -> Words | None:
     return {"ranks": " and ".join(map(str, skipped[0]))} if skipped and not evidence.a.splits else None
 
 
-def _of_one_kind(evidence: Evidence) -> Words | None:
+def of_one_kind(evidence: Evidence) -> Words | None:
     """Returns the gradients or weights of norms or biases alone differ between ranks."""
     split = {name: ranks for phase, name, ranks in evidence.b.splits if phase in ("weight", "gradient")}
     kinds = {each.kind for each in (*evidence.moves, *evidence.gradients) if each.name in split}
@@ -31,7 +32,7 @@ def _of_one_kind(evidence: Evidence) -> Words | None:
 
 def _weights(evidence: Evidence) -> Words | None:
     split = [(name, ranks) for phase, name, ranks in evidence.b.splits if phase == "weight"]
-    if not split or evidence.a.splits or _of_one_kind(evidence) or _scalars_by_rank(evidence):
+    if not split or evidence.a.splits or of_one_kind(evidence) or _scalars_by_rank(evidence):
         return None
     if any(phase == "gradient" for phase, *_ in evidence.b.splits):
         return None
@@ -41,7 +42,7 @@ def _weights(evidence: Evidence) -> Words | None:
 BY_RANK = (
     Mistake(
         "scalars_differ_by_rank",
-        ("hyper-parameters", "gradient", "clipping", "replicas"),
+        ("hyper-parameters", *GRADIENT_PHASES, "replicas"),
         _scalars_by_rank,
         "{names} of rank {ranks} of B is another one than that of the other ranks",
         "pytorch/pytorch#136009",
@@ -49,7 +50,7 @@ BY_RANK = (
     ),
     Mistake(
         "skipped_on_one_rank",
-        ("gradient", "clipping", "update", "replicas"),
+        (*GRADIENT_PHASES, "update", "replicas"),
         _skipped,
         "the gradient scaler left out the update on some ranks of B only (rank {ranks} did otherwise than the others)",
         "pytorch/pytorch#115710",
@@ -58,16 +59,6 @@ BY_RANK = (
     ),
 )
 REPLICAS = (
-    Mistake(
-        "clip_on_one_rank",
-        ("gradient", "clipping", "replicas"),
-        _of_one_kind,
-        "only norms and biases differ between the ranks of B (rank {ranks}): they are clipped, exchanged or updated on some "
-        "ranks only",
-        "deepspeedai/DeepSpeed#1801",
-        has_sides=True,
-        of_step="only the first of {devices} ranks has clipped in the step before: the weights of the others are not its own",
-    ),
     Mistake(
         "replicas_drift",
         ("replicas",),

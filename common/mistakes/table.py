@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterator
 
-from samestep.common.mistakes.clipping import CLIPPING
+from samestep.common.mistakes.clipping import CLIPPING, ON_ONE_RANK
 from samestep.common.mistakes.decay import DECAY
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.examples import EXAMPLES, TARGETS
@@ -31,6 +31,7 @@ MISTAKES: tuple[Mistake, ...] = (
     *TARGETS,
     *FORMULAS,
     *UPDATES,
+    *ON_ONE_RANK,
     *REPLICAS,
 )
 """Those that explain more come first, and the first that fits is the cause."""

@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 
-_NAMES = {
-    **{"beta_1": "betas.0", "beta_2": "betas.1", "epsilon": "eps"},
-    **{"global_clipnorm": "clip_max_norm", "clipvalue": "clip_max_value"},
-}
+from samestep.common.steps.gradient_transforms import KERAS_NAMES
+
+_NAMES = {"beta_1": "betas.0", "beta_2": "betas.1", "epsilon": "eps"} | KERAS_NAMES
 _OTHERS = {"built", "learning_rate", "gradient_accumulation_steps"}
 """What is no hyper-parameter, and what a record has elsewhere: a step is an update, of however many batches."""
 

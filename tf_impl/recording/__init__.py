@@ -19,7 +19,7 @@ def install(options: str) -> Callable[[], None]:
     if backend != "tensorflow":
         recorder.end(f"Keras runs on {backend}, whose steps are not seen; set KERAS_BACKEND=tensorflow or torch.")
         return recorder.end
-    from samestep.tf_impl.recording.float64 import use_float64
+    from samestep.tf_impl.recording.dtypes import use_float64
     from samestep.tf_impl.recording.hooks import Hooks
     from samestep.tf_impl.recording.session import Session
 

@@ -17,6 +17,7 @@ from tensorflow.python.eager.polymorphic_function.polymorphic_function import Fu
 
 from samestep.common.steps.recording import Recorder
 from samestep.tf_impl.recording.examples import Results, inputs_of, sums_of_words
+from samestep.tf_impl.recording.gradient_transforms import follow_clipping, note_scale
 from samestep.tf_impl.recording.session import Session
 from samestep.tf_impl.recording.slots import Slots
 from samestep.tf_impl.recording.tapes import TapeHooks
@@ -37,6 +38,7 @@ class Hooks:
 
     def install(self) -> None:
         """Sets all of them."""
+        session = self._session
         for owner, name, follow in (
             (keras.layers.Layer, "__call__", self._follow_calls),
             (EpochIterator, "__iter__", self._follow_epochs),
@@ -46,7 +48,7 @@ class Hooks:
             (LossScaleOptimizer, "scale_loss", self.tapes.follow_scale),
             (BaseOptimizer, "apply", self._follow_updates),
             (LossScaleOptimizer, "apply", self._follow_updates),
-            (BaseOptimizer, "_clip_gradients", self._follow_clipping),
+            (BaseOptimizer, "_clip_gradients", functools.partial(follow_clipping, session=session, guard=self._guard)),
             (TFOptimizer, "_backend_update_step", self._follow_gradients),
             (TFOptimizer, "_all_reduce_sum_gradients", self._follow_reduction),
             (Function, "__call__", self._follow_functions),
@@ -108,42 +110,22 @@ class Hooks:
 
         return apply
 
-    def _before_update(
-        self, optimizer: Any, variables: Sequence[Any] | None
-    ) -> tuple[Slots, tf.Tensor, tf.Tensor] | None:
+    def _before_update(self, optimizer: Any, variables: Sequence[Any] | None) -> tuple[Slots, tf.Tensor] | None:
         """An optimizer is about to step. Returns what `_after_update` takes, unless another one has it step."""
         self.tapes.manual.is_followed = False
         plan = self._session.plan(optimizer, optimizer._trainable_variables if variables is None else variables)
         slots = self._session.slots(plan)
-        if isinstance(optimizer, LossScaleOptimizer):
-            scale = optimizer.dynamic_scale if optimizer.built else optimizer.initial_scale
-        else:
-            scale = vars(optimizer).get("loss_scale_factor") or 1.0
+        note_scale(optimizer, self._session)
+        if not isinstance(optimizer, LossScaleOptimizer):
             slots.is_applied.assign(1)
         if self._session.is_inner(optimizer):
             return None
-        return slots, *(tf.cast(tf.convert_to_tensor(each), tf.float64) for each in (optimizer.learning_rate, scale))
+        return slots, tf.cast(tf.convert_to_tensor(optimizer.learning_rate), tf.float64)
 
-    def _after_update(self, slots: Slots, lr: tf.Tensor, scale: tf.Tensor) -> None:
+    def _after_update(self, slots: Slots, lr: tf.Tensor) -> None:
         """It has stepped."""
-        slots.commit(lr, scale)
+        slots.commit(lr)
         self._session.step_was_taken()
-
-    def _follow_clipping(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        before = self._guard(self._before_clipping)
-
-        def clip(optimizer: Any, grads: Any) -> Any:
-            if optimizer.global_clipnorm and not in_stateless_scope():
-                before(optimizer, grads)
-            return original(optimizer, grads)
-
-        return clip
-
-    def _before_clipping(self, optimizer: Any, gradients: Sequence[Any]) -> None:
-        """Gradients are clipped to a norm of all. Each replica clips its own, and their norms are no number of the step."""
-        if self._session.plan(optimizer).num_replicas == 1:
-            norm = tf.linalg.global_norm([each for each in gradients if each is not None])
-            self._session.counters().clip_norm.assign(tf.cast(norm, tf.float64))
 
     def _follow_gradients(self, original: Callable[..., Any]) -> Callable[..., Any]:
         after = self._guard(self._after_gradients)

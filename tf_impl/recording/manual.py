@@ -17,7 +17,7 @@ from samestep.tf_impl.recording.plans import is_wide
 from samestep.tf_impl.recording.session import Session
 from samestep.tf_impl.recording.statistics import unpack
 
-_NO_RATE, _NO_SCALE = float("nan"), 1.0
+_NO_RATE = float("nan")
 
 
 class ManualSteps:
@@ -97,7 +97,7 @@ class ManualSteps:
             self._bits, self._is_due = bits, False
             slots = self._session.slots(self._session.plan(None))
             slots.is_updated.assign(1)
-            slots.commit(*(tf.constant(each, tf.float64) for each in (_NO_RATE, _NO_SCALE)))
+            slots.commit(tf.constant(_NO_RATE, tf.float64))
             self._session.step_was_taken()
 
     def _seen_bits(self) -> np.ndarray:

@@ -191,8 +191,7 @@ class Session:
 
     def _write(self, replica: int, step: SeenStep, plan: UpdatePlan, rows_seen: int) -> None:
         losses = (step.loss * plan.num_replicas / plan.num_batches,) if step.has_loss else ()
-        seen = {"lr": step.lr, "clip_norm": step.clip_norm, "loss_scale": math.nan if step.scale == 1 else step.scale}
-        scalars = {name: value for name, value in seen.items() if not math.isnan(value)} | plan.scalars
+        scalars = {name: value for name, value in step.scalars.items() if not math.isnan(value)} | plan.scalars
         passes = self._passes - self._passes_written.get(replica, 0)
         self._passes_written[replica] = self._passes
         recorded = RecordedStep(

@@ -13,6 +13,7 @@ import tensorflow as tf
 from tensorflow.python.ops import gen_resource_variable_ops as ops
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
+from samestep.common.steps.gradient_transforms import TRANSFORMS
 from samestep.common.steps.keras_scalars import written
 from samestep.common.steps.record import Phase
 from samestep.common.steps.recording import DENSE_STEPS
@@ -23,7 +24,7 @@ CAPACITY = 64
 """Steps of a call that are kept, unless a model says that its calls take more."""
 ROWS = 2**10
 """Examples that are kept until they are read, of each step of a call."""
-INTS, FLOATS = 4, 5
+INTS, FLOATS = 4, 3 + len(TRANSFORMS)
 """The numbers of a step that are not of tensors, as `SeenStep` has them."""
 
 
@@ -66,7 +67,7 @@ class WriteCounters:
         self._every, self._num_rows = every, num_rows
         self.clock = own_variable(0, tf.int64)
         self.loss = own_variable([0.0, 0.0], tf.float64)
-        self.clip_norm = own_variable(float("nan"), tf.float64)
+        self.transforms = {name: own_variable(float("nan"), tf.float64) for name in TRANSFORMS}
         self.rows = own_variable(np.zeros(num_rows, np.int64), tf.int64)
         self.rows_seen = own_variable(0, tf.int64)
         self._rows_read = 0
@@ -117,9 +118,7 @@ class SeenStep:
         rows_seen: The examples until its end.
         loss: The sum of the scalars that its backward passes began with.
         has_loss: Whether there were any.
-        lr: The learning rate.
-        scale: The scale of the loss.
-        clip_norm: The norm of all gradients before they were clipped to one; NaN where they were not.
+        scalars: "lr", the learning rate, and how gradients were scaled and clipped; NaN where they were not.
         stats: Phase -> the rows of the tensors of its slots; None where the step was not looked at.
     """
 
@@ -128,9 +127,7 @@ class SeenStep:
     rows_seen: int
     loss: float
     has_loss: bool
-    lr: float
-    scale: float
-    clip_norm: float
+    scalars: dict[str, float]
     stats: dict[Phase, np.ndarray] | None
 
 
@@ -175,36 +172,36 @@ class Slots:
         if phase in self._gradients:
             self._gradients[phase].assign(self._looked_at(gradients, self.counters.is_looked_at()))
 
-    def commit(self, lr: tf.Tensor, scale: tf.Tensor) -> None:
+    def commit(self, lr: tf.Tensor) -> None:
         """Ends a step, unless the optimizer only accumulated.
 
         Args:
             lr: The learning rate that the step was taken with.
-            scale: That of the loss.
         """
         if not tf.executing_eagerly():
-            self._commit_in_graph(lr, scale)
+            self._commit_in_graph(lr)
             return
         if self._commit is None:
-            self._commit = tf.function(self._commit_in_graph, autograph=False).get_concrete_function(lr, scale)
-        self._commit(lr, scale)
+            self._commit = tf.function(self._commit_in_graph, autograph=False).get_concrete_function(lr)
+        self._commit(lr)
 
-    def _commit_in_graph(self, lr: tf.Tensor, scale: tf.Tensor) -> None:
+    def _commit_in_graph(self, lr: tf.Tensor) -> None:
         counters, is_updated = self.counters, self.is_updated.read_value()
         ended = tf.maximum(is_updated, 1 - self.is_applied.read_value())
         is_looked_at = counters.is_looked_at()
         if is_looked_at is not True:
             is_looked_at = is_looked_at & (ended > 0)
         ints = [counters.clock.read_value(), 1 - is_updated, tf.cast(is_looked_at, tf.int64), counters.rows_seen]
-        floats = [*tf.unstack(counters.loss.read_value()), *(tf.cast(each, tf.float64) for each in (lr, scale))]
-        floats.append(counters.clip_norm.read_value())
+        transforms = [each.read_value() for each in counters.transforms.values()]
+        floats = [*tf.unstack(counters.loss.read_value()), tf.cast(lr, tf.float64), *transforms]
         weights = self._looked_at(self.weights, is_looked_at)
         gradients = [variable.read_value() for variable in self._gradients.values()]
         row = tf.concat([tf.stack(ints), tf.bitcast(tf.stack(floats), tf.int64), *gradients, weights], 0)
         place = self.count.read_value() % self._capacity
         tf.raw_ops.ResourceScatterUpdate(resource=self._ring.handle, indices=place, updates=row)
         counters.loss.assign(tf.where(ended > 0, tf.zeros([2], tf.float64), counters.loss.read_value()))
-        counters.clip_norm.assign(tf.where(ended > 0, tf.constant(np.nan, tf.float64), counters.clip_norm.read_value()))
+        for variable, value in zip(counters.transforms.values(), transforms, strict=True):
+            variable.assign(tf.where(ended > 0, tf.constant(np.nan, tf.float64), value))
         counters.clock.assign_add(ended)
         self.count.assign_add(ended)
         self.is_applied.assign(0)
@@ -226,9 +223,9 @@ class Slots:
     def _unpacked(self, row: np.ndarray, is_float64: bool) -> SeenStep:
         ints, floats, words = np.split(row, [INTS, INTS + FLOATS])
         number, is_skipped, is_looked_at, rows_seen = ints.tolist()
-        loss, num_losses, lr, scale, clip_norm = floats.view(np.float64).tolist()
+        loss, num_losses, lr, *transforms = floats.view(np.float64).tolist()
         phases: list[Phase] = [*self._gradients, "weight"]
         parts = (unpack(part, is_float64) for part in np.split(words, len(phases)))
         stats = dict(zip(phases, parts, strict=True)) if is_looked_at else None
-        lr = lr if is_float64 else written(lr)
-        return SeenStep(number, bool(is_skipped), rows_seen, loss, num_losses > 0, lr, scale, clip_norm, stats)
+        scalars = {"lr": lr if is_float64 else written(lr)} | dict(zip(TRANSFORMS, transforms, strict=True))
+        return SeenStep(number, bool(is_skipped), rows_seen, loss, num_losses > 0, scalars, stats)

@@ -4,12 +4,12 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 
 from samestep.common.files.arrays import read_arrays
 from samestep.common.files.writing import replacing
 from samestep.common.steps.recording import Recorder
+from samestep.tf_impl.recording.dtypes import rounding_of_products
 from samestep.tf_impl.recording.tensors import Held
 
 
@@ -65,7 +65,6 @@ class Start:
 
 def _perturbed(values: np.ndarray, name: str, seed: int) -> np.ndarray:
     """Multiplies each number by 1 + u or 1 - u, as its name, its place and the seed say: the same on all replicas."""
-    computed = {"mixed_float16": 2.0**-10, "mixed_bfloat16": 2.0**-7}.get(keras.config.dtype_policy().name)
-    unit = (computed or float(np.finfo(values.dtype).eps)) / 2
+    unit = rounding_of_products(values.dtype)
     signs = np.random.default_rng([zlib.crc32(name.encode()), seed]).integers(0, 2, values.shape) * 2 - 1
     return (values.astype(np.float64) * (1 + unit * signs)).astype(values.dtype)

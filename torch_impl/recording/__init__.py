@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from samestep.common.steps.recording import Recorder, RecordOptions
-from samestep.torch_impl.recording.float64 import use_float64
+from samestep.torch_impl.recording.dtypes import use_float64
 from samestep.torch_impl.recording.hooks import Hooks
-from samestep.torch_impl.recording.keras_layers import keras_on_torch
-from samestep.torch_impl.recording.keras_updates import follow_keras
+from samestep.torch_impl.recording.keras.layers import keras_on_torch
+from samestep.torch_impl.recording.keras.updates import follow_keras
 from samestep.torch_impl.recording.session import Session
 
 _FOLLOWED: list[tuple[Session, Recorder, Hooks]] = []

@@ -10,8 +10,8 @@ from torch._compile import _disable_dynamo
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from samestep.common.steps.recording import Recorder
+from samestep.torch_impl.recording.gradient_transforms import follow_transforms
 from samestep.torch_impl.recording.losses import Roots
-from samestep.torch_impl.recording.pieces import is_dtensor
 from samestep.torch_impl.recording.session import Session
 from samestep.torch_impl.recording.thread import FollowedThread
 
@@ -51,12 +51,7 @@ class Hooks:
         before, after, thread = guard(session.before_update), guard(session.after_update), self._thread
         register_optimizer_step_pre_hook(lambda *each: before(*each) if thread.train() else None)
         register_optimizer_step_post_hook(lambda optimizer, arguments, keywords: after(optimizer))
-        for name in ("clip_grad_norm_", "clip_grad_value_"):
-            clip = self._follow_clipping(getattr(nn.utils, name), "norm" if "norm" in name else "value")
-            setattr(nn.utils, name, clip)
-            setattr(nn.utils.clip_grad, name, clip)
-        scaler = torch.amp.GradScaler
-        scaler.scale, scaler.step = self._follow_scale(scaler.scale), self._follow_scaled_step(scaler.step)
+        follow_transforms(session, guard)
         schedule = torch.optim.lr_scheduler.LRScheduler
         schedule.step = self._follow_schedule(schedule.step)
         loader = torch.utils.data.DataLoader
@@ -122,58 +117,6 @@ class Hooks:
 
         return grad
 
-    def _follow_clipping(self, original: Callable[..., Any], kind: str) -> Callable[..., Any]:
-        session = self._session
-
-        @self._guard
-        def clipped(bound: float, norm: torch.Tensor | None) -> None:
-            session.add_scalar(f"clip_max_{kind}", float(bound))
-            session.count_clipping()
-            if norm is not None and not is_dtensor(norm):  # a DTensor's may be the part of one rank
-                session.add_scalar(f"clip_{kind}", norm)
-            session.take_again()
-
-        @functools.wraps(original)
-        def clip(parameters: Any, bound: Any, *arguments: Any, **keywords: Any) -> Any:
-            result = original(parameters, bound, *arguments, **keywords)
-            clipped(bound, result)
-            return result
-
-        @functools.wraps(original)
-        def called(*arguments: Any, **keywords: Any) -> Any:
-            return clip(*arguments, **{"bound" if name in _BOUNDS else name: each for name, each in keywords.items()})
-
-        return called
-
-    def _follow_scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        scaled = self._guard(self._session.scale_loss)
-
-        @functools.wraps(original)
-        def scale(scaler: Any, outputs: Any) -> Any:
-            result = original(scaler, outputs)
-            if scaler._enabled and scaler._scale is not None:
-                scaled(scaler._scale)
-            return result
-
-        return scale
-
-    def _follow_scaled_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        session = self._session
-        skip, add = self._guard(session.skip), self._guard(session.add_scalar)
-
-        @functools.wraps(original)
-        def step(scaler: Any, optimizer: Any, *arguments: Any, **keywords: Any) -> Any:
-            scale = scaler._scale.clone() if scaler._enabled and scaler._scale is not None else None
-            result = original(scaler, optimizer, *arguments, **keywords)
-            if scale is not None:
-                inner = getattr(optimizer, "optimizer", optimizer)  # accelerate's wrapper
-                if not session.is_stepping(inner):
-                    skip(inner)
-                add("loss_scale", scale)
-            return result
-
-        return step
-
     def _follow_schedule(self, original: Callable[..., Any]) -> Callable[..., Any]:
         count = self._guard(self._session.counts.add_schedule)
 
@@ -193,9 +136,6 @@ class Hooks:
             return original(loader)
 
         return iterate
-
-
-_BOUNDS = ("max_norm", "clip_value")
 
 
 def _is_training(module: nn.Module) -> bool:

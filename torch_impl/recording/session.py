@@ -209,9 +209,9 @@ class Session:
         """
         self._scalars[name] = value.detach().clone() if isinstance(value, torch.Tensor) else value
 
-    def count_clipping(self) -> None:
-        """The gradients were clipped."""
-        self._scalars["clip_calls"] = float(self._scalars.get("clip_calls", 0.0)) + 1
+    def count(self, name: str) -> None:
+        """Adds one to a number of the step."""
+        self._scalars[name] = float(self._scalars.get(name, 0.0)) + 1
 
     def count_pass(self) -> None:
         """A DataLoader begins a pass through its data, for the next batch that is trained on."""

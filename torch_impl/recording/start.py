@@ -13,6 +13,7 @@ from samestep.common.files.arrays import read_arrays
 from samestep.common.files.writing import replacing
 from samestep.common.steps.projections import Piece, as_matrix, blocks
 from samestep.common.steps.recording import Recorder
+from samestep.torch_impl.recording.dtypes import dtype_of_products
 from samestep.torch_impl.recording.places import rank_and_world
 from samestep.torch_impl.recording.tensors import Held, find_tensors
 
@@ -81,10 +82,7 @@ def _places(held: Held) -> list[tuple[Piece, torch.Tensor]]:
 
 def _perturb(name: str, piece: Piece, value: torch.Tensor, seed: int) -> None:
     """Multiplies each number by 1 + u or 1 - u, as its name, its GLOBAL place and the seed say: shards are perturbed alike."""
-    dtype = value.dtype
-    if torch.is_autocast_enabled(value.device.type):  # the products are computed in its dtype
-        dtype = torch.get_autocast_dtype(value.device.type)
-    unit = torch.finfo(dtype).eps / 2
+    unit = torch.finfo(dtype_of_products(value)).eps / 2
     signs = torch.from_numpy(signs_of(piece, zlib.crc32(name.encode()) ^ (seed * _ODD)))
     signs = signs.to(value.device).reshape(value.shape)
     value.copy_(value.to(torch.float64) * (1 + unit * signs))

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from samestep.common.steps.keras_layout import KerasLayout
 from samestep.common.steps.record import RecordedTensor
 from samestep.torch_impl.recording.flat import flat_tensors
-from samestep.torch_impl.recording.keras_layers import GIVEN, in_layout, is_keras, keras_tensors
+from samestep.torch_impl.recording.keras.layers import GIVEN, in_layout, is_keras, keras_tensors
 from samestep.torch_impl.recording.partitions import Copy, is_partitioned, partition_of
 from samestep.torch_impl.recording.pieces import gradient_of, local_of, piece_of
 

@@ -9,9 +9,11 @@ import numpy as np
 from samestep.common.judging.recorded.verdict import FirstDifference
 from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
 from samestep.common.judging.recorded.yardstick import apart_of, times_rounding, unit_of
-from samestep.common.mistakes.evidence import COMPUTED, SeenTensor, clip_coefficient, common_ratio
+from samestep.common.mistakes.evidence import SeenTensor, common_ratio
+from samestep.common.mistakes.gradient_arithmetic import phase_of
 from samestep.common.mistakes.mistake import near, spell
 from samestep.common.mistakes.rates import same_number
+from samestep.common.steps.gradient_transforms import COMPUTED
 from samestep.common.steps.recorded_run import RunStep, Sums
 
 KINK = 0.01
@@ -131,7 +133,7 @@ def _gradient(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     differs = compared.differs if is_certain else compared.is_unsure
     seen = {each.name: each for each in walk.seen(compared)}
     name = _first_backward(walk, differs)
-    phase = "clipping" if _is_clipping(one, other, list(seen.values())) else "gradient"
+    phase = phase_of((one.scalars, other.scalars), [*seen.values()])
     names = {each.name for each, flag in zip(walk.pairing.tensors, differs & ~compared.is_broken, strict=True) if flag}
     words, ratio = _say(seen, names, name)
     return Finding(
@@ -159,14 +161,6 @@ def _say(seen: dict[str, SeenTensor], differing: set[str], name: str) -> tuple[s
         return f"the gradient of {name} alone differs: it is {spell(ratio)} x A's", ratio
     off = f"{seen[name].off:.2g} of its norm" if name in seen and np.isfinite(seen[name].off) else "infinitely much"
     return f"the gradient of {name} is off by {off}; {len(differing)} of {len(seen)} gradients differ", None
-
-
-def _is_clipping(one: RunStep, other: RunStep, seen: list[SeenTensor]) -> bool:
-    """Returns whether the factor of all gradients is that of their clipping."""
-    coefficients = [clip_coefficient(step.scalars) for step in (one, other)]
-    ratio = common_ratio(seen)
-    is_clipped = coefficients != [1.0, 1.0] and ratio is not None
-    return is_clipped and near(ratio * coefficients[0], coefficients[1])  # type: ignore[operator]
 
 
 def _is_kink(walk: Walk, compared: ComparedTensors, differs: np.ndarray, seen: dict[str, SeenTensor]) -> bool:

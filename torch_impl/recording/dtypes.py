@@ -1,4 +1,7 @@
-"""Float64 mode: runs a script in float64 that was written for float32, without a changed line."""
+"""The dtypes of a script: what its products are computed in, and float64 mode.
+
+That runs a script in float64 that was written for float32, without a changed line.
+"""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -9,6 +12,12 @@ from torch import nn
 
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 """What becomes float64."""
+
+
+def dtype_of_products(weight: torch.Tensor) -> torch.dtype:
+    """Returns what products with a weight are computed in, as autocast has it."""
+    kind = weight.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
 
 
 def use_float64() -> None:

@@ -1,11 +1,19 @@
-"""Float64 mode: runs a script in float64 that was written for float32, without a changed line.
+"""The dtypes of a script: what its products are computed in, and float64 mode.
 
+That runs a script in float64 that was written for float32, without a changed line.
 Keras casts what a layer is given, so `fit` needs nothing but float64 as the default. Policies that compute in a narrower dtype
 become float64 as well. A layer whose own dtype is named, and code of TensorFlow that names float32, cannot be changed.
 """
 
 import keras
+import numpy as np
 from keras.src.dtype_policies import dtype_policy
+
+
+def rounding_of_products(dtype: np.dtype) -> float:
+    """Returns the unit roundoff of products with weights of a dtype, as Keras' policy has it."""
+    computed = {"mixed_float16": 2.0**-10, "mixed_bfloat16": 2.0**-7}.get(keras.config.dtype_policy().name)
+    return (computed or float(np.finfo(dtype).eps)) / 2
 
 
 def use_float64() -> None:

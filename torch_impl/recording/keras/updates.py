@@ -7,12 +7,12 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import torch
 
 from samestep.common.steps.keras_scalars import scalars_of, written
 from samestep.common.steps.recording import Recorder
+from samestep.torch_impl.recording.gradient_transforms import follow_keras_transforms
 from samestep.torch_impl.recording.hooks import Hooks
-from samestep.torch_impl.recording.keras_layers import GIVEN
+from samestep.torch_impl.recording.keras.layers import GIVEN
 from samestep.torch_impl.recording.session import Session
 
 
@@ -78,50 +78,18 @@ def follow_keras(keras: ModuleType, session: Session, recorder: Recorder, hooks:
 
         return update
 
-    _follow_gradients(optimizers.base_optimizer.BaseOptimizer, session, recorder)
+    base = optimizers.base_optimizer.BaseOptimizer
+    base.apply = _followed(base.apply, recorder.guarded(session.expect_update))
     parallel = importlib.import_module("keras.src.backend.torch.optimizers.torch_parallel_optimizer")
-    for kind in (parallel.TorchParallelOptimizer, optimizers.base_optimizer.BaseOptimizer):
+    for kind in (parallel.TorchParallelOptimizer, base):
         kind._backend_update_step = follow_update(kind._backend_update_step)
-    _follow_scale(optimizers.loss_scale_optimizer.LossScaleOptimizer, session, recorder, of)
+    follow_keras_transforms(optimizers, session, recorder.guarded, of)
 
 
-def _follow_gradients(kind: Any, session: Session, recorder: Recorder) -> None:
-    """Follows gradients on their way into an optimizer."""
-    expect, apply_all, clip_all = recorder.guarded(session.expect_update), kind.apply, kind._clip_gradients
-
-    @recorder.guarded
-    def add_norm(gradients: Sequence[Any]) -> None:
-        session.add_scalar("clip_norm", torch.nn.utils.get_total_norm([each for each in gradients if each is not None]))
-
+def _followed(apply_all: Callable[..., Any], expect: Callable[[], object]) -> Callable[..., Any]:
     @functools.wraps(apply_all)
     def apply(*arguments: Any, **keywords: Any) -> Any:
         expect()
         return apply_all(*arguments, **keywords)
 
-    @functools.wraps(clip_all)
-    def clip(optimizer: Any, grads: Any) -> Any:
-        if optimizer.global_clipnorm:
-            add_norm(grads)
-        return clip_all(optimizer, grads)
-
-    kind.apply, kind._clip_gradients = apply, clip
-
-
-def _follow_scale(kind: Any, session: Session, recorder: Recorder, of: Callable[[Any], Any]) -> None:
-    """Follows the optimizer that scales the loss of another."""
-    scaled, skip, add = (recorder.guarded(each) for each in (session.scale_loss, session.skip, session.add_scalar))
-    scale_loss, skipped = kind.scale_loss, kind._stateful_handle_non_finite_grads
-
-    @functools.wraps(scale_loss)
-    def scale(optimizer: Any, loss: Any) -> Any:
-        result = scale_loss(optimizer, loss)
-        scaled((result / loss).detach())
-        return result
-
-    @functools.wraps(skipped)
-    def handle(optimizer: Any) -> None:
-        skip(of(optimizer.inner_optimizer))
-        add("loss_scale", float(optimizer.dynamic_scale))
-        skipped(optimizer)
-
-    kind.scale_loss, kind._stateful_handle_non_finite_grads = scale, handle
+    return apply

@@ -1,0 +1,35 @@
+"""What a script does to its gradients between the backward pass and the update, by the scalars of its steps: scaling, clipping.
+
+A loss that is scaled gives scaled gradients, which a gradient scaler divides again. Then they are clipped to a norm, or to a
+largest value.
+"""
+
+from collections.abc import Mapping
+
+CLIP_NORM, CLIP_MOST, CLIP_CALLS = "clip_norm", "clip_max_norm", "clip_calls"
+"""The norm before clipping, the most that it leaves, and how often gradients were clipped before the update."""
+LOSS_SCALE = "loss_scale"
+"""The scale of the loss."""
+TRANSFORMS = (CLIP_NORM, LOSS_SCALE)
+"""What a graph writes down of a step, where no Python function runs."""
+KERAS_NAMES = {"global_clipnorm": CLIP_MOST, "clipvalue": "clip_max_value"}
+"""The names that Keras' optimizers have for what torch is called with."""
+
+FOLLOWING = (CLIP_NORM, CLIP_CALLS)
+"""Scalars that differ wherever gradients do."""
+COMPUTED = (*FOLLOWING, LOSS_SCALE)
+"""Scalars that a step computes; all others are hyper-parameters."""
+
+GRADIENT_PHASES = ("gradient", "clipping")
+"""Where gradients first differ: as they were computed, or as the update is given them."""
+
+
+def factor(scalars: Mapping[str, float]) -> float:
+    """Returns what the gradient of a step was multiplied by before its update; 1 if it was left as it was."""
+    norm, most = scalars.get(CLIP_NORM), scalars.get(CLIP_MOST)
+    return 1.0 if norm is None or most is None or norm <= most else most / norm
+
+
+def is_transformed(scalars: Mapping[str, float]) -> bool:
+    """Returns whether a step may have changed the norm of its gradient."""
+    return CLIP_NORM in scalars

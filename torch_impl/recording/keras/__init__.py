@@ -1,0 +1,1 @@
+"""Keras on PyTorch: its layers and its optimizers, which are not torch's."""
