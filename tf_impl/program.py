@@ -19,8 +19,8 @@ from samestep.tf_impl.observing.activations import kept_bytes
 from samestep.tf_impl.observing.exchanges import Copy, copies, sends_of, short_name
 from samestep.tf_impl.optimizers import bind_update, coefficients
 from samestep.tf_impl.prediction import Join, build_prediction, join_replicas
-from samestep.tf_impl.step import accumulate, mean_loss, micro_batches, transform, with_added
-from samestep.tf_impl.techniques.applied import build_exchange, exchange_read
+from samestep.tf_impl.step import accumulate, mean_loss, micro_batches, with_added
+from samestep.tf_impl.techniques.applied import build_exchange, exchange_read, transform
 from samestep.tf_impl.upstream import function_names
 
 

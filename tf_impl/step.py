@@ -1,4 +1,4 @@
-"""The step core that every program of TensorFlow shares: the mean loss, accumulation over micro-batches, and clipping.
+"""The step core that every program of TensorFlow shares: the mean loss, and accumulation over micro-batches.
 
 It works on whatever a strategy's parameters are: mirrored variables, DTensors, parts on servers, or plain tensors in a
 step that is only lowered.
@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import tensorflow as tf
 
 from samestep.common.strategy import Run
-from samestep.common.techniques import Techniques
 from samestep.common.tree import Tree
 from samestep.common.workload.models.loss_check import CLASSES_FIRST
 from samestep.common.workload.models.spec import ignores_targets
@@ -127,36 +126,3 @@ def _add(one: Gradient | None, other: Gradient | None) -> Gradient | None:
         values, indices = tf.concat([one.values, other.values], 0), tf.concat([one.indices, other.indices], 0)
         return tf.IndexedSlices(values, indices, one.dense_shape)
     return one + other
-
-
-def transform(gradients: Sequence[Gradient], techniques: Techniques) -> Sequence[Gradient]:
-    """Applies the techniques that change the gradient of the whole batch.
-
-    Args:
-        gradients: The gradient of every parameter, summed over all devices.
-        techniques: The techniques of the run.
-    """
-    return gradients if techniques.clip_norm is None else clip(gradients, techniques.clip_norm)
-
-
-def clip(gradients: Sequence[Gradient], clip_norm: float) -> list[Gradient]:
-    """Scales gradients down, so the whole gradient has at most a given norm; rows stay rows.
-
-    Args:
-        gradients: The gradient of every parameter, summed over all devices.
-        clip_norm: The largest norm allowed.
-    """
-    norm = tf.sqrt(tf.add_n([_squared_norm(gradient) for gradient in gradients]))
-    factor = tf.minimum(clip_norm / norm, 1.0)
-    return [
-        tf.IndexedSlices(g.values * factor, g.indices, g.dense_shape) if isinstance(g, tf.IndexedSlices) else g * factor
-        for g in gradients
-    ]
-
-
-def _squared_norm(gradient: Gradient) -> tf.Tensor:
-    """Rows of equal id count as their sum; `tf.clip_by_global_norm` (2.21) counts each on its own."""
-    if isinstance(gradient, tf.IndexedSlices):
-        ids, places = tf.unique(gradient.indices)
-        gradient = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(ids))
-    return tf.reduce_sum(gradient * gradient)

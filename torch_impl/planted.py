@@ -99,26 +99,26 @@ def _clip_forgotten() -> None:
 
 
 def _clip_by_local_norm() -> None:
-    from samestep.torch_impl import step
+    from samestep.torch_impl.techniques import clip_norm
 
-    right = step.clip
-    step.clip = lambda gradients, norm, bound: right(gradients, norm / 2**0.5, bound)
+    right = clip_norm.clip
+    clip_norm.clip = lambda gradients, norm, bound: right(gradients, norm / 2**0.5, bound)
 
 
 def _clip_each_parameter() -> None:
-    from samestep.torch_impl import step
+    from samestep.torch_impl.techniques import clip_norm
 
-    right = step.clip
-    step.clip = lambda gradients, norm, bound: [right([g], g.norm(), bound) for g in gradients]
+    right = clip_norm.clip
+    clip_norm.clip = lambda gradients, norm, bound: [right([g], g.norm(), bound) for g in gradients]
 
 
 def _clip_on_one_rank() -> None:
     import torch.distributed as dist
 
-    from samestep.torch_impl import step
+    from samestep.torch_impl.techniques import clip_norm
 
-    right = step.clip
-    step.clip = lambda gradients, norm, bound: right(gradients, norm, bound) if dist.get_rank() == 0 else None
+    right = clip_norm.clip
+    clip_norm.clip = lambda gradients, norm, bound: right(gradients, norm, bound) if dist.get_rank() == 0 else None
 
 
 def _unscaled_dropout() -> None:

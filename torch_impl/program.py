@@ -26,9 +26,9 @@ from samestep.torch_impl.observing.exchanges import Observer
 from samestep.torch_impl.observing.gpus import AllocatorPeak
 from samestep.torch_impl.optimizers import build_optimizer, matrices_of, set_rate
 from samestep.torch_impl.sharded import full_tensor
-from samestep.torch_impl.step import Loss, accumulate, target_share, transform
+from samestep.torch_impl.step import Loss, accumulate, target_share
 from samestep.torch_impl.step_context import StepContext
-from samestep.torch_impl.techniques.applied import scaler_of
+from samestep.torch_impl.techniques.applied import scaler_of, transform
 from samestep.torch_impl.upstream import num_graphs
 
 

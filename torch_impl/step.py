@@ -1,7 +1,7 @@
-"""The step core that every program of PyTorch shares: the mean loss, accumulation over micro-batches, and clipping."""
+"""The step core that every program of PyTorch shares: the mean loss, accumulation over micro-batches, and norms."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -10,12 +10,10 @@ import torch.distributed as dist
 from samestep.common.batch import Batch, BatchPart
 from samestep.common.features.used import takes_keys
 from samestep.common.strategy import Run
-from samestep.common.techniques import Techniques
 from samestep.common.tree import add_up
 from samestep.common.workload.reductions import divisor, fixed_divisor, varies
 from samestep.torch_impl.models import summed_loss
 from samestep.torch_impl.models.losses import Loss
-from samestep.torch_impl.sharded import local_part
 from samestep.torch_impl.step_context import StepContext
 
 KEPT_STEPS = 1000
@@ -86,31 +84,6 @@ def accumulate(
         with context.numbered(keys) if numbers else contextlib.nullcontext():
             losses.append(forward_backward(*batch.rows(own), micro == steps - 1).detach())
     return add_up(losses, torch.add)
-
-
-def transform(
-    gradients: list[torch.Tensor], global_norm: Callable[[list[torch.Tensor]], torch.Tensor], techniques: Techniques
-) -> None:
-    """Applies the techniques that change the gradient of the whole batch, in place.
-
-    Args:
-        gradients: The gradients of this process, after the exchange.
-        global_norm: Computes the norm of the whole gradient from them.
-        techniques: The techniques of the run.
-    """
-    if techniques.clip_norm is not None:
-        clip(gradients, global_norm(gradients), techniques.clip_norm)
-
-
-def clip(gradients: Sequence[torch.Tensor], norm: torch.Tensor, clip_norm: float) -> None:
-    """Scales gradients down in place, so the whole gradient has at most a given norm.
-
-    Args:
-        gradients: The gradients of this process; of a sharded one, this process's part is scaled.
-        norm: The norm of the whole gradient.
-        clip_norm: The largest norm allowed.
-    """
-    torch._foreach_mul_([local_part(gradient) for gradient in gradients], (clip_norm / norm).clamp(max=1.0))
 
 
 def norm_over_ranks(squared: torch.Tensor) -> torch.Tensor:

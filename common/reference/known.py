@@ -12,11 +12,10 @@ from samestep.common.reference.mutants import MUTANTS, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.reference.techniques import MISTAKES
 from samestep.common.workload.models.spec import ignores_targets
-from samestep.common.workload.models.transformer import TOKENS
 
 GPT = "prose-gpt+layers=1+heads=2+width=8+context=8"
 TIED, IGNORED = f"{GPT}+tied=true", f"{GPT}+ignored=0.5"
-STEPS, CLIP, RATE = "accumulation_steps=4", "clip_norm=0.05", "warmup_steps=40"
+STEPS, RATE = "accumulation_steps=4", "warmup_steps=40"
 OfDevices = Callable[[TrainingProgram, int], bool]
 """Makes a program wrong in one way, given the number of devices; False if it has nothing that could be wrong so."""
 
@@ -149,43 +148,6 @@ PARAMETERS = (
         TIED,
         "the head's half of the tied table's gradient counts twice",
         partial(bugs.tied_halves, 1.0, 2.0),
-    ),
-    _bug(
-        "clip_by_local_norm",
-        f"{GPT}+{CLIP}",
-        of_step("clip_by_local_norm"),
-        partial(bugs.clip_by, lambda g, devices: bugs.norm(g) / devices**0.5),
-    ),
-    _bug(
-        "clip_counts_replicas",
-        f"{GPT}+{CLIP}",
-        "the norm it clips by counts each of {devices} replicas",
-        partial(bugs.clip_by, lambda g, devices: bugs.norm(g) * devices**0.5),
-    ),
-    _bug(
-        "clip_misses_tables",
-        f"{GPT}+{CLIP}",
-        "the norm it clips by leaves the table of tokens out",
-        partial(bugs.clip_by, lambda g, devices: bugs.norm(g, lambda name: name != TOKENS)),
-    ),
-    _bug(
-        "clip_before_reduction",
-        f"{GPT}+{CLIP}",
-        "each shard's gradient is clipped before the sum",
-        partial(bugs.clip_each, True),
-    ),
-    _bug(
-        "clip_each_parameter",
-        f"{GPT}+{CLIP}",
-        "each parameter is clipped by its own norm",
-        partial(bugs.clip_each, False),
-    ),
-    _bug("clip_forgotten", f"{GPT}+{CLIP}", of_step("clip_forgotten"), partial(bugs.set_clip, None)),
-    _bug(
-        "clipped_by_default",
-        GPT,
-        "the gradient is clipped to norm 1, which nobody asked for",
-        partial(bugs.set_clip, 1.0),
     ),
 )
 RUN = (

@@ -21,12 +21,6 @@ DATA_AND_RANKS = (
         runs.position_lost,
         GPT,
     ),
-    Mutant(
-        "clip_on_one_rank",
-        of_step("clip_on_one_rank"),
-        runs.clip_on_one_rank,
-        f"{GPT}+clip_norm=0.05",
-    ),
 )
 NORMALISATION = (
     Mutant(

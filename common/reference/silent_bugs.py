@@ -4,7 +4,6 @@ Each names the cell in which it makes a difference. One of them acts on a single
 """
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -16,7 +15,7 @@ from samestep.common.program import Arrays
 from samestep.common.reference.models.layers import layers_below
 from samestep.common.reference.models.transformer import Embedding, TiedLogits
 from samestep.common.reference.program import TrainingProgram
-from samestep.common.reference.step import accumulate, clip, clip_bound, clipping_to
+from samestep.common.reference.step import accumulate
 from samestep.common.techniques import Techniques
 from samestep.common.workload.models.spec import ignores_targets
 from samestep.common.workload.models.transformer import TOKENS
@@ -175,74 +174,3 @@ def _weighted_half(weight: float, right: Callable[..., np.ndarray], *arguments: 
     dx = right(*arguments)
     gradients[TOKENS] = before + weight * gradients[TOKENS]
     return dx
-
-
-def clip_by(norm_of: Callable[[Arrays, int], float], program: TrainingProgram, devices: int) -> bool:
-    """Clips by another norm than that of the whole gradient.
-
-    Args:
-        norm_of: (gradients, number of devices) -> the wrong norm.
-        program: The program to be made wrong.
-        devices: The number of shards.
-    """
-    bound, right = clip_bound(program.techniques), program.apply
-
-    def apply(gradients: Arrays) -> None:
-        assert bound is not None
-        norm = norm_of(gradients, devices)
-        scale = min(1.0, bound / norm) if norm else 1.0
-        program.techniques = clipping_to(program.techniques, None)
-        right({name: g * scale for name, g in gradients.items()})
-
-    program.apply = apply
-    return bound is not None
-
-
-def norm(gradients: Arrays, of: Callable[[str], bool] = lambda name: True) -> float:
-    """Returns the norm of some gradients.
-
-    Args:
-        gradients: The gradients by name.
-        of: Whether the norm counts one.
-    """
-    return math.sqrt(sum(float((g * g).sum()) for name, g in gradients.items() if of(name)))
-
-
-def clip_each(of_shards: bool, program: TrainingProgram, devices: int) -> bool:
-    """Clips each shard's gradient before the sum, or each parameter's alone.
-
-    Args:
-        of_shards: Which of the two.
-        program: The program to be made wrong.
-        devices: The number of shards.
-    """
-    bound, right = clip_bound(program.techniques), program.gradients
-    if bound is None:
-        return False
-    program.techniques = clipping_to(program.techniques, None)
-
-    def gradients(batch: Batch) -> Part:
-        loss, values = right(batch)
-        if not of_shards:
-            return loss, {name: clip({name: g}, bound)[name] for name, g in values.items()}
-        own = [
-            (0.0, clip({n: g * devices for n, g in g_of.items()}, bound))
-            for _, g_of in parts_of(program, batch, devices)
-        ]
-        return loss, combine(program, own, [1 / devices] * devices)
-
-    program.gradients = gradients
-    return devices > 1 or not of_shards
-
-
-def set_clip(bound: float | None, program: TrainingProgram, devices: int) -> bool:
-    """Clips to another bound, or not at all.
-
-    Args:
-        bound: The bound; None forgets to clip.
-        program: The program to be made wrong.
-        devices: Ignored.
-    """
-    applies = (bound is None) == (clip_bound(program.techniques) is not None)
-    program.techniques = clipping_to(program.techniques, bound)
-    return applies

@@ -7,8 +7,6 @@ from samestep.common.batch_norm import has_batch_norm, num_passes, takes_shares
 from samestep.common.program import Arrays
 from samestep.common.reference.mutants import Context
 from samestep.common.reference.program import TrainingProgram
-from samestep.common.reference.silent_bugs import combine, parts_of
-from samestep.common.reference.step import clip_bound, clipping_to
 from samestep.common.workload.initial import initial_buffers
 
 
@@ -44,29 +42,6 @@ def _at(program: TrainingProgram, batch: Batch, step: int) -> Batch:
     """Returns the same step on the examples of another one."""
     other = next(batches(batch.inputs, batch.targets, len(batch.indices), program.run.seed, step))
     return dataclasses.replace(batch, indices=other.indices)
-
-
-def clip_on_one_rank(program: TrainingProgram, context: Context) -> bool:
-    """Lets only the first rank have clipped in the step before, so that the others have gone apart from it.
-
-    Args:
-        program: The program to be made wrong.
-        context: Has the state and the gradients of that step, up to which all ranks were alike.
-    """
-    bound, count, earlier = clip_bound(program.techniques), context.devices, context.earlier
-    if bound is None or earlier is None or context.last_gradients is None:
-        return False
-    others = TrainingProgram(program.run)
-    others.restore(earlier)
-    others.techniques = clipping_to(others.techniques, None)
-    others.apply(context.last_gradients)
-
-    def gradients(batch: Batch) -> tuple[float, Arrays]:
-        parts = [*parts_of(program, batch, count)[:1], *parts_of(others, batch, count)[1:]]
-        return sum(loss for loss, _ in parts), combine(program, parts, [1.0] * count)
-
-    program.gradients = gradients
-    return count > 1
 
 
 def local_statistics(program: TrainingProgram, context: Context) -> bool:

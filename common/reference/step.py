@@ -1,8 +1,4 @@
-"""The step core of the oracle, the twin of those of the other mirrors: accumulation over micro-batches, and clipping."""
-
-import dataclasses
-
-import numpy as np
+"""The step core of the oracle, the twin of those of the other mirrors, over micro-batches and techniques."""
 
 from samestep.common.batch import WHOLE, Batch
 from samestep.common.program import Arrays
@@ -11,6 +7,7 @@ from samestep.common.reference.models.losses import Loss
 from samestep.common.reference.step_context import StepContext
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
+from samestep.common.techniques.used import used
 
 
 def accumulate(
@@ -70,31 +67,6 @@ def transform(gradients: Arrays, techniques: Techniques) -> Arrays:
         gradients: The gradients of every parameter.
         techniques: The techniques of the run.
     """
-    return gradients if techniques.clip_norm is None else clip(gradients, techniques.clip_norm)
-
-
-def clip(gradients: Arrays, clip_norm: float) -> Arrays:
-    """Scales gradients down, so the whole gradient has at most a given norm.
-
-    Args:
-        gradients: The gradients of every parameter.
-        clip_norm: The largest norm allowed.
-    """
-    norm = np.sqrt(sum(float((g * g).sum()) for g in gradients.values()))
-    scale = min(1.0, clip_norm / norm) if norm else 1.0
-    return {name: g * scale for name, g in gradients.items()}
-
-
-def clip_bound(techniques: Techniques) -> float | None:
-    """Returns the largest norm of a gradient; None if it is not clipped."""
-    return techniques.clip_norm
-
-
-def clipping_to(techniques: Techniques, bound: float | None) -> Techniques:
-    """Returns the same techniques with another bound of the norm.
-
-    Args:
-        techniques: The techniques of a run.
-        bound: The bound; None for no clipping.
-    """
-    return dataclasses.replace(techniques, clip_norm=bound)
+    for each in used(techniques):
+        gradients = gradients if each.transform is None else each.transform(gradients, techniques)
+    return gradients

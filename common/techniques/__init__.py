@@ -37,7 +37,3 @@ class Techniques(
         """Returns the techniques that change the step; the others only change how it is computed, and how it is rounded."""
         others = {name: field.default for name, field in flags(self).items() if not field.metadata["changes_step"]}
         return dataclasses.replace(self, **others)
-
-    def without_transforms(self) -> "Techniques":
-        """Returns the techniques that leave the gradient of the whole batch as it is."""
-        return dataclasses.replace(self, clip_norm=None)

@@ -53,6 +53,8 @@ class Technique:
         exchange: What its exchange of gradients computes, if that is not their sum.
         gradient_sends: The sends by which the gradients of some parameters, which go together, are summed over all devices, if
             they are its own.
+        transform: What it makes of the gradient of the whole batch, in NumPy, if it changes that: (gradients, techniques of the
+            run) -> gradients.
         gradient_error: How far its rounding takes loss and gradient of a step, relative to their size, if it rounds them.
         find_flaw: What the parameters after a run show to be wrong; "" if nothing.
         sends_before_update: What it sends beside gradients, once a step.
@@ -67,6 +69,7 @@ class Technique:
     fill_in: Callable[[Run], Techniques] = lambda run: run.techniques
     exchange: GradientExchange | None = None
     gradient_sends: Callable[[Run, Sequence[Param]], Iterable[Send]] | None = None
+    transform: "Callable[[Arrays, Techniques], Arrays] | None" = None
     gradient_error: Callable[[Run], float] | None = None
     find_flaw: Callable[[Mapping[str, "np.ndarray"]], str] = lambda params: ""
     sends_before_update: Callable[[Run], Iterable[Send]] = lambda run: ()

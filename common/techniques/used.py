@@ -2,10 +2,12 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable, Iterable
 
 from samestep.common.flags import Scalar, flags, spell_flags
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
+from samestep.common.techniques.clip_norm.technique import CLIP_NORM
 from samestep.common.techniques.compress.technique import COMPRESS
 from samestep.common.techniques.fixed_order.technique import FIXED_ORDER
 from samestep.common.techniques.precision.technique import PRECISION
@@ -14,7 +16,7 @@ from samestep.common.techniques.schedule.technique import SCHEDULE
 from samestep.common.techniques.technique import GradientExchange, Technique
 from samestep.common.workload.models.spec import Segment
 
-TECHNIQUES: tuple[Technique, ...] = (RECOMPUTE, COMPRESS, FIXED_ORDER, PRECISION, SCHEDULE)
+TECHNIQUES: tuple[Technique, ...] = (RECOMPUTE, COMPRESS, FIXED_ORDER, PRECISION, SCHEDULE, CLIP_NORM)
 """All there are, in the order in which they refuse a run."""
 
 
@@ -50,6 +52,11 @@ def without_exchange(why: str) -> dict[str, str]:
     return {name: why for first, *options in names for name in (*options, first)}
 
 
+def without_transform(why: str) -> dict[str, str]:
+    """The refusal of every technique that changes the gradient of the whole batch, for a reason; a row's `refuses` takes it."""
+    return {name: why for each in TECHNIQUES if each.transform is not None for name in flags(each.flags)}
+
+
 def for_other_hardware() -> dict[str, tuple[Scalar, ...]]:
     """Returns the flags of the techniques that are meant for other hardware than CPU cores, each with its choices."""
     meant = [flags(each.flags) for each in TECHNIQUES if each.emulation_on_cpus is not None]
@@ -67,13 +74,30 @@ def computed_twice(run: Run) -> tuple[Segment, ...]:
     return tuple(segment for each in used(run.techniques) for segment in each.computed_twice(run))
 
 
+def transform_flags(techniques: Techniques) -> dict[str, Scalar]:
+    """Returns the flags of the techniques that change the gradient of the whole batch, by name; none if nothing does."""
+    return _flags_of(techniques, lambda each: each.transform is not None)
+
+
 def rounding_flags(techniques: Techniques) -> dict[str, Scalar]:
     """Returns the flags of the techniques that round loss and gradients, by name; none if nothing does."""
-    rounding = [each for each in used(techniques) if each.gradient_error is not None]
-    return {name: getattr(techniques, name) for each in rounding for name in flags(each.flags)}
+    return _flags_of(techniques, lambda each: each.gradient_error is not None)
+
+
+def _flags_of(techniques: Techniques, has: Callable[[Technique], bool]) -> dict[str, Scalar]:
+    own = [each for each in used(techniques) if has(each)]
+    return {name: getattr(techniques, name) for each in own for name in flags(each.flags)}
 
 
 def without_rounding(techniques: Techniques) -> Techniques:
     """Returns the techniques without those that round loss and gradients."""
-    defaults = {name: getattr(Techniques(), name) for name in rounding_flags(techniques)}
-    return dataclasses.replace(techniques, **defaults)
+    return _without(techniques, rounding_flags(techniques))
+
+
+def without_transforms(techniques: Techniques) -> Techniques:
+    """Returns the techniques without those that change the gradient of the whole batch."""
+    return _without(techniques, transform_flags(techniques))
+
+
+def _without(techniques: Techniques, names: Iterable[str]) -> Techniques:
+    return dataclasses.replace(techniques, **{name: getattr(Techniques(), name) for name in names})

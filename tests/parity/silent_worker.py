@@ -21,10 +21,10 @@ def torch_divided_by_microbatches() -> None:
 
 
 def torch_clip_counts_replicas() -> None:
-    from samestep.torch_impl import step
+    from samestep.torch_impl.techniques import clip_norm
 
-    right = step.clip
-    step.clip = lambda gradients, norm, bound: right(gradients, norm * 2**0.5, bound)
+    right = clip_norm.clip
+    clip_norm.clip = lambda gradients, norm, bound: right(gradients, norm * 2**0.5, bound)
 
 
 def torch_local_positions() -> None:

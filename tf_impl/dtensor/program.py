@@ -22,7 +22,8 @@ from samestep.tf_impl import weights
 from samestep.tf_impl.dtensor.layouts import Layouts
 from samestep.tf_impl.observing.exchanges import ExpandedFunctions
 from samestep.tf_impl.optimizers import bind_update, coefficients
-from samestep.tf_impl.step import accumulate, mean_loss, transform
+from samestep.tf_impl.step import accumulate, mean_loss
+from samestep.tf_impl.techniques.applied import transform
 
 
 class DTensorProgram:
@@ -89,8 +90,8 @@ class DTensorProgram:
             gradients: The gradients in the order of the parameters, each laid out as its parameter.
             coefficients: The coefficients of the step, as `optimizers.coefficients` computes them, on every device.
         """
-        clipped = transform(gradients, self.run.techniques)
-        for gradient, (name, variable) in zip(clipped, self.params.items(), strict=True):
+        transformed = transform(gradients, self.run.techniques)
+        for gradient, (name, variable) in zip(transformed, self.params.items(), strict=True):
             self.update(
                 variable, gradient, tuple(slot[name] for slot in self.slots.values() if name in slot), coefficients
             )

@@ -25,7 +25,8 @@ from samestep.tf_impl.optimizers import bind_update, coefficients
 from samestep.tf_impl.parameter_server.counted_updates import Updates
 from samestep.tf_impl.parameter_server.parts import assign, flat, lookup, parts_of
 from samestep.tf_impl.rows.options import ParameterServerOptions
-from samestep.tf_impl.step import Gradient, accumulate, mean_loss, micro_batches, transform, with_added
+from samestep.tf_impl.step import Gradient, accumulate, mean_loss, micro_batches, with_added
+from samestep.tf_impl.techniques.applied import transform
 
 MAX_IN_FLIGHT = 8
 """Maximum number of in-flight updates per worker. It bounds the memory held by queued shards and keeps the reported
@@ -126,9 +127,11 @@ class ParameterServerProgram:
             gradients: The gradients, in the order of the parameters' parts.
         """
         read = [number for number, gradient in enumerate(gradients) if gradient is not None]
-        clipped = dict(zip(read, transform([gradients[number] for number in read], self.run.techniques), strict=True))
+        transformed = dict(
+            zip(read, transform([gradients[number] for number in read], self.run.techniques), strict=True)
+        )
         for number, (part, *slots) in enumerate(zip(flat(self.trained), *map(flat, self.slots.values()), strict=True)):
-            if (gradient := clipped.get(number)) is None:
+            if (gradient := transformed.get(number)) is None:
                 continue  # nothing reads it, and no optimizer updates it
             with tf.device(part.device):
                 arguments = (part, tf.convert_to_tensor(gradient), slots, coefficients)

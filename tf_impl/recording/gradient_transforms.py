@@ -1,14 +1,23 @@
 """Where scripts scale losses and clip gradients on TensorFlow: in optimizers of Keras."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 from keras.src.backend.common.stateless_scope import in_stateless_scope
+from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
 from samestep.common.steps.gradient_transforms import CLIP_NORM, LOSS_SCALE
 from samestep.tf_impl.recording.session import Session
+
+OPTIMIZERS = (BaseOptimizer, LossScaleOptimizer)
+"""The kinds of optimizers: the second scales the loss of another one, which takes its steps."""
+
+
+def is_scaling(optimizer: Any) -> bool:
+    """Returns whether an optimizer is of the second kind."""
+    return isinstance(optimizer, LossScaleOptimizer)
 
 
 def note_scale(optimizer: Any, session: Session) -> None:
@@ -18,7 +27,7 @@ def note_scale(optimizer: Any, session: Session) -> None:
         optimizer: Keras'.
         session: Has the counters.
     """
-    if isinstance(optimizer, LossScaleOptimizer):
+    if is_scaling(optimizer):
         scale = optimizer.dynamic_scale if optimizer.built else optimizer.initial_scale
     else:
         scale = vars(optimizer).get("loss_scale_factor")
@@ -28,26 +37,30 @@ def note_scale(optimizer: Any, session: Session) -> None:
         session.counters().transforms[LOSS_SCALE].assign(tf.where(number == 1, nothing, number))
 
 
-def follow_clipping(
-    original: Callable[..., Any], session: Session, guard: Callable[[Callable[..., Any]], Callable[..., Any]]
-) -> Callable[..., Any]:
-    """Wraps the method of an optimizer that clips. Each replica clips its own, and their norms are no number of the step.
+def places(
+    session: Session, guard: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> Iterator[tuple[type, str, Callable[[Callable[..., Any]], Callable[..., Any]]]]:
+    """Yields where gradients are followed that are clipped: a class, its method, and what wraps it.
 
     Args:
-        original: The method.
         session: Has the counters.
         guard: Makes a hook of a function, which ends no script.
     """
 
     @guard
     def before(optimizer: Any, gradients: Sequence[Any]) -> None:
-        if session.plan(optimizer).num_replicas == 1:
+        if (
+            session.plan(optimizer).num_replicas == 1
+        ):  # else each clips its own, and their norms are no number of the step
             norm = tf.linalg.global_norm([each for each in gradients if each is not None])
             session.counters().transforms[CLIP_NORM].assign(tf.cast(norm, tf.float64))
 
-    def clip(optimizer: Any, grads: Any) -> Any:
-        if optimizer.global_clipnorm and not in_stateless_scope():
-            before(optimizer, grads)
-        return original(optimizer, grads)
+    def follow(original: Callable[..., Any]) -> Callable[..., Any]:
+        def clip(optimizer: Any, grads: Any) -> Any:
+            if optimizer.global_clipnorm and not in_stateless_scope():
+                before(optimizer, grads)
+            return original(optimizer, grads)
 
-    return clip
+        return clip
+
+    yield BaseOptimizer, "_clip_gradients", follow

@@ -9,15 +9,13 @@ import keras
 import tensorflow as tf
 from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.backend.tensorflow.optimizer import TFOptimizer
-from keras.src.optimizers.base_optimizer import BaseOptimizer
-from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from keras.src.trainers.epoch_iterator import EpochIterator
 from tensorflow.python.eager import record
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
 from samestep.common.steps.recording import Recorder
 from samestep.tf_impl.recording.examples import Results, inputs_of, sums_of_words
-from samestep.tf_impl.recording.gradient_transforms import follow_clipping, note_scale
+from samestep.tf_impl.recording.gradient_transforms import OPTIMIZERS, is_scaling, note_scale, places
 from samestep.tf_impl.recording.session import Session
 from samestep.tf_impl.recording.slots import Slots
 from samestep.tf_impl.recording.tapes import TapeHooks
@@ -38,17 +36,14 @@ class Hooks:
 
     def install(self) -> None:
         """Sets all of them."""
-        session = self._session
         for owner, name, follow in (
             (keras.layers.Layer, "__call__", self._follow_calls),
             (EpochIterator, "__iter__", self._follow_epochs),
             (tf.GradientTape, "__enter__", self.tapes.follow_begin),
             (tf.GradientTape, "gradient", self.tapes.follow_gradient),
-            (BaseOptimizer, "scale_loss", self.tapes.follow_scale),
-            (LossScaleOptimizer, "scale_loss", self.tapes.follow_scale),
-            (BaseOptimizer, "apply", self._follow_updates),
-            (LossScaleOptimizer, "apply", self._follow_updates),
-            (BaseOptimizer, "_clip_gradients", functools.partial(follow_clipping, session=session, guard=self._guard)),
+            *((kind, "scale_loss", self.tapes.follow_scale) for kind in OPTIMIZERS),
+            *((kind, "apply", self._follow_updates) for kind in OPTIMIZERS),
+            *places(self._session, self._guard),
             (TFOptimizer, "_backend_update_step", self._follow_gradients),
             (TFOptimizer, "_all_reduce_sum_gradients", self._follow_reduction),
             (Function, "__call__", self._follow_functions),
@@ -116,7 +111,7 @@ class Hooks:
         plan = self._session.plan(optimizer, optimizer._trainable_variables if variables is None else variables)
         slots = self._session.slots(plan)
         note_scale(optimizer, self._session)
-        if not isinstance(optimizer, LossScaleOptimizer):
+        if not is_scaling(optimizer):
             slots.is_applied.assign(1)
         if self._session.is_inner(optimizer):
             return None

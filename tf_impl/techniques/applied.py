@@ -11,6 +11,7 @@ import tensorflow as tf
 from samestep.common.program import Arrays
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import sums_gradients
+from samestep.tf_impl.techniques.clip_norm import transform
 from samestep.tf_impl.techniques.fixed_order import Ordered, keep_order
 from samestep.tf_impl.techniques.pieces import Pieces
 from samestep.tf_impl.techniques.powersgd import Factors
@@ -18,7 +19,15 @@ from samestep.tf_impl.techniques.precision import narrow_type, product_of
 from samestep.tf_impl.techniques.recompute import recompute as restructure
 from samestep.tf_impl.techniques.replica_collectives import Replicas
 
-__all__ = ["GradientExchange", "build_exchange", "exchange_read", "narrow_type", "product_of", "restructure"]
+__all__ = [
+    "GradientExchange",
+    "build_exchange",
+    "exchange_read",
+    "narrow_type",
+    "product_of",
+    "restructure",
+    "transform",
+]
 
 
 class GradientExchange(Protocol):

@@ -13,8 +13,8 @@ from samestep.common.strategy import Run
 from samestep.tf_impl.models import build_model
 from samestep.tf_impl.models.layers import VariableFactory
 from samestep.tf_impl.optimizers import bind_update, coefficients
-from samestep.tf_impl.step import accumulate, mean_loss, micro_batches, transform
-from samestep.tf_impl.techniques.applied import product_of
+from samestep.tf_impl.step import accumulate, mean_loss, micro_batches
+from samestep.tf_impl.techniques.applied import product_of, transform
 
 
 class FunctionalVariable:

@@ -16,7 +16,8 @@ from samestep.common.program import StatePiece, TrainState, whole
 from samestep.common.techniques import Techniques
 from samestep.torch_impl.deepspeed.partitions import LAYOUTS, boxes
 from samestep.torch_impl.local_state import LocalState
-from samestep.torch_impl.step import norm_over_ranks, transform
+from samestep.torch_impl.step import norm_over_ranks
+from samestep.torch_impl.techniques.applied import transform
 from samestep.torch_impl.weights import Weight, dtype_names
 
 

@@ -15,7 +15,7 @@ over_rpc = functools.partial(
     danger_of_open_ports=dangers.UNPICKLES_CALLS,
     backend="tensorpipe",
     status="maintenance; upstream calls the RPC package stable and in maintenance mode",
-    refuses=refusals.NO_CLIPPING,
+    refuses=refusals.NO_WHOLE_GRADIENT,
 )
 ROWS = (
     over_rpc(
@@ -42,7 +42,7 @@ ROWS = (
         axes=("data",),
         topology=ranks_and_server,
         cost=rpc_parameter_server,
-        refuses=refusals.NO_CLIPPING,
+        refuses=refusals.NO_WHOLE_GRADIENT,
         reference="torch.distributed.rpc, rpc.functions.async_execution",
         twin="tf:parameter_server",
         needs=needs.check_workers,

@@ -1,6 +1,6 @@
 """Why rows refuse techniques. Imports no framework."""
 
-from samestep.common.techniques.used import without_exchange
+from samestep.common.techniques.used import without_exchange, without_transform
 
 NO_SWITCH = {
     "overlap": "it exchanges when its API does; torch:ddp and torch:zero1 have a choice",
@@ -23,7 +23,7 @@ SPLIT_LAYERS = {
     f"an untied parameter already; {_ORDERED}",
     **without_exchange("its ranks exchange activations; the gradients of parameters stay with them"),
 }
-NO_CLIPPING = {**NO_SWITCH, **NO_ORDER, "clip_norm": "no process sees the whole gradient"}
+NO_WHOLE_GRADIENT = {**NO_SWITCH, **NO_ORDER, **without_transform("no process sees the whole gradient")}
 NEW_REPLICAS = {
     **NO_SWITCH,
     **NO_ORDER,
@@ -32,7 +32,7 @@ NEW_REPLICAS = {
     "norm": "its replicas are made anew in every step, which loses their running statistics",
 }
 BY_CALLS = {
-    **NO_CLIPPING,
+    **NO_WHOLE_GRADIENT,
     **without_exchange("its workers exchange activations; the gradients of parameters stay with them"),
     "tied": "each worker's gradients stay with it, and no call adds the two halves up",
     "dropout": "the calls take activations along, but not which examples they are of",

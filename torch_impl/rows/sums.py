@@ -3,7 +3,7 @@
 from samestep.common.errors import ConfigError
 from samestep.common.flags import spell_flag
 from samestep.common.strategy import Run
-from samestep.common.techniques.used import rounding_flags, spell_exchanges
+from samestep.common.techniques.used import rounding_flags, spell_exchanges, transform_flags
 from samestep.common.workload.positions import check_positions
 from samestep.torch_impl.rows.options import C10dOptions, DdpOptions
 
@@ -24,7 +24,7 @@ def check_shards(run: Run) -> None:
     Raises:
         ConfigError: It is asked for with the norm of a gradient, with gradients in two bytes, or with replicas of shards.
     """
-    found = ["--clip-norm"] * run.techniques.need_norm + [*map(spell_flag, rounding_flags(run.techniques))]
+    found = [spell_flag(name) for name in (*transform_flags(run.techniques), *rounding_flags(run.techniques))]
     found += ["the axis data"] * (run.mesh.data > 1)
     if run.techniques.fixed_order is not None and found:
         raise ConfigError(

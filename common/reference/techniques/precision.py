@@ -8,7 +8,6 @@ from samestep.common.program import Arrays
 from samestep.common.reference.mutants import Context, Mutant
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.reference.silent_bugs import combine, parts_of
-from samestep.common.reference.step import clip, clip_bound, clipping_to
 from samestep.common.techniques.precision.bound import MASTERS_IN_TWO_BYTES
 
 _GPT = "prose-gpt+layers=1+heads=2+width=8+context=8"
@@ -37,26 +36,6 @@ def to_bf16(value: np.ndarray) -> np.ndarray:
     """Rounds numbers to the 8 significant bits of bf16, half to even."""
     mantissa, exponent = np.frexp(value)
     return np.ldexp(np.rint(mantissa * 2.0**8), exponent - 8)
-
-
-def clip_before_unscaling(program: TrainingProgram, context: Context) -> bool:
-    """Clips gradients that are still multiplied by the loss scale.
-
-    Args:
-        program: The program to be made wrong.
-        context: Ignored.
-    """
-    right, bound = program.apply, clip_bound(program.techniques)
-    if bound is None:
-        return False
-
-    def apply(gradients: Arrays) -> None:
-        program.techniques = clipping_to(program.techniques, None)
-        clipped = clip({name: g * LOSS_SCALE for name, g in gradients.items()}, bound)
-        right({name: g / LOSS_SCALE for name, g in clipped.items()})
-
-    program.apply = apply
-    return True
 
 
 def loss_scale_differs_by_rank(program: TrainingProgram, context: Context) -> bool:
@@ -105,12 +84,6 @@ MISTAKES = (
         MASTERS_IN_TWO_BYTES,
         masters_in_two_bytes,
         _GPT,
-    ),
-    Mutant(
-        "clip_before_unscaling",
-        of_step("clip_before_unscaling"),
-        clip_before_unscaling,
-        f"{_GPT}+clip_norm=0.05",
     ),
     Mutant(
         "loss_scale_differs_by_rank",

@@ -1,0 +1,174 @@
+"""Mistakes of clipping that raised no error, as mutants: by which norm, before what, on which rank, and not at all."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from functools import partial
+
+from samestep.common.batch import Batch
+from samestep.common.mistakes.table import of_step
+from samestep.common.program import Arrays
+from samestep.common.reference.mutants import Context, Mutant
+from samestep.common.reference.program import TrainingProgram
+from samestep.common.reference.silent_bugs import Part, combine, parts_of
+from samestep.common.reference.techniques.precision import LOSS_SCALE
+from samestep.common.techniques.clip_norm.statement import clip
+from samestep.common.workload.models.transformer import TOKENS
+
+_GPT = "prose-gpt+layers=1+heads=2+width=8+context=8"
+_CLIPPED = f"{_GPT}+clip_norm=0.05"
+
+
+def _set_bound(program: TrainingProgram, bound: float | None) -> None:
+    program.techniques = dataclasses.replace(program.techniques, clip_norm=bound)
+
+
+def clip_by(norm_of: Callable[[Arrays, int], float], program: TrainingProgram, context: Context) -> bool:
+    """Clips by another norm.
+
+    Args:
+        norm_of: (gradients, number of shards) -> the norm.
+        program: The program to be made wrong.
+        context: Has the number of shards.
+    """
+    bound, right = program.techniques.clip_norm, program.apply
+
+    def apply(gradients: Arrays) -> None:
+        assert bound is not None
+        norm = norm_of(gradients, context.devices)
+        scale = min(1.0, bound / norm) if norm else 1.0
+        _set_bound(program, None)
+        right({name: g * scale for name, g in gradients.items()})
+
+    program.apply = apply
+    return bound is not None
+
+
+def norm(gradients: Arrays, of: Callable[[str], bool] = lambda name: True) -> float:
+    """Returns the norm of some gradients.
+
+    Args:
+        gradients: The gradients by name.
+        of: Whether the norm counts one.
+    """
+    return math.sqrt(sum(float((g * g).sum()) for name, g in gradients.items() if of(name)))
+
+
+def clip_each(of_shards: bool, program: TrainingProgram, context: Context) -> bool:
+    """Clips each shard's gradient before the sum, or each parameter's alone.
+
+    Args:
+        of_shards: Which of the two.
+        program: The program to be made wrong.
+        context: Has the number of shards.
+    """
+    bound, right, count = program.techniques.clip_norm, program.gradients, context.devices
+    if bound is None:
+        return False
+    _set_bound(program, None)
+
+    def gradients(batch: Batch) -> Part:
+        loss, values = right(batch)
+        if not of_shards:
+            return loss, {name: clip({name: g}, bound)[name] for name, g in values.items()}
+        own = [
+            (0.0, clip({n: g * count for n, g in g_of.items()}, bound)) for _, g_of in parts_of(program, batch, count)
+        ]
+        return loss, combine(program, own, [1 / count] * count)
+
+    program.gradients = gradients
+    return count > 1 or not of_shards
+
+
+def set_clip(bound: float | None, program: TrainingProgram, context: Context) -> bool:
+    """Clips to another bound, or not at all.
+
+    Args:
+        bound: The bound; None forgets to clip.
+        program: The program to be made wrong.
+        context: Ignored.
+    """
+    applies = (bound is None) == (program.techniques.clip_norm is not None)
+    _set_bound(program, bound)
+    return applies
+
+
+def clip_on_one_rank(program: TrainingProgram, context: Context) -> bool:
+    """Lets only the first rank have clipped in the step before, so that the others have gone apart from it.
+
+    Args:
+        program: The program to be made wrong.
+        context: Has the state and the gradients of that step, up to which all ranks were alike.
+    """
+    count, earlier = context.devices, context.earlier
+    if program.techniques.clip_norm is None or earlier is None or context.last_gradients is None:
+        return False
+    others = TrainingProgram(program.run)
+    others.restore(earlier)
+    _set_bound(others, None)
+    others.apply(context.last_gradients)
+
+    def gradients(batch: Batch) -> Part:
+        parts = [*parts_of(program, batch, count)[:1], *parts_of(others, batch, count)[1:]]
+        return sum(loss for loss, _ in parts), combine(program, parts, [1.0] * count)
+
+    program.gradients = gradients
+    return count > 1
+
+
+def clip_before_unscaling(program: TrainingProgram, context: Context) -> bool:
+    """Clips gradients that are still multiplied by the loss scale.
+
+    Args:
+        program: The program to be made wrong.
+        context: Ignored.
+    """
+    right, bound = program.apply, program.techniques.clip_norm
+    if bound is None:
+        return False
+
+    def apply(gradients: Arrays) -> None:
+        _set_bound(program, None)
+        clipped = clip({name: g * LOSS_SCALE for name, g in gradients.items()}, bound)
+        right({name: g / LOSS_SCALE for name, g in clipped.items()})
+
+    program.apply = apply
+    return True
+
+
+MISTAKES = (
+    Mutant(
+        "clip_by_local_norm",
+        of_step("clip_by_local_norm"),
+        partial(clip_by, lambda g, devices: norm(g) / devices**0.5),
+        _CLIPPED,
+    ),
+    Mutant(
+        "clip_counts_replicas",
+        "the norm it clips by counts each of {devices} replicas",
+        partial(clip_by, lambda g, devices: norm(g) * devices**0.5),
+        _CLIPPED,
+    ),
+    Mutant(
+        "clip_misses_tables",
+        "the norm it clips by leaves the table of tokens out",
+        partial(clip_by, lambda g, devices: norm(g, lambda name: name != TOKENS)),
+        _CLIPPED,
+    ),
+    Mutant(
+        "clip_before_reduction",
+        "each shard's gradient is clipped before the sum",
+        partial(clip_each, True),
+        _CLIPPED,
+    ),
+    Mutant("clip_each_parameter", "each parameter is clipped by its own norm", partial(clip_each, False), _CLIPPED),
+    Mutant("clip_forgotten", of_step("clip_forgotten"), partial(set_clip, None), _CLIPPED),
+    Mutant(
+        "clipped_by_default",
+        "the gradient is clipped to norm 1, which nobody asked for",
+        partial(set_clip, 1.0),
+        _GPT,
+    ),
+    Mutant("clip_on_one_rank", of_step("clip_on_one_rank"), clip_on_one_rank, _CLIPPED),
+    Mutant("clip_before_unscaling", of_step("clip_before_unscaling"), clip_before_unscaling, _CLIPPED),
+)

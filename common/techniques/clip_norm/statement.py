@@ -1,0 +1,17 @@
+"""Clipping, stated once: a gradient with a larger norm is scaled down to the bound, as a whole."""
+
+import numpy as np
+
+from samestep.common.program import Arrays
+
+
+def clip(gradients: Arrays, bound: float) -> Arrays:
+    """Scales gradients down, so the whole gradient has at most a given norm.
+
+    Args:
+        gradients: The gradients of every parameter.
+        bound: The largest norm allowed.
+    """
+    norm = np.sqrt(sum(float((g * g).sum()) for g in gradients.values()))
+    scale = min(1.0, bound / norm) if norm else 1.0
+    return {name: g * scale for name, g in gradients.items()}
