@@ -15,6 +15,8 @@ class Conventions:
     Attributes:
         name: How sentences call it.
         modules: What only its workers may import.
+        followed: The module whose import starts its recorder in a recorded script.
+        formats: The formats of a state that only it writes.
         holds_complex: How a complex number is held as real ones.
         not_trained: How a number is kept that is not trained.
         other_dtypes: What becomes of numbers in another dtype; it takes `counted` and `dtype`.
@@ -28,6 +30,8 @@ class Conventions:
 
     name: str
     modules: tuple[str, ...]
+    followed: str
+    formats: tuple[str, ...]
     holds_complex: str
     not_trained: str
     other_dtypes: str

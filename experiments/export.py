@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, unknown
+from samestep.common.frameworks import conventions
+from samestep.common.workload.declaration import BUILDERS
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser
 
 TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlruns"}
 """Tracker -> the folder that it looks into by itself."""
-FORMATS = {"safetensors": "", "dcp": "torch", "tf": "tf"}
+FORMATS = {"safetensors": ""} | {each: name for name in BUILDERS for each in conventions(name).formats}
 """Format -> the framework that writes it; "" if none is needed."""
 _DESCRIPTION = """Replay finished runs into a tracker of experiments: settings, the loss of every step, speed by window, and what
 came of them. Or write the state in one directory, of a checkpoint or of a finished run, in a format that others read.

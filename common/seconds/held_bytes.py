@@ -128,7 +128,7 @@ def sharded_bytes(shape: Shape, layout: Layout) -> float:
 
     Args:
         shape: The shape of the model.
-        layout: How it is spread; without `recomputes` it recomputes selectively.
+        layout: How it is spread; with one forward pass it recomputes selectively.
     """
     params = shape.layers * shape.block_params + 2 * shape.vocabulary * shape.width
     layers = math.ceil(shape.layers / layout.pipe)
@@ -139,7 +139,7 @@ def sharded_bytes(shape: Shape, layout: Layout) -> float:
     whole = number * (5 + 2 * keys + 5 * hidden)
     stages = SCHEDULES[layout.schedule].stages_per_rank
     inputs = layers / stages * _passes_in_flight(layout) * number
-    kept = inputs + whole if layout.recomputes else layers * selective + whole
+    kept = inputs + whole if layout.forward_passes > 1 else layers * selective + whole
     state, block = 16 * params / layout.num_gpus, shape.block_params / layout.tensor
     if layout.pipe > 1:  # FSDP keeps a stage whole for all its micro-batches, and adds up whole gradients in four bytes
         return state + kept + (ITEM + 4) * layers * block

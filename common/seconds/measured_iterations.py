@@ -113,7 +113,7 @@ class MeasuredIteration:
             data=self.data,
             tensor=self.tensor,
             pipe=self.pipe,
-            recomputes=not self.is_one_node,
+            forward_passes=1 if self.is_one_node else 2,
         )
 
     def __str__(self) -> str:

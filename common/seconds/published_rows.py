@@ -41,7 +41,7 @@ def _layout(line: Mapping[str, str]) -> Layout:
     return Layout(
         **numbers,
         schedule=line["schedule"],
-        recomputes=line["recomputes"] == "1",
+        forward_passes=1 + int(line["recomputes"]),
         overlaps=True,
         fused_attention=True,
         separate_kernels="compile" not in line["row"],

@@ -44,7 +44,7 @@ class Layout:
         schedule: The schedule of the pipeline, a key of `SCHEDULES`.
         sharding: What is sharded along `data`: 0 nothing, 1 the optimizer's state, 2 also gradients, 3 also parameters
             (FSDP); the stages of ZeRO.
-        recomputes: Whether a block's activations are computed again in the backward pass.
+        forward_passes: How often a block's forward pass is computed: twice, if once more in the backward pass.
         overlaps: Whether gradients and parameters are exchanged while other layers compute, as DDP and FSDP do.
         fused_attention: Whether the scores of the attention stay on the chip.
         separate_kernels: Whether each norm and each residual sum is a kernel, as in PyTorch without a compiler.
@@ -58,7 +58,7 @@ class Layout:
     pipe: int = 1
     schedule: str = "1f1b"
     sharding: int = 0
-    recomputes: bool = False
+    forward_passes: int = 1
     overlaps: bool = False
     fused_attention: bool = False
     separate_kernels: bool = False
@@ -117,7 +117,7 @@ def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
         shape,
         rows,
         layout.tensor,
-        1 + layout.recomputes,
+        layout.forward_passes,
         layout.fused_attention,
         machine,
         layout.separate_kernels,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError
+from samestep.common.frameworks import FRAMEWORKS
 from samestep.common.workload.accepted import check_accepted
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ REDUCTIONS = ("targets", "examples", "mean", "sum")
 NAMED_METRICS = (*METRICS.values(), "bits_per_token")
 Metric = Callable[["np.ndarray", "np.ndarray"], float]
 """(outputs, targets) of all held-out examples -> one number."""
-BUILDERS = ("torch", "tf")
-"""The frameworks that a declaration has a builder for, each in a field of its name; the first that has one draws the weights."""
 BY_NAME = ("segments", "tensor_plan", "optimizer", "names")
 """What a declaration has by the name of a framework, of a layer or of a parameter."""
 
@@ -98,6 +97,10 @@ class Model:
     def builder(self, framework: str) -> Builder | None:
         """Returns how the model is built in a framework; None if the file does not say."""
         return vars(self)[framework]
+
+
+BUILDERS = tuple(name for name in FRAMEWORKS if name in Model.__dataclass_fields__)
+"""The frameworks that a declaration has a builder for, each in a field of its name; the first that has one draws the weights."""
 
 
 def _odd(name: str, given: object, wanted: str) -> ConfigError:

@@ -75,10 +75,10 @@ def others(advice: Advice) -> list[str]:
             told.append(f"{each.layout}, {_slower(advice.first, each)} slower: waits for next to nothing.")
             continue
         longest = max(parts, key=lambda name: parts[name])
-        recomputes = ", and computes activations again" if each.candidate.recomputes else ""
+        twice = ", and computes activations again" if each.candidate.forward_passes > 1 else ""
         told.append(
             f"{each.layout}, {_slower(advice.first, each)} slower: waits {_percent(waiting)} of its step, most of it for "
-            f"{PARTS[longest]}{recomputes}."
+            f"{PARTS[longest]}{twice}."
         )
     return told
 
@@ -162,9 +162,9 @@ def changed(change: Change, first: Timed) -> str:
     if change.before and not change.is_clear:
         return f"{what}, it stays as fast as any: {_seconds(change.before.time.total)} a step."
     before = f"takes {_seconds(change.before.time.total)}" if change.before else "has no room"
-    recomputing = ", with recomputation" if change.first.candidate.recomputes else ""
+    twice = ", with recomputation" if change.first.candidate.forward_passes > 1 else ""
     return (
-        f"{what}, {change.first.layout} is first{recomputing}: {_seconds(change.first.time.total)} a step; "
+        f"{what}, {change.first.layout} is first{twice}: {_seconds(change.first.time.total)} a step; "
         f"{first.layout} {before}."
     )
 

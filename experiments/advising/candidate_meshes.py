@@ -63,16 +63,16 @@ class Candidate:
     knows_activations: bool
 
     @property
-    def recomputes(self) -> bool:
-        """Whether activations are computed again in the backward pass."""
-        return self.run.techniques.recompute
+    def forward_passes(self) -> int:
+        """How often the forward pass of a block is computed: twice, if activations are computed again."""
+        return 1 + self.run.techniques.recompute
 
     @property
     def cell(self) -> str:
         """What `samestep predict` takes."""
         given = dataclasses.asdict(self.run.options) if Taken.is_staged(self.run) else {}
         given |= {"accumulation_steps": self.run.passes} if self.run.passes > 1 else {}
-        given |= {"recompute": "true"} if self.recomputes else {}
+        given |= {"recompute": "true"} if self.forward_passes > 1 else {}
         return str(Cell(self.run.framework, self.run.strategy.name).extended({**given, "mesh": self.run.mesh}))
 
 

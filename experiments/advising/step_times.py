@@ -85,7 +85,7 @@ def seconds_of(candidate: Candidate, machine: Machine) -> StepTime:
         pipe=mesh.pipe,
         schedule=run.options.schedule if staged else "1f1b",
         sharding=0 if is_hsdp else candidate.row.sharding,
-        recomputes=candidate.recomputes,
+        forward_passes=candidate.forward_passes,
         overlaps=candidate.row in WHOLE,
         fused_attention=True,
         separate_kernels=True,

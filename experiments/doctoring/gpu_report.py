@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from samestep.common.judging.repetition import EQUAL, compare_losses
 from samestep.common.run import parse
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.advising.candidate_meshes import Candidate, row_of
+from samestep.experiments.advising.candidate_meshes import FRAMEWORK, Candidate, row_of
 from samestep.experiments.advising.prediction import needed_bytes
 from samestep.experiments.advising.step_times import seconds_of
 from samestep.experiments.comparing.comparison import Comparison
@@ -67,7 +67,7 @@ class Check:
         It is about training in two bytes.
         """
         config, machine = self.result.config, self.gpu.machine
-        ranked = row_of(config.strategy) if config.framework == "torch" else None
+        ranked = row_of(config.strategy) if config.framework == FRAMEWORK else None
         if machine is None or ranked is None or (run := parse(config)).product_bytes == run.item_bytes:
             return None
         held = self.predicted_peak_bytes

@@ -16,14 +16,15 @@ from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.files.reading import read_json_lines
 from samestep.common.files.writing import copy_file, create, open_directory
 from samestep.common.files.written import LIST
+from samestep.common.frameworks import FRAMEWORKS, conventions
 from samestep.common.runtime.parent.prepare import new_directory
 from samestep.common.runtime.parent.processes.scratch import Scratch
 from samestep.common.steps.record import rank_files
 from samestep.common.steps.recording import VARIABLE, RecordOptions
+from samestep.common.workload.declaration import BUILDERS
 from samestep.experiments.recording.apart import ApartCommand
 
 _INJECTED = Path(__file__).parent / "injected" / "sitecustomize.py"
-_RECORDERS = {"torch": "samestep.torch_impl.recording", "keras": "samestep.tf_impl.recording"}
 _PACKAGE = Path(__file__).absolute().parents[3]
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 
@@ -120,7 +121,7 @@ def started_here(directory: Path, every: int) -> list[Callable[[], None]]:
     Raises:
         Unavailable: No framework is imported yet.
     """
-    modules = [module for name, module in _RECORDERS.items() if name in sys.modules]
+    modules = [f"{FRAMEWORKS[name]}.recording" for name in BUILDERS if conventions(name).followed in sys.modules]
     if not modules:
         raise Unavailable("nothing is there to be recorded; import torch or keras before samestep.record.")
     options = RecordOptions(str(directory), tuple(sys.argv), every).to_json()

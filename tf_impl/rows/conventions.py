@@ -5,6 +5,8 @@ from samestep.common.frameworks import Conventions
 CONVENTIONS = Conventions(
     name="TensorFlow",
     modules=("tensorflow", "keras"),
+    followed="keras",
+    formats=("tf",),
     holds_complex="one variable each, with tf.complex(real, imaginary) in the forward pass",
     not_trained="make it with trainable=False",
     other_dtypes="{counted}, kept so beside {dtype}; make variables without dtype= to have them follow --dtype",

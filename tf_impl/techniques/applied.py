@@ -13,8 +13,7 @@ from samestep.common.strategy import Run
 from samestep.common.techniques.used import sums_gradients
 from samestep.tf_impl.techniques.clip_norm import transform
 from samestep.tf_impl.techniques.fixed_order import Ordered, keep_order
-from samestep.tf_impl.techniques.pieces import Pieces
-from samestep.tf_impl.techniques.powersgd import Factors
+from samestep.tf_impl.techniques.powersgd import kind_of
 from samestep.tf_impl.techniques.precision import narrow_type, product_of
 from samestep.tf_impl.techniques.recompute import recompute as restructure
 from samestep.tf_impl.techniques.replica_collectives import Replicas
@@ -62,8 +61,7 @@ def build_exchange(
     keep_order(run)
     if run.num_devices == 1 or sums_gradients(run.techniques) is None:
         return None
-    own = Pieces if run.techniques.fixed_order is None else Ordered
-    kind = Factors if run.techniques.compress == "powersgd" else own
+    kind = kind_of(run) if run.techniques.fixed_order is None else Ordered
     return kind(run, Replicas(strategy, run.num_devices), params)
 
 

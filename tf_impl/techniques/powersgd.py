@@ -9,6 +9,7 @@ from samestep.common.program import RESIDUAL, Arrays
 from samestep.common.strategy import Run
 from samestep.common.techniques.compress.pieces import matrix_shape
 from samestep.common.techniques.compress.statement import FACTOR, LEAST_COLUMN, initial_factor
+from samestep.tf_impl.techniques.pieces import Pieces
 from samestep.tf_impl.techniques.replica_collectives import Collectives, Replicas
 
 
@@ -98,3 +99,8 @@ def orthogonalise(matrix: tf.Tensor) -> tf.Tensor:
         rest = rest[:, 1:] - column @ tf.matmul(column, rest[:, 1:], True)
         done.append(column)
     return tf.concat(done, 1)
+
+
+def kind_of(run: Run) -> type[Pieces | Factors]:
+    """Returns what exchanges the gradients of a run that compresses them."""
+    return Factors if run.techniques.compress == "powersgd" else Pieces

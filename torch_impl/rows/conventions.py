@@ -5,6 +5,8 @@ from samestep.common.frameworks import Conventions
 CONVENTIONS = Conventions(
     name="torch",
     modules=("torch",),
+    followed="torch",
+    formats=("dcp",),
     holds_complex="torch.view_as_real(...), with torch.view_as_complex(...) in the forward pass",
     not_trained="register it as a buffer",
     other_dtypes="{counted} in the file, and cast to {dtype} here",

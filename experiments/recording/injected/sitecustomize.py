@@ -9,6 +9,8 @@ import os
 import sys
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
+_BARE = "tensorflow"
+"""A framework that is recorded once Keras is there."""
 _RECORDERS = {"torch": "samestep.torch_impl.recording", "keras": "samestep.tf_impl.recording"}
 
 
@@ -17,7 +19,7 @@ class _Finder:
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
         """Finds nothing itself, but follows the loader of a framework."""
-        if name not in (*_RECORDERS, "tensorflow"):
+        if name not in (*_RECORDERS, _BARE):
             return None
         for finder in sys.meta_path:
             find = None if finder is self else getattr(finder, "find_spec", None)
@@ -35,7 +37,7 @@ def _follow(name: str, loader: object) -> None:
     def exec_module(module: object) -> None:
         loader.__dict__.pop("exec_module", None)
         execute(module)
-        if name == "tensorflow":
+        if name == _BARE:
             _wait_for_tape(module.GradientTape)
         else:
             _start(name)
@@ -75,8 +77,9 @@ def _start(name: str) -> None:
             )
             sys.modules["samestep"] = module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
-        if name == "keras" and sys.modules[name].backend.backend() == "torch":
-            importlib.import_module(_RECORDERS["torch"]).install_keras()
+        backend = sys.modules[name].backend.backend() if name == "keras" else ""
+        if backend in _RECORDERS:
+            importlib.import_module(_RECORDERS[backend]).install_keras()
         else:
             importlib.import_module(_RECORDERS[name]).install(options)
     except Exception as error:
