@@ -24,7 +24,7 @@ from samestep.common.costs.sizes import ID_BYTES, borrower, example_bytes, holde
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import num_trained, trained
-from samestep.common.workload.models.spec import ignores_targets, parameters_of
+from samestep.common.workload.models.spec import Param, ignores_targets, parameters_of
 from samestep.common.workload.pipeline_schedule import server_segments
 from samestep.common.workload.reductions import OWN
 
@@ -119,11 +119,16 @@ def parameter_server(run: Run, backend: str) -> Ledger:
     weights = math.prod(model.targets().shape) * item if ignores_targets(model) else 0
     weights += item if model.facts.reduction == OWN else 0  # its share of the batch, beside each example
     examples = batch * (example_bytes(model.inputs(), item) + example_bytes(model.targets(), item) + weights)
-    num_trained = sum(is_trained for _, is_trained in parts)
+    calls = _call_bytes(run, parts, tables)
+    return Ledger(footprints, sends, updates * (pulled + pushed + calls) + ids + examples)
+
+
+def _call_bytes(run: Run, parts: Sequence[tuple[int, bool]], tables: Sequence[Param]) -> int:
+    """Returns what the calls of an update take beside the numbers that they carry."""
+    servers, num_trained = run.options.parameter_servers, sum(is_trained for _, is_trained in parts)
     calls = servers * _SERVER_BYTES + num_trained * (_PART_BYTES + len(run.optimizer.slots) * _SLOT_BYTES)
     calls += (len(parts) - num_trained) * _READ_BYTES
-    calls += sum(min(servers, param.shape[0]) for param in tables) * _TABLE_BYTES
-    return Ledger(footprints, sends, updates * (pulled + pushed + calls) + ids + examples)
+    return calls + sum(min(servers, param.shape[0]) for param in tables) * _TABLE_BYTES
 
 
 def _server(run: Run, parts: Sequence[tuple[int, bool]]) -> Footprint:

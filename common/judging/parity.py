@@ -150,25 +150,19 @@ def judge(
     reason = ""
     if bad is not None:
         seen, wanted = spell_apart(losses[bad], reference_losses[bad])
-        reason = (
-            f"the loss of step {first_step + bad} is {seen} instead of {wanted} "
-            f"(relative deviation {deviations[bad]:.1e}, allowed {allowed:.2g})"
-        )
+        apart = f"relative deviation {deviations[bad]:.1e}, allowed {allowed:.2g}"
+        reason = f"the loss of step {first_step + bad} is {seen} instead of {wanted} ({apart})"
     elif not (worst_weight <= (bound := max(WEIGHT_BOUND[dtype], noise)) and math.isfinite(worst_weight)):
         reason = f"after the last step {worst_name} is off by {worst_weight:.1e} (allowed {bound:.0e})"
-    worst_loss = max(deviations, key=_size, default=0.0)
-    first_bad = None if bad is None else first_step + bad
-    weight = None if reference_params is None else _finite(worst_weight)
-    every = tuple(map(_finite, deviations))
     return Parity(
         reference,
         len(losses),
-        _finite(worst_loss),
-        weight,
+        _finite(max(deviations, key=_size, default=0.0)),
+        None if reference_params is None else _finite(worst_weight),
         not reason,
         reason,
-        first_bad,
-        every,
+        None if bad is None else first_step + bad,
+        tuple(map(_finite, deviations)),
         loss_bound=loss_bound,
     )
 

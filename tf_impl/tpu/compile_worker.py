@@ -77,11 +77,7 @@ def compile_stablehlo(request: Request, stablehlo: bytes) -> Compiled:
     try:
         executable = _compile(module, request, topology)
     except jax.errors.JaxRuntimeError as error:
-        said = _TOO_LARGE.search(str(error))
-        if said is None:
-            first = str(error).strip().partition("\n")[0]
-            raise WorkerFailed(f"the TPU compiler cannot compile the step for {request.topology}: {first}") from None
-        needed, available = (round(float(said[i]) * _UNITS[said[i + 1]]) for i in (1, 3))
+        needed, available = _read_sizes(str(error), request)
         arguments = argument_bytes(step, request)
         return Compiled(request.topology, arguments, None, None, None, (), needed, available, False, compiler)
     try:
@@ -104,6 +100,16 @@ def compile_stablehlo(request: Request, stablehlo: bytes) -> Compiled:
         fits=True,
         compiler=compiler,
     )
+
+
+def _read_sizes(error: str, request: Request) -> tuple[int, int]:
+    """Returns the bytes that a step needs and those that there are, from the error of a step that is too large."""
+    said = _TOO_LARGE.search(error)
+    if said is None:
+        first = error.strip().partition("\n")[0]
+        raise WorkerFailed(f"the TPU compiler cannot compile the step for {request.topology}: {first}") from None
+    needed, available = (round(float(said[i]) * _UNITS[said[i + 1]]) for i in (1, 3))
+    return needed, available
 
 
 def _compile(module: ir.Module, request: Request, topology: Topology) -> xla_client.LoadedExecutable:

@@ -114,15 +114,7 @@ def find_reach(
         kept = {n: each for n, each in enumerate(leaves) if isinstance(each, torch.Tensor) and each.requires_grad}
         for each in kept.values():
             each.retain_grad()
-        losses = loss(returned)
-        is_real = isinstance(losses, torch.Tensor) and losses.is_floating_point()  # what else it is, others refuse
-        if is_real and not losses.requires_grad:
-            raise ConfigError(
-                f"--model {source}: nothing that the loss reads depends on a parameter that is trained; leave out .detach(), "
-                f".item() and torch.no_grad() in the forward pass."
-            )
-        if is_real:
-            call_user(losses.sum().backward, source, "the backward pass")
+        _go_backward(loss(returned), source)
     trained = {name: w.parameter for name, w in weights.named_weights(module).items() if w.parameter.requires_grad}
     for name, parameter in trained.items():
         if parameter.grad is not None and parameter.grad.layout != torch.strided:
@@ -131,6 +123,18 @@ def find_reach(
     module.zero_grad()
     unread = tuple(number for number, each in kept.items() if each.grad is None)
     return Reach(unused, inside.found or outside.found or is_random, unread)
+
+
+def _go_backward(losses: object, source: str) -> None:
+    """Takes the backward pass of what is a loss; others refuse what is none."""
+    if not isinstance(losses, torch.Tensor) or not losses.is_floating_point():
+        return
+    if not losses.requires_grad:
+        raise ConfigError(
+            f"--model {source}: nothing that the loss reads depends on a parameter that is trained; leave out .detach(), "
+            f".item() and torch.no_grad() in the forward pass."
+        )
+    call_user(losses.sum().backward, source, "the backward pass")
 
 
 def _sparse(module: nn.Module, parameter: nn.Parameter, name: str) -> str:

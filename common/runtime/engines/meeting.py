@@ -57,21 +57,16 @@ def meet(directory: Path, roles: Sequence[str], index: int, own: Arrival, second
         WorkerFailed: They did not all come in time, or do not share the directory.
     """
     deadline = time.monotonic() + seconds
-    _write(directory, roles[index], own)
-    if (
-        abs(off := time.time() - _file(directory, roles[index]).stat().st_mtime) > CLOCK_SECONDS
-    ):  # the file server's clock
-        own = dataclasses.replace(own, facts={**own.facts, "clock": f"{off:+.0f} s off"})
-        _write(directory, roles[index], own)
+    own = _arrive(directory, roles[index], own)
     version, collected = "", []
     while time.monotonic() < deadline:
         if index == 0:
             present = [own, *(_read(_file(directory, role)) for role in roles[1:])]
             if all(present) and [each.nonce for each in present if each] != [each.nonce for each in collected]:
                 version, collected = os.urandom(8).hex(), [each for each in present if each]
-                write_json(directory / MEETING, {"version": version, "complete": False, "arrivals": collected})
+                _announce(directory, version, collected)
             if collected and all(each and each.confirmed == version for each in present[1:]):
-                write_json(directory / MEETING, {"version": version, "complete": True, "arrivals": collected})
+                _announce(directory, version, collected, complete=True)
                 return collected
         else:
             version, complete, arrivals = _collected(directory)
@@ -83,6 +78,19 @@ def meet(directory: Path, roles: Sequence[str], index: int, own: Arrival, second
                     _write(directory, roles[index], own)
         time.sleep(POLL_SECONDS)
     raise WorkerFailed(_missing(directory, roles, index, seconds))
+
+
+def _arrive(directory: Path, role: str, own: Arrival) -> Arrival:
+    """Writes what a process tells; returns that, with how far its clock is off that of the file server."""
+    _write(directory, role, own)
+    if abs(off := time.time() - _file(directory, role).stat().st_mtime) > CLOCK_SECONDS:
+        own = dataclasses.replace(own, facts={**own.facts, "clock": f"{off:+.0f} s off"})
+        _write(directory, role, own)
+    return own
+
+
+def _announce(directory: Path, version: str, arrivals: Sequence[Arrival], complete: bool = False) -> None:
+    write_json(directory / MEETING, {"version": version, "complete": complete, "arrivals": arrivals})
 
 
 def read_hosts(directory: Path, roles: Sequence[str]) -> tuple[dict[str, str], ...]:

@@ -86,12 +86,17 @@ def join(
         print(f"samestep: the hosts of this run differ: {differences}", file=sys.stderr, flush=True)
     is_one_host = len({each.host for each in met}) == 1
     addresses = [(LOOPBACK if is_one_host else host, port) for host, port in (each.address for each in met)]
-    filled = fill_in(specs[index], addresses) | _local(met, index, place)
+    filled = {} if complete else fill_in(specs[index], addresses) | _local(met, index, place)
     names = {} if is_one_host else dict.fromkeys(_INTERFACES, interface_of(address))
-    for name, value in ({**names, **filled} if not complete else names).items():
+    _set(environment, {**names, **filled}, [host for host, _ in addresses])
+
+
+def _set(environment: MutableMapping[str, str], names: Mapping[str, str], hosts: Sequence[str]) -> None:
+    """Sets the names that are not set, and has no proxy stand between the hosts."""
+    for name, value in names.items():
         if value:
             environment.setdefault(name, value)
-    peers = ",".join(dict.fromkeys(host for host, _ in addresses))
+    peers = ",".join(dict.fromkeys(hosts))
     for name in ("no_proxy", "NO_PROXY"):
         environment[name] = ",".join(filter(None, [environment.get(name), peers]))
 

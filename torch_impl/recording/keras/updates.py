@@ -56,6 +56,17 @@ def follow_keras(keras: ModuleType, session: Session, recorder: Recorder, hooks:
     def of(optimizer: Any) -> Any:
         return groups.setdefault(id(optimizer), KerasGroups(optimizer))
 
+    base = optimizers.base_optimizer.BaseOptimizer
+    base.apply = _followed(base.apply, recorder.guarded(session.expect_update))
+    parallel = importlib.import_module("keras.src.backend.torch.optimizers.torch_parallel_optimizer")
+    for kind in (parallel.TorchParallelOptimizer, base):
+        kind._backend_update_step = _followed_update(kind._backend_update_step, session, recorder, of)
+    follow_keras_transforms(optimizers, session, recorder.guarded, of)
+
+
+def _followed_update(
+    original: Callable[..., Any], session: Session, recorder: Recorder, of: Callable[[Any], Any]
+) -> Callable[..., Any]:
     @recorder.guarded
     def before(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
         pairs = zip(variables, gradients, strict=True)
@@ -68,22 +79,14 @@ def follow_keras(keras: ModuleType, session: Session, recorder: Recorder, hooks:
     def after(optimizer: Any) -> None:
         session.after_update(of(optimizer))
 
-    def follow_update(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def update(optimizer: Any, grads: Any, trainable_variables: Any, learning_rate: Any) -> Any:
-            before(optimizer, grads, trainable_variables)
-            result = original(optimizer, grads, trainable_variables, learning_rate)
-            after(optimizer)
-            return result
+    @functools.wraps(original)
+    def update(optimizer: Any, grads: Any, trainable_variables: Any, learning_rate: Any) -> Any:
+        before(optimizer, grads, trainable_variables)
+        result = original(optimizer, grads, trainable_variables, learning_rate)
+        after(optimizer)
+        return result
 
-        return update
-
-    base = optimizers.base_optimizer.BaseOptimizer
-    base.apply = _followed(base.apply, recorder.guarded(session.expect_update))
-    parallel = importlib.import_module("keras.src.backend.torch.optimizers.torch_parallel_optimizer")
-    for kind in (parallel.TorchParallelOptimizer, base):
-        kind._backend_update_step = follow_update(kind._backend_update_step)
-    follow_keras_transforms(optimizers, session, recorder.guarded, of)
+    return update
 
 
 def _followed(apply_all: Callable[..., Any], expect: Callable[[], object]) -> Callable[..., Any]:
