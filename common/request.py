@@ -27,6 +27,8 @@ DTYPES = {"float32": 4, "float64": 8}
 """Dtype -> bytes of a number."""
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
 """How far rounding moves a number, relative to it, at most."""
+KEPT_WEIGHTS = tuple(name for name in UNIT_ROUNDOFF if name not in DTYPES)
+"""The types in which `--weights` may keep parameters, beside masters in float32."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -46,7 +46,7 @@ def parse_prediction(config: RunConfig, weights: str | None = None) -> Run:
 
     Args:
         config: As asked for; None stands for a default.
-        weights: The weights of TWO_BYTES, or None.
+        weights: One of KEPT_WEIGHTS, or None.
 
     Raises:
         ConfigError: The request is wrong.

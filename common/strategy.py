@@ -79,7 +79,7 @@ class Run(Features, Generic[Options]):
         threads: Per device.
         options: The strategy's own.
         techniques: How a step is taken, under any strategy.
-        weights: Of TWO_BYTES: the type of all but master weights and optimizer state, as in Megatron-LM; only predicted.
+        weights: One of KEPT_WEIGHTS: the type of all but master weights and optimizer state, as in Megatron-LM; only predicted.
     """
 
     framework: str

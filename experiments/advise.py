@@ -10,11 +10,10 @@ from samestep.common.catalog import require
 from samestep.common.errors import ConfigError
 from samestep.common.flags import check_fields, flag, flags, read_fields
 from samestep.common.mesh import Mesh
-from samestep.common.request import RunConfig
+from samestep.common.request import KEPT_WEIGHTS, RunConfig
 from samestep.common.run import parse_prediction
 from samestep.common.seconds.machine import Machine, load_machine
 from samestep.common.seconds.step_time import StepTime
-from samestep.common.techniques.precision.flag import TWO_BYTES
 from samestep.common.workload.published import PUBLISHED
 from samestep.experiments.advising.advice import advise
 from samestep.experiments.advising.advice_text import document
@@ -48,7 +47,7 @@ class SearchAssumptions:
     weights: str = flag(
         "bf16",
         "parameters, activations and gradients kept in two bytes, beside master weights and optimizer state in float32",
-        choices=TWO_BYTES,
+        choices=KEPT_WEIGHTS,
     )
     calibrate: str | None = flag(
         None, "correct the predictions by own measurements on this machine: a directory of runs, at any depth"

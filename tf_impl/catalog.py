@@ -13,7 +13,15 @@ from samestep.common.costs.saved_activations import kept_tf
 from samestep.common.runtime.topology import chief_workers_and_servers, clients, one_process, workers
 from samestep.common.strategy import Answer, Measure, StrategyInfo
 from samestep.tf_impl.rows import needs, options
-from samestep.tf_impl.rows.refusals import ALONE, IN_PARTS, NO_COLLECTIVES, NO_ORDER, NO_SWITCH, REMOTE
+from samestep.tf_impl.rows.refusals import (
+    ALONE,
+    ALREADY_COMPILED,
+    IN_PARTS,
+    NO_COLLECTIVES,
+    NO_ORDER,
+    NO_SWITCH,
+    REMOTE,
+)
 
 ALONG_TENSOR = Answer("flexible", "along the axis tensor: tables by rows, linear layers by column, then by row")
 SHARD_PER_REPLICA = Answer("yes", "one contiguous shard of the global batch per replica")
@@ -163,7 +171,7 @@ FRAMEWORK = FrameworkInfo(
             model_split=Answer("partial", "not in training; a step that is only compiled, along the axis tensor"),
             hardware="the cores of a TPU; without one, logical devices of one CPU",
             axes=("data", "tensor"),
-            refuses={**NO_SWITCH, **NO_ORDER, "compile": "XLA compiles it in any case"},
+            refuses=ALREADY_COMPILED,
             cost=tpu,
             reference="tf.distribute.TPUStrategy",
             status="stable; the newest wheel with TPU kernels, tensorflow-tpu, is for TensorFlow 2.20",

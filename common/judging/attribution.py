@@ -16,7 +16,7 @@ from samestep.common.flags import spell_flag
 from samestep.common.judging.parity import LOSS_BOUND, Parity, deviation
 from samestep.common.judging.reference_run import Rerun, reference_of, without_counterpart
 from samestep.common.strategy import Run
-from samestep.common.techniques.used import rounding_flags, without_rounding
+from samestep.common.techniques.used import as_written, rounding_flags, without_rounding
 
 STEPS = 5
 """How many steps are repeated: a suspect shows in the first, or in the second where only its statistics differ."""
@@ -134,9 +134,7 @@ def find_other_step(run: Run, first: int, parity: Parity, rerun: Rerun, is_conti
         The reason why the strategy takes another step; "" if it does not.
     """
     short = _shortened(run, first)
-    short = dataclasses.replace(
-        short, techniques=dataclasses.replace(short.techniques, compile=False)
-    )  # once is enough
+    short = dataclasses.replace(short, techniques=as_written(short.techniques))  # compiling once is enough
     left = 0.0 if short.described() == reference_of(short).described() else _off(short, rerun)
     if left <= LOSS_BOUND[short.dtype]:
         return ""

@@ -60,6 +60,7 @@ class Technique:
         sends_before_update: What it sends beside gradients, once a step.
         emulation_on_cpus: What CPU cores compute in the place of the hardware it is meant for; None if it is meant for any.
         computed_twice: The segments whose forward pass is computed once more in the backward pass.
+        replaces_code: Whether a compiler writes the code of a pass anew, and decides what that keeps for the backward pass.
         in_textbooks: The quantities of a `Formula` that the textbooks still say right of it; None for all.
     """
 
@@ -75,4 +76,5 @@ class Technique:
     sends_before_update: Callable[[Run], Iterable[Send]] = lambda run: ()
     emulation_on_cpus: Callable[[Run], str] | None = None
     computed_twice: Callable[[Run], Sequence[Segment]] = lambda run: ()
+    replaces_code: bool = False
     in_textbooks: tuple[str, ...] | None = None

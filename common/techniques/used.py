@@ -8,6 +8,7 @@ from samestep.common.flags import Scalar, flags, spell_flags
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.techniques.clip_norm.technique import CLIP_NORM
+from samestep.common.techniques.compile.technique import COMPILE
 from samestep.common.techniques.compress.technique import COMPRESS
 from samestep.common.techniques.fixed_order.technique import FIXED_ORDER
 from samestep.common.techniques.precision.technique import PRECISION
@@ -16,7 +17,7 @@ from samestep.common.techniques.schedule.technique import SCHEDULE
 from samestep.common.techniques.technique import GradientExchange, Technique
 from samestep.common.workload.models.spec import Segment
 
-TECHNIQUES: tuple[Technique, ...] = (RECOMPUTE, COMPRESS, FIXED_ORDER, PRECISION, SCHEDULE, CLIP_NORM)
+TECHNIQUES: tuple[Technique, ...] = (RECOMPUTE, COMPRESS, FIXED_ORDER, PRECISION, SCHEDULE, CLIP_NORM, COMPILE)
 """All there are, in the order in which they refuse a run."""
 
 
@@ -97,6 +98,16 @@ def without_rounding(techniques: Techniques) -> Techniques:
 def without_transforms(techniques: Techniques) -> Techniques:
     """Returns the techniques without those that change the gradient of the whole batch."""
     return _without(techniques, transform_flags(techniques))
+
+
+def replaces_code(techniques: Techniques) -> bool:
+    """Returns whether a compiler writes the code of a pass anew."""
+    return any(each.replaces_code for each in used(techniques))
+
+
+def as_written(techniques: Techniques) -> Techniques:
+    """Returns the techniques without those that have a compiler write the code anew, which takes time once."""
+    return _without(techniques, _flags_of(techniques, lambda each: each.replaces_code))
 
 
 def _without(techniques: Techniques, names: Iterable[str]) -> Techniques:

@@ -10,10 +10,9 @@ from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import flag
 from samestep.common.ledger import Footprint, Ledger
 from samestep.common.mesh import Mesh
-from samestep.common.request import MAX_PREDICTED_DEVICES, RunConfig
+from samestep.common.request import KEPT_WEIGHTS, MAX_PREDICTED_DEVICES, RunConfig
 from samestep.common.run import parse_prediction
 from samestep.common.strategy import Run
-from samestep.common.techniques.precision.flag import TWO_BYTES
 from samestep.experiments.printing.text import size
 
 BACKENDS = {
@@ -50,7 +49,7 @@ class Assumptions:
         None,
         "parameters, activations and gradients kept in two bytes, beside master weights and optimizer state in float32, as "
         "Megatron-LM and DeepSpeed do",
-        choices=TWO_BYTES,
+        choices=KEPT_WEIGHTS,
     )
 
 

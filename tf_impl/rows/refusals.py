@@ -17,6 +17,7 @@ REMOTE = {
     "compile": "XLA compiles no function whose variables are on another device",
     "norm": "every replica would write running statistics in the one place where the variables are",
 }
+ALREADY_COMPILED = {**NO_SWITCH, **NO_ORDER, "compile": "XLA compiles it in any case"}
 NO_COLLECTIVES = {"compile": "XLA compiles no collectives of ours between the replicas of a process"}
 IN_PARTS = {
     **NO_SWITCH,

@@ -28,7 +28,7 @@ from samestep.common.costs.saved_activations.kept_lists import (
     lists_of,
 )
 from samestep.common.strategy import Run
-from samestep.common.techniques.used import computed_twice
+from samestep.common.techniques.used import computed_twice, replaces_code
 from samestep.common.workload.in_flight import Counts, Peaks, in_flight
 from samestep.common.workload.models.spec import ModelSpec, Segment
 from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments
@@ -59,7 +59,7 @@ def activation_bytes(
     """
     twice, lists, item_bytes = bool(computed_twice(run)), lists_of(run, as_it_comes), run.product_bytes
     model, mesh = run.workload.model, run.mesh
-    if lists is None or model.name not in lists.kept or run.techniques.compile:
+    if lists is None or model.name not in lists.kept or replaces_code(run.techniques):
         return None
     passes, together = run.passes, 1 if lists.in_order else run.passes
     rows = run.batch_size // (mesh.replicas * passes)

@@ -54,7 +54,12 @@ def judge(
     Raises:
         ConfigError: They have no step or no tensor in common.
     """
-    walk = _walk(a, b, yardstick, pairing or pair(a, b))
+    pairing = pairing or pair(a, b)
+    if a.header.is_float64 != b.header.is_float64:
+        raise ConfigError(
+            f"one of {a.name} and {b.name} is a record in float64 and the other is not; record both alike."
+        )
+    walk = Walk(a, b, pairing, yardstick or Derived(unit_of(pairing, a.header.is_float64), pairing))
     past = Past(a.header.world), Past(b.header.world)
     seen, unsure = _Seen(), None
     for one, other in walk.steps():
@@ -77,15 +82,6 @@ def judge(
             walk, seen, "unknown", finding, need=_need(walk, finding), rows=_rows(walk, one, other, finding)
         )
     return _same(walk, seen)
-
-
-def _walk(a: RecordedRun, b: RecordedRun, yardstick: Yardstick | None, pairing: Pairing) -> Walk:
-    """Returns the walk over both records, unless they are of different dtypes."""
-    if a.header.is_float64 != b.header.is_float64:
-        raise ConfigError(
-            f"one of {a.name} and {b.name} is a record in float64 and the other is not; record both alike."
-        )
-    return Walk(a, b, pairing, yardstick or Derived(unit_of(pairing, a.header.is_float64), pairing))
 
 
 def _same(walk: Walk, seen: _Seen) -> RecordedVerdict:

@@ -4,9 +4,6 @@ import dataclasses
 
 from samestep.common.flags import flag
 
-TWO_BYTES = ("bf16", "fp16")
-"""The types whose numbers have two bytes."""
-
 
 @dataclasses.dataclass(frozen=True)
 class PrecisionFlags:
@@ -16,7 +13,7 @@ class PrecisionFlags:
         None,
         "compute forward and backward in two bytes a number, from parameters in float32, which get gradients in float32 "
         "(default: everything in the dtype)",
-        choices=TWO_BYTES,
+        choices=("bf16", "fp16"),
         changes_step=False,
     )
 
