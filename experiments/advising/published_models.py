@@ -86,10 +86,10 @@ def sources() -> str:
 
 
 def errors(page: str) -> str:
-    """Returns how far what was measured is from what was predicted, from the table of results in the README.
+    """Returns how far what was measured is from what was predicted, from the table of results in docs/strategies.md.
 
     Args:
-        page: The README.
+        page: Its text.
     """
     table = re.search(r"<!-- results -->(.*)<!-- /results -->", page, re.DOTALL)
     assert table is not None

@@ -24,13 +24,19 @@ STRATEGIES = ROOT / "docs" / "strategies.md"
 MEASURING = ROOT / "docs" / "measuring.md"
 WIDTH = 100
 """Of what stands in the README as it was printed."""
+FRONT = (
+    *("numpy:oracle", "torch:single", "torch:ddp", "torch:zero1", "torch:fsdp", "torch:pp"),
+    *("tf:mirrored", "tf:multi_worker_mirrored", "tf:parameter_server"),
+)
+"""The rows of the README, which show how strategies differ; docs/strategies.md has all."""
 SECONDS_OF_A_TINY_MODEL = ("examples/s", "[spread]", "step ms p50 p95 p99", "start-up s")
 """They say nothing of a strategy where one core beats two, and stand in no table of the README."""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Writes what comes from the catalogues; and from a comparison's directory, if one is given, its results."""
-    parts = [(README, "results", results(Path(directory))) for directory in arguments[:1]]
+    pages = ((README, FRONT), (STRATEGIES, None))
+    parts = [(page, "results", results(Path(directory), rows)) for directory in arguments[:1] for page, rows in pages]
     for write in (lambda: parts, generated):  # what is generated depends on the results
         for page, name, content in write():
             page.write_text(replaced(page.read_text(), name, content))
@@ -45,7 +51,7 @@ def generated() -> list[tuple[Path, str, str]]:
         "sources": published_models.sources(),
     }
     predicting = [(PREDICTING, name, content) for name, content in parts.items()]
-    predicting.append((PREDICTING, "errors", published_models.errors(README.read_text())))
+    predicting.append((PREDICTING, "errors", published_models.errors(STRATEGIES.read_text())))
     predicting.append((PREDICTING, "extrapolation", seconds_page.extrapolation()))
     upstreams = [(PAGES[name], "upstream", upstream(name)) for name in PAGES]
     told = {
@@ -86,12 +92,21 @@ def upstream(framework: str) -> str:
     return github(["strategy", "API", "upstream says"], rows)
 
 
-def results(directory: Path) -> str:
-    """Returns the table of a comparison that was run with `--out`."""
+def results(directory: Path, rows: Sequence[str] | None = None) -> str:
+    """Returns the table of a comparison that was run with `--out`, and a sentence on all its rows.
+
+    Args:
+        directory: Of the comparison.
+        rows: Those of the table; all, unless given.
+    """
     found = stored.load(directory)
-    runs, speeds = found.results, found.speeds
-    table = tables.comparison(runs, width=WIDTH, names=list(speeds), speeds=speeds, leave_out=SECONDS_OF_A_TINY_MODEL)
-    return f"{tables.caption(runs, WIDTH)}\n\n{table}\n\n{tables.verdict(runs)}"
+    speeds = {name: speed for name, speed in found.speeds.items() if rows is None or name in rows}
+    shown = [row.result for row in found.rows if row.result and row.cell in speeds]
+    table = tables.comparison(shown, width=WIDTH, names=list(speeds), speeds=speeds, leave_out=SECONDS_OF_A_TINY_MODEL)
+    shown_table = (
+        table if rows is None else table.partition("\n\n")[0]
+    )  # what the columns mean stands where all rows do
+    return f"{tables.caption(shown, WIDTH)}\n\n{shown_table}\n\n{tables.verdict(found.results)}"
 
 
 def replaced(text: str, name: str, content: str) -> str:
