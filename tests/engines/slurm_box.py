@@ -1,11 +1,13 @@
 """A Slurm of four nodes on this machine: its daemons as our children, without systemd, all files in one folder."""
 
+import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from samestep.common.runtime.parent.processes.network import free_ports
@@ -30,13 +32,23 @@ SwitchType=switch/none
 MpiDefault=none
 ReturnToService=2
 SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
+SelectTypeParameters=CR_Core_Memory
+DefMemPerNode=3000
 AccountingStorageType=accounting_storage/none
-JobAcctGatherType=jobacct_gather/none
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=task=1
+JobAcctGatherParams=OverMemoryKill
 JobRequeue=1
 KillWait=2
+OverTimeLimit=0
+SlurmdTimeout=12
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
 {nodes}
-PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE OverSubscribe=FORCE:8 State=UP
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE OverSubscribe=FORCE:8 PreemptMode=OFF State=UP
+PartitionName=scavenger Nodes=ALL MaxTime=INFINITE PriorityTier=1 PreemptMode=CANCEL State=UP
+PartitionName=requeued Nodes=ALL MaxTime=INFINITE PriorityTier=1 PreemptMode=REQUEUE State=UP
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE PriorityTier=9 State=UP
 """
 
 
@@ -80,9 +92,8 @@ class SlurmBox:
         ]
         self._wait(lambda: (folder / "munge.sock").exists())
         self._processes.append(self._start("slurmctld", "-D", "-c", "-f", str(configuration)))
-        for n in range(1, NODES + 1):
-            self._processes.append(self._start("slurmd", "-D", "-N", f"n{n}", "-f", str(configuration)))
-        self._wait(lambda: self.run("sinfo", "-h", "-N", "-o", "%T").split() == ["idle"] * NODES)
+        self._nodes = {f"n{n}": self._start_node(f"n{n}") for n in range(1, NODES + 1)}
+        self._wait(lambda: self.run("sinfo", "-h", "-N", "-p", "all", "-o", "%T").split() == ["idle"] * NODES)
 
     def run(self, *line: str) -> str:
         """Runs a command of Slurm; returns what it prints."""
@@ -91,17 +102,46 @@ class SlurmBox:
         )
         return done.stdout + done.stderr
 
+    def lose(self, node: str) -> None:
+        """Kills the daemon of a node and all that runs on it, as when its power fails.
+
+        Args:
+            node: Its name.
+        """
+        self._nodes[node].kill()
+        self._nodes[node].wait()
+        tasks = list(_processes_on(node))
+        for process in (
+            *map(_parent_of, tasks),
+            *tasks,
+        ):  # the daemon of a step first, which would tell how its tasks ended
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
+    def restore(self, node: str) -> None:
+        """Starts the daemon of a node again, and waits until the node may have work.
+
+        Args:
+            node: Its name.
+        """
+        self._nodes[node] = self._start_node(node)
+        self._wait(lambda: self.run("sinfo", "-h", "-n", node, "-p", "all", "-o", "%T").strip() == "idle")
+
     def close(self) -> None:
         """Cancels every job, and ends the daemons."""
         self.run("scancel", "--full", "--signal=KILL", "--user=root")
-        for process in reversed(self._processes):
+        processes = [*self._processes, *self._nodes.values()]
+        for process in reversed(processes):
             process.terminate()
-        for process in self._processes:
+        for process in processes:
             try:
                 process.wait(timeout=10)
             except subprocess.TimeoutExpired:
                 process.kill()
         self._log.close()
+
+    def _start_node(self, node: str) -> "subprocess.Popen[str]":
+        return self._start("slurmd", "-D", "-N", node, "-f", self.environment["SLURM_CONF"])
 
     def _start(self, *line: str) -> "subprocess.Popen[str]":
         with_us = ("setpriv", "--pdeathsig", "KILL")  # else they would outlive a session of tests that is killed
@@ -116,3 +156,15 @@ class SlurmBox:
                 self.close()
                 raise TimeoutError(f"no Slurm within {seconds:g} s; see {self._log.name}")
             time.sleep(0.1)
+
+
+def _processes_on(node: str) -> Iterator[int]:
+    """Yields the tasks that Slurm runs on a node."""
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"SLURMD_NODENAME={node}".encode() in (each / "environ").read_bytes().split(b"\0"):
+                yield int(each.name)
+
+
+def _parent_of(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])

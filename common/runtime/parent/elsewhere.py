@@ -19,8 +19,10 @@ POLL_SECONDS = 1.0
 SETTLE_SECONDS = 1.0
 """How long what the last process wrote may take to be seen on a shared file system."""
 
-_KILLED = re.compile(r": (Killed|Segmentation fault|Aborted|Bus error)|exited on signal|exitcode *: -\d")
-"""What Slurm, Open MPI and torchrun say of a process that a signal ended."""
+_KILLED = re.compile(
+    r": (Killed|Segmentation fault|Aborted|Bus error|Out Of Memory)|exceeded memory limit|exited on signal|exitcode *: -\d"
+)
+"""What Slurm, Open MPI and torchrun say of a process that a signal or its need of memory ended."""
 
 
 @dataclasses.dataclass(frozen=True)

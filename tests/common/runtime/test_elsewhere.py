@@ -24,9 +24,11 @@ class Jobs:
 
     Attributes:
         ends: How each job ends; called when it is asked after for the second time.
+        says: What the engine says of it in the log.
     """
 
     ends: Callable[[Path], JobEnd]
+    says: str = "srun: error: n2: task 1: Killed"
     name: str = "job 7"
     log: Path = Path("none")
     asked: int = 0
@@ -34,7 +36,7 @@ class Jobs:
 
     def submit(self, directory: Path, run: object) -> "Jobs":
         self.directory, self.log, self.asked = directory, directory / "job.log", 0
-        self.log.write_text("first\nsrun: error: n2: task 1: Killed\nlast\n")
+        self.log.write_text(f"first\n{self.says}\nlast\n")
         return self
 
     def ended(self) -> JobEnd | None:
@@ -75,12 +77,20 @@ def test_the_engines_word_is_named(
     assert str(left) == said
 
 
-def test_a_process_that_was_killed_counts_before_what_others_say_of_it(told: Callable[..., str]) -> None:
+@pytest.mark.parametrize(
+    "says",
+    [  # of Slurm 22.05: of a task that was killed; that its cgroup killed; that its accounting killed
+        "srun: error: n2: task 1: Killed",
+        "srun: error: n1: task 0: Out Of Memory",
+        "slurmstepd-n2: error: StepId=1.0 exceeded memory limit (92868608 > 62914560), being killed",
+    ],
+)
+def test_a_process_that_was_killed_counts_before_what_others_say_of_it(told: Callable[..., str], says: str) -> None:
     def ends(directory: Path) -> JobEnd:
         write_error(directory, "rank-0", WorkerFailed("connection reset by peer"))
         return JobEnd("FAILED")
 
-    assert "(FAILED): srun: error: n2: task 1: Killed; log:" in told(Jobs(ends))
+    assert f"(FAILED): {says}; log:" in told(Jobs(ends, says))
 
 
 def test_what_a_process_says_is_enough(told: Callable[..., str]) -> None:
