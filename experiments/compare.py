@@ -12,10 +12,10 @@ from samestep.common.flags import flags
 from samestep.common.judging.confounds import ALLOW, check_allowed
 from samestep.common.request import RunConfig
 from samestep.common.techniques import Techniques
+from samestep.experiments.cli import github_actions
 from samestep.experiments.cli.arguments import open_engine, run_command, take_target
 from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.comparing.comparison_request import SHARED, ComparisonConfig, check_bit_equal
-from samestep.experiments.printing import github_actions
 from samestep.experiments.printing.formats import add_format, check_format, write
 from samestep.experiments.report import report_comparison
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from samestep.common.errors import ConfigError, Unavailable
+from samestep.experiments.cli import github_actions
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser
-from samestep.experiments.printing import github_actions
 from samestep.experiments.printing.formats import add_format, check_format, write
 
 _ABOUT = """Compare two records that `samestep record` wrote, or record two commands and compare them: the data, the

@@ -16,18 +16,10 @@ from samestep.common.techniques import Techniques
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.formats import add_format, check_format, write
+from samestep.experiments.printing.grid import Column, fit, meanings, table
 from samestep.experiments.printing.listing import lacks, listing
 from samestep.experiments.printing.picture import write_picture
-from samestep.experiments.printing.text import (
-    Column,
-    bullets,
-    cells,
-    explain_emulation,
-    fill,
-    fit,
-    github,
-    screen_width,
-)
+from samestep.experiments.printing.text import bullets, explain_emulation, fill, screen_width
 
 AVAILABLE = "available"
 Row = tuple[str, StrategyInfo]
@@ -76,7 +68,7 @@ def tables() -> str:
     for framework, row in rows:
         lacking.setdefault(availability(framework, row.name), []).append(f"{framework}:{row.name}")
     shown = fit(COLUMNS, rows, width)
-    lines = [f"{column.header}: {column.meaning}" for column in shown if column.meaning]
+    lines = meanings(shown)
     lines += [f"{reason} ({', '.join(names)})" for reason, names in lacking.items() if reason != AVAILABLE]
     lines += [
         explain_emulation(f"{name}:{row.name}, without its hardware,", row.emulation)
@@ -84,7 +76,7 @@ def tables() -> str:
         if row.emulation
     ]
     lines += ["one strategy in full: samestep strategies torch:ddp"]
-    return f"{github(*cells(shown, rows), width)}\n\n{bullets(lines, width)}"
+    return f"{table(shown, rows, width)}\n\n{bullets(lines, width)}"
 
 
 def availability(framework: str, strategy: str) -> str:

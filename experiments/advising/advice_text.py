@@ -5,17 +5,8 @@ from samestep.common.workload.models.spec import num_params
 from samestep.experiments.advising import advice_reasons as reasons
 from samestep.experiments.advising.advice import Advice, Timed
 from samestep.experiments.printing.formats import Case, Document
-from samestep.experiments.printing.text import (
-    Column,
-    bullets,
-    cells,
-    count,
-    fill,
-    fit,
-    github,
-    large_number,
-    screen_width,
-)
+from samestep.experiments.printing.grid import Column, table
+from samestep.experiments.printing.text import bullets, count, fill, large_number, screen_width
 
 SHOWN = 8
 """Lines of the table, each with the fastest layout of a strategy and a mesh; the best of every strategy is among them."""
@@ -96,7 +87,7 @@ def _table(advice: Advice, width: int) -> str:
         elif room > 0:
             chosen.append(each)
             room -= 1
-    return github(*cells(fit(_COLUMNS, chosen, width), chosen), width)
+    return table(_COLUMNS, chosen, width)
 
 
 _COLUMNS = (

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 
 from samestep.common.ledger import STATE_OF_A_DEVICE
 from samestep.experiments.advising.prediction import Prediction
-from samestep.experiments.printing.text import Column, bullets, cells, common_unit, fit, github, in_unit, size
+from samestep.experiments.printing.grid import Column, fit, meanings, table
+from samestep.experiments.printing.text import bullets, common_unit, in_unit, size
 
 
 def forecast_table(rows: Sequence[Prediction], memory: int | None, width: int) -> str:
@@ -17,8 +18,7 @@ def forecast_table(rows: Sequence[Prediction], memory: int | None, width: int) -
         width: What it has to fit into.
     """
     shown = fit(_columns(rows, memory), rows, width)
-    lines = [f"{column.header}: {column.meaning}" for column in shown if column.meaning]
-    return f"{github(*cells(shown, rows), width)}\n\n{bullets(lines, width)}"
+    return f"{table(shown, rows, width)}\n\n{bullets(meanings(shown), width)}"
 
 
 def _columns(rows: Sequence[Prediction], given: int | None) -> tuple[Column[Prediction], ...]:

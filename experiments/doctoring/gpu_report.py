@@ -15,8 +15,9 @@ from samestep.experiments.comparing.row import Row, explain_rows
 from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.doctoring.gpus import Gpu
 from samestep.experiments.printing.formats import Document
+from samestep.experiments.printing.grid import Column, fit, meanings, table
 from samestep.experiments.printing.misses import mark
-from samestep.experiments.printing.text import Column, bullets, cells, fit, github, screen_width, size
+from samestep.experiments.printing.text import bullets, screen_width, size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,11 +131,11 @@ def document(found: Comparison, gpus: Mapping[str, Sequence[Gpu]], command: str)
     def text() -> str:
         width = screen_width()
         shown = fit(COLUMNS, checks, width)
-        table = github(*cells(shown, checks), width) if checks else ""
-        lines = [f"{each.header}: {each.meaning}" for each in shown if each.meaning]
+        grid = table(shown, checks, width) if checks else ""
+        lines = meanings(shown)
         lines += [f"on CPU cores, since each rank has to have a GPU: {', '.join(elsewhere)}"] if elsewhere else []
         seen = "\n".join(f"{framework} sees {say_gpus(each)}." for framework, each in gpus.items())
-        return "\n\n".join(filter(None, [seen, table, bullets([*lines, *explain_rows(found.rows)], width)]))
+        return "\n\n".join(filter(None, [seen, grid, bullets([*lines, *explain_rows(found.rows)], width)]))
 
     return Document(
         "samestep doctor --gpu",

@@ -12,7 +12,8 @@ from samestep.experiments.comparing import stored
 from samestep.experiments.comparing.quantities import QUANTITIES
 from samestep.experiments.documenting import seconds_page
 from samestep.experiments.printing import tables
-from samestep.experiments.printing.text import cells, github
+from samestep.experiments.printing.grid import table
+from samestep.experiments.printing.text import github
 from samestep.experiments.strategies import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,7 +70,7 @@ def strategies() -> str:
     """Every row of every catalogue, but the oracle's."""
     rows = [(framework, row) for framework, row in catalogue() if framework != "numpy"]
     lasting = [column for column in COLUMNS if column.header != "here"]  # the page is of no machine
-    return github(*cells(lasting, rows))
+    return table(lasting, rows)
 
 
 def quantities_table() -> str:

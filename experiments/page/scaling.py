@@ -12,8 +12,8 @@ from samestep.experiments.page.axes import AxisScale
 from samestep.experiments.page.curves import Panel, curve, dot, whisker
 from samestep.experiments.page.loaded import Group, Loaded
 from samestep.experiments.page.rendering import render
+from samestep.experiments.printing.grid import joined, meanings
 from samestep.experiments.printing.scaling_report import COLUMNS, explain_fit, title_of
-from samestep.experiments.printing.text import joined
 
 _ASIDE = 9
 """Pixels from the marks of one row to those of the next, which would hide one another."""
@@ -34,7 +34,6 @@ def _growth(group: Group, found: Sequence[Scaling]) -> dict[str, object]:
     lines = [(each, point) for each in found for point in each.points]
     shown = joined([column for column in COLUMNS if any(map(column.value, lines))])
     numbers = [[column.value(line) for column in shown] for line in lines]
-    meanings = [f"{column.header}: {column.meaning}" for column in shown if column.meaning]
     drawn = [each for each in found if any(point.speedup for point in each.points)]
     return {
         "alt": f"Speed-up by the number of devices of {', '.join(each.name for each in drawn)}.",
@@ -43,7 +42,7 @@ def _growth(group: Group, found: Sequence[Scaling]) -> dict[str, object]:
         "panel": _panel(drawn) if drawn else None,
         "headers": [column.header for column in shown],
         "numbers": numbers,
-        "notes": meanings + list(map(explain_fit, found)),
+        "notes": meanings(shown) + list(map(explain_fit, found)),
     }
 
 

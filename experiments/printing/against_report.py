@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from samestep.common.judging.repetition import CHANGED, EQUAL
 from samestep.experiments.comparing.against import Against, RowDifference
 from samestep.experiments.comparing.speeds import spell_confounds, spell_ratio
-from samestep.experiments.printing.text import Column, bullets, cells, fill, github, screen_width, short
+from samestep.experiments.printing.grid import Column, table
+from samestep.experiments.printing.text import bullets, fill, screen_width, short
 
 COLUMNS = (
     Column("strategy", lambda row: row.cell),
@@ -26,9 +27,9 @@ def write_report(against: Against) -> str:
     versions = dict.fromkeys(row.differs for row in against.rows if row.differs)
     title = f"Against {against.directory} (today first)"
     title += f": {'; '.join(versions)}." if versions else ": the same versions."
-    table = github(*cells(COLUMNS, against.rows), width) if against.rows else ""
+    grid = table(COLUMNS, against.rows, width) if against.rows else ""
     changed = [f"{row.cell} changed: {row.what_changed}." for row in against.rows if row.is_changed]
-    return "\n\n".join(filter(None, [fill(title, width), table, bullets([*changed, *_notes(against)], width)]))
+    return "\n\n".join(filter(None, [fill(title, width), grid, bullets([*changed, *_notes(against)], width)]))
 
 
 def _losses(row: RowDifference) -> str:

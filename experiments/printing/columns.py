@@ -16,8 +16,9 @@ from samestep.experiments.comparing.quantities import (
     Quantity,
 )
 from samestep.experiments.comparing.speeds import MeasuredRow
+from samestep.experiments.printing.grid import Column
 from samestep.experiments.printing.misses import mark
-from samestep.experiments.printing.text import Column, common_unit, explain_emulation, in_unit, short
+from samestep.experiments.printing.text import common_unit, explain_emulation, in_unit, short
 
 Name = Callable[[RunResult], str]
 """How a row is called."""

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from samestep.common.judging.recorded.verdict import EXACT, RecordedVerdict, TensorRow
 from samestep.experiments.printing.formats import Case, Document
-from samestep.experiments.printing.text import Column, bullets, cells, count, fill, github, screen_width
+from samestep.experiments.printing.grid import Column, table
+from samestep.experiments.printing.text import bullets, count, fill, screen_width
 from samestep.experiments.recording.diffing import Diffed
 from samestep.experiments.recording.reruns import Reruns
 
@@ -70,11 +71,11 @@ def _about(side: Reruns) -> dict[str, object]:
 def _text(found: Diffed, step: str) -> str:
     verdict, width = found.verdict, screen_width()
     sides = [f"{who}: {_spell(side)}" for who, side in (("A", found.a), ("B", found.b))]
-    table = github(*cells(_COLUMNS, _shown(verdict.rows)), width) if verdict.rows and _wants_table(verdict) else ""
+    grid = table(_COLUMNS, _shown(verdict.rows), width) if verdict.rows and _wants_table(verdict) else ""
     left = len(verdict.rows) - MOST_ROWS
-    more = [f"{count(left, 'tensor')} more in --format json"] if table and left > 0 else []
+    more = [f"{count(left, 'tensor')} more in --format json"] if grid and left > 0 else []
     facts = [*facts_of_diff(found), *more]
-    parts = [fill(verdict.headline, width, "  "), "\n".join(sides), table, bullets(facts, width)]
+    parts = [fill(verdict.headline, width, "  "), "\n".join(sides), grid, bullets(facts, width)]
     return "\n\n".join(filter(None, [*parts, fill(f"Next: {step}", width, "  ") if step else ""]))
 
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from samestep.common.runtime.host_bytes import HostBytes
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.printing.text import Column, cells, common_unit, github, in_unit
+from samestep.experiments.printing.grid import Column, table
+from samestep.experiments.printing.text import common_unit, in_unit
 
 MEANING = "bytes of a step over TCP (predicted), from each process to others of its host, and between hosts"
 
@@ -36,7 +37,7 @@ def host_table(result: RunResult, width: int | None) -> str:
         result: Of a run on several hosts.
         width: What it has to fit into.
     """
-    return f"{github(*cells(host_columns(result.by_host), result.by_host), width)}\n\n* {MEANING}"
+    return f"{table(host_columns(result.by_host), result.by_host, width)}\n\n* {MEANING}"
 
 
 def explain_between(results: Sequence[RunResult], names: Sequence[str]) -> str:

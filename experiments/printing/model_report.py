@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from samestep.common.workload.models.description import Description
 from samestep.common.workload.models.spec import ArraySpec, Param
 from samestep.experiments.printing.formats import Case, Document
-from samestep.experiments.printing.text import Column, cells, count, fill, fit, github, screen_width
+from samestep.experiments.printing.grid import Column, table
+from samestep.experiments.printing.text import count, fill, screen_width
 
 _MOST_NAMED = 5
 _REDUCED = {
@@ -73,7 +74,7 @@ def _text(found: Understood) -> str:
     lines += [f"{row}: {why}" for row, why in found.rows.items() if why]
     return "\n\n".join(
         [
-            github(*cells(fit(columns, params, width), params), width),
+            table(columns, params, width),
             "\n".join(fill(line, width, "  ") for line in lines),
         ]
     )

@@ -12,7 +12,8 @@ from samestep.common.porting.functions import FUNCTION, moves
 from samestep.common.porting.matching.pairing import Pair
 from samestep.experiments.printing.formats import Case as Reported
 from samestep.experiments.printing.formats import Document
-from samestep.experiments.printing.text import Column, cells, fill, fit, github, screen_width
+from samestep.experiments.printing.grid import Column, table
+from samestep.experiments.printing.text import fill, screen_width
 
 
 def port_document(case: PortCase, verdict: PortVerdict) -> Document:
@@ -89,11 +90,8 @@ _DEVIATIONS: Sequence[Column[Aligned]] = (
 def _text(case: PortCase, verdict: PortVerdict) -> str:
     (a, b), width = case.frameworks, screen_width()
     layers = (Column(a, lambda layer: layer.source.name), Column(b, lambda layer: layer.target.name), *_DEVIATIONS)
-    tables = []
     computing = [layer for layer in case.layers if not (layer.family == FUNCTION and moves(layer.source))]
-    for columns, rows in ((_parameters(case.frameworks), case.matching.pairs), (layers, computing)):
-        shown = fit(columns, rows, width)  # type: ignore[arg-type,type-var,misc]
-        tables.append(github(*cells(shown, rows), width))  # type: ignore[arg-type,type-var,misc]
+    grids = [table(_parameters(case.frameworks), case.matching.pairs, width), table(layers, computing, width)]
     lacking = [
         f"only in {framework}: {held.native} {list(held.shape)}"
         for framework, only in ((a, case.matching.only_source), (b, case.matching.only_target))
@@ -108,7 +106,7 @@ def _text(case: PortCase, verdict: PortVerdict) -> str:
         *verdict.notes,
     ]
     lines = "\n".join(fill(line, width, "  ") for line in said)
-    return "\n\n".join([*tables, lines, fill(verdict.sentence, width)])
+    return "\n\n".join([*grids, lines, fill(verdict.sentence, width)])
 
 
 def _curve(case: PortCase) -> list[str]:

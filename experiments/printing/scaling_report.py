@@ -5,19 +5,8 @@ from collections.abc import Sequence
 from samestep.common.judging.scaling_fit import LEAST_POINTS, amdahl_limit
 from samestep.experiments.comparing.scaling import EXPECTED, Scaling, ScalingPoint
 from samestep.experiments.comparing.speeds import spell_confounds, spell_ratio
-from samestep.experiments.printing.text import (
-    Column,
-    bullets,
-    cells,
-    count,
-    fill,
-    fit,
-    github,
-    joined,
-    screen_width,
-    short,
-    spell,
-)
+from samestep.experiments.printing.grid import Column, fit, joined, meanings, table
+from samestep.experiments.printing.text import bullets, count, fill, screen_width, short, spell
 
 Line = tuple[Scaling, ScalingPoint]
 """A line of the table: a row, and one number of its devices."""
@@ -66,13 +55,10 @@ def write_scaling(found: Sequence[Scaling]) -> str:
 
 
 def _write(found: Sequence[Scaling]) -> str:
-    lines = [(each, point) for each in found for point in each.points]
-    shown = fit([column for column in COLUMNS if any(map(column.value, lines))], lines, screen_width())
-    meanings = [f"{column.header}: {column.meaning}" for column in joined(shown) if column.meaning]
-    table = github(*cells(shown, lines), screen_width())
-    return "\n\n".join(
-        [fill(title_of(found), screen_width()), table, bullets([*meanings, *map(explain_fit, found)], screen_width())]
-    )
+    width, lines = screen_width(), [(each, point) for each in found for point in each.points]
+    shown = fit([column for column in COLUMNS if any(map(column.value, lines))], lines, width)
+    said = [*meanings(joined(shown)), *map(explain_fit, found)]
+    return "\n\n".join([fill(title_of(found), width), table(shown, lines, width), bullets(said, width)])
 
 
 def title_of(found: Sequence[Scaling]) -> str:

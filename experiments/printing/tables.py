@@ -13,8 +13,9 @@ from samestep.common.workload.table import resize, title
 from samestep.experiments.comparing.quantities import METRIC
 from samestep.experiments.comparing.speeds import MeasuredRow, Speed
 from samestep.experiments.printing.columns import Line, Name, cell, columns, explain_emulations, named, shared_columns
+from samestep.experiments.printing.grid import Column, fit, joined, meanings, table
 from samestep.experiments.printing.misses import explain_misses
-from samestep.experiments.printing.text import Column, bullets, cells, fill, fit, github, joined, screen_width
+from samestep.experiments.printing.text import bullets, fill, github, screen_width
 
 EXCEPTIONS = 3
 """What all rows but so many have in common is said in the caption, with the exceptions, and is no column."""
@@ -53,12 +54,12 @@ def comparison(
     left_out = dict.fromkeys(column.header for column in every if column not in shown)
     lines += _explain_between(results, name)
     lines += [f"not shown in {width} columns: {', '.join(left_out)}; --wide shows all"] if left_out else []
-    return f"{github(*cells(shown, rows), None if wide else width)}\n\n{bullets(lines, width)}"
+    return f"{table(shown, rows, None if wide else width)}\n\n{bullets(lines, width)}"
 
 
 def _meanings(shown: Sequence[Column[Line]], results: Sequence[RunResult], name: Name = cell) -> list[str]:
     """Returns what columns mean, what is emulated, and which predictions miss."""
-    lines = [f"{column.header}: {column.meaning}" for column in joined(shown) if column.meaning]
+    lines = meanings(joined(shown))
     return lines + explain_emulations(results) + explain_misses(results, name)
 
 

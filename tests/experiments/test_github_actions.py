@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from samestep.experiments.printing import github_actions
+from samestep.experiments.cli import github_actions
 from samestep.experiments.printing.formats import Case, Document
 
 DOCUMENT = Document(

@@ -2,18 +2,8 @@
 
 import pytest
 
-from samestep.experiments.printing.text import (
-    PIPED_WIDTH,
-    Column,
-    cells,
-    common_unit,
-    count,
-    fit,
-    github,
-    in_unit,
-    screen_width,
-    short,
-)
+from samestep.experiments.printing.grid import Column, cells, fit
+from samestep.experiments.printing.text import PIPED_WIDTH, common_unit, count, github, in_unit, screen_width, short
 
 Pair = tuple[str, int]
 COLUMNS: list[Column[Pair]] = [

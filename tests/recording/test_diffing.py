@@ -10,7 +10,7 @@ import pytest
 from samestep.common.errors import Unavailable, WorkerFailed
 from samestep.common.judging.recorded.verdict import FirstDifference, RecordedVerdict
 from samestep.common.steps.recording import RecordOptions
-from samestep.experiments.printing import github_actions
+from samestep.experiments.cli import github_actions
 from samestep.experiments.printing.diff_report import diff_document, next_step
 from samestep.experiments.printing.formats import write
 from samestep.experiments.recording.diffing import diff, in_float64

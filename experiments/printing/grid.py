@@ -1,0 +1,91 @@
+"""Tables of rows by columns: which columns fit the screen, what stands in them, and what they mean."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, TypeVar
+
+from samestep.experiments.printing.text import github, least_width
+
+Row = TypeVar("Row")
+
+
+@dataclasses.dataclass(frozen=True)
+class Column(Generic[Row]):
+    """One column of a table, or a detail that stands behind another column's value.
+
+    Attributes:
+        header: What stands above it, with its unit.
+        value: Its text in a row.
+        meaning: One clause on what it is; "" if the header says it.
+        gives_way: In a table that is too wide, those with the largest number are left out first; those with 0 stay.
+        is_detail: Whether it continues the cell of the column before it; its header then only names it.
+    """
+
+    header: str
+    value: Callable[[Row], str]
+    meaning: str = ""
+    gives_way: int = 0
+    is_detail: bool = False
+
+
+def fit(columns: Sequence[Column[Row]], rows: Sequence[Row], width: int | None) -> list[Column[Row]]:
+    """Leaves out columns until a table is no wider than it may be.
+
+    Args:
+        columns: In their order.
+        rows: What the table shows.
+        width: In characters; None leaves nothing out.
+    """
+    shown = list(columns)
+    while width is not None and least_width(*cells(shown, rows)) > width and any(each.gives_way for each in shown):
+        last = max(each.gives_way for each in shown)
+        shown = [each for each in shown if each.gives_way < last]
+    return shown
+
+
+def joined(columns: Sequence[Column[Row]]) -> list[Column[Row]]:
+    """Makes one column of each column and the details behind it."""
+    groups: list[list[Column[Row]]] = []
+    for column in columns:
+        groups = [*groups[:-1], [*groups[-1], column]] if column.is_detail else [*groups, [column]]
+    return [_join(group) for group in groups]
+
+
+def _join(group: Sequence[Column[Row]]) -> Column[Row]:
+    def together(texts: Iterable[str]) -> str:
+        return " ".join(filter(None, texts))
+
+    return Column(
+        together(column.header for column in group),
+        lambda row: together(column.value(row) for column in group),
+        together(column.meaning for column in group),
+    )
+
+
+def cells(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Returns the headers of a table, those of details left out, and the cells of its rows.
+
+    Args:
+        columns: In their order.
+        rows: What the table shows.
+    """
+    whole = joined(columns)
+    return [each.header for each in columns if not each.is_detail], [
+        [each.value(row) for each in whole] for row in rows
+    ]
+
+
+def table(columns: Sequence[Column[Row]], rows: Sequence[Row], width: int | None = None) -> str:
+    """Returns the table of as many of the columns as fit, in GitHub's format.
+
+    Args:
+        columns: In their order.
+        rows: What the table shows.
+        width: In characters; None leaves nothing out, and wraps nothing.
+    """
+    return github(*cells(fit(columns, rows, width), rows), width)
+
+
+def meanings(columns: Sequence[Column[Row]]) -> list[str]:
+    """Returns what those columns mean whose headers do not say it, a line each."""
+    return [f"{column.header}: {column.meaning}" for column in columns if column.meaning]
