@@ -19,7 +19,7 @@ from samestep.experiments.printing.formats import add_format, check_format, writ
 from samestep.experiments.printing.grid import Column, fit, meanings, table
 from samestep.experiments.printing.listing import lacks, listing
 from samestep.experiments.printing.picture import write_picture
-from samestep.experiments.printing.text import bullets, explain_emulation, fill, screen_width
+from samestep.experiments.printing.text import bullets, explain_emulation, fill, screen_width, sharing
 
 AVAILABLE = "available"
 Row = tuple[str, StrategyInfo]
@@ -64,9 +64,7 @@ def _picture(cell: str | None, picture: bool, beside: str | None, out: str | Non
 def tables() -> str:
     """Returns one line for every strategy of every framework, and what this machine lacks for those that it cannot run."""
     width, rows = screen_width(), catalogue()
-    lacking: dict[str, list[str]] = {}
-    for framework, row in rows:
-        lacking.setdefault(availability(framework, row.name), []).append(f"{framework}:{row.name}")
+    lacking = sharing((availability(framework, row.name), f"{framework}:{row.name}") for framework, row in rows)
     shown = fit(COLUMNS, rows, width)
     lines = meanings(shown)
     lines += [f"{reason} ({', '.join(names)})" for reason, names in lacking.items() if reason != AVAILABLE]
@@ -128,9 +126,8 @@ def _describe(config: RunConfig) -> str:
         for name, field in flags(row.options).items()
     }
     techniques = flags(Techniques)
-    refused: dict[str, list[str]] = {}
-    for name, why in row.refuses.items():
-        refused.setdefault(why, []).append(spell_flag(name) if name in techniques else f"+{name}=")
+    spelled = {name: spell_flag(name) if name in techniques else f"+{name}=" for name in row.refuses}
+    refused = sharing((why, spelled[name]) for name, why in row.refuses.items())
     facts |= {f"does not take {', '.join(sorted(names))}": why for why, names in refused.items()}
     facts |= {f"measures {m.name}": f"{m.unit}: {m.meaning}" for m in row.measures}
     parts = [fill(" ".join(part.split()), screen_width()) for part in parts]

@@ -11,7 +11,7 @@ from samestep.common.seconds.validation import Score, score
 from samestep.experiments.advising.advice import EQUAL, Advice, Change, Timed
 from samestep.experiments.advising.candidate_meshes import ALONE, ONE, SPLIT, WHOLE
 from samestep.experiments.advising.step_times import PARTS, WORK
-from samestep.experiments.printing.text import count
+from samestep.experiments.printing.text import count, sharing
 
 _TOLD = 0.1
 """The share of a difference from which a part of it is worth a word."""
@@ -94,9 +94,7 @@ def impossible(advice: Advice) -> list[str]:
         f"{each.run.name} has no room: a device needs at least {number(each.needed_bytes / 1e9)} GB and has {memory}."
         for each in advice.search.closest.values()
     ]
-    together: dict[str, list[str]] = {}
-    for name, reason in advice.search.refused.items():
-        together.setdefault(reason, []).append(f"torch:{name}")
+    together = sharing((reason, f"torch:{name}") for name, reason in advice.search.refused.items())
     return told + [f"{', '.join(names)} cannot take it: {reason.rstrip('.')}." for reason, names in together.items()]
 
 

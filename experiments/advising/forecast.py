@@ -17,7 +17,7 @@ from samestep.experiments.advising.forecast_table import forecast_table
 from samestep.experiments.advising.prediction import Assumptions, Prediction, parse_memory, predict_row, told_to_fit
 from samestep.experiments.printing.formats import Case, Document, write
 from samestep.experiments.printing.ledger_table import ledger_table
-from samestep.experiments.printing.text import bullets, fill, large_number, screen_width, size
+from samestep.experiments.printing.text import bullets, fill, large_number, screen_width, sharing, size
 
 if TYPE_CHECKING:
     from samestep.experiments.advising.observation import Observation
@@ -160,10 +160,8 @@ def _observe(row: Prediction, asked: RunConfig) -> "Observation":
 
 def _together(refused: Mapping[str, str]) -> dict[str, str]:
     """Returns one entry for all rows with the same reason."""
-    sharing: dict[str, list[str]] = {}
-    for cell, reason in refused.items():
-        sharing.setdefault(reason.removeprefix(f"{cell} "), []).append(cell)
-    return {", ".join(names): reason for reason, names in sharing.items()}
+    found = sharing((reason.removeprefix(f"{cell} "), cell) for cell, reason in refused.items())
+    return {", ".join(names): reason for reason, names in found.items()}
 
 
 def _caption(row: Prediction, width: int) -> str:

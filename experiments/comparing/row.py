@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from samestep.common.cell import Cell
 from samestep.common.runtime.records import RunResult
+from samestep.experiments.printing.text import sharing
 
 if TYPE_CHECKING:
     from samestep.experiments.printing.formats import Case, Outcome
@@ -95,11 +96,9 @@ def same_step(result: RunResult) -> str:
 
 def explain_rows(rows: Sequence[Row]) -> list[str]:
     """Why rows have no result, were not judged or missed: one text for each reason, with all the rows that share it."""
-    sharing: dict[tuple[str, str], list[str]] = {}
-    for row in rows:
-        if row.reason and row.status not in (REFERENCE, COMPILED):
-            sharing.setdefault((row.status, row.reason), []).append(row.cell)
-    return [say_status(cells, status, reason) for (status, reason), cells in sharing.items()]
+    explained = (row for row in rows if row.reason and row.status not in (REFERENCE, COMPILED))
+    found = sharing(((row.status, row.reason), row.cell) for row in explained)
+    return [say_status(cells, status, reason) for (status, reason), cells in found.items()]
 
 
 def say_status(cells: Sequence[str], status: str, reason: str) -> str:

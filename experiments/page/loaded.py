@@ -9,6 +9,7 @@ from samestep.common.workload.table import title
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
 from samestep.experiments.comparing.speeds import MeasuredRow, Speed
+from samestep.experiments.printing.text import sharing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,13 +120,10 @@ class Loaded:
     def facets(self) -> Iterator["Facet"]:
         """Yields what figures show apart: each group by its workloads, the rows that have a result."""
         for group in self.groups:
-            kinds: dict[str, list[tuple[Entry, RunResult]]] = {}
-            for entry in group.entries:
-                if entry.result:
-                    trained = title(entry.result.workload, entry.result.config.data)
-                    kinds.setdefault(trained, []).append((entry, entry.result))
-            for trained, rows in kinds.items():
-                yield Facet(f"{group.title}: {trained}" if len(kinds) > 1 else group.title, trained, tuple(rows))
+            rows = [(entry, entry.result) for entry in group.entries if entry.result]
+            kinds = sharing((title(result.workload, result.config.data), (entry, result)) for entry, result in rows)
+            for trained, those in kinds.items():
+                yield Facet(f"{group.title}: {trained}" if len(kinds) > 1 else group.title, trained, tuple(those))
 
 
 def make_group(name: str, comparison: Comparison, places: Mapping[str, Sequence[Path]], first: int) -> Group:

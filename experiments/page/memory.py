@@ -12,7 +12,7 @@ from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.axes import AxisScale, in_bytes
 from samestep.experiments.page.loaded import Facet, Loaded
 from samestep.experiments.page.plots import Line, Mark, Plot, mark, render_figures
-from samestep.experiments.printing.text import size
+from samestep.experiments.printing.text import sharing, size
 
 _FIRST = (memory.PARAMETERS, memory.GATHERED, memory.GRADIENTS, memory.OPTIMIZER_STATE)
 CLASSES = (*_FIRST, memory.RESIDUALS, memory.ACTIVATIONS)
@@ -55,9 +55,7 @@ def held(result: RunResult) -> list[DeviceBytes]:
     expected = [_bytes(each) for each in result.predicted.devices()]
     found = [_bytes(row) for row in result.processes]
     pairs = zip(found, expected if len(expected) == len(found) else itertools.repeat(None), strict=False)
-    groups: dict[tuple[tuple[int | None, ...], tuple[int | None, ...] | None], list[int]] = {}
-    for number, pair in enumerate(pairs):
-        groups.setdefault(pair, []).append(number)
+    groups = sharing((pair, number) for number, pair in enumerate(pairs))
     return [DeviceBytes(tuple(devices), *pair) for pair, devices in groups.items()]
 
 

@@ -6,7 +6,7 @@ from samestep.common.judging.repetition import CHANGED, EQUAL
 from samestep.experiments.comparing.against import Against, RowDifference
 from samestep.experiments.comparing.speeds import spell_confounds, spell_ratio
 from samestep.experiments.printing.grid import Column, table
-from samestep.experiments.printing.text import bullets, fill, screen_width, short
+from samestep.experiments.printing.text import bullets, fill, screen_width, sharing, short
 
 COLUMNS = (
     Column("strategy", lambda row: row.cell),
@@ -73,7 +73,5 @@ def _notes(against: Against) -> list[str]:
 
 def _grouped(what: str, reasons: Mapping[str, str]) -> list[str]:
     """Returns a line for each reason, with the rows that share it."""
-    sharing: dict[str, list[str]] = {}
-    for cell, reason in reasons.items():
-        sharing.setdefault(reason, []).append(cell)
-    return [f"{what}: {', '.join(names)}: {reason}" for reason, names in sharing.items()]
+    found = sharing((reason, cell) for cell, reason in reasons.items())
+    return [f"{what}: {', '.join(names)}: {reason}" for reason, names in found.items()]

@@ -15,7 +15,7 @@ from samestep.experiments.comparing.speeds import MeasuredRow, Speed
 from samestep.experiments.printing.columns import Line, Name, cell, columns, explain_emulations, named, shared_columns
 from samestep.experiments.printing.grid import Column, fit, joined, meanings, table
 from samestep.experiments.printing.misses import explain_misses
-from samestep.experiments.printing.text import bullets, fill, github, screen_width
+from samestep.experiments.printing.text import bullets, fill, github, screen_width, sharing
 
 EXCEPTIONS = 3
 """What all rows but so many have in common is said in the caption, with the exceptions, and is no column."""
@@ -77,10 +77,7 @@ def _in_common(column: Column[MeasuredRow], measured: Sequence[MeasuredRow], nam
     rows = [(name(row.result), text) for row in measured if (text := column.value(row))]
     ruling = [value for row, value in rows if not row.startswith("numpy:")] or [value for _, value in rows]
     usual = statistics.mode(ruling) if ruling else ""
-    exceptions: dict[str, list[str]] = {}
-    for row, value in rows:
-        if value != usual:
-            exceptions.setdefault(value, []).append(row)
+    exceptions = sharing((value, row) for row, value in rows if value != usual)
     if sum(map(len, exceptions.values())) > min(EXCEPTIONS, len(rows) // 2):
         return None
     listed = "; ".join(f"{', '.join(those)}: {value}" for value, those in exceptions.items())
@@ -114,10 +111,8 @@ def caption(results: Sequence[RunResult], width: int | None = None, names: Seque
 
 def _hosts(results: Sequence[RunResult], name: Name) -> str:
     """Says where an engine started the processes of each row; "" if none did."""
-    ran: dict[str, list[str]] = {}
-    for result in results:
-        if result.hosts:
-            ran.setdefault(" and ".join(host["host"] for host in result.hosts), []).append(name(result))
+    spread = [result for result in results if result.hosts]
+    ran = sharing((" and ".join(host["host"] for host in result.hosts), name(result)) for result in spread)
     said = [f"on {where}: {', '.join(rows)}" for where, rows in ran.items()]
     return f" Ran {'; '.join(said)}." if said else ""
 

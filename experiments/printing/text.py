@@ -10,7 +10,8 @@ from typing import TypeVar
 import tabulate
 
 tabulate.MIN_PADDING = 0  # headers as narrow as their text
-Row = TypeVar("Row")
+Shared = TypeVar("Shared")
+Thing = TypeVar("Thing")
 PIPED_WIDTH = 120
 """What goes into a file or another program is as wide as this, whatever terminal it was started from."""
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -104,6 +105,18 @@ def explain_emulation(strategy: str, emulation: str) -> str:
         emulation: As in the catalogue.
     """
     return f"{strategy} is emulated: {emulation.removeprefix('emulated: ')}"
+
+
+def sharing(pairs: Iterable[tuple[Shared, Thing]]) -> dict[Shared, list[Thing]]:
+    """Returns what things have in common, each once, with all the things that share it.
+
+    Args:
+        pairs: What a thing has, and the thing.
+    """
+    found: dict[Shared, list[Thing]] = {}
+    for shared, thing in pairs:
+        found.setdefault(shared, []).append(thing)
+    return found
 
 
 def bullets(lines: Iterable[str], width: int) -> str:
