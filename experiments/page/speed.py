@@ -3,12 +3,12 @@
 from markupsafe import Markup
 
 from samestep.common.judging.speed_comparison import NOT_SEPARATED
+from samestep.experiments.comparing.quantities import SPEED, VERDICT
 from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.page.axes import AxisScale, fitting, spell_tick
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.plots import Line, Mark, Plot, mark, render_figures
 from samestep.experiments.printing.columns import range_of, spell_range
-from samestep.experiments.printing.text import short
 
 
 def write(loaded: Loaded) -> Markup | None:
@@ -27,7 +27,7 @@ def _plot(facet: Facet) -> Plot | None:
     timed.sort(key=lambda line: -line[0])
     ends = [end for median, _, row in timed for end in (median, *(range_of(row) or ()))]
     axis = fitting(ends, spell_tick)
-    drawn = [Line(entry, _marks(axis, median, entry, row), _said(median, row)) for median, entry, row in timed]
+    drawn = [Line(entry, _marks(axis, median, entry, row), _said(row)) for median, entry, row in timed]
     alt = f"Examples per second of {len(timed)} rows, {facet.title}; {timed[0][1].name} has the largest median."
     unit = "examples per second" + (", logarithmic" if axis.is_log else "")
     return Plot(alt, facet.title, axis, unit, drawn)
@@ -44,7 +44,7 @@ def _marks(axis: AxisScale, median: float, entry: Entry, row: MeasuredRow) -> li
     return [*bars, mark(f"dot {entry.framework}", axis, median, data={"data-value": median})]
 
 
-def _said(median: float, row: MeasuredRow) -> dict[str, object]:
+def _said(row: MeasuredRow) -> dict[str, object]:
     """Returns the numbers, and the verdict against the reference."""
     kind = "quiet" if row.speed.verdict == NOT_SEPARATED or row.speed.confounds else "plain"
-    return {"median": short(median), "range": spell_range(row), "verdict": row.speed.verdict, "kind": kind}
+    return {"median": SPEED.text(row), "range": spell_range(row), "verdict": VERDICT.text(row), "kind": kind}

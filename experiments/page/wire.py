@@ -6,6 +6,7 @@ from samestep.common.costs.textbook import formulas
 from samestep.common.errors import SamestepError
 from samestep.common.run import parse
 from samestep.common.runtime.records import RunResult
+from samestep.experiments.comparing.quantities import SENT
 from samestep.experiments.page.axes import AxisScale, in_bytes
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.plots import Line, Mark, Plot, mark, render_figures
@@ -37,16 +38,16 @@ def _plot(facet: Facet) -> Plot | None:
     if not any(sent for _, _, sent, _ in trained):
         return None
     axis, unit = in_bytes(
-        [value for _, r, sent, least in trained for value in (sent, r.predicted.sent_bytes_per_step, least or 0)]
+        [value for _, r, sent, least in trained for value in (sent, SENT.predicted(r) or 0.0, least or 0)]
     )
-    drawn = [Line(row[0], _marks(axis, *row), _said(*row[1:])) for row in trained]
+    drawn = [Line(row[0], _marks(axis, *row), _said(*row)) for row in trained]
     most = max(trained, key=lambda row: row[2])
     alt = f"Bytes sent in a step by {len(trained)} rows, {facet.title}; {most[0].name} sends most: {size(most[2])}."
     return Plot(alt, facet.title, axis, f"{unit} sent in a step, by all processes", drawn)
 
 
 def _marks(axis: AxisScale, entry: Entry, result: RunResult, sent: float, least: float | None) -> list[Mark]:
-    expected = result.predicted.sent_bytes_per_step
+    expected = SENT.predicted(result) or 0.0
     return [
         mark(f"bar measured {entry.framework}", axis, 0, sent, {"data-value": sent}),
         mark("expected", axis, expected, data={"data-value": expected}),
@@ -54,9 +55,8 @@ def _marks(axis: AxisScale, entry: Entry, result: RunResult, sent: float, least:
     ]
 
 
-def _said(result: RunResult, sent: float, least: float | None) -> dict[str, object]:
-    at_least = "at least " if result.uncounted else ""
-    if not sent:
+def _said(entry: Entry, result: RunResult, sent: float, least: float | None) -> dict[str, object]:
+    if not (entry.measured and sent):
         return {"bytes": "nothing", "against": f"over {result.backend}"}
     against = f"{sent / least:.2f}x the lower bound" if least else "no formula" if least is None else ""
-    return {"bytes": at_least + size(sent), "against": against}
+    return {"bytes": SENT.text(entry.measured), "against": against}
