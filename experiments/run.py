@@ -36,10 +36,10 @@ def main(arguments: Sequence[str]) -> int:
     resumed = _resumed(arguments)
     asked = parse_run(arguments, "samestep run") if resumed is None else _unfinished(resumed)
     from samestep.common.run import parse  # here, like the next ones: --help imports no NumPy
+    from samestep.common.runtime.parent.attempts import prepare
     from samestep.common.runtime.parent.check import check_launch
     from samestep.common.runtime.parent.judging.finishing import raise_if_missed
     from samestep.common.runtime.parent.launcher import Launcher
-    from samestep.common.runtime.parent.prepare import prepare
     from samestep.experiments.printing.ledger_table import ledger_of_run
     from samestep.experiments.printing.progress import show_progress
     from samestep.experiments.printing.tables import report
@@ -153,7 +153,7 @@ def script_lines(target: "Target", run: Run, launch: Launch) -> str:
         run: What to prepare.
         launch: Where.
     """
-    from samestep.common.runtime.parent.prepare import prepare  # here, like those of `main`
+    from samestep.common.runtime.parent.attempts import prepare  # here, like those of `main`
     from samestep.experiments.submitting.scripts import render, write_script
 
     render(target, run, Path("run"))  # what is refused leaves no directory

@@ -15,9 +15,9 @@ from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.directory import ANSWERED, write_json
+from samestep.common.runtime.parent.attempts import prepare
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.models import description_request
-from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.worker import private_network, worker
 from samestep.common.workload import code
 from samestep.common.workload.declared import import_file

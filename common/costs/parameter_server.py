@@ -26,7 +26,6 @@ from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import num_trained, trained
 from samestep.common.workload.models.spec import Param, ignores_targets, parameters_of
 from samestep.common.workload.pipeline_schedule import server_segments
-from samestep.common.workload.reductions import OWN
 
 _CALLS_BYTES, _TENSOR_BYTES = 1500, 95
 """About what torch 2.13 sends in a step for each worker besides numbers: two calls with their replies; each tensor."""
@@ -117,7 +116,7 @@ def parameter_server(run: Run, backend: str) -> Ledger:
     )
     ids = sum(param.lookups for param in tables) * batch * ID_BYTES
     weights = math.prod(model.targets().shape) * item if ignores_targets(model) else 0
-    weights += item if model.facts.reduction == OWN else 0  # its share of the batch, beside each example
+    weights += item if _divides_by_own(run) else 0  # its share of the batch, beside each example
     examples = batch * (example_bytes(model.inputs(), item) + example_bytes(model.targets(), item) + weights)
     calls = _call_bytes(run, parts, tables)
     return Ledger(footprints, sends, updates * (pulled + pushed + calls) + ids + examples)
@@ -146,3 +145,9 @@ def _parts(run: Run) -> list[tuple[int, bool]]:
             rows = param.shape[0] // shards + (shard < param.shape[0] % shards)
             parts.append((rows * (param.size // param.shape[0]), not param.frozen))
     return parts
+
+
+def _divides_by_own(run: Run) -> bool:
+    from samestep.common.workload.reductions import OWN  # here: it imports what a user's file declares
+
+    return run.workload.model.facts.reduction == OWN

@@ -2,28 +2,28 @@
 
 import dataclasses
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from samestep.common.errors import ConfigError, SamestepError, Unavailable, signal_exit_code
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.comparing.against import Against, Earlier, hold
 from samestep.experiments.comparing.confound_report import explain_confounds, find_stops
 from samestep.experiments.comparing.gate import find_failure
 from samestep.experiments.comparing.row import MISSED, NOT_RUN, Row, explain_rows
-from samestep.experiments.comparing.scaling import Scaling, find_scaling
 from samestep.experiments.comparing.speeds import Rounds, Speed, judge_rows, speed_figures, unseparated
 from samestep.experiments.printing import tables
-from samestep.experiments.printing.against_report import write_report
 from samestep.experiments.printing.aot_report import compiled
 from samestep.experiments.printing.figures import figures
 from samestep.experiments.printing.formats import Case, Document, write
 from samestep.experiments.printing.misses import misses
-from samestep.experiments.printing.scaling_report import write_scaling
 from samestep.experiments.printing.text import fill, screen_width
 
 if TYPE_CHECKING:
     import pandas
+
+    from samestep.experiments.comparing.against import Against, Earlier
+    from samestep.experiments.comparing.scaling import Scaling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Comparison:
     reference: str | None = None
     directory: Path | None = None
     allowed: frozenset[str] = frozenset()
-    against: Against | None = None
+    against: "Against | None" = None
 
     @property
     def results(self) -> list[RunResult]:
@@ -65,16 +65,21 @@ class Comparison:
         return judge_rows(self.rounds, self.reference, find_stops(self.allowed))
 
     @property
-    def scaling(self) -> tuple[Scaling, ...]:
+    def scaling(self) -> "tuple[Scaling, ...]":
         """How the rows scale that have several numbers of devices."""
-        return find_scaling([row for row in self.rows if row.results], self.allowed)
+        measured = [row for row in self.rows if row.results]
+        if len({row.configuration.without(("devices", "batch_size")) for row in measured}) == len(measured):
+            return ()
+        from samestep.experiments.comparing.scaling import find_scaling  # here, like those below: few need it
+
+        return find_scaling(measured, self.allowed)
 
     @property
     def rounds(self) -> dict[str, Rounds]:
         """The results of the rows that have any, one a round."""
         return {row.cell: row.results for row in self.rows if row.results}
 
-    def conclude(self, allowed: frozenset[str], earlier: Earlier | None = None, bit_equal: bool = False) -> Self:
+    def conclude(self, allowed: frozenset[str], earlier: "Earlier | None" = None, bit_equal: bool = False) -> Self:
         """Ranks its rows, and holds them against an earlier comparison.
 
         Args:
@@ -82,8 +87,11 @@ class Comparison:
             earlier: What to hold it against, if anything.
             bit_equal: Whether its steps have to be that one's in every bit.
         """
-        against = earlier and hold(self.rounds, earlier, allowed, bit_equal)
-        return dataclasses.replace(self, allowed=allowed, against=against)
+        if earlier is None:
+            return dataclasses.replace(self, allowed=allowed, against=None)
+        from samestep.experiments.comparing.against import hold
+
+        return dataclasses.replace(self, allowed=allowed, against=hold(self.rounds, earlier, allowed, bit_equal))
 
     @property
     def _names(self) -> list[str]:
@@ -219,10 +227,20 @@ class Comparison:
                 [*([f"Again: {command}"] if command else []), *([f"Runs: {self.directory}"] if self.directory else [])]
             ),
             fill(tables.verdict(self.results), screen_width()),
-            write_scaling(self.scaling),
-            write_report(self.against) if self.against else "",
+            *self._asked_beside(),
         ]
         return "\n\n".join(filter(None, parts))
+
+    def _asked_beside(self) -> Iterator[str]:
+        """How rows scale, and what an earlier comparison had."""
+        if scaling := self.scaling:
+            from samestep.experiments.printing.scaling_report import write_scaling
+
+            yield write_scaling(scaling)
+        if self.against:
+            from samestep.experiments.printing.against_report import write_report
+
+            yield write_report(self.against)
 
 
 def _fields(row: Row) -> dict[str, object]:

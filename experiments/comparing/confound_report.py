@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
 from samestep.common.judging.confounds import CONFOUNDS, Circumstances, Confound, find_in_rounds, split_allowed
-from samestep.common.runtime.engines.meeting import find_differences
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.speeds import Confounds, Rounds, share_cores
 from samestep.experiments.printing.columns import cell
@@ -89,7 +88,7 @@ def circumstances(result: RunResult, label: str = "") -> Circumstances:
     shared = f"{result.config.devices} devices{threads} on {count(result.cores, 'core')}"
     distorted = {
         "shared-cores": shared if share_cores(result) else "",
-        "hosts": find_differences(result.hosts),
+        "hosts": _differ(result) if result.hosts else "",
         "emulation": result.emulation,
     }
     return Circumstances(
@@ -134,3 +133,9 @@ def _compute(result: RunResult) -> str:
     """Returns the cores of a run, and its accelerators: two strategies on more of either are not equally matched."""
     accelerators = sum("cpu" not in row.device.lower() for row in result.processes)
     return str(result.cores) + (f" with {count(accelerators, 'accelerator')}" if accelerators else "")
+
+
+def _differ(result: RunResult) -> str:
+    from samestep.common.runtime.engines.meeting import find_differences  # here: most runs have one host
+
+    return find_differences(result.hosts)

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, SamestepError
@@ -14,10 +15,9 @@ from samestep.common.flags import spell_flag
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.directory import refuse_run, refuse_taken, write_error
+from samestep.common.runtime.parent.attempts import new_directory
 from samestep.common.runtime.parent.check import check_launch
-from samestep.common.runtime.parent.elsewhere import Elsewhere
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.parent.prepare import new_directory
 from samestep.experiments.comparing import comparison_file
 from samestep.experiments.comparing.cell_request import refuse_other, request_of
 from samestep.experiments.comparing.comparison import Comparison
@@ -27,12 +27,15 @@ from samestep.experiments.comparing.plan import Plan, make_plan
 from samestep.experiments.comparing.rounds import Ready, measure, tell
 from samestep.experiments.comparing.stored import Found, compose, find, make_place, read_asked, run_directory
 
+if TYPE_CHECKING:
+    from samestep.common.runtime.parent.elsewhere import Elsewhere
+
 Checked = Mapping[Cell, Ready | SamestepError]
 """By cell: what to run, or why it cannot be run."""
 
 
 def compare(
-    asked: ComparisonConfig, out: str | None = None, quiet: bool = False, elsewhere: Elsewhere | None = None
+    asked: ComparisonConfig, out: str | None = None, quiet: bool = False, elsewhere: "Elsewhere | None" = None
 ) -> Comparison:
     """Runs a comparison.
 
@@ -82,7 +85,7 @@ def _tell_code(file: Path, stored: Given, given: Given, quiet: bool) -> None:
         tell(f"samestep: {line}", quiet)
 
 
-def resume(directory: Path, given: Given, quiet: bool = False, elsewhere: Elsewhere | None = None) -> Comparison:
+def resume(directory: Path, given: Given, quiet: bool = False, elsewhere: "Elsewhere | None" = None) -> Comparison:
     """Goes on with a comparison: what has a result is not run again, everything else is.
 
     Args:

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ParityFailed, SamestepError, Unavailable, WorkerFailed, one_line
-from samestep.common.judging.conclusion import conclude_missed
 from samestep.experiments.comparing.row import FAILED, IMPOSSIBLE, MISSED, UNAVAILABLE, Row, say_status
 
 if TYPE_CHECKING:
@@ -17,6 +16,8 @@ def find_failure(found: "Comparison") -> SamestepError | None:
         The error, whose message is the sentence that the terminal and the page have; None if it is green.
     """
     if missed := [(row.cell, row.reason) for row in found.rows if row.status == MISSED]:
+        from samestep.common.judging.conclusion import conclude_missed  # here: most comparisons pass
+
         return ParityFailed(f"{conclude_missed(missed)}.")
     if found.against and found.against.changed:
         return ParityFailed(found.against.changed)

@@ -17,7 +17,7 @@ from samestep.common.files.reading import read_json_lines
 from samestep.common.files.writing import copy_file, create, open_directory
 from samestep.common.files.written import LIST
 from samestep.common.frameworks import FRAMEWORKS, conventions
-from samestep.common.runtime.parent.prepare import new_directory
+from samestep.common.runtime.parent.attempts import new_directory
 from samestep.common.runtime.parent.processes.scratch import Scratch
 from samestep.common.steps.record import rank_files
 from samestep.common.steps.recording import VARIABLE, RecordOptions

@@ -11,7 +11,7 @@ import pytest
 from samestep.common.cell import Cell
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
-from samestep.common.runtime.parent.prepare import prepare
+from samestep.common.runtime.parent.attempts import prepare
 from samestep.common.runtime.parent.processes.network import HOST
 from samestep.common.runtime.records import load_result
 from samestep.experiments.submitting.scripts import write_script

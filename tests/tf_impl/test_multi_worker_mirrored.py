@@ -13,7 +13,7 @@ import pytest
 from samestep.common.errors import WorkerFailed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
-from samestep.common.runtime.parent.prepare import prepare
+from samestep.common.runtime.parent.attempts import prepare
 from samestep.common.runtime.parent.processes import network
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.records import RunResult, load_result

@@ -1,6 +1,7 @@
-"""Attempts at a run: the next one goes on from its newest checkpoint, which the workers find themselves."""
+"""The directory of a run, and the attempts at it: each goes on from the newest checkpoint, which the workers find themselves."""
 
 import dataclasses
+import datetime
 import itertools
 import os
 import sys
@@ -12,7 +13,7 @@ from typing import Protocol
 from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.request import Launch
 from samestep.common.run import as_config
-from samestep.common.runtime.directory import is_running, reserve_error, write_config
+from samestep.common.runtime.directory import is_running, open_run, refuse_run, reserve_error, write_config
 from samestep.common.runtime.parent.processes.following import Progress
 from samestep.common.runtime.process_file import forget
 from samestep.common.runtime.topology import RESTARTS
@@ -127,6 +128,38 @@ def _spell_fewer(now: Run, following: Run, most: Run, wanted: int) -> str:
         return ""
     until = f"; all are tried again after {'a checkpoint' if wanted == 1 else f'{wanted} checkpoints'}"
     return f", on {following.num_devices} of {now.num_devices} devices{until}"
+
+
+def prepare(run: Run, launch: Launch) -> Path:
+    """Makes the directory of a run and writes `config.json`.
+
+    Args:
+        run: The run.
+        launch: Names the directory, or leaves it to us.
+
+    Raises:
+        ConfigError: `--out` already holds a run, or cannot be written.
+    """
+    if launch.out is None:
+        path = new_directory(f"{run.framework}-{run.strategy.name}-{run.workload.name.partition('+')[0]}")
+    else:
+        path = Path(launch.out)
+    try:
+        refuse_run(path)
+        return open_run(path, as_config(run, launch))
+    except OSError as error:
+        raise ConfigError(f"--out {path} cannot be written ({error.strerror}); name another directory.") from None
+
+
+def new_directory(name: str) -> Path:
+    """Returns a path below `runs/` that is not taken yet, with the time in front of its name."""
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    path, number = Path("runs") / f"{stamp}-{name}", 1
+    candidate = path
+    while candidate.exists():
+        number += 1
+        candidate = path.with_name(f"{path.name}-{number}")
+    return candidate
 
 
 def check_unfinished(directory: Path) -> Path:

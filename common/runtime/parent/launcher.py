@@ -14,10 +14,9 @@ from samestep.common.files.written import seal
 from samestep.common.request import Launch, RunConfig
 from samestep.common.runtime.directory import write_error
 from samestep.common.runtime.measured import Measured, adapter
-from samestep.common.runtime.parent.attempts import Attempts, begin_again
+from samestep.common.runtime.parent.attempts import Attempts, begin_again, prepare
 from samestep.common.runtime.parent.judging.finishing import Finished, finish
 from samestep.common.runtime.parent.judging.means import LaunchedRerun, Means, Ports
-from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.parent.processes.following import Progress
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.parent.processes.network import meet

@@ -20,8 +20,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.checkpoints.committed import Commit, find_folders, newest
 from samestep.common.runtime.checkpoints.saving import Saver
 from samestep.common.runtime.checkpoints.writing import write_checkpoint
-from samestep.common.runtime.parent.attempts import Attempts, check_unfinished
-from samestep.common.runtime.parent.prepare import prepare
+from samestep.common.runtime.parent.attempts import Attempts, check_unfinished, prepare
 from samestep.common.runtime.parent.processes.watch import Progress
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.strategy import Run

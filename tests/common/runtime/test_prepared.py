@@ -12,7 +12,7 @@ from samestep.common.errors import WorkerFailed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.directory import read_config
-from samestep.common.runtime.parent.prepare import prepare
+from samestep.common.runtime.parent.attempts import prepare
 from samestep.common.runtime.worker import worker
 from tests.children import in_child
 

@@ -36,9 +36,9 @@ from samestep.common.runtime.checkpoints.committed import (
 from samestep.common.runtime.checkpoints.committed import newest as newest_of
 from samestep.common.runtime.checkpoints.resuming import digest_program
 from samestep.common.runtime.checkpoints.writing import write_checkpoint
+from samestep.common.runtime.parent.attempts import prepare
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.parent.prepare import prepare
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.state_file import STATE
 from samestep.common.steps.log import METRICS

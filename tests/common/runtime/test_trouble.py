@@ -17,9 +17,9 @@ import pytest
 from samestep.common.errors import ConfigError, Diverged, SamestepError, WorkerFailed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
+from samestep.common.runtime.parent.attempts import prepare
 from samestep.common.runtime.parent.judging import finishing
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.parent.prepare import prepare
 from samestep.experiments import run
 from samestep.experiments.cli.arguments import run_command
 from tests.lent import LentLauncher
