@@ -26,7 +26,18 @@ def frame_of(values: Mapping[str, object], array: bytes, kind: bytes = STEP) -> 
         array: The bytes of the array.
         kind: STEP or ADDED.
     """
-    text = json.dumps(values).encode()
+    return frame_of_text(json.dumps(values), array, kind)
+
+
+def frame_of_text(values: str, array: bytes, kind: bytes = STEP) -> bytes:
+    """Returns a frame.
+
+    Args:
+        values: The JSON object, spelled.
+        array: The bytes of the array.
+        kind: STEP or ADDED.
+    """
+    text = values.encode()
     lengths = LENGTHS.pack(kind, len(text), len(array))
     return lengths + CHECKSUMS.pack(zlib.crc32(lengths), zlib.crc32(array, zlib.crc32(text))) + text + array
 

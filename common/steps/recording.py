@@ -133,7 +133,7 @@ class Recorder:
             SCHEMA, self.framework, self.options.command, os.getcwd(), versions(), environment(), rank, world,
             tuple(tensors), is_float64, self.options.perturb, layouts,
         )  # fmt: skip
-        self._file = os.fdopen(create(path), "wb")
+        self._file = os.fdopen(create(path), "wb", buffering=0)
         self._append(header_frame(header))
 
     def add(self, tensors: Sequence[RecordedTensor], weights: np.ndarray) -> None:
@@ -233,9 +233,8 @@ class Recorder:
             self.leave(1)
 
     def _append(self, frame: bytes) -> None:
-        if self._file is not None:
-            self._file.write(frame)
-            self._file.flush()
+        while self._file is not None and frame:  # a disk that is almost full takes a part
+            frame = frame[self._file.write(frame) :]
 
 
 def _preceded(original: Callable[P, T], first: Callable[[], None]) -> Callable[P, T]:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 _STEP, _FIRST, _SECOND = (np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+_SHIFTS = tuple(np.uint64(each) for each in (30, 27, 31))
 INPUT_STRIDE = 2**40
 """Between the coefficients of two inputs."""
 MANY_PIXELS = 5
@@ -44,9 +45,10 @@ def mix(values: np.ndarray) -> np.ndarray:
     Args:
         values: uint64 of any shape.
     """
-    values = (values ^ (values >> np.uint64(30))) * _FIRST
-    values = (values ^ (values >> np.uint64(27))) * _SECOND
-    return values ^ (values >> np.uint64(31))
+    first, second, third = _SHIFTS
+    values = (values ^ (values >> first)) * _FIRST
+    values = (values ^ (values >> second)) * _SECOND
+    return values ^ (values >> third)
 
 
 def is_channels_last(shape: Sequence[int | None]) -> bool:

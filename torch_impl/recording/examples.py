@@ -24,7 +24,7 @@ class Examples:
 
     def __init__(self) -> None:
         """Has seen none."""
-        self._sums: list[np.ndarray | torch.Tensor] = []
+        self._sums: list[torch.Tensor] = []
         self._results: list[weakref.ref[torch.Tensor]] = []
 
     def clear(self) -> None:
@@ -38,14 +38,14 @@ class Examples:
             arguments: The arguments of the module.
             keywords: The keywords of the module.
         """
-        results = {result.untyped_storage().data_ptr() for each in self._results if (result := each()) is not None}
-        tensors = [
-            each
+        inputs = [
+            local_of(each)
             for each in _tensors([*arguments, *(keywords[name] for name in sorted(keywords))])
             if each.ndim and not each.requires_grad and not each.is_complex()
         ]
-        inputs = [local for each in tensors if (local := local_of(each)).untyped_storage().data_ptr() not in results]
-        together = [each for each in inputs if len(each) == len(inputs[0])]
+        if results := {_memory(result) for each in self._results if (result := each()) is not None}:
+            inputs = [each for each in inputs if _memory(each) not in results]
+        together = [each for each in inputs if each.shape[0] == inputs[0].shape[0]]
         if together:
             self._sums.append(functools.reduce(_add, map(_sums, range(len(together)), together)))
 
@@ -59,8 +59,12 @@ class Examples:
         """Returns the hash of each example of the step; None if no call had any."""
         if not self._sums:
             return None
-        sums = [each.cpu().numpy().view(np.uint64) if isinstance(each, torch.Tensor) else each for each in self._sums]
-        return tuple(mix(np.concatenate(sums)).tolist())
+        sums = [each.cpu().numpy().view(np.uint64) for each in self._sums]
+        return tuple(mix(sums[0] if len(sums) == 1 else np.concatenate(sums)).tolist())
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 def _tensors(values: Sequence[object]) -> Iterator[torch.Tensor]:
@@ -73,27 +77,31 @@ def _tensors(values: Sequence[object]) -> Iterator[torch.Tensor]:
             yield from _tensors([value[name] for name in sorted(value, key=str)])
 
 
-def _sums(place: int, tensor: torch.Tensor) -> np.ndarray | torch.Tensor:
-    """Sums words x coefficients: uint64 [examples], or int64 on a device."""
+def _sums(place: int, tensor: torch.Tensor) -> torch.Tensor:
+    """Sums words x coefficients: int64 [examples], whose bits are those of the unsigned sums."""
     if is_channels_last(tensor.shape):
         tensor = tensor.movedim(3, 1)
-    flat = tensor.reshape(len(tensor), -1)
-    flat = flat.to(_SINGLE).contiguous() if flat.is_floating_point() else flat.to(torch.int64)
-    if flat.device.type == "cpu":
-        words = flat.numpy().view(np.uint32 if flat.is_floating_point() else np.uint64)
-        return np.einsum("ij,j->i", words, coefficients(place, words.shape[1]))
-    words = flat.view(torch.int32).to(torch.int64) & 0xFFFFFFFF if flat.is_floating_point() else flat
-    return (words * _on_device(place, words.shape[1], words.device)).sum(1)
+    flat = tensor if tensor.ndim == 2 else tensor.reshape(tensor.shape[0], -1)
+    is_on_host, size = flat.device.type == "cpu", flat.shape[1]
+    if flat.is_floating_point():
+        bits = flat.to(_SINGLE).contiguous().view(torch.int32)
+        if is_on_host:
+            return torch.from_numpy(_of_bits(bits.numpy().view(np.uint32), coefficients(place, size)))
+        words = bits.to(torch.int64) & 0xFFFFFFFF
+    else:
+        words = flat if flat.dtype == torch.int64 else flat.to(torch.int64)
+    by = _coefficients(place, size, words.device)
+    return torch.mv(words, by) if is_on_host else (words * by).sum(1)
+
+
+def _of_bits(words: np.ndarray, by: np.ndarray) -> np.ndarray:
+    return np.einsum("ij,j->i", words, by).view(np.int64)
 
 
 @functools.lru_cache(64)
-def _on_device(place: int, size: int, device: torch.device) -> torch.Tensor:
+def _coefficients(place: int, size: int, device: torch.device) -> torch.Tensor:
     return torch.from_numpy(coefficients(place, size).view(np.int64)).to(device)
 
 
-def _add(one: np.ndarray | torch.Tensor, two: np.ndarray | torch.Tensor) -> np.ndarray | torch.Tensor:
-    if isinstance(one, np.ndarray) and isinstance(two, torch.Tensor):
-        return one + two.cpu().numpy().view(np.uint64)
-    if isinstance(one, torch.Tensor) and isinstance(two, np.ndarray):
-        return _add(two, one)
-    return one + two  # pyrefly: ignore
+def _add(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
+    return one + two.to(one.device)

@@ -37,10 +37,16 @@ class Hooks:
         guarded, thread = self._recorder.guarded(function), self._thread
 
         @functools.wraps(function)
-        def hook(*args: P.args, **kwargs: P.kwargs) -> T | None:
+        def here(*args: P.args, **kwargs: P.kwargs) -> T | None:
             return guarded(*args, **kwargs) if thread.is_here() else None
 
-        return _disable_dynamo(hook)
+        apart = _disable_dynamo(here)  # takes longer than most hooks
+
+        @functools.wraps(function)
+        def hook(*args: P.args, **kwargs: P.kwargs) -> T | None:
+            return apart(*args, **kwargs) if torch.compiler.is_compiling() else here(*args, **kwargs)
+
+        return hook
 
     def install(self) -> None:
         """Sets all of them."""

@@ -17,16 +17,20 @@ def scalars_of(optimizer: Optimizer, first: int) -> dict[str, torch.Tensor | flo
     found: dict[str, torch.Tensor | float] = {}
     for place, group in enumerate(optimizer.param_groups, first):
         suffix = f"/{place}" if place else ""
-        for name in (each for each in group if each not in _IMPLEMENTATION):
-            value = group[name]
-            parts = (
-                {f"{name}.{k}": each for k, each in enumerate(value)}
-                if isinstance(value, list | tuple)
-                else {name: value}
-            )
-            for key, each in parts.items():
-                if isinstance(each, torch.Tensor) and each.numel() == 1:
-                    found[key + suffix] = each.detach().clone()
-                elif isinstance(each, int | float):
-                    found[key + suffix] = float(each)
+        for name, value in group.items():
+            if name in _IMPLEMENTATION:
+                continue
+            if isinstance(value, list | tuple):
+                for part, each in enumerate(value):
+                    _add(found, f"{name}.{part}{suffix}", each)
+            else:
+                _add(found, name + suffix, value)
     return found
+
+
+def _add(found: dict[str, torch.Tensor | float], name: str, value: object) -> None:
+    if isinstance(value, torch.Tensor):
+        if value.numel() == 1:
+            found[name] = value.detach().clone()
+    elif isinstance(value, int | float):
+        found[name] = float(value)

@@ -175,13 +175,14 @@ class Session:
         self._is_skipped = True
 
     def _begin_update(self, optimizer: Optimizer) -> None:
-        if not (own := {id(each) for each in parameters_of(optimizer)}).isdisjoint(self._updated):
+        own = _own(optimizer)
+        if not own.isdisjoint(self._updated):
             self.finish()
         self._updated |= own
         if self._watch is None:
             self._begin_watch()
         else:
-            self._watch.see_new(own, [*self.called.values()])
+            self._watch.see_new(own, self.called)
         self._scalars |= scalars_of(optimizer, self._num_groups)
         self._num_groups += len(optimizer.param_groups)
 
@@ -245,6 +246,11 @@ class Session:
         scale, infinite = (vars(optimizer).get(name) for name in ("grad_scale", "found_inf"))
         self._infinite += [] if infinite is None else [infinite.clone()]
         if self._recorder.looks_at(self._recorder.number):
-            taken = self._watch.gradients(optimizer)
+            taken = self._watch.gradients(_own(optimizer))
             taken.scale = None if scale is None else scale.clone()
             self._gradients.append(taken)
+
+
+def _own(optimizer: Optimizer) -> frozenset[int]:
+    """Returns the ids of the parameters that an optimizer updates."""
+    return frozenset(map(id, parameters_of(optimizer)))

@@ -1,18 +1,17 @@
 """The tensors of a script under watch: what they are, and what they hold at a moment."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 
 import numpy as np
 import torch
 from torch import nn
-from torch.optim import Optimizer
 
 from samestep.common.steps.record import Phase, RecordedStep
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.places import layouts, rank_and_world
 from samestep.torch_impl.recording.statistics import Pending, Statistics
-from samestep.torch_impl.recording.tensors import Held, find_tensors, parameters_of, with_places
+from samestep.torch_impl.recording.tensors import Held, find_tensors, with_places
 
 INITIAL = -1
 """The number of the frame with the initial weights."""
@@ -54,6 +53,7 @@ class Watch:
         """
         self._recorder, self._held = recorder, find_tensors(called, leaves)
         self._known = {id(each.owner) for each in self._held}
+        self._readers: dict[frozenset[int] | None, list[Callable[[], torch.Tensor | None]]] = {}
         tensors = [each.tensor for each in self._held]
         is_float64 = self._is_float64 = _is_float64(self._held)
         self._statistics = _statistics_of(self._held)
@@ -67,17 +67,17 @@ class Watch:
             first = now if initial is None or initial.stats is None or initial.tensors != tensors else initial.stats
             recorder.write(RecordedStep(INITIAL, stats={"weight": first}))
 
-    def see_new(self, own: Set[int], called: Sequence[nn.Module]) -> None:
+    def see_new(self, own: Set[int], called: Mapping[int, nn.Module]) -> None:
         """Adds the tensors that a script has made since, and gave to an optimizer.
 
         Args:
             own: The ids of the parameters of the optimizer.
-            called: As above.
+            called: The outermost modules, by their ids.
         """
         if own <= self._known:
             return
         names = {each.tensor.name for each in self._held}
-        found = [each for each in find_tensors(called) if id(each.owner) not in self._known]
+        found = [each for each in find_tensors([*called.values()]) if id(each.owner) not in self._known]
         new = [each for each in found if each.tensor.role == "parameter" or each.tensor.name not in names]
         new = with_places(new, names)
         self._known |= own | {id(each.owner) for each in new}
@@ -88,22 +88,22 @@ class Watch:
             weights = Statistics([each.tensor.piece for each in new], self._is_float64)(values).resolve()
         self._recorder.add([each.tensor for each in new], weights)
         self._held += new
+        self._readers.clear()
         self._statistics = Statistics([each.tensor.piece for each in self._held], self._is_float64)
 
-    def gradients(self, optimizer: Optimizer | None = None) -> Pending:
+    def gradients(self, own: frozenset[int] | None = None) -> Pending:
         """Takes the gradients.
 
         Args:
-            optimizer: Only of its parameters, if given, and of those that no optimizer holds.
+            own: Only those of the parameters with these ids, if given, and of those that no optimizer holds.
         """
-        own = None if optimizer is None else {id(each) for each in parameters_of(optimizer)}
+        if own not in self._readers:
+            self._readers[own] = [
+                each.gradient if own is None or id(each.owner) in own or not each.is_updated else _nothing
+                for each in self._held
+            ]
         with torch.no_grad():
-            return self._statistics(
-                [
-                    each.gradient() if own is None or id(each.owner) in own or not each.is_updated else None
-                    for each in self._held
-                ]
-            )
+            return self._statistics([read() for read in self._readers[own]])
 
     def given(self, found: Sequence[tuple[torch.Tensor, torch.Tensor | None]]) -> Pending:
         """Takes gradients that no parameter holds, each with its parameter."""
@@ -137,6 +137,10 @@ class Watch:
     def _seen(self) -> np.ndarray:
         with torch.no_grad():
             return self._statistics([each.value() for each in self._held]).resolve()
+
+
+def _nothing() -> None:
+    """Reads the gradient of a parameter that is not looked at."""
 
 
 def _statistics_of(held: Sequence[Held]) -> Statistics:

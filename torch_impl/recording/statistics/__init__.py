@@ -1,8 +1,8 @@
 """What a record keeps of tensors, computed in torch: the mirror of common/steps/projections.py, for many tensors at once.
 
 A projection is two products, with the signs of the rows and then with those of the columns. The first is a product of matrices
-for each tensor. The second is one for all tensors with the same columns, and small tensors of a CPU go together: a call costs
-more than the numbers in it. Nothing is brought to the host until `resolve`, so a GPU is not waited for within a step.
+for each tensor. The second is one for all tensors with the same columns. Nothing is brought to the host until `resolve`, so a GPU
+is not waited for within a step. What is in the memory of the host is computed in fewer calls (`host.py`).
 """
 
 import contextlib
@@ -13,11 +13,9 @@ import torch
 
 from samestep.common.steps.projections import BITS, Piece
 from samestep.common.steps.record import stats_dtype
-from samestep.torch_impl.recording.statistics.blocks import Block, Kind, Signs, blocks_of
-from samestep.torch_impl.recording.statistics.tiny import Found, Tiny, is_plain
+from samestep.torch_impl.recording.statistics.blocks import Block, Kind, Places, Signs, blocks_of
+from samestep.torch_impl.recording.statistics.host import Found, HostLot, is_for_host, is_of_host
 
-_TINY_NUMBERS = 2**11
-"""Of one tensor. Biases and norms are so many that on a CPU all of them are computed in one go."""
 _SINGLE, _DOUBLE = torch.float32, torch.float64  # before float64 mode renames them
 _WORDS, _HALVES = torch.int32, torch.int16
 
@@ -40,7 +38,7 @@ class _Lot:
             groups.setdefault(id(each.columns), []).append(each)
         self._groups = [(len(each), each[0].columns.on(self._dtype, self._device)) for each in groups.values()]
         ordered = [each for group in groups.values() for each in group]
-        self._places = np.array([each.place for each in ordered])
+        self._places = Places(ordered)
         self._members = [
             (
                 each.place,
@@ -51,20 +49,23 @@ class _Lot:
             for each in ordered
         ]
 
-    def __call__(self, values: Sequence[torch.Tensor]) -> Found:
+    def __call__(self, values: Sequence[torch.Tensor | None]) -> Found:
         """Computes their statistics.
 
         Args:
-            values: All tensors, flat.
+            values: All tensors.
         """
-        size, on = len(self._places), self._device
+        size, on = len(self._members), self._device
         bits = torch.empty(size, dtype=_WORDS, device=on)
         squares = torch.empty(size, dtype=self._dtype, device=on)
         members, projections = zip(self._members, bits.unbind(), squares.unbind(), strict=True), []
         for count, columns_KC in self._groups:
             halves_NKC = torch.empty(count, *columns_KC.shape, dtype=self._dtype, device=on)
             for half_KC, ((place, cut, shape, rows_KR), bit, square) in zip(halves_NKC.unbind(), members, strict=False):
-                part = values[place] if cut is None else values[place][cut]  # is in the cache for all three
+                value = values[place]
+                assert value is not None
+                flat = value.reshape(-1)
+                part = flat if cut is None else flat[cut]  # is in the cache for all three
                 torch.sum(_words(part), 0, dtype=_WORDS, out=bit)
                 x = part if part.dtype == self._dtype else part.to(self._dtype)
                 torch.dot(x, x, out=square)
@@ -86,8 +87,8 @@ class Statistics:
         shared: dict[tuple, Signs] = {}
         self._blocks = [blocks_of(place, piece, shared) for place, piece in enumerate(pieces)]
         self._whole = [len(each) == 1 for each in self._blocks]
-        self._tiny, self._dtype = Tiny(), stats_dtype(is_float64)
-        self._plans: dict[tuple[Kind | None, ...], tuple[list[int], list[_Lot]]] = {}
+        self._dtype = stats_dtype(is_float64)
+        self._plans: dict[tuple[Kind | None, ...], tuple[list[int], list[_Lot | HostLot]]] = {}
 
     def __call__(self, values: Sequence[torch.Tensor | None]) -> "Pending":
         """Starts to compute the statistics.
@@ -98,26 +99,25 @@ class Statistics:
         kinds = tuple(None if value is None else (value.dtype, value.device) for value in values)
         if kinds not in self._plans:
             self._plans[kinds] = self._planned(kinds)
-        tiny, lots = self._plans[kinds]
-        flat = [_NOTHING if value is None else value.reshape(-1) for value in values]
+        absent, lots = self._plans[kinds]
         with _exact_products():
-            found = [self._tiny(tiny, flat)] if tiny else []
-            found += [lot(flat) for lot in lots]
-        return Pending(len(values), self._dtype, [place for place, kind in enumerate(kinds) if kind is None], found)
+            found = [lot(values) for lot in lots]
+        return Pending(len(values), self._dtype, absent, found)
 
-    def _planned(self, kinds: Sequence[Kind | None]) -> tuple[list[int], list[_Lot]]:
-        """Returns the places of tiny tensors, and the lots of all others."""
-        tiny, lots = list[int](), dict[Kind, list[Block]]()
-        for place, (kind, parts) in enumerate(zip(kinds, self._blocks, strict=True)):
-            if kind is not None and is_plain(*kind) and self._whole[place] and parts[0].end <= _TINY_NUMBERS:
-                self._tiny.add(place, parts[0].flat_signs())
-                tiny.append(place)
-            elif kind is not None and parts:
-                lots.setdefault(kind, []).extend(parts)
-        return tiny, [_Lot(parts, self._whole, kind) for kind, parts in lots.items()]
-
-
-_NOTHING = torch.empty(0)
+    def _planned(self, kinds: Sequence[Kind | None]) -> tuple[list[int], list[_Lot | HostLot]]:
+        """Returns the places of tensors that are not there, and what computes the others."""
+        on_host, others = dict[torch.dtype, list[Block]](), dict[Kind, list[Block]]()
+        for kind, blocks in zip(kinds, self._blocks, strict=True):
+            for each in blocks if kind is not None else ():
+                if is_of_host(*kind) and is_for_host(each):
+                    on_host.setdefault(kind[0], []).append(each)
+                else:
+                    others.setdefault(kind, []).append(each)
+        lots = [
+            *(HostLot(blocks, self._whole, dtype) for dtype, blocks in on_host.items()),
+            *(_Lot(blocks, self._whole, kind) for kind, blocks in others.items()),
+        ]
+        return [place for place, kind in enumerate(kinds) if kind is None], lots
 
 
 @contextlib.contextmanager
@@ -170,13 +170,12 @@ class Pending:
         stats = np.zeros(self._size, self._dtype)
         projections, squares, bits = stats["projections"], stats["square"], stats["bits"]
         for places, *computed in self._found:
-            is_once = len(set(places.tolist())) == len(places)
             for field, values in zip((projections, squares, bits.view(np.int64)), computed, strict=True):
-                found = values.cpu().numpy()
-                if is_once:
-                    field[places] = found
-                else:  # a piece is of several blocks
-                    np.add.at(field, places, found)
+                found = values if isinstance(values, np.ndarray) else values.cpu().numpy()
+                if places.are_distinct:
+                    field[places.index] = found
+                else:
+                    np.add.at(field, places.index, found)
         bits &= BITS
         if self.scale is not None:
             projections /= float(self.scale)

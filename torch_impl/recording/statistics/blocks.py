@@ -1,6 +1,7 @@
 """The rectangles of a tensor's matrix that one process holds, and the signs of their rows and columns."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -57,14 +58,27 @@ class Block:
         return self.rows.values.shape[1], self.columns.values.shape[1]
 
     @property
+    def size(self) -> int:
+        """How many numbers it has."""
+        return math.prod(self.shape)
+
+    @property
     def end(self) -> int:
         """The offset after its last number."""
-        rows, columns = self.shape
-        return self.start + rows * columns
+        return self.start + self.size
 
     def flat_signs(self) -> np.ndarray:
         """Returns the signs of all numbers, [PROJECTIONS, numbers]."""
         return (self.rows.values[:, :, None] * self.columns.values[:, None]).reshape(PROJECTIONS, -1)
+
+
+class Places:
+    """The places of the tensors of some blocks."""
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        """Takes them, in the order of the blocks."""
+        self.index = np.array([each.place for each in blocks])
+        self.are_distinct = len(set(self.index.tolist())) == len(blocks)  # else a piece is of several blocks
 
 
 def blocks_of(place: int, piece: Piece, shared: dict[tuple, Signs]) -> list[Block]:
