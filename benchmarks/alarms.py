@@ -6,17 +6,14 @@
 records beside it: the next call goes on from there. The record of a script, and its reruns, serve all five layouts.
 """
 
-import argparse
 import collections
 import itertools
-import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.alarm_script import LAYOUTS, MODELS, STEPS
-from benchmarks.forked_scripts import begin, recorded
-from samestep.common.errors import SamestepError
+from benchmarks.forked_scripts import recorded
+from benchmarks.judged_pairs import Pair, judge_pairs
 from samestep.experiments.recording.diffing import diff, in_float64
 
 SEEDS = range(5)
@@ -29,15 +26,17 @@ def pairs() -> Iterator[tuple[str, str, int, bool]]:
             yield model, list(LAYOUTS)[(number + turn) % len(LAYOUTS)], seed, is_bf16
 
 
-def _judged(store: Path, model: str, layout: str, seed: int, is_bf16: bool) -> dict[str, object]:
+def _judged(store: Path, pair: Pair) -> dict[str, object]:
+    model, layout, seed, is_bf16 = pair
     a, b = (
-        recorded(store, name, ["--model", model, "--layout", each, "--seed", str(seed), *["--bf16"] * is_bf16])
-        for name, each in (("A", "plain"), ("B", layout))
+        recorded(
+            store, name, ["--model", str(model), "--layout", each, "--seed", str(seed), *["--bf16"] * bool(is_bf16)]
+        )
+        for name, each in (("A", "plain"), ("B", str(layout)))
     )
     found = diff(a, b, STEPS).verdict
     exact = diff(*in_float64((a, b)), STEPS).verdict
     return {
-        "pair": [model, layout, seed, is_bf16],
         "kind": found.kind,
         "headline": found.headline,
         "worst": found.worst,
@@ -67,31 +66,5 @@ def _print(rows: list[dict]) -> None:
         print(f"No alarm in {len(rows)} pairs: at most {3 / len(rows):.1%} of such pairs have one, at 95 %.")
 
 
-def main() -> None:
-    """Judges as many pairs as are asked for, and prints the alarms."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=500)
-    parser.add_argument("--store", type=Path, default=Path("runs/alarms"))
-    given = parser.parse_args()
-    begin(given.store)
-    log = given.store / "alarms.jsonl"
-    rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    done = {tuple(row["pair"]) for row in rows}
-    for pair in itertools.islice(pairs(), given.pairs):
-        if pair in done:
-            continue
-        try:
-            rows.append(_judged(given.store, *pair))
-        except SamestepError as error:
-            print(f"{pair}: {error}", file=sys.stderr)
-            continue
-        with log.open("a") as file:
-            file.write(json.dumps(rows[-1]) + "\n")
-        print(
-            f"{len(rows)}: {pair} {rows[-1]['headline']}; float64: {rows[-1]['float64']}", file=sys.stderr, flush=True
-        )
-    _print(rows)
-
-
 if __name__ == "__main__":
-    main()
+    judge_pairs(__doc__, pairs(), 500, _judged, _print)

@@ -7,12 +7,8 @@ import atexit
 import contextlib
 import dataclasses
 import gc
-import os
 import runpy
-import signal
-import socket
 import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +17,7 @@ import torch._dynamo  # which every optimizer imports at its first step
 import torch.distributed.fsdp
 
 from benchmarks.alarm_script import LAYOUTS, STEPS
+from museum.forks import run_forked
 from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.files.removing import discard_all
 from samestep.common.steps.joining import read_run
@@ -71,42 +68,13 @@ def _is_whole(directory: Path, num_steps: int) -> bool:
 def fork_off(command: Sequence[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
     """Runs a command of ours, and records it, in processes that have torch already: a `RunCommand`."""
     world = LAYOUTS.get(command[command.index("--layout") + 1], 1)
-    out = prepared(Path(options.out))
-    full = dataclasses.replace(options, out=str(out), command=tuple(command))
-    group = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
-    children = set()
-    for rank in range(world):
-        child = os.fork()
-        if not child:
-            _become(command, full, group | {"RANK": str(rank), "LOCAL_RANK": str(rank)} if world > 1 else {})
-        children.add(child)
-    while children:
-        ended, status = os.wait()
-        children.remove(ended)
-        if status:
-            for other in children:  # they would wait for this one
-                os.kill(other, signal.SIGKILL)
-                os.waitpid(other, 0)
-            raise WorkerFailed(f"a process of {command} ended with status {status}")
+    full = dataclasses.replace(options, out=str(prepared(Path(options.out))), command=tuple(command))
 
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
-
-
-def _become(command: Sequence[str], options: RecordOptions, environment: dict[str, str]) -> None:
-    """Turns this process into the command, and ends it."""
-    code = 1
-    try:
-        os.environ.update(environment)
+    def run(rank: int) -> None:
         sys.argv = list(command[1:])
-        install(options.to_json())
+        install(full.to_json())
         runpy.run_path(command[1], run_name="__main__")
         atexit._run_exitfuncs()
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
+
+    if not run_forked(run, world, is_group=world > 1):
+        raise WorkerFailed(f"a process of {command} failed")

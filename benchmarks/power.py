@@ -6,16 +6,14 @@
 records are kept in DIR, and the next call takes what is there.
 """
 
-import argparse
 import collections
-import dataclasses
 import itertools
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.alarm_script import LAYOUTS, MISTAKES, MODELS
-from benchmarks.forked_scripts import begin, recorded
+from benchmarks.forked_scripts import recorded
+from benchmarks.judged_pairs import Pair, judge_pairs
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.experiments.recording.diffing import diff
 
@@ -30,33 +28,18 @@ NAMES = {
 `mean_of_means` names other targets as well."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Judged:
-    """A pair.
-
-    Attributes:
-        mistake: What is wrong in B.
-        words: The script, its layout and its seed.
-        verdict: What was said of it.
-    """
-
-    mistake: str
-    words: tuple[str, ...]
-    verdict: RecordedVerdict
-
-    @property
-    def outcome(self) -> str:
-        """One of OUTCOMES."""
-        if self.verdict.kind == "unknown":
-            return "cannot tell"
-        if self.verdict.exit_code == 0:
-            return "not seen"
-        names = {cause.name for cause in self.verdict.causes}
-        return "no name" if not names else "named" if names & set(NAMES[self.mistake]) else "wrongly named"
-
-
 OUTCOMES = ("named", "no name", "wrongly named", "cannot tell", "not seen")
 SEEN = OUTCOMES[:3]
+
+
+def _outcome(mistake: str, verdict: RecordedVerdict) -> str:
+    """Returns one of OUTCOMES."""
+    if verdict.kind == "unknown":
+        return "cannot tell"
+    if verdict.exit_code == 0:
+        return "not seen"
+    names = {cause.name for cause in verdict.causes}
+    return "no name" if not names else "named" if names & set(NAMES[mistake]) else "wrongly named"
 
 
 def pairs() -> Iterator[tuple[str, str, str]]:
@@ -65,20 +48,25 @@ def pairs() -> Iterator[tuple[str, str, str]]:
         yield model, list(LAYOUTS)[(number + seed) % len(LAYOUTS)], str(seed)
 
 
-def _judged(store: Path, model: str, layout: str, seed: str) -> Iterator[Judged]:
+def _judged(store: Path, pair: Pair) -> dict[str, object]:
+    model, layout, seed = map(str, pair)
     a = recorded(store, "A", ["--model", model, "--layout", "plain", "--seed", seed], 1)
+    found: dict[str, object] = {}
     for mistake in MISTAKES:
         words = ("--model", model, "--layout", layout, "--seed", seed, "--mistake", mistake)
-        yield Judged(mistake, words, diff(a, recorded(store, "B", words, 1), 1).verdict)
+        verdict = diff(a, recorded(store, "B", words, 1), 1).verdict
+        times = max((each.times for each in verdict.rows), default=None)
+        found[mistake] = {"outcome": _outcome(mistake, verdict), "headline": verdict.headline, "times": times}
+    return found
 
 
-def _print(rows: list[Judged]) -> None:
+def _print(rows: list[dict]) -> None:
     print(f"| mistake | pairs | seen | {' | '.join(OUTCOMES)} | least T |")
     print("|--|--|--|--|--|--|--|--|--|")
     for mistake, meaning in MISTAKES.items():
-        own = [row for row in rows if row.mistake == mistake]
-        found = collections.Counter(row.outcome for row in own)
-        measured = [max(each.times for each in row.verdict.rows) for row in own if row.verdict.rows]
+        own = [row[mistake] for row in rows]
+        found = collections.Counter(row["outcome"] for row in own)
+        measured = [row["times"] for row in own if row["times"] is not None]
         cells = (
             len(own),
             sum(found[each] for each in SEEN),
@@ -86,24 +74,10 @@ def _print(rows: list[Judged]) -> None:
             f"{min(measured):,.0f}" if measured else "",
         )
         print(f"| {meaning} | {' | '.join(map(str, cells))} |")
-    for row in rows:
-        if row.outcome not in ("named", "no name"):
-            print(f"{row.outcome}: {' '.join(row.words)}: {row.verdict.headline}")
-
-
-def main() -> None:
-    """Judges as many pairs as are asked for, and prints what was seen."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=100)
-    parser.add_argument("--store", type=Path, default=Path("runs/power"))
-    given = parser.parse_args()
-    begin(given.store)
-    rows: list[Judged] = []
-    for number, pair in enumerate(itertools.islice(pairs(), given.pairs), 1):
-        rows += _judged(given.store, *pair)
-        print(f"{number}: {' '.join(pair)}", file=sys.stderr, flush=True)
-    _print(rows)
+    for row, mistake in itertools.product(rows, MISTAKES):
+        if row[mistake]["outcome"] not in ("named", "no name"):
+            print(f"{row[mistake]['outcome']}: {' '.join(row['pair'])} {mistake}: {row[mistake]['headline']}")
 
 
 if __name__ == "__main__":
-    main()
+    judge_pairs(__doc__, pairs(), 100, _judged, _print)

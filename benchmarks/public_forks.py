@@ -11,17 +11,14 @@ import importlib
 import os
 import random
 import runpy
-import signal
-import socket
 import sys
-import time
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 
+from museum.forks import run_forked
 from samestep.common.files.removing import discard_all
 from samestep.common.steps.recording import RecordOptions
 from samestep.experiments.recording.start import prepared
@@ -82,43 +79,10 @@ def record(
     out = Path(options.out)
     discard_all(out)
     prepared(out)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        group = {"WORLD_SIZE": str(num), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
-    group |= {"LOCAL_WORLD_SIZE": str(num), "GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": "none"}
-    children = set()
-    for rank in range(num):
-        own = group | {"RANK": str(rank), "LOCAL_RANK": str(rank)} if num > 1 else {}
-        child = os.fork()
-        if not child:
-            _become(framework, words, work, {**environment, **own}, options, out.with_suffix(f".{rank}.log"))
-        children.add(child)
-    return _are_well(children)
 
-
-def _are_well(children: set[int]) -> bool:
-    """Waits for processes; ends the others where one has failed, or time is over."""
-    deadline, is_well = time.monotonic() + TIMEOUT_SECONDS, True
-    while children:
-        child, status = os.waitpid(-1, os.WNOHANG)
-        is_well = is_well and not status and time.monotonic() < deadline
-        if not is_well:
-            for each in children - {child}:
-                os.killpg(each, signal.SIGKILL)
-                os.waitpid(each, 0)
-            return False
-        children.discard(child)
-        time.sleep(0 if child else 0.1)
-    return True
-
-
-def _become(
-    framework: str, words: Sequence[str], work: Path, environment: Mapping[str, str], options: RecordOptions, log: Path
-) -> None:
-    """Turns this process into the script, and ends it."""
-    code = 1
-    try:
+    def run(rank: int) -> None:
         os.setsid()
-        with log.open("w") as file:
+        with out.with_suffix(f".{rank}.log").open("w") as file:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
         os.chdir(work)
@@ -129,13 +93,8 @@ def _become(
         with contextlib.suppress(SystemExit):
             runpy.run_path(words[0], run_name="__main__")
         atexit._run_exitfuncs()
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+
+    return run_forked(run, num, is_group=num > 1, timeout_seconds=TIMEOUT_SECONDS)
 
 
 def _install(framework: str, options: RecordOptions) -> None:

@@ -153,9 +153,7 @@ def _spelled(
     phases: tuple[Phase, ...],
 ) -> str:
     """Spells what one step after the other has alike: that takes as long as all else that is done for a step's frame."""
-    return json.dumps(
-        {"scalars": dict(scalars), "is_skipped": is_skipped, "counts": dict(counts), "phases": phases}
-    )
+    return json.dumps({"scalars": dict(scalars), "is_skipped": is_skipped, "counts": dict(counts), "phases": phases})
 
 
 def rank_files(directory: Path) -> list[Path]:

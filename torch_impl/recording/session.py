@@ -23,7 +23,7 @@ from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.scalars import scalars_of
 from samestep.torch_impl.recording.start import start_with
 from samestep.torch_impl.recording.statistics import Pending
-from samestep.torch_impl.recording.tensors import find_objects, has_gradient, parameters_of
+from samestep.torch_impl.recording.tensors import find_objects, has_gradient, parameter_ids
 from samestep.torch_impl.recording.watch import FirstWeights, Watch
 
 
@@ -175,8 +175,7 @@ class Session:
         self._is_skipped = True
 
     def _begin_update(self, optimizer: Optimizer) -> None:
-        own = _own(optimizer)
-        if not own.isdisjoint(self._updated):
+        if not (own := parameter_ids(optimizer)).isdisjoint(self._updated):
             self.finish()
         self._updated |= own
         if self._watch is None:
@@ -246,11 +245,6 @@ class Session:
         scale, infinite = (vars(optimizer).get(name) for name in ("grad_scale", "found_inf"))
         self._infinite += [] if infinite is None else [infinite.clone()]
         if self._recorder.looks_at(self._recorder.number):
-            taken = self._watch.gradients(_own(optimizer))
+            taken = self._watch.gradients(parameter_ids(optimizer))
             taken.scale = None if scale is None else scale.clone()
             self._gradients.append(taken)
-
-
-def _own(optimizer: Optimizer) -> frozenset[int]:
-    """Returns the ids of the parameters that an optimizer updates."""
-    return frozenset(map(id, parameters_of(optimizer)))

@@ -57,7 +57,10 @@ def _save(held: Sequence[Held], path: Path, recorder: Recorder) -> None:
     with replacing(path, is_users=True) as file:
         np.savez(
             file,
-            **{each.tensor.name: each.value().detach().float().cpu().numpy().reshape(each.tensor.piece.shape) for each in held},
+            **{
+                each.tensor.name: each.value().detach().float().cpu().numpy().reshape(each.tensor.piece.shape)
+                for each in held
+            },
         )
 
 

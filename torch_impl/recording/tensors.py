@@ -89,6 +89,11 @@ def parameters_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:
         yield from group["params"]
 
 
+def parameter_ids(optimizer: Optimizer) -> frozenset[int]:
+    """Returns the ids of the parameters that an optimizer updates."""
+    return frozenset(map(id, parameters_of(optimizer)))
+
+
 def has_gradient(optimizer: Optimizer) -> bool:
     """Returns whether any parameter of an optimizer has a gradient that is not zero."""
     return any(each.grad is not None and bool(each.grad.any()) for each in parameters_of(optimizer))
