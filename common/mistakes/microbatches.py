@@ -2,6 +2,7 @@
 
 from samestep.common.mistakes.evidence import Evidence, common_ratio
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
+from samestep.common.steps.gradient_transforms import ZEROED_PASSES
 
 
 def _times(evidence: Evidence) -> Words | None:
@@ -15,7 +16,22 @@ def _times(evidence: Evidence) -> Words | None:
     return {"ratio": spell(ratio), "when": ", before clipping" if evidence.is_transformed else ""}
 
 
+def _zeroed(evidence: Evidence) -> Words | None:
+    """B sets its gradients to zero between backward passes of the step, and A does not."""
+    ours, theirs = (int(side.scalars.get(ZEROED_PASSES, 0)) for side in (evidence.a, evidence.b))
+    return {"zeroed": str(theirs), "passes": str(evidence.b.passes)} if not ours and theirs else None
+
+
 MICROBATCHES = (
+    Mistake(
+        "zeroed_between_passes",
+        ("gradient",),
+        _zeroed,
+        "B sets gradients to zero after {zeroed} of the {passes} backward passes of the step, and A after none: the update of B "
+        "has only what came later",
+        "allenai/open-instruct#1498",
+        has_sides=True,
+    ),
     Mistake(
         "loss_times",
         ("loss",),

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 CLIP_NORM, CLIP_MOST, CLIP_CALLS = "clip_norm", "clip_max_norm", "clip_calls"
 """The norm before clipping, the most that it leaves, and how often gradients were clipped before the update."""
+ZEROED_PASSES = "zeroed_passes"
+"""The backward passes of a step whose gradients were set to zero before its update, if those of others were not."""
 LOSS_SCALE = "loss_scale"
 """The scale of the loss."""
 TRANSFORMS = (CLIP_NORM, LOSS_SCALE)
@@ -17,7 +19,7 @@ KERAS_NAMES = {"global_clipnorm": CLIP_MOST, "clipvalue": "clip_max_value"}
 
 FOLLOWING = (CLIP_NORM, CLIP_CALLS)
 """Scalars that differ wherever gradients do."""
-COMPUTED = (*FOLLOWING, LOSS_SCALE)
+COMPUTED = (*FOLLOWING, LOSS_SCALE, ZEROED_PASSES)
 """Scalars that a step computes; all others are hyper-parameters."""
 
 GRADIENT_PHASES = ("gradient", "clipping")

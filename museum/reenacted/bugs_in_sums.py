@@ -49,7 +49,7 @@ SUMS = (
         "accumulated",
         "allenai/open-instruct#1498",
         "each micro-batch overwrites the ones before",
-        None,
+        "zeroed_between_passes",
         "step 0, gradient, layer head",
     ),
     Reenacted(
@@ -57,7 +57,7 @@ SUMS = (
         "accumulated",
         "deepspeedai/DeepSpeed#6550",
         "the second micro-batch is copied where it should be added",
-        None,
+        "zeroed_between_passes",
         "step 0, gradient, layer head",
         is_slow=True,
     ),

@@ -58,6 +58,8 @@ class Hooks:
         register_optimizer_step_pre_hook(lambda *each: before(*each) if thread.train() else None)
         register_optimizer_step_post_hook(lambda optimizer, arguments, keywords: after(optimizer))
         follow_transforms(session, guard)
+        for kind in (torch.optim.Optimizer, nn.Module):
+            kind.zero_grad = self._follow_zeroing(kind.zero_grad)
         schedule = torch.optim.lr_scheduler.LRScheduler
         schedule.step = self._follow_schedule(schedule.step)
         loader = torch.utils.data.DataLoader
@@ -122,6 +124,21 @@ class Hooks:
             return found
 
         return grad
+
+    def _follow_zeroing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        session = self._session
+
+        @self._guard
+        def zeroed() -> None:
+            if not session.stepped:
+                session.losses.zero()
+
+        @functools.wraps(original)
+        def zero(*arguments: Any, **keywords: Any) -> Any:
+            zeroed()
+            return original(*arguments, **keywords)
+
+        return zero
 
     def _follow_schedule(self, original: Callable[..., Any]) -> Callable[..., Any]:
         count = self._guard(self._session.counts.add_schedule)

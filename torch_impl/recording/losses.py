@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
+from samestep.common.steps.gradient_transforms import ZEROED_PASSES
 from samestep.torch_impl.recording.pieces import local_of
 
 Roots = Sequence[tuple[torch.Tensor, torch.Tensor | None]]
@@ -17,6 +18,7 @@ class StepLosses:
         """Has none."""
         self._of_backward: list[torch.Tensor] = []
         self._of_grad: list[torch.Tensor] = []
+        self._num_zeroed = 0
 
     def add(self, roots: Roots, scale: torch.Tensor | None = None, is_backward: bool = True) -> None:
         """Adds the scalars that a pass begins with.
@@ -37,6 +39,14 @@ class StepLosses:
             count: Of how many.
         """
         self._of_backward = [each / count for each in self._of_backward]
+
+    def zero(self) -> None:
+        """The gradients of all passes until now are set to zero."""
+        self._num_zeroed = len(self._of_backward)
+
+    def zeroed(self) -> dict[str, float]:
+        """Returns how many passes the update has nothing of, as a scalar; a closure that is called again sets all to zero."""
+        return {ZEROED_PASSES: float(self._num_zeroed)} if 0 < self._num_zeroed < len(self._of_backward) else {}
 
     def values(self) -> tuple[float, ...]:
         """Returns the losses."""

@@ -45,7 +45,7 @@ class Session:
         """Begins a step."""
         self.losses = StepLosses()
         self._scalars: dict[str, torch.Tensor | float] = {}
-        self._gradients, self._stepped = list[Pending](), list[Optimizer]()
+        self._gradients, self.stepped = list[Pending](), list[Optimizer]()
         self._updated: set[int] = set()
         self._infinite: list[torch.Tensor] = []
         self._is_skipped, self._is_replayed, self._num_groups = False, False, 0
@@ -118,7 +118,7 @@ class Session:
         if self._initial is None:
             start_with(self._recorder, self.called.values(), self._leaves.held())
             self._initial = FirstWeights([*self.called.values()], self._leaves.held())
-        if not self._depth and (self._stepped or self._is_moved()):
+        if not self._depth and (self.stepped or self._is_moved()):
             self.finish()
 
     def _begin_watch(self) -> None:
@@ -159,7 +159,7 @@ class Session:
         """It has stepped."""
         self._depth -= 1
         if not self._depth and not self._is_rehearsed(optimizer):
-            self._stepped.append(optimizer)
+            self.stepped.append(optimizer)
             self._is_replayed = False
 
     def _is_rehearsed(self, optimizer: Optimizer) -> bool:
@@ -171,7 +171,7 @@ class Session:
         self.has_optimizer = True
         self._begin_update(optimizer)
         self._take_of(optimizer)
-        self._stepped.append(optimizer)
+        self.stepped.append(optimizer)
         self._is_skipped = True
 
     def _begin_update(self, optimizer: Optimizer) -> None:
@@ -194,7 +194,7 @@ class Session:
 
     def is_stepping(self, optimizer: Optimizer) -> bool:
         """Returns whether it took part in the step that is not finished."""
-        return any(each is optimizer for each in self._stepped)
+        return any(each is optimizer for each in self.stepped)
 
     def scale_loss(self, scale: torch.Tensor) -> None:
         """The next backward pass begins with a loss that is multiplied."""
@@ -215,7 +215,7 @@ class Session:
 
     def count_pass(self) -> None:
         """A DataLoader begins a pass through its data, for the next batch that is trained on."""
-        self.counts.add_pass(bool(self._stepped or (self._gradients and not self.has_optimizer)))
+        self.counts.add_pass(bool(self.stepped or (self._gradients and not self.has_optimizer)))
 
     def finish(self) -> None:
         """Writes the step."""
@@ -225,7 +225,7 @@ class Session:
                 self._recorder.number,
                 self.losses.values(),
                 self._examples.hashes(),
-                {name: float(each) for name, each in self._scalars.items()},
+                {name: float(each) for name, each in (self._scalars | self.losses.zeroed()).items()},
                 self._is_skipped or any(bool(each) for each in self._infinite),
                 self.counts.values(),
                 stats,
@@ -235,7 +235,7 @@ class Session:
 
     def end(self) -> None:
         """The script ends, or the thread that is followed: writes the step that nothing came after."""
-        if self._stepped or self._is_moved():
+        if self.stepped or self._is_moved():
             self.finish()
         self.forget()
 
