@@ -25,9 +25,10 @@ def residuals(rows: Sequence[MeasuredIteration]) -> tuple[int, float, float]:
     columns: dict[tuple[object, ...], int] = {}
     entries = []
     for number, row in enumerate(rows):
-        sizes, count = (row.width, row.tensor, row.microbatch_size), row.batch_size // (row.data * row.microbatch_size)
-        rest = (row.width, row.layers, row.tensor, row.data)
-        for name, factor in ((("a", *sizes), count * row.layers), (("b", *sizes), count), (("c", *rest), 1)):
+        shape, layout, count = row.shape, row.layout, row.layout.microbatches
+        sizes, rest = (shape.width, layout.tensor, layout.microbatch_size), (shape.width, shape.layers, layout.tensor)
+        constants = {("a", *sizes): count * shape.layers, ("b", *sizes): count, ("c", *rest, layout.data): 1}
+        for name, factor in constants.items():
             entries.append((number, columns.setdefault(name, len(columns)), factor))
     matrix = np.zeros((len(rows), len(columns)))
     for number, column, factor in entries:
@@ -39,7 +40,7 @@ def residuals(rows: Sequence[MeasuredIteration]) -> tuple[int, float, float]:
 
 def main() -> None:
     """Prints how well the sum fits."""
-    rows = [row for row in carried_rows() if row.is_one_node and row.pipe == 1]
+    rows = [row for row in carried_rows() if row.is_one_node and row.layout.pipe == 1]
     constants, most, share = residuals(rows)
     print(f"{len(rows)} rows, {constants} constants: largest residual {1e3 * most:.3f} ms, {share:.3%} of its row")
 

@@ -39,55 +39,57 @@ COLUMNS = {
     "data": "data parallelism",
     "pipe": "pipeline parallelism",
 }
-"""Field of a row -> its column."""
+"""Field of the model or the layout -> its column."""
 SECONDS = "iteration time (ms)"
+_OF_MODEL = ("layers", "width", "heads", "context")
+"""The fields that are of the model; the others, but the number of GPUs, are of the layout."""
 
 
 @dataclasses.dataclass(frozen=True)
 class MeasuredIteration:
-    """A measured iteration: what ran, and its seconds."""
+    """A measured iteration.
 
-    gpus: int
-    batch_size: int
-    microbatch_size: int
-    width: int
-    heads: int
-    layers: int
-    context: int
-    tensor: int
-    data: int
-    pipe: int
+    Attributes:
+        shape: The model. Megatron pads its vocabulary to a multiple of 128 for each part.
+        layout: How it was spread.
+        seconds: How long it took.
+    """
+
+    shape: Shape
+    layout: Layout
     seconds: float
 
     @property
     def is_one_node(self) -> bool:
         """Whether it ran on one server."""
-        return self.gpus <= SERVER_GPUS
+        return self.layout.num_gpus <= SERVER_GPUS
 
     @property
     def family(self) -> str:
         """The models of one hidden size."""
-        return f"hidden {self.width}"
+        return f"hidden {self.shape.width}"
 
     @property
     def model(self) -> str:
         """The model."""
-        return f"{self.family}, {self.layers} layers"
+        return f"{self.family}, {self.shape.layers} layers"
 
     @property
     def problem(self) -> str:
         """Model, GPUs and batch: what a layout is chosen for."""
-        return f"{self.model}, {self.heads} heads, {self.context}: {self.gpus} GPUs, {self.batch_size}"
+        shape, layout = self.shape, self.layout
+        sizes = f"{shape.heads} heads, {shape.context}: {layout.num_gpus} GPUs, {layout.batch_size}"
+        return f"{self.model}, {sizes}"
 
     @property
     def layout_name(self) -> str:
         """The sizes along the axes."""
-        return f"t{self.tensor} d{self.data} p{self.pipe}"
+        return f"t{self.layout.tensor} d{self.layout.data} p{self.layout.pipe}"
 
     @property
     def pass_seconds(self) -> float:
         """The seconds of a step for each micro-batch of a replica."""
-        return self.seconds * self.data * self.microbatch_size / self.batch_size
+        return self.seconds / self.layout.microbatches
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -95,30 +97,9 @@ class MeasuredIteration:
         nodes = "one node" if self.is_one_node else "many nodes"
         return nodes, f"{nodes}, {self.family}"
 
-    @property
-    def shape(self) -> Shape:
-        """The model. Megatron pads the vocabulary to a multiple of 128 for each part."""
-        parts = 128 * self.tensor
-        is_padded = not self.is_one_node or self.tensor > 1
-        vocabulary = -(-VOCABULARY // parts) * parts if is_padded else VOCABULARY
-        heads, hidden = self.heads, 4 * self.width
-        return Shape(self.layers, self.width, heads, heads, hidden, False, self.context, vocabulary)
-
-    @property
-    def layout(self) -> Layout:
-        """How it was spread."""
-        return Layout(
-            batch_size=self.batch_size,
-            microbatch_size=self.microbatch_size,
-            data=self.data,
-            tensor=self.tensor,
-            pipe=self.pipe,
-            forward_passes=1 if self.is_one_node else 2,
-        )
-
     def __str__(self) -> str:
-        spread = f"{self.gpus} GPUs, {self.layout_name}"
-        return f"{self.model}, {spread}, batch {self.batch_size}/{self.microbatch_size}"
+        spread = f"{self.layout.num_gpus} GPUs, {self.layout_name}"
+        return f"{self.model}, {spread}, batch {self.layout.batch_size}/{self.layout.microbatch_size}"
 
 
 def read_rows(path: Path) -> list[MeasuredIteration]:
@@ -155,11 +136,19 @@ def _row(line: Mapping[str, str], where: str) -> MeasuredIteration:
             raise ConfigError(
                 f"{where}: {name} is '{line[name]}'; give a positive {'number' if whole else 'whole number'}."
             )
-    row = MeasuredIteration(
-        **{field: int(values[name]) for field, name in COLUMNS.items()}, seconds=values[SECONDS] / 1e3
-    )
-    if row.tensor * row.data * row.pipe != row.gpus:
-        raise ConfigError(f"{where}: {row.tensor} x {row.data} x {row.pipe} ranks are not {row.gpus} GPUs.")
-    if row.batch_size % (row.data * row.microbatch_size):
-        raise ConfigError(f"{where}: batch {row.batch_size} does not divide into {row.data} x {row.microbatch_size}.")
-    return row
+    sizes = {field: int(values[name]) for field, name in COLUMNS.items()}
+    gpus, *of_model = (sizes.pop(field) for field in ("gpus", *_OF_MODEL))
+    layout = Layout(**sizes, forward_passes=2 if gpus > SERVER_GPUS else 1)
+    if layout.num_gpus != gpus:
+        raise ConfigError(f"{where}: {layout.tensor} x {layout.data} x {layout.pipe} ranks are not {gpus} GPUs.")
+    if layout.batch_size % (layout.data * layout.microbatch_size):
+        by = f"{layout.data} x {layout.microbatch_size}"
+        raise ConfigError(f"{where}: batch {layout.batch_size} does not divide into {by}.")
+    shape = _shape(*of_model, parts=128 * layout.tensor if gpus > SERVER_GPUS or layout.tensor > 1 else 1)
+    return MeasuredIteration(shape, layout, values[SECONDS] / 1e3)
+
+
+def _shape(layers: int, width: int, heads: int, context: int, parts: int) -> Shape:
+    """Returns a GPT whose vocabulary is padded to a multiple of so many parts."""
+    vocabulary = -(-VOCABULARY // parts) * parts
+    return Shape(layers, width, heads, heads, 4 * width, False, context, vocabulary)

@@ -20,9 +20,9 @@ WAITS = {True: "server_wait_seconds", False: "cluster_wait_seconds"}
 """Whether a row is of the server -> the name of its `wait_seconds` in a fit; the other constants are the same on both."""
 LEFT_OUT = FOLDER / "left-out.toml"
 SMALLER: Mapping[str, Callable[[MeasuredIteration], bool]] = {
-    "fitted to 2 and 4 GPUs": lambda row: row.gpus <= 4,
+    "fitted to 2 and 4 GPUs": lambda row: row.layout.num_gpus <= 4,
     "fitted to one node": lambda row: row.is_one_node,
-    "fitted to hidden 1024": lambda row: row.width <= 1024,
+    "fitted to hidden 1024": lambda row: row.shape.width <= 1024,
 }
 """What constants were fitted to whose predictions of everything larger are held against it -> whether a row is among it."""
 FAR = 0.25
@@ -205,7 +205,7 @@ def suspected_cause(row: MeasuredIteration, compared: Compared, rows: Sequence[M
         rows: All that were measured.
     """
     alike = [each for each in rows if each.problem == row.problem and each.layout_name == row.layout_name]
-    smaller = [each for each in alike if each.microbatch_size < row.microbatch_size]
+    smaller = [each for each in alike if each.layout.microbatch_size < row.layout.microbatch_size]
     faster = min(alike, key=lambda each: each.seconds)
     if compared.error > 0:
         if any(each.pass_seconds > 0.97 * row.pass_seconds for each in smaller):
@@ -214,9 +214,13 @@ def suspected_cause(row: MeasuredIteration, compared: Compared, rows: Sequence[M
             return "measured faster than the host launches kernels in the other rows"
         return "measured faster than its kernels run in the other rows"
     if row.seconds > 1.2 * faster.seconds:
-        why = "memory is nearly full" if faster.microbatch_size < row.microbatch_size else "the host fell behind"
+        why = (
+            "memory is nearly full"
+            if faster.layout.microbatch_size < row.layout.microbatch_size
+            else "the host fell behind"
+        )
         less = 1 - faster.seconds / row.seconds
-        return f"with micro-batches of {faster.microbatch_size} the same layout took {less:.0%} less: {why}"
+        return f"with micro-batches of {faster.layout.microbatch_size} the same layout took {less:.0%} less: {why}"
     return (
         "every micro-batch of this layout is slow, other layouts of the model are not: slow links or GPUs in these runs"
     )

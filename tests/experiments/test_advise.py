@@ -120,14 +120,15 @@ def test_a_layout_is_found_if_any_of_its_micro_batches_has_room(share: float) ->
 def test_every_layout_that_was_measured_on_many_nodes_has_room() -> None:
     machine = load_machine("a100-80gb")
     for row in (row for row in carried_rows() if not row.is_one_node):
-        spec = DecoderSpec("gpt", row.layers, row.heads, row.heads, row.width, 4 * row.width, row.context, 51200)
-        asked = base("megatron-7.5b", row.batch_size)
+        shape, layout = row.shape, row.layout
+        sizes = (shape.layers, shape.heads, shape.heads, shape.width, shape.hidden, shape.context)
+        asked, spec = base("megatron-7.5b", layout.batch_size), DecoderSpec("gpt", *sizes, 51200)
         asked = dataclasses.replace(asked, workload=dataclasses.replace(asked.workload, model=spec))
-        axes = {"data": row.data, "pipe": row.pipe, "tensor": row.tensor}
+        axes = {"data": layout.data, "pipe": layout.pipe, "tensor": layout.tensor}
         mesh = Mesh(tuple((name, size) for name, size in axes.items() if size > 1))
-        count = row.layout.microbatches
+        count = layout.microbatches
         info = strategy_info("torch", "hybrid")
-        options = info.options(schedule="1f1b" if count >= row.pipe else "gpipe", microbatches=count)
+        options = info.options(schedule="1f1b" if count >= layout.pipe else "gpipe", microbatches=count)
         run = dataclasses.replace(asked, strategy=info, mesh=mesh, options=options)
         state = [needed_bytes(each) - (each.activations_bytes or 0) for each in hybrid_footprints(run)]
         run = dataclasses.replace(run, techniques=Techniques(recompute=True))  # as they ran

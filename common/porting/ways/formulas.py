@@ -129,27 +129,6 @@ def same_pads(space: Sequence[int], reach: Sequence[int], strides: Sequence[int]
     return [(each // 2, each - each // 2) for each in total]
 
 
-def normalise(
-    x: np.ndarray,
-    mean: np.ndarray,
-    variance: np.ndarray,
-    epsilon: float,
-    scale: np.ndarray | float,
-    bias: np.ndarray | float,
-) -> np.ndarray:
-    """Computes (x - mean) / sqrt(variance + epsilon) * scale + bias.
-
-    Args:
-        x: The inputs.
-        mean: Broadcast to them.
-        variance: Likewise.
-        epsilon: Added to the variance.
-        scale: The scale of each channel.
-        bias: The bias of each channel.
-    """
-    return (x - mean) / np.sqrt(variance + epsilon) * scale + bias
-
-
 def attend(
     query: np.ndarray, key: np.ndarray, value: np.ndarray, scale: float, ahead: int | None, axis: int = -1
 ) -> np.ndarray:

@@ -64,7 +64,7 @@ def normalisation(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Can
                 biased: bool = has_bias,
             ) -> np.ndarray:
                 scale, bias = params.get("scale", 1.0), params["bias"] if biased else 0.0
-                return formulas.normalise(x, mean, variance, epsilon, scale, bias)
+                return (x - mean) / np.sqrt(variance + epsilon) * scale + bias
 
             yield settings, make
 

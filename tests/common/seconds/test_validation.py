@@ -50,7 +50,7 @@ def test_models_that_no_constant_has_seen_are_predicted_within_the_bar(unseen: l
 
 @pytest.mark.parametrize(("width", "bar"), [(1024, 0.06), (2048, 0.06), (3072, 0.08), (8192, 0.08)])
 def test_hidden_sizes_that_no_constant_has_seen_too(width: int, bar: float) -> None:
-    found = score(compare([row for row in carried_rows() if row.width == width], unseen_family_machine))
+    found = score(compare([row for row in carried_rows() if row.shape.width == width], unseen_family_machine))
     assert found.mape <= bar
     assert found.regret is not None and found.regret <= 0.03
 
@@ -93,8 +93,12 @@ def test_every_row_that_is_far_off_has_a_suspected_cause(unseen: list[Compared])
 
 def test_what_is_faster_than_predicted_has_the_cause_that_bounds_it() -> None:
     """The host where little is computed at a time, the kernels where much is."""
-    small = next(row for row in carried_rows() if (row.width, row.tensor, row.microbatch_size) == (1024, 8, 1))
-    large = next(row for row in carried_rows() if row.width == 8192)
+    small = next(
+        row
+        for row in carried_rows()
+        if (row.shape.width, row.layout.tensor, row.layout.microbatch_size) == (1024, 8, 1)
+    )
+    large = next(row for row in carried_rows() if row.shape.width == 8192)
     for row, cause in ((small, "the host launches kernels"), (large, "its kernels run")):
         fast = dataclasses.replace(row, seconds=row.seconds / 2)
         (compared,) = compare([fast], fitted_machine)
@@ -116,7 +120,7 @@ def test_the_fit_is_the_one_that_the_files_have() -> None:
         assert getattr(server, name) == getattr(cluster, name)
     assert constants[WAITS[True]] == pytest.approx(server.wait_seconds, rel=0.01)
     assert constants[WAITS[False]] == pytest.approx(cluster.wait_seconds, rel=0.01)
-    of_2048 = [row for row in carried_rows() if row.width == 2048]
+    of_2048 = [row for row in carried_rows() if row.shape.width == 2048]
     seen = [row for row in carried_rows() if row not in of_2048]
     assert fit_machine.fit(seen)["matrix_share"] == pytest.approx(
         unseen_family_machine(of_2048[0]).matrix_share, rel=0.01
@@ -156,7 +160,7 @@ def test_other_rows_are_read_with_columns_in_any_order(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text(f"note,{HEADER}\nmine,{ROW}\n")
     (row,) = read_rows(path)
-    assert (row.gpus, row.width, row.pipe, row.seconds) == (8, 1024, 2, pytest.approx(0.2197))
+    assert (row.layout.num_gpus, row.shape.width, row.layout.pipe, row.seconds) == (8, 1024, 2, pytest.approx(0.2197))
 
 
 @pytest.mark.parametrize(
