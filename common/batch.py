@@ -51,6 +51,11 @@ class BatchPart(NamedTuple):
         """The number of equal parts that the batch has."""
         return self.examples.count * self.positions.count
 
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the first of them."""
+        return self.examples.index == self.positions.index == 0
+
     def split(self, index: int, count: int) -> "BatchPart":
         """Takes a micro-batch: a chunk of the examples of this part.
 

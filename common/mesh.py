@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import re
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from samestep.common.errors import ConfigError, unknown
@@ -26,8 +27,8 @@ class Axis(NamedTuple):
 
 AXES = {
     "data": Axis(("examples",), 1),
-    "shard": Axis(("examples", "parameters"), 2),
-    "context": Axis(("positions",), 3),
+    "shard": Axis(("examples", "parameters"), 3),
+    "context": Axis(("positions",), 2),
     "tensor": Axis(("features",), 4),
     "pipe": Axis(("layers",), 0),
 }
@@ -84,11 +85,6 @@ class Mesh:
         return self.axis("shard")
 
     @property
-    def context(self) -> int:
-        """The replicas of each device's parameters that take other positions of the same examples."""
-        return self.axis("context")
-
-    @property
     def tensor(self) -> int:
         """The devices over which layers are split inside."""
         return self.axis("tensor")
@@ -123,15 +119,15 @@ class Mesh:
         """Returns the places of the devices that share a group with one of them; all, where that was not recorded.
 
         Args:
-            group: An axis, or "all".
+            group: An axis, or several as `group_along` names them, or "all".
             ranks: The size of the group.
             place: The place of the device.
         """
+        members = [place]
         for name, size, stride in self._strides() if ranks < self.size else ():
-            if name == group:
-                first = place - place // stride % size * stride
-                return tuple(range(first, first + size * stride, stride))
-        return tuple(range(self.size))
+            if name in group.split(","):
+                members = [each + (n - each // stride % size) * stride for each in members for n in range(size)]
+        return tuple(members) if len(members) > 1 else tuple(range(self.size))
 
     def _strides(self) -> list[tuple[str, int, int]]:
         """Each axis in the order of the ranks, its size, and the distance between two neighbours along it."""
@@ -140,6 +136,25 @@ class Mesh:
             found.insert(0, (name, size, stride))
             stride *= size
         return found
+
+    @property
+    def batch_axes(self) -> tuple[str, ...]:
+        """The axes of several devices along which the batch is cut, so that gradients are summed, in the ranks' order."""
+        return self._several({"examples", "positions"})
+
+    @property
+    def replica_axes(self) -> tuple[str, ...]:
+        """Those of them along which every device has the same parameters."""
+        cutting = self._several({"parameters", "features", "layers"})
+        return tuple(name for name in self.batch_axes if name not in cutting)
+
+    def _several(self, cuts: set[Dimension]) -> tuple[str, ...]:
+        return tuple(name for name, size, _ in self._strides() if size > 1 and cuts & {*AXES[name].cuts})
+
+    def group_along(self, axes: Sequence[str]) -> tuple[str, int]:
+        """Returns what the group of the devices along some axes is called in a ledger, and how many they are."""
+        size = math.prod(map(self.axis, axes))
+        return self.only_axis if size == self.size else ",".join(axes), size
 
     @property
     def only_axis(self) -> str:

@@ -12,9 +12,6 @@ from samestep.common.workload.optimizers.table import OPTIMIZERS, USER
 from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
 from samestep.common.workload.workload import Workload
 
-_CUTTING = ("shard", "tensor")
-"""The axes along which the parameters themselves are cut."""
-
 
 def read_optimizer(config: RunConfig, workload: Workload) -> OptimizerSpec:
     """Makes the spec of the optimizer of a request.
@@ -55,7 +52,7 @@ def check_optimizer(run: Run) -> None:
                 f"--optimizer {optimizer.name} does not update a {param.role}, as {name} of {run.workload.name} is; choose "
                 f"{_listed(OPTIMIZERS)}."
             )
-    is_sharded = any(run.mesh.axis(axis) > 1 for axis in _CUTTING)
+    is_sharded = run.mesh.parts("parameters") * run.mesh.parts("features") > 1
     is_cut = run.strategy.cuts_parameters or is_sharded
     if optimizer.name == USER:
         _check_own(run, is_sharded)

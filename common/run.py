@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from samestep.common.axes.used import refuse_axes
 from samestep.common.batch_norm import check_statistics, takes_shares
 from samestep.common.catalog import framework_info, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
@@ -97,7 +98,8 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     for technique in used(run.techniques):
         run = dataclasses.replace(run, techniques=technique.fill_in(run))
     techniques = (technique.refuse for technique in used(run.techniques))
-    for check in (_check_devices, *techniques, _check_batch, check_optimizer, check_statistics, info.needs):
+    last = (info.needs, refuse_axes)
+    for check in (_check_devices, *techniques, _check_batch, check_optimizer, check_statistics, *last):
         check(run)
     return run
 

@@ -124,7 +124,6 @@ FRAMEWORK = FrameworkInfo(
             reference="tf.raw_ops.CollectiveAllToAllV2, tf.distribute.MirroredStrategy",
             status="no API; a pattern of DeepSpeed-Ulysses, of collectives of ours between the replicas of a stable strategy",
             twin="torch:cp",
-            needs=needs.check_context,
         ),
         over_grpc(
             name="dtensor",

@@ -197,8 +197,7 @@ class TrainingProgram:
         """Returns what one device takes part in, in the order of the graph."""
         graph = self._step_function().get_concrete_function(*self._arguments(self._observed)).graph
         self._copies, self._activations = copies(graph), kept_bytes(graph)
-        mesh = self.run.mesh
-        return sends_of(graph, mesh.only_axis, mesh.size, mesh if mesh.context > 1 else None)
+        return sends_of(graph, self.run.mesh.only_axis, self.run.mesh.size)
 
     def footprint(self) -> tuple[Footprint, ...]:
         """Returns the variables of each replica; gradients live in the graph only, and are counted there."""

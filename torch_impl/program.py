@@ -18,7 +18,7 @@ from samestep.common.workload.initial import initial_buffers
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.division import Division
 from samestep.torch_impl.local_state import HeldState, build_local_state
-from samestep.torch_impl.models import place_positions, summed_loss
+from samestep.torch_impl.models import summed_loss
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.outputs import main_outputs
 from samestep.torch_impl.observing.activations import follow_activations
@@ -89,7 +89,6 @@ class TrainingProgram:
     def __init__(self, run: Run, parts: Parts) -> None:
         self.run, self.parts, self.hardware = run, parts, parts.hardware
         self.part = parts.part or devices.own_part(run)
-        place_positions(parts.bare, self.part.positions)
         self._device = next(parts.bare.parameters()).device
         self._model = parts.model or parts.bare
         self._optimizer = parts.optimizer or build_optimizer(

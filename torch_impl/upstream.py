@@ -123,6 +123,26 @@ def replicate(module: nn.Module, mesh: "DeviceMesh") -> None:
     replicate(module, mesh=mesh)
 
 
+def flattened(mesh: "DeviceMesh", name: str) -> "DeviceMesh":
+    """Returns all ranks of a mesh of several axes as one axis (torch 2.13).
+
+    Args:
+        mesh: The ranks.
+        name: What the axis is called.
+    """
+    return mesh._flatten(name)
+
+
+def beside(outer: "DeviceMesh", inner: "DeviceMesh") -> "DeviceMesh":
+    """Returns the mesh of the axes of two meshes, which were cut from the same one (torch 2.13).
+
+    Args:
+        outer: The first axes.
+        inner: The axes behind them.
+    """
+    return type(outer)._concatenate([outer, inner])
+
+
 def without_shared_memory_op() -> None:
     """Keeps DeepSpeed from compiling an operator that it uses for inference alone, half a minute at the first run (0.19)."""
     import deepspeed.ops

@@ -129,6 +129,11 @@ def _buffers(run: Run) -> Iterator[Send]:
             yield Send("forward", "broadcast", run.mesh.only_axis, run.num_devices, size, source="0")
 
 
+def flat(run: Run, backend: str) -> Ledger:
+    """Predicts one all-reduce of the flat gradient; the arguments are those of `replicated`."""
+    return _summed(run, [list(trained(run.workload.model.params()).values())], backend)
+
+
 def c10d(run: Run, backend: str) -> Ledger:
     """Predicts one all-reduce of the flat gradient, or with the option `ring` its 2(N-1) messages, each 1/N of it.
 
@@ -139,10 +144,9 @@ def c10d(run: Run, backend: str) -> Ledger:
     Returns:
         The footprint of all ranks, and the all-reduce or the sends.
     """
-    params, devices = list(trained(run.workload.model.params()).values()), run.num_devices
-    ledger = _summed(run, [params], backend)
+    ledger, devices = flat(run, backend), run.num_devices
     if not run.options.ring:
         return ledger
-    chunk = -(-num_trained(params) // devices) * run.item_bytes
+    chunk = -(-num_trained(run.workload.model.params().values()) // devices) * run.item_bytes
     messages = [Send("backward", "send", "data", devices, chunk, to="1")] * (2 * (devices - 1))
     return symmetric(run, ledger.footprints, with_agreement(run, with_statistics(run, messages)), backend)

@@ -10,15 +10,18 @@ them; once a step the stage gathered and its gradients reduce-scattered along `s
 import collections
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from samestep.common.axes.used import as_left, segments_left
 from samestep.common.costs.optimizer_state import state_bytes
 from samestep.common.costs.saved_activations.activations import pipeline_activation_bytes
 from samestep.common.costs.shards import gathers, reductions, shard_elements, sharded_holders
 from samestep.common.costs.sizes import agreement, example_bytes, reached, sent_bytes
 from samestep.common.costs.stage_sends import boundary_sends, carried, count_tensors, passes_of, shared_sends
-from samestep.common.costs.tensor import split_shapes, sums
+from samestep.common.costs.tensor import split_shapes
+from samestep.common.costs.within import sends_within
 from samestep.common.ledger import PHASES, Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import trained
@@ -61,7 +64,7 @@ class _Stage:
 
 
 def hybrid(run: Run, backend: str, place: int = 0) -> Ledger:
-    """Predicts each rank, in the order of the mesh pipe x data (or shard) x tensor.
+    """Predicts each rank, in the order of the mesh, of which `pipe` is first.
 
     Args:
         run: What is trained.
@@ -71,15 +74,11 @@ def hybrid(run: Run, backend: str, place: int = 0) -> Ledger:
     Returns:
         The footprints of all ranks, and what the first rank at the place exchanges.
     """
-    mesh, stages = run.mesh, _stages(run)
-    pipes, replicas, parts = mesh.pipe, mesh.replicas, mesh.tensor
-    sizes = [_handed_on(run, stage.segments[-1]) for stage in stages]
-    cut = [stage.segments for stage in stages]
-    carries, pipes_of = carried(run, cut), [stage.pipe for stage in stages]
-    messages = boundary_sends(sizes, count_tensors(cut), pipes_of, replicas * parts, carries)
-    halves = list(
-        shared_sends(run, [s.segments for s in stages], [s.pipe for s in stages], replicas * parts, _parts(run))
-    )
+    stages, pipes, apart = _stages(run), run.mesh.pipe, run.mesh.size // run.mesh.pipe
+    cut, pipes_of = [stage.segments for stage in stages], [stage.pipe for stage in stages]
+    sizes, carries = [_handed_on(run, segments[-1]) for segments in cut], carried(run, cut)
+    messages = boundary_sends(sizes, count_tensors(cut), pipes_of, apart, carries)
+    halves = list(shared_sends(run, cut, pipes_of, apart, _parts(run)))
     of_rank = [
         [
             *_sends(run, stages, messages, pipe),
@@ -90,7 +89,7 @@ def hybrid(run: Run, backend: str, place: int = 0) -> Ledger:
         for pipe in range(pipes)
     ]
     sent = sum((sent_bytes(send, backend, run.item_bytes) for sends in of_rank for send in sends), 0.0)
-    return Ledger(hybrid_footprints(run), in_order(of_rank[place]), sent * replicas * parts)
+    return Ledger(hybrid_footprints(run), in_order(of_rank[place]), sent * apart)
 
 
 def pp(run: Run, backend: str, place: int = 0) -> Ledger:
@@ -167,7 +166,7 @@ def _cut(model: ModelSpec, schedule: str, pipes: int, parts: int, shards: int) -
 
 def _footprints(run: Run, stages: Sequence[_Stage]) -> Iterator[Footprint]:
     """Yields the ranks at one place along `pipe`: all shards, each with its parts along `tensor`; or as many replicas."""
-    shards, replicas = run.mesh.shard, run.mesh.data
+    shards, replicas = run.mesh.shard, math.prod(map(run.mesh.axis, run.mesh.replica_axes))
     gathered = sum(shards * stage.padded for stage in stages) * (run.product_bytes if shards > 1 else run.item_bytes)
     # Sharded stages arrive in a buffer and are copied out of it; replicated ones are copied as well (torch 2.13).
     copies = 2 if shards > 1 else 1 if replicas > 1 else 0
@@ -205,10 +204,10 @@ def _sends(run: Run, stages: Sequence[_Stage], messages: Mapping[Pass, Send], pi
     """Predicts everything that a rank takes part in during a step; `messages` are those at the ends of passes."""
     mesh, microbatches = run.mesh, run.options.microbatches
     within = {
-        (phase, number): sends
+        (phase, number): [*itertools.chain(*sends)]
         for number, stage in enumerate(stages)
-        if mesh.tensor > 1 and stage.pipe == pipe
-        for phase, sends in zip(PHASES, sums(run, _rows(run), stage.segments), strict=False)
+        if stage.pipe == pipe
+        for phase, sends in zip(PHASES, sends_within(run, _rows(run), stage.segments), strict=False)
     }
     passes = passes_of(pipe, run.options.schedule, mesh.pipe, microbatches)
     for _ in range(run.passes):
@@ -224,8 +223,7 @@ def _sends(run: Run, stages: Sequence[_Stage], messages: Mapping[Pass, Send], pi
             if each in messages:
                 yield messages[each]
     held = sum(len(stage.trained) for stage in stages if stage.pipe == pipe)
-    axis = "shard" if mesh.shard > 1 else "data"
-    yield from reached(run, held, axis, mesh.axis(axis))
+    yield from reached(run, held, *mesh.group_along(mesh.batch_axes))
 
 
 def _norms(run: Run, stages: Sequence[_Stage]) -> Iterator[Send]:
@@ -242,7 +240,8 @@ def _norms(run: Run, stages: Sequence[_Stage]) -> Iterator[Send]:
 
 def _handed_on(run: Run, last: Segment) -> int:
     """Returns the bytes that a rank hands on of a micro-batch: of what a layer split by column has left in parts, its part."""
-    model, parts = run.workload.model, run.mesh.tensor
+    left = as_left(run)
+    model, parts, (last,) = left.workload.model, run.mesh.tensor, segments_left(left, [last])
     kernels = [name for name, param in parameters_of(model, last).items() if param.role == "kernel"]
     is_split = bool(kernels) and even_split_table(model, parts).get(kernels[-1]) == 1
     return _rows(run) * math.prod(last.outputs) // (parts if is_split else 1) * run.item_bytes

@@ -64,7 +64,7 @@ def gathers(run: Run, phase: str, elements: int) -> list[Send]:
 
 
 def reductions(run: Run, elements: int) -> list[Send]:
-    """Returns what a rank hands over where gradients are summed: along `shard`, of which its part is left, then along `data`.
+    """Returns what a rank hands over where gradients are summed: along `shard`, of which its part is left; then among replicas.
 
     Args:
         run: What is trained.
@@ -72,7 +72,8 @@ def reductions(run: Run, elements: int) -> list[Send]:
     """
     size, mesh = elements * run.item_bytes, run.mesh
     scatter = "reduce_scatter" if sums_gradients(run.techniques) is None else "all_to_all"
-    summed = [(scatter, "shard", mesh.shard, mesh.shard * size), ("all_reduce", "data", mesh.data, size)]
+    summed = [(scatter, "shard", mesh.shard, mesh.shard * size)]
+    summed.append(("all_reduce", *mesh.group_along(mesh.replica_axes), size))
     return [Send("backward", *each) for each in summed if size and each[2] > 1]
 
 

@@ -198,7 +198,7 @@ def with_agreement(run: Run, sends: Iterable[Send]) -> list[Send]:
     """
     every = list(sends)
     update = next((number for number, send in enumerate(every) if send.phase == "update"), len(every))
-    ranks = run.num_devices // run.mesh.tensor  # along which every rank sees the whole batch
+    ranks = run.num_devices // run.mesh.parts("features")  # along which every rank sees the whole batch
     on = reached(run, len(trained(run.workload.model.params())), run.mesh.only_axis, ranks)
     return [*every[:update], *on, *agreement(run), *every[update:]]
 

@@ -2,9 +2,11 @@
 
 They stand beside what `costs/` predicts for a backend, so that a reader sees where theory and backend differ. Letters are
 those of `docs/predicting.md`: a model of Ψ parameters, each with w bytes of weights, g of gradients and k of optimizer
-state; N devices, of which d, s, t, p along data, shard, tensor and pipe; L blocks that hand on a activations each, over the
-whole batch; m micro-batches, v stages a rank. Of activations: B examples of a device or micro-batch, T tokens each, width D, H
-heads.
+state; N devices, of which d, c, s, t, p along data, context, shard, tensor and pipe; L blocks that hand on a activations each,
+over the whole batch; m micro-batches, v stages a rank. Of activations: B examples of a device or micro-batch, T tokens each,
+width D, H heads.
+
+What is sent along an axis is in `common/axes/`, and added up.
 
 References:
     Rajbhandari et al., arXiv 1910.02054, sections 3, 5 and 7 (ZeRO); Shoeybi et al., arXiv 1909.08053, section 3 (tensor);
@@ -13,9 +15,13 @@ References:
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
+from samestep.common.axes.axis import Sizes
+from samestep.common.axes.used import hooks_of, used
+from samestep.common.costs.context import cp
 from samestep.common.costs.data_parallel import c10d, ddp, replicated
 from samestep.common.costs.deepspeed import deepspeed
 from samestep.common.costs.one_process import mirrored
@@ -25,7 +31,7 @@ from samestep.common.costs.saved_activations.activations import textbook_block_b
 from samestep.common.costs.tensor import tp
 from samestep.common.costs.zero import fsdp, zero1, zero2
 from samestep.common.strategy import Cost, Run
-from samestep.common.techniques.used import used
+from samestep.common.techniques import used as techniques
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 
@@ -68,7 +74,7 @@ def formulas(run: Run, backend: str) -> tuple[Formula, ...]:
     if run.strategy.cost not in _FORMULAS:
         return ()
     told = (*_FORMULAS[run.strategy.cost](run, backend), *_activations(run))
-    covered = [each.in_textbooks for each in used(run.techniques) if each.in_textbooks is not None]
+    covered = [each.in_textbooks for each in techniques.used(run.techniques) if each.in_textbooks is not None]
     return tuple(formula for formula in told if all(formula.quantity in quantities for quantities in covered))
 
 
@@ -83,8 +89,9 @@ def _activations(run: Run) -> tuple[Formula, ...]:
         if run.strategy.cost not in (pp, hybrid) or run.options.schedule != "1f1b":
             return ()
         rows //= run.options.microbatches
-    kept = model.layers * textbook_block_bytes(model, rows, run.item_bytes, mesh.tensor)
-    text = "L T D B (4 w + 2 + 12 w / t + (2 w + 1) H T / (D t))"
+    parts = mesh.parts("positions")
+    kept = model.layers * textbook_block_bytes(model, rows, run.item_bytes, mesh.tensor) / parts
+    text = "L T D B (4 w + 2 + 12 w / t + (2 w + 1) H T / (D t))" + " / c" * (parts > 1)
     return (Formula("activations", kept, text, "Korthikanti et al. 2022, section 4.2"),)
 
 
@@ -103,10 +110,10 @@ def _zero(stage: int) -> Formulas:
         ][stage]
         factor = 3 if stage == 3 else 2
         sent = 0 if backend == "memory" else factor * (run.num_devices - 1) * weights * model
-        return (
-            Formula("state", held * model, text, f"{_ZERO}, section {5 if stage else 3}"),
-            Formula("sent", sent, f"{factor} (N - 1) w Ψ", f"{_ZERO}, section 7"),
-        )
+        state = Formula("state", held * model, text, f"{_ZERO}, section {5 if stage else 3}")
+        if run.mesh.parts("positions") > 1:  # attentions send as well, of which the paper knows nothing
+            return (state,)
+        return state, Formula("sent", sent, f"{factor} (N - 1) w Ψ", f"{_ZERO}, section 7")
 
     return found
 
@@ -124,23 +131,15 @@ def _split(microbatches: Callable[[Run], tuple[int, int]]) -> Formulas:
 
     def found(run: Run, backend: str) -> tuple[Formula, ...]:
         model, mesh = run.workload.model, run.mesh
-        data, shards, tensor, pipe = (mesh.axis(name) for name in ("data", "shard", "tensor", "pipe"))
         each = 2 * run.item_bytes + optimizer_bytes(run, num_params(model)) / num_params(model)
-        told = [
-            Formula(
-                "state",
-                each * num_params(model) / (shards * tensor * pipe),
-                "(w + g + k) Ψ / (s t p)",
-                f"{_MEGATRON}, section 3",
-            )
-        ]
+        held = each * num_params(model) / math.prod(map(mesh.parts, ("parameters", "features", "layers")))
+        told = [Formula("state", held, "(w + g + k) Ψ / (s t p)", f"{_MEGATRON}, section 3")]
         if (handed_on := _handed_on(run)) is not None:
-            sent = 2 * (data - 1) * run.item_bytes * num_params(model)
-            sent += 3 * (shards - 1) * run.item_bytes * num_params(model)
-            sent += 2 * (pipe - 1) * tensor * handed_on + 8 * (tensor - 1) * (len(model.segments()) - 2) * handed_on
-            text = "(2 (d - 1) + 3 (s - 1)) w Ψ + (2 (p - 1) t + 8 (t - 1) L) a w"
-            told.append(Formula("sent", sent, text, f"{_MEGATRON}, section 3.2"))
-        if pipe > 1:
+            sizes = Sizes(run.item_bytes * num_params(model), handed_on, len(model.segments()) - 2)
+            terms = [axis.textbook for axis in used(mesh) or map(hooks_of, run.strategy.axes)]
+            sent = sum(term.value(run, sizes) for term in terms)
+            told.append(Formula("sent", sent, " + ".join(term.text for term in terms), f"{_MEGATRON}, section 3.2"))
+        if (pipe := mesh.pipe) > 1:
             count, stages = microbatches(run)
             share = (pipe - 1) / (stages * count + pipe - 1)
             told.append(Formula("idle share", share, "(p - 1) / (v m + p - 1)", f"{_MEGATRON}, section 2.2"))
@@ -168,7 +167,7 @@ _FORMULAS: Mapping[Cost, Formulas] = {
     zero2: _zero(2),
     fsdp: _zero(3),
     deepspeed: _deepspeed,
-    **dict.fromkeys((mp, tp), _split(lambda run: (1, 1))),
+    **dict.fromkeys((mp, tp, cp), _split(lambda run: (1, 1))),
     **dict.fromkeys((pp, hybrid), _split(_scheduled)),
 }
 """Cost model -> what the textbooks say of its rows."""

@@ -24,6 +24,7 @@ from samestep.common.costs.optimizer_state import state_bytes
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.shards import gathers, reductions, shard_elements, sharded_holders
 from samestep.common.costs.sizes import symmetric, with_agreement
+from samestep.common.costs.within import sends_within
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import num_trained, trained
@@ -150,7 +151,9 @@ def _sharded_footprints(run: Run, frees: bool) -> tuple[Footprint, ...]:
         dataclasses.replace(each, params_peak_bytes=each.params_bytes + peak, activations_bytes=activations)
         for each in sharded_holders(run, *(_shards(params, shards) for params in (every, trained(every))))
     ]
-    whole = [dataclasses.replace(held[0], count=run.num_devices)] if len(held) == 1 else held * run.mesh.data
+    whole = (
+        [dataclasses.replace(held[0], count=run.num_devices)] if len(held) == 1 else held * (run.num_devices // shards)
+    )
     return tuple(whole)
 
 
@@ -180,7 +183,7 @@ def _collectives(run: Run, frees: bool) -> Iterator[Send]:
     rest, *blocks = _blocks(run)
     first = [rest] if rest else []
     *reduced, reduced_last = reversed(_padded(run, map(trained, together)))
-    inside = {phase: _sums_inside(run, phase) for phase in ("forward", "backward")}
+    inside = _sends_inside(run)
     for micro in range(run.passes):
         for block, summed in zip((*first, *blocks), (*[()] * len(first), *inside["forward"]), strict=True):
             yield from gathers(run, "forward", block)
@@ -209,11 +212,19 @@ def _first_regathered(run: Run) -> int:
     return max(0, ends - 1)
 
 
-def _sums_inside(run: Run, phase: str) -> list[list[Send]]:
-    """Returns what the batch normalisation of each block exchanges; nobody knows in which block those of a framework are."""
-    model, summed = run.workload.model, stated_sums(run, phase)
-    paths = [f"{block.name}/norm" for block in model.blocks() if parameters_of(model, block)]
-    return [[summed[path]] if path in summed else [] for path in paths]
+def _sends_inside(run: Run) -> dict[str, list[list[Send]]]:
+    """Phase -> what goes on inside each block; nobody knows in which block the sums of a framework's batch normalisation are."""
+    model = run.workload.model
+    segments, blocks = model.segments(), [block.name for block in model.blocks() if parameters_of(model, block)]
+    forward, backward = sends_within(run, run.examples_per_pass, segments)
+    found: dict[str, list[list[Send]]] = {}
+    for phase, sends in (("forward", forward), ("backward", backward[::-1])):
+        within = dict(zip((segment.name for segment in segments), sends, strict=True))
+        sums = stated_sums(run, phase)
+        found[phase] = [
+            [*within.get(name, ()), *([sums[norm]] if (norm := f"{name}/norm") in sums else [])] for name in blocks
+        ]
+    return found
 
 
 def _peak_gathered(blocks: Sequence[int], freed: bool, buffered: bool) -> int:

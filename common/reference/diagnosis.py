@@ -153,9 +153,8 @@ def _name(run: Run, replayed: ReplayedStep, seen: StepOutcome, deviation: float)
     as many as there are replicas, which are fewer where a model is split, or parts of an example.
     """
     found: dict[str, tuple[float, StepOutcome]] = {}
-    for count, mutant in itertools.product(
-        dict.fromkeys((run.num_devices, run.mesh.replicas, run.mesh.context)), KNOWN
-    ):
+    parts = (run.mesh.replicas, run.mesh.parts("positions"))
+    for count, mutant in itertools.product(dict.fromkeys((run.num_devices, *parts)), KNOWN):
         program = program_at(run, replayed.before)
         if mutant.apply(program, dataclasses.replace(replayed.context, devices=count)):
             wrong = take(program, replayed.batch)

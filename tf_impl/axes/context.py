@@ -11,6 +11,7 @@ References:
 """
 
 from collections.abc import Callable
+from typing import cast
 
 import tensorflow as tf
 
@@ -29,7 +30,7 @@ class HeadExchange:
             run: What is trained.
             strategy: Outside of its scope.
         """
-        self._mesh, self._count = run.mesh, run.mesh.context
+        self._mesh, self._count = run.mesh, run.mesh.axis("context")
         (self._whole,) = run.workload.model.inputs().shape
         self._replicas = Replicas(strategy, self._count)
         # Each replica is traced as often as the others, so the number of a call is the same for all.
@@ -79,7 +80,8 @@ class HeadExchange:
     def _collectives(self) -> Collectives:
         replica = _replica()
         if replica not in self._own:
-            self._own[replica] = self._replicas.collectives("context", group=self._mesh.part(replica, "examples"))
+            group = self._mesh.part(replica, "examples")
+            self._own[replica] = self._replicas.collectives("context", group, "context")
         return self._own[replica]
 
 
@@ -92,14 +94,17 @@ def _replica() -> int:
     return replica if isinstance(replica, int) else int(tf.get_static_value(replica))
 
 
-def cut_positions(run: Run, model: Transformer, strategy: tf.distribute.Strategy) -> None:
-    """Has a model take some of the positions on each replica, in place.
+def exchange_heads(run: Run, model: Callable[..., tf.Tensor], strategy: tf.distribute.Strategy) -> None:
+    """Has a model take some of the positions on each replica, and every attention exchange positions for heads, in place.
 
     Args:
-        run: What is trained.
-        model: Our transformer.
+        run: What is trained; without several replicas along `context` nothing changes.
+        model: The model.
         strategy: Outside of its scope.
     """
+    if run.mesh.axis("context") == 1:
+        return
+    model = cast(Transformer, model)  # other models are refused
     exchange = HeadExchange(run, strategy)
     model.own_rows = exchange.rows
     for each in (model.behind, *(behind for block in model.blocks for behind in block.behind)):

@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from samestep.common.errors import Unavailable
 from samestep.common.ledger import Send, in_order
-from samestep.common.mesh import Mesh
 from samestep.tf_impl.observing.activations import FORWARD, phase_of
 from samestep.tf_impl.observing.collectives import collective_of, collectives_in, handed_over_bytes
+from samestep.tf_impl.techniques.replica_collectives import ALONG
 from samestep.tf_impl.upstream import function_names, nodes
 
 
@@ -40,26 +40,19 @@ class Copy:
     is_read: bool
 
 
-def sends_of(graph: tf.Graph, axis: str, devices: int, within: Mesh | None = None) -> tuple[Send, ...]:
+def sends_of(graph: tf.Graph, axis: str, devices: int) -> tuple[Send, ...]:
     """Lists what one device takes part in during one execution of a graph: the device that takes part in most.
 
     The order is that in which the operations were added to the graph. TensorFlow runs each as soon as its inputs are there.
 
     Args:
         graph: The graph of a concrete function; each device has its own copy of every collective in it.
-        axis: The mesh axis along which everything goes.
+        axis: The mesh axis along which all goes that does not have another one in its name.
         devices: The number of devices along it.
-        within: The mesh, if what is exchanged all-to-all goes along its axis `context`, in both passes.
     """
     operations = collectives_in(graph)
     first_device = min((op.device for op, _ in operations), default="")
-    summed = [
-        Send(phase_of(op), name, "context", within.context, handed_over_bytes(op))
-        if within is not None and name == "all_to_all"
-        else Send("backward", name, axis, devices, handed_over_bytes(op))
-        for op, name in operations
-        if op.device == first_device
-    ]
+    summed = [_collective(op, name, axis, devices) for op, name in operations if op.device == first_device]
     moved = [
         Send(
             "forward" if copy.is_read else "backward",
@@ -73,6 +66,14 @@ def sends_of(graph: tf.Graph, axis: str, devices: int, within: Mesh | None = Non
         for copy in _busiest(copies(graph))
     ]
     return in_order(summed + moved)
+
+
+def _collective(operation: tf.Operation, name: str, axis: str, devices: int) -> Send:
+    """Returns a collective as a send: along the axis in its name, in either pass, or else the sum of gradients."""
+    size = handed_over_bytes(operation)
+    if found := re.search(rf"(?:^|/){ALONG}([a-z]+)(?:_\d+)?$", operation.name):
+        return Send(phase_of(operation), name, found[1], int(tf.get_static_value(operation.inputs[1])), size)
+    return Send("backward", name, axis, devices, size)
 
 
 def _busiest(found: list[Copy]) -> list[Copy]:

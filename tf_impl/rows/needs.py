@@ -6,20 +6,9 @@ from samestep.common.features.used import takes_keys
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice, spell_exchanges
 from samestep.common.workload.models.spec import ignores_targets
-from samestep.common.workload.positions import check_positions
-from samestep.common.workload.split import even_split_table
 from samestep.tf_impl.rows.options import DTensorOptions, MirroredOptions, ParameterServerOptions, TpuOptions
 from samestep.tf_impl.tpu.probe import probe
 from samestep.tf_impl.tpu.tpu_topology import require_compiler
-
-
-def check_context(run: Run) -> None:
-    """Refuses what cannot be cut by positions.
-
-    Raises:
-        ConfigError: Its positions or heads have no equal parts.
-    """
-    check_positions(run.workload, run.mesh.context)
 
 
 def check_exchange(run: Run) -> None:
@@ -91,7 +80,6 @@ def check_layouts(run: Run[DTensorOptions]) -> None:
         raise ConfigError(
             f"{run.num_devices} devices do not divide among --clients {clients}; use a multiple of {clients}."
         )
-    even_split_table(run.workload.model, run.mesh.tensor)
 
 
 def check_servers(run: Run[ParameterServerOptions]) -> None:
@@ -144,7 +132,6 @@ def check_cores(run: Run[TpuOptions]) -> None:
         raise ConfigError(f"{given} compiles a step that keeps its activations; leave out --recompute.")
     if cores and run.dtype != "float32":
         raise ConfigError(f"{given} compiles in float32: a TPU has no {run.dtype}; leave out --dtype.")
-    even_split_table(run.workload.model, tensor)
 
 
 def require_tpu(run: Run[TpuOptions]) -> None:

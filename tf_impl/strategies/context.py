@@ -6,15 +6,12 @@ all-reduced over both axes, since other positions are other terms of the same su
 Use it for sequences whose activations do not fit one device.
 """
 
-from typing import cast
-
 import tensorflow as tf
 
 from samestep.common.program import Hardware
 from samestep.common.strategy import Run
-from samestep.tf_impl.axes.context import cut_positions
+from samestep.tf_impl.axes.context import exchange_heads
 from samestep.tf_impl.devices import kind, use_devices
-from samestep.tf_impl.models.transformer import Transformer
 from samestep.tf_impl.program import Parts, TrainingProgram
 
 
@@ -23,6 +20,5 @@ def build(run: Run) -> TrainingProgram:
     devices = use_devices(run, run.num_devices)
     strategy = tf.distribute.MirroredStrategy(devices)
     program = TrainingProgram(run, Parts(strategy, Hardware(note=f"{kind(devices)} of one process")))
-    if run.mesh.context > 1:
-        cut_positions(run, cast(Transformer, program.model), strategy)
+    exchange_heads(run, program.model, strategy)
     return program

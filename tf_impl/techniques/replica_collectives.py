@@ -14,6 +14,8 @@ import tensorflow as tf
 PACKED_BYTES = 4
 GROUP = 1 << 20
 """The key of our group; those of the strategies are small numbers (2.21)."""
+ALONG = "along_"
+"""What the name of a collective along an axis of the mesh begins with."""
 
 
 class Replicas:
@@ -35,14 +37,15 @@ class Replicas:
         with self._strategy.scope():
             return tf.Variable(value, trainable=False, synchronization=on_read, aggregation=aggregation)
 
-    def collectives(self, function: str, group: int = 0) -> "Collectives":
+    def collectives(self, function: str, group: int = 0, axis: str = "") -> "Collectives":
         """Returns the collectives of a replica in a function.
 
         Args:
             function: Its name.
             group: The number of the group, if the replicas are in several.
+            axis: The axis of the mesh along which they go, if not all of them.
         """
-        return Collectives(self.count, self._token, function, group)
+        return Collectives(self.count, self._token, function, group, axis)
 
     def read(self, variable: tf.Variable, name: str) -> np.ndarray:
         """Gathers a variable from all replicas: [replicas, ...].
@@ -76,7 +79,7 @@ class Replicas:
 class Collectives:
     """The collectives of one replica in one function; each is known by its place in it."""
 
-    def __init__(self, ranks: int, token: tf.Variable, function: str, group: int = 0) -> None:
+    def __init__(self, ranks: int, token: tf.Variable, function: str, group: int = 0, axis: str = "") -> None:
         """Begins a function.
 
         Args:
@@ -84,15 +87,17 @@ class Collectives:
             token: The token of each replica; a collective without one is never met by those of the other replicas (2.21).
             function: Its name, the same on all replicas.
             group: The number of the group.
+            axis: As in `Replicas.collectives`; in a graph their names have it.
         """
         self._ranks, self._token, self._group = ranks, token, GROUP + group
+        self._name = {"name": f"{ALONG}{axis}"} if axis else {}
         # TensorFlow keeps the shape of what it has met under a key (2.21).
         self._key = zlib.crc32(function.encode()) >> 2
 
     def _options(self) -> dict[str, object]:
         self._key += 1
         keys = {"group_size": self._ranks, "group_key": self._group, "instance_key": self._key}
-        return {**keys, "ordering_token": [self._token.handle], "communication_hint": "ring"}
+        return {**keys, **self._name, "ordering_token": [self._token.handle], "communication_hint": "ring"}
 
     def maximum(self, values: tf.Tensor) -> tf.Tensor:
         """Returns the largest of each number over all replicas."""

@@ -10,26 +10,29 @@ References:
     Jacobs et al., arXiv 2309.14509 (DeepSpeed-Ulysses).
 """
 
-from collections.abc import Callable
-
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed._functional_collectives import all_to_all_single_autograd
+from torch.distributed.device_mesh import DeviceMesh
 
-from samestep.common.batch import WHOLE
 from samestep.common.strategy import Run
 from samestep.torch_impl.devices import own_part
-from samestep.torch_impl.models import place_positions
-from samestep.torch_impl.models.inputs import Inputs
-from samestep.torch_impl.models.transformer import Attention, causal_attention
+from samestep.torch_impl.features.applied import in_parts
+from samestep.torch_impl.models.transformer import Attention, Embedding, causal_attention
 
 
 class HeadExchange:
-    """Attention on all positions of some heads, of what lies in parts by positions."""
+    """Attention on all positions of some heads, of what lies in parts by positions; whole examples, as in evaluation, are not."""
 
-    def __init__(self, group: dist.ProcessGroup) -> None:
-        self._group, self._ranks = group, group.size()
+    def __init__(self, group: dist.ProcessGroup, whole: int) -> None:
+        """Begins with nothing sent.
+
+        Args:
+            group: The ranks that have the parts.
+            whole: The number of positions of an example.
+        """
+        self._group, self._ranks, self._whole = group, group.size(), whole
 
     def __call__(self, q_BHtK: torch.Tensor, k_BHtK: torch.Tensor, v_BHtK: torch.Tensor) -> torch.Tensor:
         """Mixes values: [B, H, t, K] each -> [B, H, t, K].
@@ -39,6 +42,8 @@ class HeadExchange:
             k_BHtK: Keys.
             v_BHtK: Values.
         """
+        if q_BHtK.shape[2] == self._whole:
+            return causal_attention(q_BHtK, k_BHtK, v_BHtK)
         count = self._ranks
         # Queries, keys and values go together; what goes to one rank is contiguous.
         parts = torch.stack((q_BHtK, k_BHtK, v_BHtK)).unflatten(2, (count, -1))
@@ -55,36 +60,22 @@ class HeadExchange:
         return all_to_all_single_autograd(parts.contiguous(), None, None, self._group).view(parts.shape)
 
 
-def exchange_heads(model: nn.Module, group: dist.ProcessGroup) -> None:
-    """Has every attention of a model exchange positions for heads, in place.
+def exchange_heads(run: Run, model: nn.Module, mesh: DeviceMesh) -> None:
+    """Has a model, or a stage of it, take some of the positions, and every attention exchange positions for heads, in place.
 
     Args:
-        model: The model, which is given some of the positions.
-        group: The ranks that have the others.
+        run: What is trained; without several ranks along `context` nothing changes.
+        model: What other axes have left of the model.
+        mesh: All ranks.
     """
+    if run.mesh.axis("context") == 1:
+        return
+    group, positions = mesh["context"].get_group(), own_part(run).positions
+    (whole,) = run.workload.model.inputs().shape
     for module in model.modules():
         if isinstance(module, Attention):
-            module.attend = HeadExchange(group)
-
-
-def predictor(run: Run, model: nn.Module) -> Callable[[Inputs], torch.Tensor]:
-    """Makes what computes logits of whole examples, as each rank evaluates them.
-
-    Args:
-        run: What is trained.
-        model: The model, as `exchange_heads` has left it.
-    """
-    attentions = [module for module in model.modules() if isinstance(module, Attention)]
-
-    def predict(x: Inputs) -> torch.Tensor:
-        kept = [attention.attend for attention in attentions]
-        place_positions(model, WHOLE.positions)
-        for attention in attentions:
-            attention.attend = causal_attention
-        logits = model(x)
-        for attention, attend in zip(attentions, kept, strict=True):
-            attention.attend = attend
-        place_positions(model, own_part(run).positions)
-        return logits
-
-    return predict
+            module.attend = HeadExchange(group, whole)
+        elif isinstance(module, Embedding):
+            module.part = positions
+    for each in in_parts(model):
+        each.place(1, positions)

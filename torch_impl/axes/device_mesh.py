@@ -1,13 +1,14 @@
 """The ranks along the axes of a mesh."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from samestep.common.mesh import AXES
 from samestep.common.strategy import Run
+from samestep.torch_impl import upstream
 
 Exchange = Callable[[bool], contextlib.AbstractContextManager[object]]
 """Whether it is the last micro-batch -> the context of its forward and backward pass."""
@@ -23,6 +24,29 @@ def device_mesh(run: Run, device: torch.device) -> DeviceMesh:
     first, *others = run.strategy.axes
     axes = sorted([first, *(name for name in others if run.mesh.axis(name) > 1)], key=lambda name: AXES[name].order)
     return init_device_mesh(device.type, tuple(map(run.mesh.axis, axes)), mesh_dim_names=tuple(axes))
+
+
+def along(mesh: DeviceMesh, axes: Sequence[str]) -> DeviceMesh:
+    """Returns the ranks along one axis, or along several as if they were one.
+
+    Args:
+        mesh: All ranks.
+        axes: At least one of its axes, in its order.
+    """
+    return mesh[axes[0]] if len(axes) == 1 else upstream.flattened(mesh[tuple(axes)], ",".join(axes))
+
+
+def along_shard(run: Run, mesh: DeviceMesh) -> DeviceMesh:
+    """Returns the ranks among which parameters are sharded, and ahead of them those with replicas of the shards, if any.
+
+    Args:
+        run: What is trained.
+        mesh: All ranks.
+    """
+    axes = run.mesh.replica_axes
+    if len(axes) > 1:
+        return upstream.beside(along(mesh, axes), mesh["shard"])
+    return mesh[(*axes, "shard")]
 
 
 def nested(*exchanges: Exchange) -> Callable[[bool], contextlib.AbstractContextManager[None]]:

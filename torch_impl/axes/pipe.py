@@ -13,6 +13,7 @@ from torch.distributed.pipelining.schedules import get_schedule_class
 from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.common.workload.pipeline_schedule import SCHEDULES
+from samestep.torch_impl.devices import own_part
 from samestep.torch_impl.local_state import build_local_state, gather_states, merge
 from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.models.segmented import Handed, tensors_of
@@ -169,7 +170,7 @@ def scheduled_parts(run: Run[PipelineOptions], pipe: Pipe, hardware: Hardware) -
         pipe: The stages of this rank; those of several pipelines average their gradients.
         hardware: What the program runs on.
     """
-    name, context, replicas = run.options.schedule, pipe.context, run.mesh.replicas
+    name, context, parts = run.options.schedule, pipe.context, own_part(run).count
     mean, timeline = mean_loss(run, context), Timeline(context.recorder)
     chunks = [PipelineStage(s, i, len(pipe.stage_ranks), pipe.device, group=pipe.group) for i, s in pipe.stages.items()]
     for chunk in chunks:
@@ -179,7 +180,7 @@ def scheduled_parts(run: Run[PipelineOptions], pipe: Pipe, hardware: Hardware) -
     schedule = get_schedule_class(name.replace("_", ""))(
         chunks if SCHEDULES[name].stages_per_rank > 1 else chunks[0],
         n_microbatches=run.options.microbatches,
-        loss_fn=lambda logits, targets: full_tensor(mean(logits, targets)) * (replicas * context.seed_gradient),
+        loss_fn=lambda logits, targets: full_tensor(mean(logits, targets)) * (parts * context.seed_gradient),
         scale_grads=False,  # each micro-batch's loss is divided by the number of all targets already
     )
 
@@ -189,7 +190,7 @@ def scheduled_parts(run: Run[PipelineOptions], pipe: Pipe, hardware: Hardware) -
         target, losses = (y, []) if pipe.has_last else (None, None)
         with timeline.step(), context.in_parts():
             schedule.step(*inputs, target=target, losses=losses, return_outputs=False, **several)
-        factor = replicas * context.seed_gradient
+        factor = parts * context.seed_gradient
         return torch.stack(losses).sum() / factor if losses and pipe.reports else pipe.no_loss()
 
     return pipe.parts(run, hardware, forward_backward, timeline.measures)

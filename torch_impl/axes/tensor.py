@@ -25,6 +25,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 from samestep.common.batch import Chunk
+from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, layer, parameters_of
 from samestep.common.workload.models.transformer import LOGITS
 from samestep.common.workload.split import even_split_table
@@ -34,16 +35,19 @@ from samestep.torch_impl.weights import remade
 
 
 def split_by_tensor(
-    model: nn.Module, spec: ModelSpec, mesh: DeviceMesh, between_pairs: Mapping[str, ParallelStyle] | None = None
+    run: Run, model: nn.Module, mesh: DeviceMesh, between_pairs: Mapping[str, ParallelStyle] | None = None
 ) -> None:
     """Cuts the layers of a model, or of what is left of it in a stage, in place.
 
     Args:
+        run: What is trained, whose split table says what is split; without several ranks along `tensor` nothing is.
         model: The model on one device, with the same weights on every rank.
-        spec: The model's spec, whose split table says what is split.
-        mesh: The ranks that share the model.
+        mesh: All ranks.
         between_pairs: Module -> its style, if what lies between the pairs of layers is cut as well.
     """
+    if run.mesh.tensor == 1:
+        return
+    spec, mesh = run.workload.model, mesh["tensor"]
     plan = {**_plan_pairs(spec, mesh.size()), **_plan_shared_inputs(spec), **(between_pairs or {})}
     paths = {path for path, module in model.named_modules() if not isinstance(module, nn.Identity)}
     with remade(model):

@@ -4,17 +4,15 @@ from typing import cast
 
 from torch import nn
 
-from samestep.common.batch import Chunk
 from samestep.common.workload.declaration import RETURNED
 from samestep.common.workload.models.loss_check import USER_LOSS
 from samestep.common.workload.models.spec import IGNORED, ModelSpec
-from samestep.torch_impl.features.applied import in_parts
 from samestep.torch_impl.models.cnn import BabyCNN
 from samestep.torch_impl.models.losses import LOSSES, Loss
 from samestep.torch_impl.models.mlp import Mlp
 from samestep.torch_impl.models.ranker import Ranker
 from samestep.torch_impl.models.segmented import Segmented, SegmentFunction
-from samestep.torch_impl.models.transformer import Embedding, Transformer
+from samestep.torch_impl.models.transformer import Transformer
 from samestep.torch_impl.models.user_loss import user_loss
 from samestep.torch_impl.models.user_model import build_user_model, user_segments
 from samestep.torch_impl.step_context import StepContext
@@ -40,20 +38,6 @@ def segment_functions(spec: ModelSpec, model: nn.Module) -> dict[str, SegmentFun
         model: The model, or what a stage has left of it.
     """
     return user_segments(spec, model) if not spec.facts.is_built_here else cast(Segmented, model).segments()
-
-
-def place_positions(model: nn.Module, part: Chunk) -> None:
-    """Tells a model which positions of the examples it is given.
-
-    Args:
-        model: The model, or its stages.
-        part: Which part of them.
-    """
-    for module in model.modules():
-        if isinstance(module, Embedding):
-            module.part = part
-    for each in in_parts(model) if part.count > 1 else ():
-        each.place(1, part)
 
 
 def summed_loss(spec: ModelSpec) -> Loss:

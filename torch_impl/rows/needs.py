@@ -12,7 +12,6 @@ from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice
 from samestep.common.workload.models.spec import shared_parameters
 from samestep.common.workload.pipeline_schedule import SCHEDULES
-from samestep.common.workload.split import even_split_table
 from samestep.torch_impl.rows.options import DeepSpeedOptions, PipelineOptions, TensorOptions
 
 _MOST_NAMED = 20
@@ -150,7 +149,6 @@ def check_tensor_parallel(run: Run[TensorOptions]) -> None:
         ConfigError: A part is unequal, the model has no sequence that could be cut, or a user's model has no plan.
     """
     check_tensor_plan(run)
-    even_split_table(run.workload.model, run.mesh.tensor)  # refuses unequal parts of a layer or a head
     if run.options.sequence_parallel:
         if not any(param.shares_input for param in run.workload.model.params().values()):  # attention does
             raise ConfigError(f"--sequence-parallel needs a transformer; {run.workload.name} has no sequence.")
@@ -182,15 +180,11 @@ def check_tensor_plan(run: Run) -> None:
 
 
 def check_three_dimensions(run: Run[PipelineOptions]) -> None:
-    """Refuses what a pipeline or tensor parallelism would, and replicas along two axes.
+    """Refuses what a pipeline or tensor parallelism would, and tied parameters that would be two.
 
     Raises:
         ConfigError: One of them would.
     """
-    if run.mesh.data > 1 and run.mesh.shard > 1:
-        raise ConfigError(
-            f"--mesh {run.mesh} has both data and shard; hybrid takes one of them beside pipe and tensor."
-        )
     check_schedule(run)
     check_tensor_plan(run)
     stage_ranks = SCHEDULES[run.options.schedule].stage_ranks(run.mesh.pipe)
@@ -199,7 +193,6 @@ def check_three_dimensions(run: Run[PipelineOptions]) -> None:
             f"--schedule {run.options.schedule} gives one rank the first and the last stage, which {run.name} distributes one by "
             f"one: a parameter that is tied between them would be two; choose another --schedule, or torch:pp."
         )
-    even_split_table(run.workload.model, run.mesh.tensor)  # refuses unequal parts of a layer or a head
 
 
 def _check_flat(run: Run) -> None:

@@ -4,7 +4,6 @@ from samestep.common.errors import ConfigError
 from samestep.common.flags import spell_flag
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import rounding_flags, spell_exchanges, transform_flags
-from samestep.common.workload.positions import check_positions
 from samestep.torch_impl.rows.options import C10dOptions, DdpOptions
 
 
@@ -25,7 +24,7 @@ def check_shards(run: Run) -> None:
         ConfigError: It is asked for with the norm of a gradient, with gradients in two bytes, or with replicas of shards.
     """
     found = [spell_flag(name) for name in (*transform_flags(run.techniques), *rounding_flags(run.techniques))]
-    found += ["the axis data"] * (run.mesh.data > 1)
+    found += [f"the axis {name}" for name in run.mesh.replica_axes]
     if run.techniques.fixed_order is not None and found:
         raise ConfigError(
             f"{run.name} has --fixed-order only where each number of a gradient is added up once, in float32 or float64; leave "
@@ -43,12 +42,3 @@ def check_buckets(run: Run[DdpOptions]) -> None:
         raise ConfigError(
             f"--no-overlap puts all gradients into one bucket; leave out --bucket-bytes {run.options.bucket_bytes}."
         )
-
-
-def check_context(run: Run) -> None:
-    """Refuses what cannot be cut by positions.
-
-    Raises:
-        ConfigError: Its positions or heads have no equal parts.
-    """
-    check_positions(run.workload, run.mesh.context)

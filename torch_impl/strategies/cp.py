@@ -7,7 +7,7 @@ Use it for sequences whose activations do not fit one device.
 """
 
 from samestep.common.strategy import Run
-from samestep.torch_impl.axes.context import exchange_heads, predictor
+from samestep.torch_impl.axes.context import exchange_heads
 from samestep.torch_impl.axes.device_mesh import device_mesh
 from samestep.torch_impl.building import build_fresh_model
 from samestep.torch_impl.devices import join_group, use_device
@@ -23,8 +23,7 @@ def build(run: Run) -> TrainingProgram:
     hardware = join_group(run, device)
     mesh, context = device_mesh(run, device), StepContext(run.mesh.only_axis)
     model = build_fresh_model(run, device, context)
-    if run.mesh.context > 1:
-        exchange_heads(model, mesh["context"].get_group())
+    exchange_heads(run, model, mesh)
     exchange = FlatExchange(model, device, summing(run), run.workload.model.facts.may_skip)
-    parts = Parts(bare=model, hardware=hardware, context=context, predict=predictor(run, model), exchange=exchange)
+    parts = Parts(bare=model, hardware=hardware, context=context, exchange=exchange)
     return TrainingProgram(run, parts)

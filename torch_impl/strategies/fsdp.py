@@ -1,7 +1,7 @@
 """Fully sharded data parallelism (FSDP2), ZeRO stage 3: every rank keeps 1/N of everything.
 
-Replicated: nothing; over the axis `data`, if the mesh has one, what a `shard` group holds (HSDP). Split: the batch;
-parameters, gradients and optimizer, each parameter along its first dimension.
+Replicated: nothing; over the axes `data` and `context`, if the mesh has them, what a `shard` group holds (HSDP). Split: the
+batch, along `context` by positions; parameters, gradients and optimizer, each parameter along its first dimension.
 Sent: each block's parameters, gathered in the forward and again in the backward pass; its gradients, reduce-scattered.
 Use it when the model does not fit one device; a `data` axis keeps the gathering within one machine.
 """
@@ -13,7 +13,8 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule
 
 from samestep.common.strategy import Run
-from samestep.torch_impl.axes.device_mesh import device_mesh, nested
+from samestep.torch_impl.axes.context import exchange_heads
+from samestep.torch_impl.axes.device_mesh import along_shard, device_mesh, nested
 from samestep.torch_impl.axes.shard import agree_on_reached, find_blocks, shard
 from samestep.torch_impl.building import build_fresh_model
 from samestep.torch_impl.devices import join_group, use_device
@@ -34,7 +35,8 @@ def build_sharded(run: Run, reshard: bool) -> TrainingProgram:
     mesh, context = device_mesh(run, device), StepContext(run.mesh.only_axis)
 
     def distribute(whole: nn.Module) -> None:
-        shard(run, whole, mesh, reshard, find_blocks(run, whole))
+        exchange_heads(run, whole, mesh)
+        shard(run, whole, along_shard(run, mesh), reshard, find_blocks(run, whole))
 
     bare = build_fresh_model(run, device, context, distribute)
 

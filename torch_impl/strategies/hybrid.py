@@ -1,8 +1,8 @@
-"""Three dimensions at once: pipelines of stages, each stage split by tensor parallelism, all of it replicated or sharded.
+"""Several axes at once: pipelines of stages, each stage split inside its layers and by positions, replicated or sharded.
 
-Replicated: what each axis leaves whole. Split: the layers along `pipe`, the inside of layers along `tensor`, the batch
-along `data` or `shard`; along `shard` also parameters, gradients and optimizer.
-Sent: what `pp`, `tp` and `fsdp` send, each within its own axis.
+Replicated: what each axis leaves whole. Split: the layers along `pipe`, the inside of layers along `tensor`, positions along
+`context`, the batch along `data` and `shard`; along `shard` also parameters, gradients and optimizer.
+Sent: what `pp`, `tp`, `cp` and `fsdp` send, each within its own axis.
 Use it for models that are too large for any one of them: tensor inside a machine, pipe between machines, data outside.
 """
 
@@ -15,8 +15,9 @@ from torch.distributed.tensor.parallel import loss_parallel
 from samestep.common.strategy import Run
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.torch_impl import sharded
+from samestep.torch_impl.axes.context import exchange_heads
 from samestep.torch_impl.axes.data import replicate
-from samestep.torch_impl.axes.device_mesh import device_mesh, nested
+from samestep.torch_impl.axes.device_mesh import along, along_shard, device_mesh, nested
 from samestep.torch_impl.axes.pipe import build_pipe, scheduled_parts
 from samestep.torch_impl.axes.shard import agree_on_reached, shard
 from samestep.torch_impl.axes.tensor import split_by_tensor
@@ -28,19 +29,19 @@ from samestep.torch_impl.step import norm_over_ranks
 
 
 def distribute(run: Run, stage: Stage, mesh: DeviceMesh) -> None:
-    """Splits a stage along `tensor`, then shards it along `shard` or replicates it along `data`, in place.
+    """Splits a stage along one axis after the other, each what the ones before have left of it, in place.
 
     Args:
         run: What is trained.
         stage: The full stage.
         mesh: All ranks.
     """
-    if run.mesh.tensor > 1:
-        split_by_tensor(stage.model, run.workload.model, mesh["tensor"])
+    split_by_tensor(run, stage.model, mesh)
+    exchange_heads(run, stage.model, mesh)
     if run.mesh.shard > 1:
-        shard(run, stage, mesh["shard"], reshard=False)
-    elif run.mesh.data > 1:
-        replicate(stage, mesh["data"])
+        shard(run, stage, along_shard(run, mesh), reshard=False)
+    elif run.mesh.replica_axes:
+        replicate(stage, along(mesh, run.mesh.replica_axes))
 
 
 def build(run: Run[PipelineOptions]) -> TrainingProgram:
@@ -55,10 +56,9 @@ def build(run: Run[PipelineOptions]) -> TrainingProgram:
     for stage in stages:
         distribute(run, stage, mesh)
     exchanges = [pipe.copies.exchange, lambda last: loss_parallel()]
-    if run.mesh.replicas > 1:
-        replicas = mesh["shard" if run.mesh.shard > 1 else "data"]
-        exchanges.insert(0, agree_on_reached(run, stages, device, replicas))
-    counts = reports and own_part(run).examples.index == 0
+    if run.mesh.batch_axes:
+        exchanges.insert(0, agree_on_reached(run, stages, device, along(mesh, run.mesh.batch_axes)))
+    counts = reports and own_part(run).is_first
     parts = dataclasses.replace(
         scheduled_parts(run, pipe, hardware),
         exchange=nested(*exchanges),

@@ -28,7 +28,7 @@ def build(run: Run[TensorOptions]) -> TrainingProgram:
     mesh = device_mesh(run, device)
     context = StepContext(run.mesh.only_axis)
     spec, model = run.workload.model, build_fresh_model(run, device, context)
-    split_by_tensor(model, spec, mesh, sequence_parallel_plan(spec) if run.options.sequence_parallel else None)
+    split_by_tensor(run, model, mesh, sequence_parallel_plan(spec) if run.options.sequence_parallel else None)
     parts = Parts(
         bare=model,
         hardware=hardware,

@@ -6,6 +6,7 @@ Here it is multiplied by the examples that are in flight:
     one replica      its shard of the batch; of accumulation steps, which follow each other in torch, one at a time; in
                      TensorFlow nothing in the graph makes one wait for another, so all of them count
     tensor           the same, of which what lies inside the pairs of layers is in parts
+    context          the same, of a model with fewer positions
     pipe             the rank's own stages, times the micro-batches that the schedule has in flight
 
 Korthikanti et al. count the same 16 D numbers a position and block that torch keeps; beside them two masks of dropout (we have
@@ -16,10 +17,15 @@ References:
     Korthikanti et al., arXiv 2205.05198, sections 4.1 and 4.2.
 """
 
+import collections
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from samestep.common.axes import tensor
+from samestep.common.axes.axis import AxisHooks
+from samestep.common.axes.used import as_left, segments_left, used
 from samestep.common.costs.saved_activations.copies import keeps_wide
 from samestep.common.costs.saved_activations.kept_lists import (
     keep_again,
@@ -44,7 +50,6 @@ def activation_bytes(
     stages: Sequence[Sequence[Segment]] = (),
     microbatches: int = 1,
     peaks: Peaks = (((1, 0),),),
-    splits_sequence: bool = False,
     as_it_comes: bool = False,
 ) -> int | None:
     """Predicts the most bytes that a device keeps at once; None where nobody wrote down what, or a compiler decides.
@@ -54,22 +59,23 @@ def activation_bytes(
         stages: The segments of each stage that the device holds; one stage of all of them, unless given.
         microbatches: The number of micro-batches that a pipeline cuts an accumulation step into.
         peaks: Candidates for the micro-batches of each stage in flight, as `in_flight` has them.
-        splits_sequence: Whether the sequence is split along the axis `tensor`.
         as_it_comes: Whether linear layers keep what they take as it comes, where others keep casts.
     """
+    axes, run = used(run.mesh), as_left(run)
+    stages = [segments_left(run, stage) for stage in stages]
     twice, lists, item_bytes = bool(computed_twice(run)), lists_of(run, as_it_comes), run.product_bytes
-    model, mesh = run.workload.model, run.mesh
+    model, mesh, splits_sequence = run.workload.model, run.mesh, tensor.splits_sequence(run)
     if lists is None or model.name not in lists.kept or replaces_code(run.techniques):
         return None
     passes, together = run.passes, 1 if lists.in_order else run.passes
     rows = run.batch_size // (mesh.replicas * passes)
     parts = mesh.tensor
-    whole = _each(keep_again if twice else keep_all, lists, model, item_bytes, parts, splits_sequence)
+    whole = _each(keep_again if twice else keep_all, lists, model, item_bytes, parts, splits_sequence, axes)
     if twice and any(name.endswith(AHEAD) for name in whole):
         return None
     if twice and lists.copies and mesh.pipe > 1 and not keeps_wide(model):
         return None  # a stage takes float32, of which its products keep a copy
-    kept = _each(keep_inputs, lists, model, item_bytes, parts, splits_sequence) if twice else whole
+    kept = _each(keep_inputs, lists, model, item_bytes, parts, splits_sequence, ()) if twice else whole
 
     def add_up(names: Iterable[str], kept: Mapping[str, _Each] = kept) -> tuple[int, int]:
         """Adds up a micro-batch, and what is kept of the batch while any of them is in flight."""
@@ -119,11 +125,14 @@ def _each(
     item_bytes: int,
     parts: int,
     splits_sequence: bool,
+    axes: Sequence[AxisHooks],
 ) -> Mapping[str, _Each]:
-    kept = listed(lists, model, item_bytes)
+    kept, more = listed(lists, model, item_bytes), collections.Counter[str]()
+    for segment, axis in itertools.product(model.segments(), axes):
+        more[segment.name] += axis.keeps(model, segment) // parts
     return {
         name: _Each(
-            item_bytes * each.elements(parts, splits_sequence) + each.mask_bytes(parts, splits_sequence),
+            item_bytes * (each.elements(parts, splits_sequence) + more[name]) + each.mask_bytes(parts, splits_sequence),
             each.fixed_bytes + each.copied_bytes // parts,
             each.statistics_bytes,
             each.batch_bytes,

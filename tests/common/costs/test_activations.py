@@ -27,8 +27,7 @@ def run_of(layers: int = 6, **fields: object) -> Run:
 
 def block_bytes(**fields: object) -> int:
     """What one block more keeps."""
-    sequence = {"splits_sequence": True} if fields.pop("sequence", False) else {}
-    return activation_bytes(run_of(7, **fields), **sequence) - activation_bytes(run_of(6, **fields), **sequence)
+    return activation_bytes(run_of(7, **fields)) - activation_bytes(run_of(6, **fields))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +55,7 @@ def test_a_block_keeps_the_textbooks_numbers_without_masks_and_scores(parts: int
     scores = SPEC.heads * SPEC.context**2 * ROWS * 9 / parts
     extra = 4 * TOKENS * (SPEC.heads / parts + 4 / (parts if sequence else 1))
     gathered = 2 * TOKENS * SPEC.width * 4 * (1 - 1 / parts) if sequence else 0
-    fields = {"strategy": "tp", "mesh": f"tensor={parts}", "sequence": sequence}
+    fields = {"strategy": "tp", "mesh": f"tensor={parts}", "options": {"sequence_parallel": sequence}}
     assert (
         block_bytes(**fields)
         == textbook_block_bytes(SPEC, ROWS, 4, parts, sequence) - masks - scores + extra + gathered

@@ -1,0 +1,149 @@
+"""The axis `tensor`: layers are cut inside, in pairs by column and by row; every device takes all of the batch.
+
+With A bytes of activations in a pair's outputs, and as many in its inputs, a step all-reduces A forward and A backward for each
+pair: for a transformer's block twice each. A softmax over logits in parts all-reduces three numbers a target.
+
+References:
+    Shoeybi et al., arXiv 1909.08053, section 3 (two all-reduces a pair of layers, each way); Korthikanti et al., arXiv
+    2205.05198, section 4.2.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from samestep.common.axes.axis import AxisHooks, Sizes, StagePass, Term, Within
+from samestep.common.ledger import Send
+from samestep.common.strategy import Run
+from samestep.common.workload.models.spec import ModelSpec, Segment, layer, num_positions, parameters_of
+from samestep.common.workload.split import even_split_table
+
+SUMS = {"forward": dict.fromkeys(("table", "row", "logits"), "all_reduce"), "backward": {"column": "all_reduce"}}
+"""What is summed in each phase."""
+IN_SHARDS = {
+    "forward": {"table": "all_reduce", "column": "all_gather", "row": "reduce_scatter", "logits": "all_reduce"},
+    "backward": {"table": "all_gather", "column": "reduce_scatter", "row": "all_gather", "norm": "all_reduce"},
+}
+"""The same where activations between two pairs are in shards: gathered before, scattered after.
+
+Each rank computes the gradients of norms on its shard, so they are summed; that of the embedding's output, which each rank cut,
+is gathered.
+"""
+
+
+class SplitLayer(NamedTuple):
+    """What a step meets in a layer that is split, or beside one.
+
+    Attributes:
+        number: Of the layer, in its segment.
+        kind: A "table" and a layer split by "row" have their outputs summed, one split by "column" the gradient of its inputs;
+            split "logits" take a softmax of three sums; a "norm" is whole, and its elements do not depend on examples.
+        elements: Of its sum, for one example.
+    """
+
+    number: int
+    kind: str
+    elements: int
+
+
+def refuse(run: Run) -> None:
+    """Refuses unequal parts of a layer or a head.
+
+    Raises:
+        ConfigError: A part is unequal.
+    """
+    even_split_table(run.workload.model, run.mesh.tensor)
+
+
+def splits_sequence(run: Run) -> bool:
+    """Returns whether a run cuts the sequence as well, between the pairs of layers."""
+    return getattr(run.options, "sequence_parallel", False)
+
+
+def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
+    """Yields what some examples have summed along the axis.
+
+    Forward: the rows looked up in each split table, the outputs of each layer split by row, and the three numbers of a
+    softmax over split logits. Backward: the gradients of the inputs of each layer split by column.
+
+    Args:
+        run: What is trained, as one rank sees it.
+        stage: The pass.
+        segment: The segment.
+    """
+    in_shards, parts, phase = splits_sequence(run), run.mesh.tensor, stage.phase
+    operations = (IN_SHARDS if in_shards else SUMS)[phase]
+    is_product = not in_shards and _takes_a_product(run.workload.model, stage.segments, segment)
+    layers = [each for each in split_layers(run.workload.model, parts, segment) if each.kind in operations]
+    for place, each in enumerate(layers, 1):
+        whole = each.elements * _item_bytes(run, each.kind, is_product) * (1 if each.kind == "norm" else stage.rows)
+        operation = operations[each.kind]
+        send = Send(phase, operation, "tensor", parts, whole // (parts if operation == "all_gather" else 1))
+        # The sum of the last layer's outputs is behind everything that the backward pass keeps.
+        yield Within(each.number, send, is_needed=place < len(layers))
+
+
+def _item_bytes(run: Run, kind: str, is_product: bool) -> int:
+    """Returns the bytes of a number that is summed: what a product returned has those of products, and so has its gradient.
+
+    What tables and norms return has so too where parameters were gathered in two bytes.
+
+    Args:
+        run: What is trained.
+        kind: As in `SplitLayer`.
+        is_product: Whether what the layer takes is what a product returned.
+    """
+    is_narrow = kind == "row" or (kind in ("column", "table") and run.mesh.shard > 1)
+    return run.product_bytes if is_narrow or (kind == "column" and is_product) else run.item_bytes
+
+
+def _takes_a_product(model: ModelSpec, segments: Sequence[Segment], segment: Segment) -> bool:
+    """Returns whether the first layer of a segment takes what a product of the same stage returned, and no norm in between."""
+    before = [*parameters_of(model, *segments[: segments.index(segment)]).values()]
+    first = next(iter(parameters_of(model, segment).values()), None)
+    return bool(before) and before[-1].role != "table" and first is not None and first.role == "kernel"
+
+
+def split_layers(model: ModelSpec, parts: int, segment: Segment) -> list[SplitLayer]:
+    """Lists what a step meets in a segment, in order.
+
+    Args:
+        model: The spec.
+        parts: The size of the axis.
+        segment: One of its segments.
+    """
+    params, split = model.params(), even_split_table(model, parts)
+    meant, last = parameters_of(model, segment), parameters_of(model, model.segments()[-1])
+    layers = list(dict.fromkeys(map(layer, meant)))
+    norms = {layer(name) for name, param in meant.items() if param.role == "scale"}
+    whole, found = num_positions(model), list[SplitLayer]()
+    ties = [name for name in split if params[name].tied and model.segments()[-1] == segment]
+    kernels = {name for name, param in meant.items() if name in split and param.role != "bias"}
+    logits = next((name for name in reversed(split) if params[name].role != "bias"), "")
+    for name, param in meant.items():
+        use, number = model.facts.use_of(layer(name)), layers.index(layer(name))
+        if layer(name) in norms:
+            found.append(SplitLayer(number, "norm", param.size))
+        elif name in kernels and param.lookups and (not param.tied or model.segments()[0] == segment):
+            found.append(SplitLayer(number, "table", param.lookups * param.shape[1]))
+        elif name in kernels and split[name] == 0 and not param.lookups:
+            found += [SplitLayer(number, "row", positions * param.shape[1]) for positions in use.positions]
+        elif name in kernels and not param.shares_input and not param.lookups and use.takes_gradient:
+            found += [SplitLayer(number, "column", positions * param.shape[0]) for positions in use.positions]
+    found += [SplitLayer(len(layers), "column", whole * params[name].shape[1]) for name in ties]
+    has_split_logits = bool(ties) or (
+        not model.facts.takes_whole_logits and split.get(logits) == 1 and logits in meant and logits in last
+    )
+    return found + [SplitLayer(len(layers), "logits", whole)] * (3 if has_split_logits else 0)
+
+
+def sent(run: Run, sizes: Sizes) -> float:
+    """Returns the bytes of two all-reduces a block, each way.
+
+    Args:
+        run: What is trained.
+        sizes: What the term counts in.
+    """
+    return 8 * (run.mesh.tensor - 1) * sizes.blocks * sizes.handed_on
+
+
+HOOKS = AxisHooks(textbook=Term("8 (t - 1) L a w", sent), refuse=refuse, exchange=exchange)

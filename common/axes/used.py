@@ -1,0 +1,48 @@
+"""The axes of a mesh, for everything that loops over them."""
+
+import functools
+import importlib
+from collections.abc import Sequence
+
+from samestep.common.axes.axis import AxisHooks
+from samestep.common.mesh import Mesh
+from samestep.common.strategy import Run
+from samestep.common.workload.models.spec import Segment
+
+
+@functools.cache
+def hooks_of(axis: str) -> AxisHooks:
+    """Returns what an axis is to a run: `HOOKS` in the file of its name."""
+    return importlib.import_module(f"samestep.common.axes.{axis}").HOOKS
+
+
+@functools.cache
+def used(mesh: Mesh) -> tuple[AxisHooks, ...]:
+    """Returns the axes of a mesh along which there are several devices."""
+    return tuple(hooks_of(name) for name, size in mesh.axes if size > 1)
+
+
+def refuse_axes(run: Run) -> None:
+    """Refuses a run that an axis of its mesh cannot split; the oracle splits nothing.
+
+    Raises:
+        ConfigError: One cannot.
+    """
+    for axis in used(run.mesh) if run.strategy.axes else ():
+        axis.refuse(run)
+
+
+def as_left(run: Run) -> Run:
+    """Returns the run as one device sees the batch: each axis cuts what the axes before it left."""
+    return functools.reduce(lambda left, axis: axis.leave(left), used(run.mesh), run)
+
+
+def segments_left(left: Run, segments: Sequence[Segment]) -> tuple[Segment, ...]:
+    """Returns segments of a model as they are in the run that `as_left` returned.
+
+    Args:
+        left: The run.
+        segments: Those of the whole model.
+    """
+    names = {segment.name for segment in segments}
+    return tuple(segment for segment in left.workload.model.segments() if segment.name in names)

@@ -1,0 +1,89 @@
+"""Axes of a mesh together: every pair of them that a row takes is the same step, keeps and sends what was predicted."""
+
+import pytest
+
+from samestep.common.errors import ConfigError
+from samestep.common.techniques import Techniques
+from samestep.common.workload.pipeline_schedule import SCHEDULES
+from tests.cells import SIZED
+from tests.conftest import RunCell
+from tests.torch_impl.ledgers import by_name, obeys_its_law
+
+pytestmark = pytest.mark.torch
+
+QUICK = {"steps": 5, "dtype": "float64", "optimizer": "adamw", "devices": None}
+COUNTED = f"{SIZED['transformer']}+dropout=0.1+tied=true+ignored=0.3"
+"""Keys of dropout, both users of the table of tokens, and the number of targets that count are of the whole batch."""
+PAIRS = [
+    ("torch:hybrid", "pipe=2,context=2"),
+    ("torch:fsdp", "shard=2,context=2"),
+    *(
+        pytest.param(*each, marks=pytest.mark.slow)
+        for each in (
+            ("torch:hybrid", "context=2"),
+            ("torch:hybrid", "context=4"),
+            ("torch:hybrid", "data=2,context=2"),
+            ("torch:hybrid", "shard=2,context=2"),
+            ("torch:hybrid", "context=2,tensor=2"),
+            ("torch:hybrid", "data=2,shard=2"),
+            ("torch:hybrid", "pipe=2,data=2,shard=2"),
+            ("torch:hybrid", "pipe=2,data=2,context=2"),
+            ("torch:hybrid", "pipe=2,context=2,tensor=2"),
+            ("torch:hybrid", "pipe=2,context=2,shard=2"),
+            ("torch:hybrid", "context=2,shard=2,tensor=2"),
+            ("torch:hybrid", "data=2,context=2,shard=2"),
+            ("torch:fsdp", "data=2,context=2"),
+            ("torch:fsdp", "context=4"),
+            ("torch:fsdp", "data=2,shard=2,context=2"),
+            ("torch:zero2", "shard=2,context=2"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("cell", "mesh"), PAIRS)
+def test_axes_together_are_the_same_step_and_obey_their_laws(run_cell: RunCell, cell: str, mesh: str) -> None:
+    result = run_cell(cell, COUNTED, mesh=mesh, **QUICK)
+    assert result.parity.passed, result.parity.reason
+    assert not result.parity.is_amplified
+    obeys_its_law(result)
+
+
+@pytest.mark.parametrize(
+    ("cell", "mesh"),
+    [
+        pytest.param(*each, marks=pytest.mark.slow)
+        for each in (
+            ("torch:hybrid+schedule=1f1b+microbatches=2", "pipe=2,context=2"),
+            ("torch:hybrid", "data=2,context=2,tensor=2"),
+            ("torch:fsdp", "shard=2,context=2"),
+        )
+    ],
+)
+@pytest.mark.parametrize("techniques", [Techniques(accumulation_steps=2, clip_norm=0.1), Techniques(recompute=True)])
+def test_techniques_compose_with_axes(run_cell: RunCell, cell: str, mesh: str, techniques: Techniques) -> None:
+    result = run_cell(cell, "prose-gpt+layers=4+width=32+context=16", mesh=mesh, techniques=techniques, **QUICK)
+    assert result.parity.passed, result.parity.reason
+    obeys_its_law(result)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", [name for name, each in SCHEDULES.items() if each.stages_per_rank > 1])
+def test_stages_of_a_rank_exchange_heads_under_every_schedule(run_cell: RunCell, schedule: str) -> None:
+    cell = f"torch:hybrid+schedule={schedule}+microbatches=4"
+    result = run_cell(cell, "prose-gpt+layers=4+width=32+context=16", mesh="pipe=2,context=2", **QUICK)
+    assert result.parity.passed, result.parity.reason
+    assert by_name(result.exchanges) == by_name(result.predicted.exchanges)
+
+
+@pytest.mark.parametrize(
+    ("cell", "mesh", "message"),
+    [
+        ("torch:hybrid", "context=2,tensor=4", "1 heads do not divide among a context axis of 2"),
+        ("torch:fsdp+fixed_order=8", "shard=2,context=2", "leave out the axis context"),
+        ("torch:fsdp", "shard=2,tensor=2", "torch:fsdp does not split along it"),
+    ],
+)
+def test_what_does_not_compose_is_refused(run_cell: RunCell, cell: str, mesh: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        run_cell(cell, SIZED["transformer"], mesh=mesh, **QUICK)
