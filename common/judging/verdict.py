@@ -134,7 +134,7 @@ def _judge_curve(trial: Trial) -> Parity:
         gradient_error(run),
     )
     parity = judge_batches(parity, trial.seen.log, trial.wanted.log)
-    if trial.has_oracle and trial.is_whole:
+    if trial.has_oracle and trial.is_whole and trial.wanted.state.buffers:
         parity = _judge_statistics(run, parity, state, trial.wanted.state)
     if trial.is_whole and run.optimizer.rounding_move is None and run.dtype == "float64":
         parity = judge_updates(trial.reference, parity, state, trial.wanted.state, trial.start(), trial.alone)

@@ -8,6 +8,7 @@ References:
     `pipeline_schedule.py`.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 
 Pass = tuple[str, int]
@@ -34,23 +35,22 @@ def breadth_first(rank: int, ranks: int, microbatches: int) -> list[Pass]:
     return [each for each in (_F0, _F1, _B1, _B0) for _ in range(microbatches)]
 
 
-def interleaved(hops: int) -> Passes:
-    """Makes the order of rounds of micro-batches, one stage after the other, with the backward passes in between.
+def interleaved(rank: int, ranks: int, microbatches: int, hops: int) -> list[Pass]:
+    """Takes rounds of micro-batches through one stage after the other, with the backward passes in between.
 
     Args:
+        rank: As in `Passes`, like the next two.
+        ranks: How many ranks there are.
+        microbatches: How many micro-batches there are.
         hops: The forward passes that a rank is ahead for each rank behind it: 2, or with weight gradients put off 1.
     """
-
-    def passes(rank: int, ranks: int, microbatches: int) -> list[Pass]:
-        size = microbatches // max(1, microbatches // ranks)  # of a round
-        total = 2 * microbatches
-        ahead = min(size + hops * (ranks - 1 - rank), total)
-        forward = [("forward", number // size % 2) for number in range(total)]
-        backward = [("backward", 1 - number // size % 2) for number in range(total)]
-        pairs = zip(forward[ahead:], backward, strict=False)
-        return [*forward[:ahead], *(each for pair in pairs for each in pair), *backward[total - ahead :]]
-
-    return passes
+    size = microbatches // max(1, microbatches // ranks)  # of a round
+    total = 2 * microbatches
+    ahead = min(size + hops * (ranks - 1 - rank), total)
+    forward = [("forward", number // size % 2) for number in range(total)]
+    backward = [("backward", 1 - number // size % 2) for number in range(total)]
+    pairs = zip(forward[ahead:], backward, strict=False)
+    return [*forward[:ahead], *(each for pair in pairs for each in pair), *backward[total - ahead :]]
 
 
 def zero_bubble_v(rank: int, ranks: int, microbatches: int) -> list[Pass]:
@@ -80,9 +80,9 @@ def dual_pipe_v(rank: int, ranks: int, microbatches: int) -> list[Pass]:
 PASSES: Mapping[str, Passes] = {
     "gpipe": gpipe,
     "1f1b": one_forward_one_backward,
-    "interleaved_1f1b": interleaved(2),
+    "interleaved_1f1b": functools.partial(interleaved, hops=2),
     "looped_bfs": breadth_first,
-    "interleaved_zero_bubble": interleaved(1),
+    "interleaved_zero_bubble": functools.partial(interleaved, hops=1),
     "zbv_zero_bubble": zero_bubble_v,
     "dualpipev": dual_pipe_v,
 }

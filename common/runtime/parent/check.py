@@ -48,7 +48,9 @@ def check_launch(run: Run, launch: Launch, is_here: bool = True) -> str:
     if not is_here and launch.bandwidth is not None:
         raise ConfigError("--bandwidth is of links on this machine, and an engine starts the processes; leave it out.")
     processes = len(run.strategy.topology(run))
-    notes = [*_notes_on_own(run, launch), _check_start(run, launch)]
+    notes = [*_notes_on_own(run, launch)]
+    if launch.start_from is not None:
+        notes.append(_check_start(run, launch.start_from))
     if launch.out is not None:
         refuse_taken(Path(launch.out))
     if launch.save_every is not None:
@@ -101,17 +103,15 @@ def _check_disk(run: Run, launch: Launch) -> None:
         )
 
 
-def _check_start(run: Run, launch: Launch) -> str:
+def _check_start(run: Run, start_from: str) -> str:
     """Refuses a state that the run could not continue."""
-    if launch.start_from is None:
-        return ""
     if run.strategy.compiled_cores(run.options):
         raise ConfigError(f"{run.name} compiles here and trains nothing to continue; leave out --start-from.")
-    given = f"--start-from {launch.start_from}"
-    _refuse_stateless(Path(launch.start_from), given)
+    given = f"--start-from {start_from}"
+    _refuse_stateless(Path(start_from), given)
     from samestep.common.runtime.start import read_start
 
-    state = read_start(run, launch.start_from)
+    state = read_start(run, start_from)
     if state.local and len(state.local) != run.num_devices:
         kept = ", ".join(dict.fromkeys(name.partition("/")[0] for arrays in state.local for name in arrays))
         return f"{given} has local state ({kept}) of {len(state.local)} devices; on {run.num_devices} it starts anew."
