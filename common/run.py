@@ -95,10 +95,15 @@ def _read(config: RunConfig, most_devices: int) -> Run:
         steps=config.steps or workload.steps,
         options=options,
     )
+    return _checked(run)
+
+
+def _checked(run: Run) -> Run:
+    """Returns the run with what its techniques fill in, unless one of them or its row refuses it."""
     for technique in used(run.techniques):
         run = dataclasses.replace(run, techniques=technique.fill_in(run))
     techniques = (technique.refuse for technique in used(run.techniques))
-    last = (info.needs, refuse_axes)
+    last = (run.strategy.needs, refuse_axes)
     for check in (_check_devices, *techniques, _check_batch, check_optimizer, check_statistics, *last):
         check(run)
     return run

@@ -68,9 +68,7 @@ def main(arguments: Sequence[str]) -> int:
         asked = execution.ask(None if file is None else Path(file), given)
         comparison = execution.compare(asked, out, elsewhere=there)
     else:
-        for flag, value in (("--out", out), ("--file", file)):
-            if value is not None:
-                raise ConfigError(f"--resume {directory} goes on with what is there; leave out {flag}.")
+        _check_resumed(directory, out, file)
         comparison = execution.resume(Path(directory), given, elsewhere=there)
     comparison = comparison.conclude(allowed, earlier, bit_equal)
     document = comparison.document(_again(arguments, directory), wide)
@@ -83,6 +81,17 @@ def main(arguments: Sequence[str]) -> int:
     if unwritten:
         raise unwritten
     return 0
+
+
+def _check_resumed(directory: str, out: str | None, file: str | None) -> None:
+    """Refuses what a comparison that goes on has already.
+
+    Raises:
+        ConfigError: It is given.
+    """
+    for flag, value in (("--out", out), ("--file", file)):
+        if value is not None:
+            raise ConfigError(f"--resume {directory} goes on with what is there; leave out {flag}.")
 
 
 def _write_page(comparison: "Comparison", form: str) -> WorkerFailed | None:

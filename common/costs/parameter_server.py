@@ -115,11 +115,17 @@ def parameter_server(run: Run, backend: str) -> Ledger:
         )
     )
     ids = sum(param.lookups for param in tables) * batch * ID_BYTES
-    weights = math.prod(model.targets().shape) * item if ignores_targets(model) else 0
-    weights += item if _divides_by_own(run) else 0  # its share of the batch, beside each example
-    examples = batch * (example_bytes(model.inputs(), item) + example_bytes(model.targets(), item) + weights)
+    examples = batch * _sent_example_bytes(run, item)
     calls = _call_bytes(run, parts, tables)
     return Ledger(footprints, sends, updates * (pulled + pushed + calls) + ids + examples)
+
+
+def _sent_example_bytes(run: Run, item: int) -> int:
+    """Returns the bytes of an example on its way to a worker, with what weighs its targets."""
+    model = run.workload.model
+    weights = math.prod(model.targets().shape) * item if ignores_targets(model) else 0
+    weights += item if _divides_by_own(run) else 0  # its share of the batch, beside each example
+    return example_bytes(model.inputs(), item) + example_bytes(model.targets(), item) + weights
 
 
 def _call_bytes(run: Run, parts: Sequence[tuple[int, bool]], tables: Sequence[Param]) -> int:

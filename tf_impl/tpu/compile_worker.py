@@ -80,12 +80,7 @@ def compile_stablehlo(request: Request, stablehlo: bytes) -> Compiled:
         needed, available = _read_sizes(str(error), request)
         arguments = argument_bytes(step, request)
         return Compiled(request.topology, arguments, None, None, None, (), needed, available, False, compiler)
-    try:
-        hlo = executable.hlo_modules()[0].to_string()
-    except jax.errors.JaxRuntimeError:
-        raise Unavailable(
-            f"{compiler}: this jax cannot read what this libtpu compiles; pip install 'samestep[tpu]' brings its own."
-        ) from None
+    hlo = _read_hlo(executable, compiler)
     memory = executable.get_compiled_memory_stats()
     live_bytes = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
     return Compiled(
@@ -100,6 +95,15 @@ def compile_stablehlo(request: Request, stablehlo: bytes) -> Compiled:
         fits=True,
         compiler=compiler,
     )
+
+
+def _read_hlo(executable: xla_client.LoadedExecutable, compiler: str) -> str:
+    try:
+        return executable.hlo_modules()[0].to_string()
+    except jax.errors.JaxRuntimeError:
+        raise Unavailable(
+            f"{compiler}: this jax cannot read what this libtpu compiles; pip install 'samestep[tpu]' brings its own."
+        ) from None
 
 
 def _read_sizes(error: str, request: Request) -> tuple[int, int]:

@@ -73,17 +73,22 @@ def main(arguments: list[str], finish: Finish | None = None) -> int:
         if finish is not None and index == 0:
             finish(directory, run, launch)
     except Exception as raised:
-        error = raised
-        if run is not None and is_shortage(raised):
-            traceback.print_exception(raised)  # into the log
-            error = shortage(run, role)
-        is_ours = arguments and (os.path.exists(Path(arguments[0], "config.json")) or is_asked(Path(arguments[0])))
-        if is_ours and not _is_orphan():
-            write_error(Path(arguments[0]), role, error)
-        with contextlib.suppress(OSError):  # a log on a disk that is full
-            _print_error(error)
-        return error.exit_code if isinstance(error, SamestepError) else 1
+        return _report(raised, arguments, run, role)
     return 0
+
+
+def _report(raised: Exception, arguments: list[str], run: Run | None, role: str) -> int:
+    """Writes and prints what went wrong; returns the exit code."""
+    error = raised
+    if run is not None and is_shortage(raised):
+        traceback.print_exception(raised)  # into the log
+        error = shortage(run, role)
+    is_ours = arguments and (os.path.exists(Path(arguments[0], "config.json")) or is_asked(Path(arguments[0])))
+    if is_ours and not _is_orphan():
+        write_error(Path(arguments[0]), role, error)
+    with contextlib.suppress(OSError):  # a log on a disk that is full
+        _print_error(error)
+    return error.exit_code if isinstance(error, SamestepError) else 1
 
 
 def _is_orphan() -> bool:
