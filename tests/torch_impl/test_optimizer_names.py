@@ -1,17 +1,21 @@
 """What exports call an optimizer's state is what torch's own optimizers, and those of ours in their manner, call it."""
 
-import importlib
-
 import pytest
+import torch
 
 from samestep.common.runtime.checkpoints.usual_names import neutral_slot, usual_slot
 from samestep.common.workload.optimizers.table import OPTIMIZERS
+from samestep.torch_impl.optimizers import build_optimizer, slot_keys
 
 pytestmark = pytest.mark.torch
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_usual_names_are_torchs_keys(name: str) -> None:
-    keys = importlib.import_module(f"samestep.torch_impl.optimizers.{name}").KEYS
-    assert keys and {slot: usual_slot(slot) for slot in keys} == keys
-    assert [neutral_slot(key) for key in keys.values()] == list(keys)
+    spec, parameter = OPTIMIZERS[name](learning_rate=0.5), torch.nn.Parameter(torch.ones(2))
+    optimizer = build_optimizer(spec, [parameter])
+    parameter.grad = torch.ones(2)
+    optimizer.step()
+    assert {*spec.keys.values()} == {*optimizer.state[parameter]} - {"step"}
+    assert {slot: usual_slot(slot) for slot in spec.slots} == slot_keys(spec) == spec.keys
+    assert [neutral_slot(key) for key in spec.keys.values()] == list(spec.slots)

@@ -1,7 +1,4 @@
-"""The updates: torch's own where their algebra is the one in `common/workload/optimizers/`, a file for each.
-
-Each file has `KEYS`, neutral name of its state -> torch's key in `optimizer.state[parameter]`, and `build`.
-"""
+"""The updates: torch's own where their algebra is the one in `common/workload/optimizers/`; a file for each has its `build`."""
 
 import importlib
 from collections.abc import Collection, Iterable, Mapping
@@ -19,8 +16,7 @@ from samestep.torch_impl.weights import named_weights
 
 def slot_keys(spec: OptimizerSpec) -> Mapping[str, str]:
     """The neutral names of an optimizer's slots, with torch's key in `optimizer.state[parameter]`; the user's keep theirs."""
-    keys: Mapping[str, str] = importlib.import_module(f"{__name__}.{spec.name}").KEYS
-    return {slot: keys.get(slot, slot) for slot in spec.slots}
+    return {slot: spec.keys.get(slot, slot) for slot in spec.slots}
 
 
 def leave(optimizer: torch.optim.Optimizer, groups: Iterable[Mapping[str, Any]]) -> torch.optim.Optimizer:

@@ -7,8 +7,6 @@ from torch import nn
 
 from samestep.common.workload.optimizers.adamw import AdamW
 
-KEYS = {"first_moment": "exp_avg", "second_moment": "exp_avg_sq"}
-
 
 def build(spec: AdamW, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """Builds torch's AdamW.

@@ -7,8 +7,6 @@ from torch import nn
 
 from samestep.common.workload.optimizers.lion import Lion
 
-KEYS = {"first_moment": "exp_avg"}
-
 
 class LionOptimizer(torch.optim.Optimizer):
     """The update word for word as in `common/workload/optimizers/lion.py`."""

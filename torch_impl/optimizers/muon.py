@@ -8,8 +8,6 @@ from torch import nn
 
 from samestep.common.workload.optimizers.muon import COEFFICIENTS, LEAST_NORM, ROUNDS, Muon, move
 
-KEYS = {"first_moment": "exp_avg", "second_moment": "exp_avg_sq"}
-
 
 class MuonOptimizer(torch.optim.Optimizer):
     """The update word for word as in `common/workload/optimizers/muon.py`."""

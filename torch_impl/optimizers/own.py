@@ -1,6 +1,6 @@
 """The optimizer that the user's file builds."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import torch
 from torch import nn
@@ -11,8 +11,6 @@ from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
 
 RATIO, ASKED = "ratio_of_rates", "rate_asked_for"
 """What we keep in a group: its rate by that of the file's first group, and the rate of the run that it was last given."""
-KEYS: Mapping[str, str] = {}
-"""What it keeps has torch's own keys everywhere."""
 
 
 def build(spec: UserOptimizer, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:

@@ -7,8 +7,6 @@ from torch import nn
 
 from samestep.common.workload.optimizers.sgd import Sgd
 
-KEYS = {"momentum": "momentum_buffer"}
-
 
 def build(spec: Sgd, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """Builds torch's SGD.

@@ -2,8 +2,10 @@
 
 import numpy as np
 
+from samestep.common.workload.optimizers.table import OPTIMIZERS
+
 _USUAL = {"kernel": "weight", "table": "weight", "scale": "weight"}
-_USUAL_SLOTS = {"momentum": "momentum_buffer", "first_moment": "exp_avg", "second_moment": "exp_avg_sq"}
+_USUAL_SLOTS = {slot: key for kind in OPTIMIZERS.values() for slot, key in kind.keys.items()}
 _SAME_LAYOUT = ("table", "scale", "bias")
 _CONVOLUTION = (3, 2, 0, 1)
 """[height, width, in, out] -> [out, in, height, width]."""

@@ -39,7 +39,8 @@ class AdamW:
     epsilon: float = 1e-8
     weight_decay: float = 2**-7
     name: str = dataclasses.field(default="adamw", init=False)
-    slots: ClassVar = ("first_moment", "second_moment")
+    keys: ClassVar = {"first_moment": "exp_avg", "second_moment": "exp_avg_sq"}
+    slots: ClassVar = tuple(keys)
     groups: ClassVar = ()
     default_rate: ClassVar = 2**-10
     is_elementwise: ClassVar = True

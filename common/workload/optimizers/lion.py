@@ -34,7 +34,8 @@ class Lion:
     beta2: float = 0.99
     weight_decay: float = 2**-5
     name: str = dataclasses.field(default="lion", init=False)
-    slots: ClassVar = ("first_moment",)
+    keys: ClassVar = {"first_moment": "exp_avg"}
+    slots: ClassVar = tuple(keys)
     groups: ClassVar = ()
     default_rate: ClassVar = 2**-12
     is_elementwise: ClassVar = True

@@ -60,7 +60,8 @@ class Muon:
     epsilon: float = 1e-8
     weight_decay: float = 2**-7
     name: str = dataclasses.field(default="muon", init=False)
-    slots: ClassVar = ("first_moment", "second_moment")
+    keys: ClassVar = AdamW.keys
+    slots: ClassVar = tuple(keys)
     groups: ClassVar = ()
     default_rate: ClassVar = 2**-10
     is_elementwise: ClassVar = False

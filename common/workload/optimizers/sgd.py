@@ -29,7 +29,8 @@ class Sgd:
     learning_rate: float
     momentum: float = 0.9
     name: str = dataclasses.field(default="sgd", init=False)
-    slots: ClassVar = ("momentum",)
+    keys: ClassVar = {"momentum": "momentum_buffer"}
+    slots: ClassVar = tuple(keys)
     groups: ClassVar = ()
     default_rate: ClassVar = 2**-7
     is_elementwise: ClassVar = True

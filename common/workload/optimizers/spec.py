@@ -17,6 +17,7 @@ class OptimizerSpec(Protocol):
     Attributes:
         name: As in `--optimizer`; mirrors have a file of this name.
         learning_rate: The step size.
+        keys: Slot -> what files usually call it, as torch's optimizers do; the slots of the user's optimizer keep their names.
         default_rate: The learning rate of a workload that has none for this optimizer.
         is_elementwise: Whether each number is updated from its own gradient and state alone. Where parameters are cut, each
             device then updates its part. An optimizer of whole matrices would take another step there.
@@ -27,6 +28,7 @@ class OptimizerSpec(Protocol):
 
     name: str
     learning_rate: float
+    keys: ClassVar[Mapping[str, str]]
     default_rate: ClassVar[float]
     is_elementwise: ClassVar[bool]
     moves_by_sign: ClassVar[bool]

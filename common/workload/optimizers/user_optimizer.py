@@ -26,6 +26,7 @@ class UserOptimizer:
     groups: tuple[tuple[str, ...], ...] = ()
     file_rate: float = 0.0
     name: str = dataclasses.field(default="own", init=False)
+    keys: ClassVar = dict[str, str]()
     default_rate: ClassVar = 0.0  # its own
     is_elementwise: ClassVar = True  # `check_optimizer` asks what the experiments showed
     moves_by_sign: ClassVar = True
