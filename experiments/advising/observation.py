@@ -82,7 +82,7 @@ class Observation:
         """Holds it against what was predicted: every exchange, and the state of a device."""
         seen, said = ({each.name: each for each in every} for every in (self.exchanges, row.ledger.exchanges))
         exchanges = [ObservedAmount(name, *_of(seen.get(name)), *_of(said.get(name))) for name in {**said, **seen}]
-        most = max(each.state_bytes for each in row.ledger.footprints)
+        most = row.ledger.state_bytes
         return [*exchanges, ObservedAmount("state of a device", self.state_bytes, None, most, None)]
 
     def beside(self, row: Prediction, predicted: Document) -> Document:

@@ -63,7 +63,7 @@ class AxisScale:
             digits = (1, 2, 5) if last - first <= 2 else (1,)
             found = [digit * 10.0**power for power in range(first, last + 1, step) for digit in digits]
         else:
-            step = _round_step((self.high - self.low) / _MOST_TICKS)
+            step = round_step((self.high - self.low) / _MOST_TICKS)
             found = [step * number for number in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
         return [tick for tick in found if self.low <= tick * (1 + 1e-9) and tick <= self.high * (1 + 1e-9)]
 
@@ -124,7 +124,7 @@ def spell_tick(value: float) -> str:
     return re.sub(r"\.?0+(?=\D?$)", "", short(value)) if "." in short(value) else short(value)
 
 
-def _round_step(step: float) -> float:
+def round_step(step: float) -> float:
     """Returns the next 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(step))
     return next(digit * power for digit in (1, 2, 5, 10) if digit * power >= step * (1 - 1e-9))

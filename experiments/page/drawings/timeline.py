@@ -3,11 +3,11 @@
 import collections
 import hashlib
 import json
-import math
 from collections.abc import Hashable, Sequence
 from xml.etree.ElementTree import Element
 
 from samestep.common.timeline import PHASE_OF_LETTER
+from samestep.experiments.page.axes import round_step
 from samestep.experiments.page.drawings.svg import drawing, put, stroke, write
 from samestep.experiments.printing.trace_file import Device, Span, Trace
 
@@ -73,8 +73,7 @@ def _key(root: Element) -> None:
 def _axis(root: Element, length: float, scale: float, bottom: float) -> None:
     """Marks from 0 on, at most eight of them, at round numbers of milliseconds."""
     rough = length / 1000 / 7
-    power = 10.0 ** math.floor(math.log10(rough)) if rough > 0 else 1.0
-    tick = next((power * factor for factor in (1, 2, 5) if power * factor >= rough), power * 10)
+    tick = round_step(rough) if rough > 0 else 1.0
     for number in range(int(length / 1000 / tick) + 1):
         x = _LEFT + number * tick * 1000 * scale
         stroke(root, "line", [(x, _HEAD - 4), (x, bottom + 4)])
