@@ -3,10 +3,9 @@
 import dataclasses
 
 from samestep.common.axes.used import refuse_axes
-from samestep.common.batch_norm import check_statistics, takes_shares
 from samestep.common.catalog import framework_info, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
-from samestep.common.features.used import switched
+from samestep.common.features.used import refuse_features, switched, takes_shares
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
 from samestep.common.mesh import Mesh
 from samestep.common.optimizer import check_optimizer, read_optimizer
@@ -104,7 +103,7 @@ def _checked(run: Run) -> Run:
         run = dataclasses.replace(run, techniques=technique.fill_in(run))
     techniques = (technique.refuse for technique in used(run.techniques))
     last = (run.strategy.needs, refuse_axes)
-    for check in (_check_devices, *techniques, _check_batch, check_optimizer, check_statistics, *last):
+    for check in (_check_devices, *techniques, _check_batch, check_optimizer, refuse_features, *last):
         check(run)
     return run
 

@@ -132,6 +132,11 @@ class Run(Features, Generic[Options]):
         return self.techniques.passes_of(self.mesh.replicas)
 
     @property
+    def microbatches(self) -> int:
+        """The micro-batches of each shard: those of a pipeline for each that is accumulated."""
+        return self.passes * vars(self.options).get("microbatches", 1)
+
+    @property
     def examples_per_pass(self) -> int:
         """The examples of a shard that one of its passes takes."""
         return self.batch_size // (self.mesh.replicas * self.passes)

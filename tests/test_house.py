@@ -218,7 +218,7 @@ def test_the_table_is_there() -> None:
 
 FEATURES = {
     "dropout": ["dropout"],
-    "batch_norm": ["batch_norm", "batch_norms", "has_batch_norm"],
+    "batch_norm": ["batch_norm", "batch_norms"],
     "tied": ["tied"],
     "ignored": ["ignored", "ignores_targets"],
 }

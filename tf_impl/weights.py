@@ -6,9 +6,10 @@ from typing import TypeVar
 import numpy as np
 import tensorflow as tf
 
+from samestep.common.features.used import initial_buffers
 from samestep.common.program import TrainState
 from samestep.common.strategy import Run
-from samestep.common.workload.initial import init, initial_buffers, initial_weights
+from samestep.common.workload.initial import init, initial_weights
 from samestep.tf_impl.features.applied import prepare
 from samestep.tf_impl.models import build_model
 from samestep.tf_impl.models.cnn import BabyCNN

@@ -6,11 +6,11 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from samestep.common.features.used import initial_buffers
 from samestep.common.strategy import Run
-from samestep.common.workload.initial import initial_buffers, initial_weights
+from samestep.common.workload.initial import initial_weights
 from samestep.torch_impl import weights
-from samestep.torch_impl.features.applied import prepare, switch_layers
-from samestep.torch_impl.features.synchronized import synchronize
+from samestep.torch_impl.features.applied import exchanging, prepare, switch_layers
 from samestep.torch_impl.models import build_model
 from samestep.torch_impl.step_context import StepContext
 from samestep.torch_impl.techniques.applied import adapt, restructure
@@ -59,8 +59,7 @@ def build_fresh_model(
         distribute: Shards the model in place while it takes no memory yet, so that no process ever holds all of it.
     """
     spec, model = run.workload.model, build_switched(run, device, context, lambda model: model)
-    if run.batch_norm == "sync" and run.mesh.replicas > 1:
-        model = synchronize(model, device)
+    model = exchanging(run, model, device)
     restructure(run, model)
     distribute(model)
     weights.materialize(model, device, initial_weights(spec, run.seed), initial_buffers(spec))

@@ -171,9 +171,9 @@ def _same_order_each_epoch() -> None:
 
 
 def _local_statistics() -> None:
-    from samestep.torch_impl import building
+    from samestep.torch_impl.features import applied
 
-    building.synchronize = lambda model, device: model
+    applied.synchronize = lambda model, device: model
 
 
 def _first(part: BatchPart) -> BatchPart:

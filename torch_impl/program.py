@@ -10,11 +10,11 @@ import torch.distributed as dist
 from torch import nn
 
 from samestep.common.batch import Batch, BatchPart
+from samestep.common.features.used import initial_buffers
 from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Hardware, StatePiece, TrainState, whole
 from samestep.common.strategy import Run
 from samestep.common.tree import add_up
-from samestep.common.workload.initial import initial_buffers
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.division import Division
 from samestep.torch_impl.local_state import HeldState, build_local_state

@@ -12,16 +12,17 @@ import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from samestep.common.costs.batch_statistics import with_statistics
+from samestep.common.costs.layer_sends import with_layers
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.sizes import ID_BYTES, KEY_BYTES, holder_of, symmetric, with_agreement
+from samestep.common.features.used import buffers_of
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.techniques.used import exchange_of, sums_gradients
 from samestep.common.workload.models.reached import num_trained, trained
-from samestep.common.workload.models.spec import Param, batch_norms
+from samestep.common.workload.models.spec import Param
 
 DEFAULT_CAPS = (1 << 20, 25 << 20)
 """DDP's own caps: the first bucket is small to be in flight early."""
@@ -61,7 +62,7 @@ def _summed(run: Run, together: Iterable[Sequence[Param]], backend: str) -> Ledg
     technique = sums_gradients(run.techniques)
     sum_up = (technique and technique.gradient_sends) or _plain_sum
     sends = (send for params in together for send in sum_up(run, params))
-    return symmetric(run, replicated_footprints(run), with_agreement(run, with_statistics(run, sends)), backend)
+    return symmetric(run, replicated_footprints(run), with_agreement(run, with_layers(run, sends)), backend)
 
 
 def _plain_sum(run: Run, params: Sequence[Param]) -> Iterator[Send]:
@@ -118,7 +119,7 @@ def bucketed(run: Run, caps: tuple[int, ...], backend: str) -> Ledger:
 def _buffers(run: Run) -> Iterator[Send]:
     """Rank 0's buffers, which DDP broadcasts before the first forward pass of a step: one message for each kind of number."""
     facts, num_whole = run.workload.model.facts, 0
-    num_real = 2 * sum(batch_norms(run.workload.model).values())  # a mean and a variance
+    num_real = sum(size for size, _ in buffers_of(run.workload.model).values())
     for name, shape in facts.buffers.items():
         if name in facts.whole_buffers:
             num_whole += math.prod(shape)
@@ -149,4 +150,4 @@ def c10d(run: Run, backend: str) -> Ledger:
         return ledger
     chunk = -(-num_trained(run.workload.model.params().values()) // devices) * run.item_bytes
     messages = [Send("backward", "send", "data", devices, chunk, to="1")] * (2 * (devices - 1))
-    return symmetric(run, ledger.footprints, with_agreement(run, with_statistics(run, messages)), backend)
+    return symmetric(run, ledger.footprints, with_agreement(run, with_layers(run, messages)), backend)

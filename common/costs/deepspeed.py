@@ -18,9 +18,10 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
 
-from samestep.common.costs.batch_statistics import framework_sums, stated_sums, sums, with_statistics
+from samestep.common.costs.layer_sends import every_send, with_layers
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.sizes import holder, symmetric
+from samestep.common.features.used import framework_sends, sends_of_layers
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice
@@ -44,7 +45,7 @@ def deepspeed(run: Run, backend: str) -> Ledger:
     activations = activation_bytes(run, as_it_comes=run.options.zero_stage == 3) if is_known else None
     footprints = tuple(dataclasses.replace(each, activations_bytes=activations) for each in footprints)
     needed = (send for send in sends if send.operation != "all_gather" or run.num_devices > 1)
-    needed = with_statistics(run, needed, sums if run.options.zero_stage < 3 else framework_sums)
+    needed = with_layers(run, needed, every_send if run.options.zero_stage < 3 else framework_sends)
     return symmetric(run, footprints, tuple(needed), backend)
 
 
@@ -112,7 +113,7 @@ def _each_split(run: Run) -> tuple[tuple[Footprint, ...], list[Send]]:
     footprint = dataclasses.replace(held, params_bytes=params_bytes, params_peak_bytes=peak, count=devices)
     once = []
     for phase, layers in (("forward", (every := _layers(params))), ("backward", every[::-1])):
-        summed = stated_sums(run, phase)
+        summed = sends_of_layers(run, phase)
         for names in itertools.chain.from_iterable(layers):
             size = sum(-(-params[name].size // devices) for name in names) * item
             once += [Send(phase, "all_gather", "data", devices, size)]

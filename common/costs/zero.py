@@ -18,13 +18,14 @@ import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from samestep.common.costs.batch_statistics import framework_sums, stated_sums, with_statistics
 from samestep.common.costs.data_parallel import DEFAULT_CAPS, bucketed, replicated_footprints
+from samestep.common.costs.layer_sends import with_layers
 from samestep.common.costs.optimizer_state import state_bytes
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.shards import gathers, reductions, shard_elements, sharded_holders
 from samestep.common.costs.sizes import symmetric, with_agreement
 from samestep.common.costs.within import sends_within
+from samestep.common.features.used import framework_sends, sends_of_layers
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import num_trained, trained
@@ -118,7 +119,7 @@ def _fully_sharded(run: Run, frees: bool, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
     """
     sends = list(_collectives(run, frees))
-    sends = with_statistics(run, sends, framework_sums)
+    sends = with_layers(run, sends, framework_sends)
     return symmetric(run, _sharded_footprints(run, frees), with_agreement(run, sends), backend)
 
 
@@ -220,7 +221,7 @@ def _sends_inside(run: Run) -> dict[str, list[list[Send]]]:
     found: dict[str, list[list[Send]]] = {}
     for phase, sends in (("forward", forward), ("backward", backward[::-1])):
         within = dict(zip((segment.name for segment in segments), sends, strict=True))
-        sums = stated_sums(run, phase)
+        sums = sends_of_layers(run, phase)
         found[phase] = [
             [*within.get(name, ()), *([sums[norm]] if (norm := f"{name}/norm") in sums else [])] for name in blocks
         ]

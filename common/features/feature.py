@@ -1,10 +1,11 @@
 """What a feature of a model consists of: the hooks that its own folder fills in, and over which everything else loops."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.features import Features
 from samestep.common.flags import Scalar
+from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec
 
@@ -35,16 +36,50 @@ class Feature:
     Attributes:
         switch: Returns one of our models with what a request switches of it.
         say_switched: What a request switches, as a clause; "" if it leaves the model as it is.
+        refuse: Raises a ConfigError for a run that cannot have it as it asks for it, whatever the strategy.
         takes_keys: Whether one of our models needs to know which examples a step takes.
         mask_bytes: What is kept of each number that it lets pass or not, in bytes.
+        layers: The layers that it adds to one of our models: the path of each, and its number of channels.
+        buffers: The buffers of these: the size of each, and the number it is filled with at first.
+        asked_by: How a workload asks for it.
+        buffers_in_words: What messages call its buffers.
+        kept_by: The flag that keeps them, and such buffers of a user's model, as they are.
+        keeps_buffers: Whether a run does that.
+        exchanged_by: The flag by which its layers exchange in the middle of a pass.
+        exchanged_in_words: What they have of that.
+        exchanges: Whether a run does that.
+        takes_shares: Whether the number of parts of a batch decides the numbers of a run.
+        of_whole: Returns a run as one device takes it that has all of a batch.
+        layers_apart: The layers of a user's model whose buffers each replica moves by its own examples.
         suspect: What of a user's model may make a run leave its reference; None if nothing does.
+        error_growth: By how much the square of a rounding error grows on its way through its layers.
+        say_growth: Where that is more than can be judged, as what is rounded; "" if it is not.
+        sends_of_layers: What its layers in our models send in a phase, by path.
+        framework_sends: The same of layers of the framework.
     """
 
     switch: Callable[[ModelSpec, Features], ModelSpec] = lambda model, features: model
     say_switched: Callable[[Features], str] = lambda features: ""
+    refuse: Callable[[Run], None] = lambda run: None
     takes_keys: Callable[[ModelSpec], bool] = lambda model: False
     mask_bytes: Callable[[ModelSpec], int] = lambda model: 0
+    layers: Callable[[ModelSpec], Mapping[str, int]] = lambda model: {}
+    buffers: Callable[[ModelSpec], Mapping[str, tuple[int, float]]] = lambda model: {}
+    asked_by: str = ""
+    buffers_in_words: str = ""
+    kept_by: str = ""
+    keeps_buffers: Callable[[Run], bool] = lambda run: False
+    exchanged_by: str = ""
+    exchanged_in_words: str = ""
+    exchanges: Callable[[Run], bool] = lambda run: False
+    takes_shares: Callable[[Run], bool] = lambda run: False
+    of_whole: Callable[[Run], Run] = lambda run: run
+    layers_apart: Callable[[Run], Sequence[str]] = lambda run: ()
     suspect: Callable[[Run], Suspect | None] = lambda run: None
+    error_growth: Callable[[Run], float] = lambda run: 1.0
+    say_growth: Callable[[Run], str] = lambda run: ""
+    sends_of_layers: Callable[[Run, str], Mapping[str, Send]] = lambda run, phase: {}
+    framework_sends: Callable[[Run, str], Mapping[str, Send]] = lambda run, phase: {}
 
 
 def count_layers(names: tuple[str, ...], noun: str) -> str:

@@ -9,7 +9,6 @@ one device that takes the same shards one after the other: if they agree, the st
 import dataclasses
 from collections.abc import Sequence
 
-from samestep.common.batch_norm import num_passes
 from samestep.common.features.feature import Suspect, count_layers
 from samestep.common.features.used import find_suspects
 from samestep.common.flags import spell_flag
@@ -86,7 +85,7 @@ def _blame_mixing(run: Run, suspects: Sequence[Suspect], rerun: Rerun) -> str | 
         suspects: What was switched off.
         rerun: Takes its steps again.
     """
-    layers, shards = run.workload.model.facts.habits.mixing, run.mesh.replicas * num_passes(run)
+    layers, shards = run.workload.model.facts.habits.mixing, run.mesh.replicas * run.microbatches
     if not layers or shards == 1:
         return None
     mixing = f"the mixing of a batch's examples in {', '.join(layers)}"

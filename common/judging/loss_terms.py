@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from samestep.common.batch_norm import num_passes
 from samestep.common.judging.parity import Parity
 from samestep.common.strategy import Run
 
@@ -15,7 +14,7 @@ def name_sums(run: Run, parity: Parity) -> Parity:
         parity: The verdict.
     """
     sums = run.workload.model.facts.sums
-    if not sums or run.mesh.replicas * num_passes(run) == 1:
+    if not sums or run.mesh.replicas * run.microbatches == 1:
         return parity
     count, names = len(sums), ", ".join(sums)
     layers = f"{count} layer{'s' if count > 1 else ''} ({names})"

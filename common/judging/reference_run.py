@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from samestep.common.batch_norm import num_passes, takes_shares
 from samestep.common.catalog import framework_info, strategy_info
+from samestep.common.features.used import of_whole, takes_shares
 from samestep.common.mesh import Mesh
 from samestep.common.steps.log import Log
 from samestep.common.strategy import NoOptions, Run, StrategyInfo
@@ -71,16 +71,15 @@ def reference_of(run: Run) -> Run:
     A TensorFlow model with a torch model beside it has that one's. What distinguishes two references decides their numbers:
     of local statistics also the number of replicas.
     """
-    techniques, batch_norm = run.techniques.of_reference(), run.batch_norm
+    techniques = run.techniques.of_reference()
     devices = 1 if exchange_of(techniques) is None else run.num_devices
     if takes_shares(run):
         devices = run.mesh.replicas
-        techniques = techniques.in_passes(num_passes(run))
+        techniques = techniques.in_passes(run.microbatches)
     if not (facts := run.workload.model.facts).has_oracle:
         model = facts.counterpart or run.workload.model
-        run = dataclasses.replace(run, workload=dataclasses.replace(run.workload, model=model))
+        run = of_whole(dataclasses.replace(run, workload=dataclasses.replace(run.workload, model=model)))
         techniques = techniques.in_passes(1)  # a normalisation sees the whole batch
-        batch_norm = "local" if batch_norm == "sync" else batch_norm  # one device has all of it
     return dataclasses.replace(
         run,
         framework=facts.reference_framework,
@@ -90,7 +89,6 @@ def reference_of(run: Run) -> Run:
         threads=1,
         options=NoOptions(),
         techniques=techniques,
-        batch_norm=batch_norm,
     )
 
 

@@ -2,6 +2,7 @@
 
 import math
 
+from samestep.common.features.used import keeps_buffers
 from samestep.common.request import UNIT_ROUNDOFF
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import used
@@ -48,7 +49,7 @@ def statistics_noise(run: Run, drift: float) -> float | None:
     """
     if run.dtype == "float64":
         return None
-    if run.batch_norm == "frozen":
+    if keeps_buffers(run):
         return UNIT_ROUNDOFF[run.dtype]
     return (gradient_error(run) or NOISE[run.dtype]) + 2 * drift
 

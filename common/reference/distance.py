@@ -6,10 +6,10 @@ import math
 import numpy as np
 
 from samestep.common.batch import Batch
-from samestep.common.batch_norm import share_left
 from samestep.common.judging.parity import LEAST_LOSS, LOSS_BOUND
 from samestep.common.judging.roundoff import gradient_error, noise_of, residual_noise
 from samestep.common.program import RESIDUAL, Arrays, TrainState
+from samestep.common.reference.features.applied import share_left
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.request import UNIT_ROUNDOFF
 from samestep.common.strategy import Run

@@ -7,7 +7,7 @@ from samestep.common.mistakes.table import of_step
 from samestep.common.reference import silent_bugs as bugs
 from samestep.common.reference import silent_updates as updates
 from samestep.common.reference.features.mistakes import MISTAKES as OF_FEATURES
-from samestep.common.reference.known_runs import DATA_AND_RANKS, NORMALISATION, POSITIONS
+from samestep.common.reference.known_runs import DATA_AND_RANKS, POSITIONS
 from samestep.common.reference.mutants import MUTANTS, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.reference.techniques import MISTAKES
@@ -178,7 +178,6 @@ SILENT_BUGS: tuple[Mutant, ...] = (
     *RUN,
     *POSITIONS,
     *DATA_AND_RANKS,
-    *NORMALISATION,
     *OF_FEATURES,
     *MISTAKES,
 )

@@ -1,4 +1,4 @@
-"""Known mistakes of a whole run, of normalisation and of positions, each with a cell in which it matters."""
+"""Known mistakes of a whole run and of positions, each with a cell in which it matters."""
 
 from samestep.common.mistakes.table import of_step
 from samestep.common.reference import silent_positions as positions
@@ -6,7 +6,6 @@ from samestep.common.reference import silent_runs as runs
 from samestep.common.reference.mutants import Mutant
 
 GPT = "prose-gpt+layers=1+heads=2+width=8+context=8"
-NORMED = "digits-mlp+width=8+norm=batch"
 
 DATA_AND_RANKS = (
     Mutant(
@@ -20,32 +19,6 @@ DATA_AND_RANKS = (
         of_step("position_lost"),
         runs.position_lost,
         GPT,
-    ),
-)
-NORMALISATION = (
-    Mutant(
-        "local_statistics",
-        of_step("local_statistics"),
-        runs.local_statistics,
-        f"{NORMED}+batch_norm=sync",
-    ),
-    Mutant(
-        "running_statistics_lost",
-        "the running statistics of batch normalisation were lost before this step",
-        runs.statistics_lost,
-        NORMED,
-    ),
-    Mutant(
-        "statistics_of_last_microbatch",
-        "the running statistics move by the last micro-batch only",
-        runs.statistics_of_last_microbatch,
-        f"{NORMED}+accumulation_steps=2",
-    ),
-    Mutant(
-        "statistics_moved_twice",
-        "the running statistics move twice: the forward pass that moves them was computed once more",
-        runs.statistics_moved_twice,
-        NORMED,
     ),
 )
 POSITIONS = (

@@ -3,9 +3,10 @@
 import numpy as np
 
 from samestep.common.batch import Batch
-from samestep.common.batch_norm import MOMENTUM, examples_of_statistics, num_passes
+from samestep.common.features.used import initial_buffers
 from samestep.common.ledger import Footprint, Send
 from samestep.common.program import Arrays, Hardware, TrainState
+from samestep.common.reference.features.applied import examples_together, move_buffers
 from samestep.common.reference.models import build_model
 from samestep.common.reference.models.losses import LOSSES
 from samestep.common.reference.step import accumulate, shard_gradients, transform
@@ -13,7 +14,7 @@ from samestep.common.reference.step_context import StepContext
 from samestep.common.strategy import Run
 from samestep.common.techniques.schedule.statement import at_step
 from samestep.common.techniques.used import exchange_of, first_steady_step
-from samestep.common.workload.initial import empty_slots, init, initial_buffers
+from samestep.common.workload.initial import empty_slots, init
 from samestep.common.workload.optimizers.spec import OptimizerSpec, Update
 
 
@@ -28,7 +29,7 @@ class TrainingProgram:
         self.run = run
         self.params = init(run.workload.model, run.seed)
         self.buffers = initial_buffers(run.workload.model)
-        self.examples = examples_of_statistics(run)
+        self.examples = examples_together(run)
         self.optimizer = run.optimizer
         self.update: Update = type(run.optimizer).update
         self.slots = empty_slots(run.optimizer, run.workload.model.params())
@@ -57,12 +58,8 @@ class TrainingProgram:
         return loss, gradients
 
     def keep_statistics(self) -> None:
-        """Moves the running statistics by those of the first replica, a micro-batch after the other."""
-        for path, seen in self.context.statistics.items():
-            for mean, variance in seen[: num_passes(self.run)]:
-                for kind, value in (("running_mean", mean), ("running_var", variance)):
-                    kept = self.buffers[f"{path}/{kind}"]
-                    kept += MOMENTUM * (value - kept)
+        """Moves the buffers by what the layers saw in the step."""
+        move_buffers(self.buffers, self.context.statistics, self.run)
 
     def apply(self, gradients: Arrays) -> None:
         """Transforms the gradients as the techniques ask, then updates every parameter."""

@@ -10,7 +10,6 @@ from functools import partial
 import numpy as np
 
 from samestep.common.batch import Batch
-from samestep.common.batch_norm import num_passes
 from samestep.common.program import Arrays
 from samestep.common.reference.models.layers import layers_below
 from samestep.common.reference.models.transformer import Embedding, TiedLogits
@@ -72,7 +71,7 @@ def weigh_microbatches(weight: Callable[[int, int], float], program: TrainingPro
         program: The program to be made wrong.
         devices: Ignored: a pipeline has fewer shards than devices.
     """
-    steps, count = num_passes(program.run), program.run.mesh.replicas * num_passes(program.run)
+    steps, count = program.run.microbatches, program.run.mesh.replicas * program.run.microbatches
 
     def gradients(batch: Batch) -> Part:
         parts = parts_of(program, batch, count)
@@ -90,7 +89,7 @@ def mean_of_means(program: TrainingProgram, devices: int) -> bool:
         program: The program to be made wrong.
         devices: Ignored: a pipeline has fewer shards than devices.
     """
-    count = program.run.mesh.replicas * num_passes(program.run)
+    count = program.run.mesh.replicas * program.run.microbatches
 
     def gradients(batch: Batch) -> Part:
         parts = parts_of(program, batch, count)

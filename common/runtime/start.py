@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 
 from samestep.common.errors import ConfigError
+from samestep.common.features.used import initial_buffers
 from samestep.common.files.reading import Unreadable
 from samestep.common.program import RESIDUAL, SUM_RESIDUAL, TrainState
 from samestep.common.request import Launch
 from samestep.common.runtime.checkpoints.committed import read_saved
 from samestep.common.runtime.checkpoints.foreign import is_foreign, read_foreign
 from samestep.common.strategy import Run
-from samestep.common.workload.initial import empty_slots, init, initial_buffers
+from samestep.common.workload.initial import empty_slots, init
 from samestep.common.workload.models.reached import trained
 from samestep.common.workload.models.spec import Param
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from samestep.common.workload.models.description import read_initial
-from samestep.common.workload.models.spec import ModelSpec, Param, batch_norms
+from samestep.common.workload.models.spec import ModelSpec, Param
 from samestep.common.workload.optimizers.spec import OptimizerSpec
 
 
@@ -88,16 +88,4 @@ def empty_slots(optimizer: OptimizerSpec, params: Mapping[str, Param]) -> dict[s
     return {
         slot: {name: np.zeros(shapes[slot]) for name, shapes in state.items() if slot in shapes}
         for slot in optimizer.slots
-    }
-
-
-def initial_buffers(model: ModelSpec) -> dict[str, np.ndarray]:
-    """Returns the initial buffers, by neutral name: those that a description holds, or running statistics."""
-    if (folder := model.facts.folder) is not None:
-        return read_initial(folder, "buffers", model.facts.buffers)
-    kinds = {"running_mean": np.zeros, "running_var": np.ones}
-    return {
-        f"{path}/{kind}": make(channels)
-        for path, channels in batch_norms(model).items()
-        for kind, make in kinds.items()
     }

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from samestep.common.errors import ConfigError
+from samestep.common.features.used import initial_buffers
 from samestep.common.files.reading import Unreadable
 from samestep.common.files.safetensors import read_safetensors, write_safetensors
 from samestep.common.program import TrainState
@@ -20,7 +21,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.checkpoints.usual_names import from_usual, to_usual, usual_name
 from samestep.common.runtime.start import read_start
 from samestep.common.runtime.state_file import write_state
-from samestep.common.workload.initial import empty_slots, init, initial_buffers
+from samestep.common.workload.initial import empty_slots, init
 from samestep.experiments import export
 from tests.cells import SIZED
 

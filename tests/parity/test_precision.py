@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from samestep.common.batch_norm import DIVISION, error_growth
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
+from samestep.common.features.batch_norm.bound import DIVISION, error_growth
 from samestep.common.features.batch_norm.flag import STATISTICS
 from samestep.common.judging.roundoff import NOISE, gradient_error, noise_of, statistics_noise
 from samestep.common.request import UNIT_ROUNDOFF, RunConfig

@@ -16,6 +16,7 @@ from samestep.common.workload.declared import call_user
 from samestep.common.workload.draws import DRAWS
 from samestep.common.workload.models.loss_check import part_losses, reduction_of
 from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, HALVES, Halves, How, ProbedPass, Rows
+from samestep.tf_impl.features.applied import norms_of
 from samestep.tf_impl.models.inputs import Inputs, as_inputs
 from samestep.tf_impl.models.outputs import main_outputs
 from samestep.tf_impl.models.user_loss import loss_function
@@ -44,7 +45,7 @@ class Probe:
             as_inputs(array[:EXAMPLES]) for array in (split.train_inputs, split.train_targets)
         )
         self.initial: Mapping[str, np.ndarray] = self._buffers()
-        norms = built.layers(keras.layers.BatchNormalization)
+        norms = norms_of(built.layers(keras.layers.Layer))
         self.normalising: Collection[str] = {
             name
             for name, variable in built.buffers.items()

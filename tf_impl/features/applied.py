@@ -7,11 +7,15 @@ import tensorflow as tf
 
 from samestep.common.features import Features
 from samestep.tf_impl.features import batch_norm, dropout
-from samestep.tf_impl.features.batch_norm import freeze
+from samestep.tf_impl.features.batch_norm import batch_norm as within
+from samestep.tf_impl.features.batch_norm import freeze, norms_of
 from samestep.tf_impl.features.dropout import dropout as behind
 from samestep.tf_impl.features.dropout import held_still, prepare
 
-__all__ = ["behind", "freeze", "held_still", "prepare", "switch_layers"]
+__all__ = ["behind", "freeze", "held_still", "norms_of", "prepare", "switch_layers", "within"]
+
+Within = batch_norm.BatchNorm
+"""A layer that a feature puts behind the product of another one."""
 
 
 def switch_layers(layers: Sequence[Any], features: Features, running: Sequence[tf.Variable]) -> None:

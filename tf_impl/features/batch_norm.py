@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from samestep.common.batch_norm import EPSILON, MOMENTUM
 from samestep.common.features import Features
+from samestep.common.features.batch_norm.statistics import EPSILON, MOMENTUM, batch_norms
+from samestep.common.workload.models.spec import ModelSpec
 
 if TYPE_CHECKING:
     from samestep.tf_impl.models.layers import VariableFactory  # which imports the models, and these what is here
@@ -89,6 +90,17 @@ def _normalized(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor, count: float, s
         return [normal * scale + bias, mean, variance], gradient
 
     return normalize(x, scale, bias)
+
+
+def batch_norm(spec: ModelSpec, variable: "VariableFactory", name: str) -> BatchNorm | None:
+    """Returns the layer, or None if nothing is normalised.
+
+    Args:
+        spec: The spec of the model.
+        variable: Makes its variables.
+        name: Its path.
+    """
+    return BatchNorm(variable, name) if name in batch_norms(spec) else None
 
 
 def switch(layers: Sequence[Any], features: Features, held: Sequence[tf.Variable]) -> None:

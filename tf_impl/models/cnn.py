@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from samestep.common.workload.models.cnn import CnnSpec
-from samestep.tf_impl.features.batch_norm import BatchNorm
+from samestep.tf_impl.features.applied import Within, within
 from samestep.tf_impl.models.layers import ACTIVATIONS, POOLINGS, Convolution, Linear, VariableFactory
 from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
 
@@ -14,12 +14,12 @@ class BabyCNN:
     def __init__(self, spec: CnnSpec, variable: VariableFactory) -> None:
         self.image = spec.image
         self.activate, self.pool = ACTIVATIONS[spec.activation], POOLINGS[spec.pooling]
-        self.training, self.norms = True, dict[int, BatchNorm]()
+        self.training, self.norms = True, dict[int, Within]()
         self.blocks = []
         for block in range(2):
             self.blocks.append(Convolution(variable, f"blocks/{block}", bias=spec.norm == "none"))
-            if spec.norm == "batch":
-                self.norms[block] = BatchNorm(variable, f"blocks/{block}/norm")
+            if (norm := within(spec, variable, f"blocks/{block}/norm")) is not None:
+                self.norms[block] = norm
         self.hidden = Linear(variable, "hidden")
         self.output = Linear(variable, "output")
 

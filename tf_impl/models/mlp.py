@@ -5,8 +5,7 @@ import functools
 import tensorflow as tf
 
 from samestep.common.workload.models.mlp import MlpSpec
-from samestep.tf_impl.features.applied import behind
-from samestep.tf_impl.features.batch_norm import BatchNorm
+from samestep.tf_impl.features.applied import Within, behind, within
 from samestep.tf_impl.models.inputs import Inputs, without_keys
 from samestep.tf_impl.models.layers import ACTIVATIONS, Linear, VariableFactory
 from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
@@ -19,13 +18,12 @@ class Mlp:
         self.features, self.activate = spec.features, ACTIVATIONS[spec.activation]
         self.keys: tf.Tensor | None = None
         self.behind = [behind(spec, layer) for layer in range(spec.layers - 1)]
-        self.training, self.norms = True, dict[int, BatchNorm]()
+        self.training, self.norms = True, dict[int, Within]()
         self.layers = []
         for layer in range(spec.layers):
-            has_norm = spec.norm == "batch" and layer + 1 < spec.layers
-            self.layers.append(Linear(variable, f"layers/{layer}", bias=not has_norm))
-            if has_norm:
-                self.norms[layer] = BatchNorm(variable, f"layers/{layer}/norm")
+            self.layers.append(Linear(variable, name := f"layers/{layer}", bias=f"{name}/bias" in spec.params()))
+            if (norm := within(spec, variable, f"{name}/norm")) is not None:
+                self.norms[layer] = norm
 
     def segments(self) -> dict[str, SegmentFunction]:
         """Makes one segment per layer."""

@@ -1,8 +1,7 @@
 """What TensorFlow's rows refuse before anything starts. Imports no framework."""
 
-from samestep.common.batch_norm import has_batch_norm, refuse_sync
 from samestep.common.errors import ConfigError
-from samestep.common.features.used import takes_keys
+from samestep.common.features.used import layers_apart, refuse_exchange, takes_keys, with_buffers
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice, spell_exchanges
 from samestep.common.workload.models.spec import ignores_targets
@@ -18,7 +17,7 @@ def check_exchange(run: Run) -> None:
         ConfigError: Both were asked for.
     """
     if run.techniques.compile and run.num_devices > 1:
-        refuse_sync(run, "XLA compiles each replica alone; leave out --compile")
+        refuse_exchange(run, "XLA compiles each replica alone; leave out --compile")
     if run.techniques.overlap and (own := spell_exchanges(run.techniques)):
         raise ConfigError(
             f"{run.name} exchanges gradients all together with {own[0]}; leave out --overlap or {own[0]}."
@@ -56,11 +55,11 @@ def check_central(run: Run) -> None:
     Raises:
         ConfigError: The user's model keeps running statistics.
     """
-    refuse_sync(run, "its replicas may not write the running statistics, of which there is one copy")
-    if (norms := run.workload.model.facts.framework_norms) and run.batch_norm == "local":
+    refuse_exchange(run, "its replicas may not write the running statistics, of which there is one copy")
+    if apart := layers_apart(run):
         raise ConfigError(
             f"{run.name} has one copy of each variable, and its replicas may not write the running statistics of "
-            f"{next(iter(norms))}; add --batch-norm frozen, or choose tf:mirrored."
+            f"{apart[0]}; add --batch-norm frozen, or choose tf:mirrored."
         )
 
 
@@ -89,7 +88,7 @@ def check_servers(run: Run[ParameterServerOptions]) -> None:
         ConfigError: There are more servers than that makes parts, or workers should exchange statistics.
     """
     if not run.options.is_serial:
-        refuse_sync(run, "its workers wait for nobody")
+        refuse_exchange(run, "its workers wait for nobody")
     params = run.workload.model.params().values()
     most = max([len(params), *(param.shape[0] for param in params if param.lookups)])
     if run.options.parameter_servers > most:
@@ -105,7 +104,7 @@ def check_cores(run: Run[TpuOptions]) -> None:
     Raises:
         ConfigError: It cannot.
     """
-    refuse_sync(run, "XLA compiles each replica alone")
+    refuse_exchange(run, "XLA compiles each replica alone")
     cores, tensor = run.options.compiled_cores, run.mesh.tensor
     given = f"--tpu-topology {run.options.tpu_topology}"
     if cores and not run.optimizer.is_elementwise:
@@ -126,7 +125,7 @@ def check_cores(run: Run[TpuOptions]) -> None:
         raise ConfigError(
             f"{given} compiles no step that depends on which examples it takes; leave out +dropout= and +ignored=."
         )
-    if cores and has_batch_norm(run):
+    if cores and with_buffers(run.workload.model) is not None:
         raise ConfigError(f"{given} compiles a step without buffers; leave out +norm=.")
     if cores and computed_twice(run):
         raise ConfigError(f"{given} compiles a step that keeps its activations; leave out --recompute.")

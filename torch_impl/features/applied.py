@@ -2,17 +2,21 @@
 
 from collections.abc import Collection, Iterator
 
+import torch
 from torch import nn
 
 from samestep.common.features import Features
+from samestep.common.strategy import Run
 from samestep.torch_impl.features import batch_norm, dropout
-from samestep.torch_impl.features.batch_norm import convolution, freeze, linear, norms_of
+from samestep.torch_impl.features.batch_norm import convolution, freeze, linear, norms_of, widen_scales
 from samestep.torch_impl.features.dropout import dropout as behind
 from samestep.torch_impl.features.dropout import held_still, prepare
+from samestep.torch_impl.features.synchronized import synchronize
 
 __all__ = [
     "behind",
     "convolution",
+    "exchanging",
     "freeze",
     "held_still",
     "in_parts",
@@ -20,6 +24,7 @@ __all__ = [
     "norms_of",
     "prepare",
     "switch_layers",
+    "widen_scales",
 ]
 
 
@@ -33,6 +38,20 @@ def switch_layers(model: nn.Module, features: Features, running: Collection[str]
     """
     dropout.switch(model, features)
     batch_norm.switch(model, features, running)
+
+
+def exchanging(run: Run, model: nn.Module, device: torch.device) -> nn.Module:
+    """Has the layers of a model exchange in the middle of a pass if that is asked for.
+
+    Args:
+        run: What is trained.
+        model: Built, its group of ranks joined.
+        device: The device of this process.
+
+    Returns:
+        The model; on GPUs with other modules in it, under the same paths.
+    """
+    return synchronize(model, device) if run.batch_norm == "sync" and run.mesh.replicas > 1 else model
 
 
 def in_parts(model: nn.Module) -> Iterator[dropout.Dropout]:

@@ -8,9 +8,10 @@ from collections.abc import Collection
 
 import torch
 from torch import nn
+from torch.func import functional_call
 
-from samestep.common.batch_norm import EPSILON, MOMENTUM
 from samestep.common.features import Features
+from samestep.common.features.batch_norm.statistics import EPSILON, MOMENTUM
 
 
 class BatchNorm(nn.modules.batchnorm._BatchNorm):
@@ -118,3 +119,23 @@ def _train_below(module: nn.Module, mode: bool = True) -> nn.Module:
 
 def _evaluate(module: nn.Module, inputs: object) -> None:
     module.eval()
+
+
+def widen_scales(model: nn.Module) -> None:
+    """Has batch normalisations take a scale that was gathered in two bytes as their statistics are (torch 2.13 wants that)."""
+    for norm in list(norms_of(model).values()):
+        _widen_scale(norm)
+
+
+def _widen_scale(norm: nn.modules.batchnorm._BatchNorm) -> None:
+    kind = type(norm)
+
+    def forward(self: nn.modules.batchnorm._BatchNorm, input: torch.Tensor) -> torch.Tensor:
+        wide = (
+            {} if self.running_mean is None else {n: p.to(self.running_mean.dtype) for n, p in self.named_parameters()}
+        )
+        if all(parameter.dtype == wide[name].dtype for name, parameter in self.named_parameters() if wide):
+            return kind.forward(self, input)
+        return functional_call(self, wide, input)
+
+    norm.__class__ = type(kind.__name__, (kind,), {"forward": forward})

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import nn
 
+from samestep.common.features.used import initial_buffers
 from samestep.common.strategy import Run
-from samestep.common.workload.initial import initial_buffers, initial_weights
+from samestep.common.workload.initial import initial_weights
 from samestep.common.workload.models.spec import ModelSpec, Segment, shared_parameters
 from samestep.common.workload.pipeline_schedule import group_segments
 from samestep.torch_impl import weights

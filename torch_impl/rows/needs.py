@@ -4,8 +4,8 @@ import math
 import os
 import shutil
 
-from samestep.common.batch_norm import has_batch_norm, refuse_sync
 from samestep.common.errors import ConfigError, Unavailable
+from samestep.common.features.used import refuse_exchange, with_buffers
 from samestep.common.flags import flags
 from samestep.common.optimizer import refuse_some
 from samestep.common.strategy import Run
@@ -69,7 +69,7 @@ def check_schedule(run: Run[PipelineOptions]) -> None:
         ConfigError: The micro-batches fit neither the batch nor the stages, there are too many stages, or recomputation
             would be in vain.
     """
-    refuse_sync(run, "its micro-batches go through the stages one after the other")
+    refuse_exchange(run, "its micro-batches go through the stages one after the other")
     name, microbatches = run.options.schedule, run.options.microbatches
     schedule, num_ranks = SCHEDULES[name], run.mesh.pipe
     check_stages(run, schedule.stages_per_rank)
@@ -120,7 +120,7 @@ def check_workers(run: Run) -> None:
     Raises:
         ConfigError: They are asked for.
     """
-    refuse_sync(run, "its workers meet only at the server")
+    refuse_exchange(run, "its workers meet only at the server")
 
 
 def check_replicas(run: Run) -> None:
@@ -129,7 +129,7 @@ def check_replicas(run: Run) -> None:
     Raises:
         ConfigError: It returns several tensors or has buffers, or statistics of the whole batch are asked for.
     """
-    refuse_sync(run, "its replicas are threads, which exchange nothing in the forward pass")
+    refuse_exchange(run, "its replicas are threads, which exchange nothing in the forward pass")
     if run.workload.model.facts.returns == "several":
         raise ConfigError(
             f"{run.name} gathers the outputs of its replicas as one tensor, and {run.workload.name} returns several; use "
@@ -166,10 +166,10 @@ def check_tensor_plan(run: Run) -> None:
         ConfigError: It does not, or our model has batch normalisation.
     """
     model = run.workload.model
-    if run.mesh.tensor > 1 and has_batch_norm(run):
+    if run.mesh.tensor > 1 and (feature := with_buffers(model)) is not None:
         raise ConfigError(
-            f"{run.name} along tensor does not take +norm=batch: no plan cuts running statistics along with the channels of a "
-            "layer; leave it out, or choose another strategy."
+            f"{run.name} along tensor does not take {feature.asked_by}: no plan cuts {feature.buffers_in_words} along with the "
+            "channels of a layer; leave it out, or choose another strategy."
         )
     is_unplanned = all(param.split is None for param in model.params().values())
     if model.facts.source and run.mesh.tensor > 1 and is_unplanned:

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy
-from torch.func import functional_call
 
 from samestep.common.errors import Unavailable
 from samestep.common.strategy import Run
+from samestep.torch_impl.features.applied import widen_scales
 
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -35,8 +35,7 @@ def mix_precision(run: Run, model: nn.Module, device: torch.device) -> None:
     if run.techniques.precision is None:
         return
     require(run, device)
-    for norm in [each for each in model.modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)]:
-        _widen_scale(norm)
+    widen_scales(model)
     kind, dtype = type(model), TYPES[run.techniques.precision]
 
     def forward(self: nn.Module, *inputs: Any, **several: Any) -> object:
@@ -45,21 +44,6 @@ def mix_precision(run: Run, model: nn.Module, device: torch.device) -> None:
 
     model.__class__ = type(kind.__name__, (kind,), {"forward": forward})
     model.register_forward_hook(_widen)  # behind the hook that takes the logits of what a user's model returns
-
-
-def _widen_scale(norm: nn.modules.batchnorm._BatchNorm) -> None:
-    """Has a batch normalisation take a scale that was gathered in two bytes as its statistics are (torch 2.13 wants that)."""
-    kind = type(norm)
-
-    def forward(self: nn.modules.batchnorm._BatchNorm, input: torch.Tensor) -> torch.Tensor:
-        wide = (
-            {} if self.running_mean is None else {n: p.to(self.running_mean.dtype) for n, p in self.named_parameters()}
-        )
-        if all(parameter.dtype == wide[name].dtype for name, parameter in self.named_parameters() if wide):
-            return kind.forward(self, input)
-        return functional_call(self, wide, input)
-
-    norm.__class__ = type(kind.__name__, (kind,), {"forward": forward})
 
 
 def _widen(module: nn.Module, inputs: object, outputs: torch.Tensor) -> torch.Tensor:

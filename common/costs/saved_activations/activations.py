@@ -33,6 +33,7 @@ from samestep.common.costs.saved_activations.kept_lists import (
     keep_inputs,
     lists_of,
 )
+from samestep.common.features.used import keeps_buffers
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice, replaces_code
 from samestep.common.workload.in_flight import Counts, Peaks, in_flight
@@ -83,7 +84,7 @@ def activation_bytes(
         for name in names:
             if (each := kept.get(name)) is not None:
                 size, fixed, batch = size + each.size, fixed + each.fixed, batch + each.batch
-                fixed += 0 if run.batch_norm == "frozen" else each.statistics
+                fixed += 0 if keeps_buffers(run) else each.statistics
         return rows // microbatches * size + fixed, rows * batch
 
     sizes, segments, again = [], model.segments(), 0

@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING
 
 from samestep.common.costs.saved_activations.copies import WIDE, add_kernels
 from samestep.common.costs.sizes import ID_BYTES, example_bytes
-from samestep.common.features.used import mask_bytes
+from samestep.common.features.used import layers_of, mask_bytes
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import ModelSpec, batch_norms, layer
+from samestep.common.workload.models.spec import ModelSpec, layer
 from samestep.common.workload.saved import LOSS, Kept, SavedLists
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def mlp(model: "MlpSpec", item_bytes: int, wide: int = 1) -> dict[str, Kept]:
         )
         for i in range(model.layers)
     }
-    for path, channels in batch_norms(model).items():
+    for path, channels in layers_of(model).items():
         kept[layer(path)] = kept[layer(path)].normalized(wide * channels, wide * channels * item_bytes)
     return kept | {LOSS: _loss(model, wide * model.outputs)}
 
@@ -90,7 +90,7 @@ def cnn(model: "CnnSpec", item_bytes: int, wide: int = 1) -> dict[str, Kept]:
         "output": Kept(model.hidden),
         LOSS: _loss(model, wide * model.outputs),
     }
-    for (path, count), positions in zip(batch_norms(model).items(), (pixels, pixels // 4), strict=False):
+    for (path, count), positions in zip(layers_of(model).items(), (pixels, pixels // 4), strict=False):
         kept[layer(path)] = kept[layer(path)].normalized(wide * positions * count, wide * count * item_bytes)
     return kept
 

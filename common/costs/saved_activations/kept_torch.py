@@ -30,8 +30,8 @@ import math
 from typing import TYPE_CHECKING
 
 from samestep.common.costs.sizes import ID_BYTES, example_bytes
-from samestep.common.features.used import mask_bytes
-from samestep.common.workload.models.spec import ModelSpec, batch_norms
+from samestep.common.features.used import layers_of, mask_bytes
+from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.saved import AHEAD, BEHIND, LOSS, Kept, SavedLists
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def mlp(model: "MlpSpec", item_bytes: int) -> dict[str, Kept]:
         model: The spec.
         item_bytes: The bytes of a number.
     """
-    kept, last, norms = {}, model.layers - 1, batch_norms(model)
+    kept, last, norms = {}, model.layers - 1, layers_of(model)
     for i in range(model.layers):
         entering, leaving = (model.width if i else 0), (model.width if i < last else 0)
         data = 0 if i else example_bytes(model.inputs(), item_bytes)

@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING
 
 from samestep.common.costs.saved_activations import kept_torch
 from samestep.common.costs.saved_activations.copies import WIDE, add_kernels, returns_wide
+from samestep.common.features.used import layers_of
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import ModelSpec, batch_norms, layer
+from samestep.common.workload.models.spec import ModelSpec, layer
 from samestep.common.workload.saved import LOSS, Kept, SavedLists
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def kept(model: ModelSpec, item_bytes: int, gathered: bool = False, as_it_comes:
         add_kernels(model, found, item_bytes, least_dims=3 if as_it_comes else 2)
     for name, elements in (_kept_wide(model) if as_it_comes else {}).items():
         found[name] = dataclasses.replace(found[name], whole=found[name].whole + elements)
-    for path, channels in batch_norms(model).items():
+    for path, channels in layers_of(model).items():
         each, wide = found[layer(path)], WIDE * item_bytes * channels
         fixed = each.fixed_bytes + (wide if gathered else 0)
         found[layer(path)] = dataclasses.replace(each, fixed_bytes=fixed, statistics_bytes=2 * wide)

@@ -1,14 +1,23 @@
 """Batch normalisation as a feature of a model."""
 
+import dataclasses
+
+from samestep.common.features.batch_norm.bound import error_growth, say_growth
+from samestep.common.features.batch_norm.cost import framework_sums, stated_sums
+from samestep.common.features.batch_norm.statistics import batch_norms, buffers, check_statistics, takes_shares
 from samestep.common.features.feature import Feature, Suspect, count_layers
 from samestep.common.strategy import Run
 
 
+def norms_apart(run: Run) -> tuple[str, ...]:
+    """Returns the layers of a user's model whose running statistics each replica moves by those of its own examples."""
+    return tuple(run.workload.model.facts.framework_norms) if run.batch_norm == "local" else ()
+
+
 def suspect_statistics(run: Run) -> Suspect | None:
     """Suspects the statistics of each replica's own shard, and running buffers of the user's, which move by them as well."""
-    facts, held = run.workload.model.facts, []
-    norms, running = tuple(facts.framework_norms), facts.habits.running
-    if norms and run.batch_norm == "local":
+    held, running = [], run.workload.model.facts.habits.running
+    if norms := norms_apart(run):
         held.append(f"the local statistics of {count_layers(norms, 'BatchNorm layer')}")
     if running and run.batch_norm != "frozen":
         held.append(f"the moves of {count_layers(running, 'running buffer')}")
@@ -17,9 +26,31 @@ def suspect_statistics(run: Run) -> Suspect | None:
     return Suspect(" and ".join(held), {"batch_norm": "frozen"}, "frozen (--batch-norm frozen)")
 
 
+def of_whole(run: Run) -> Run:
+    """Returns the run of one device that has all of a batch: its own statistics are those of all."""
+    return dataclasses.replace(run, batch_norm="local") if run.batch_norm == "sync" else run
+
+
 BATCH_NORM = Feature(
     say_switched=lambda features: (
         "" if features.batch_norm == "local" else f"batch normalisation {features.batch_norm}"
     ),
+    refuse=check_statistics,
+    layers=batch_norms,
+    buffers=buffers,
+    asked_by="+norm=batch",
+    buffers_in_words="running statistics",
+    kept_by="--batch-norm frozen",
+    keeps_buffers=lambda run: run.batch_norm == "frozen",
+    exchanged_by="--batch-norm sync",
+    exchanged_in_words="the statistics of the whole batch",
+    exchanges=lambda run: run.batch_norm == "sync",
+    takes_shares=takes_shares,
+    of_whole=of_whole,
+    layers_apart=norms_apart,
     suspect=suspect_statistics,
+    error_growth=error_growth,
+    say_growth=say_growth,
+    sends_of_layers=stated_sums,
+    framework_sends=framework_sums,
 )

@@ -1,5 +1,9 @@
-"""The features of a model as its layers meet them: they are put in here, and models name none."""
+"""The features of a model as models and programs meet them: they are put in here, and nobody else names one."""
 
+from samestep.common.features.batch_norm.statistics import examples_of_statistics as examples_together
+from samestep.common.features.batch_norm.statistics import share_left
+from samestep.common.reference.features.batch_norm import batch_norm as within
+from samestep.common.reference.features.batch_norm import move_buffers
 from samestep.common.reference.features.dropout import dropout as behind
 
-__all__ = ["behind"]
+__all__ = ["behind", "examples_together", "move_buffers", "share_left", "within"]

@@ -1,6 +1,6 @@
 """BabyCNN: two convolution blocks and a two-layer head."""
 
-from samestep.common.reference.models.batch_norm import batch_norm
+from samestep.common.reference.features.applied import within
 from samestep.common.reference.models.images import POOLINGS, Convolution
 from samestep.common.reference.models.layers import ACTIVATIONS, Flatten, Layer, Linear, Sequential
 from samestep.common.reference.step_context import StepContext
@@ -18,5 +18,5 @@ def BabyCNN(spec: CnnSpec, context: StepContext) -> Sequential:  # noqa: N802 (a
     blocks: list[Layer] = []
     for name, of_data in (("blocks/0", True), ("blocks/1", False)):
         convolution = Convolution(name, of_data, bias=spec.norm == "none")
-        blocks += [convolution, *batch_norm(spec.norm, f"{name}/norm", context), activate(), pool()]
+        blocks += [convolution, *within(spec, f"{name}/norm", context), activate(), pool()]
     return Sequential([*blocks, Flatten(), Linear("hidden"), activate(), Linear("output")])

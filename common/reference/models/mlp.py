@@ -1,7 +1,6 @@
 """The MLP: linear layers with GELU between them."""
 
-from samestep.common.reference.features.applied import behind
-from samestep.common.reference.models.batch_norm import batch_norm
+from samestep.common.reference.features.applied import behind, within
 from samestep.common.reference.models.layers import ACTIVATIONS, Flatten, Layer, Linear, Sequential
 from samestep.common.reference.step_context import StepContext
 from samestep.common.workload.models.mlp import MlpSpec
@@ -18,7 +17,7 @@ def Mlp(spec: MlpSpec, context: StepContext) -> Sequential:  # noqa: N802 (a cla
     for layer in range(spec.layers - 1):
         layers += [
             Linear(f"layers/{layer}", bias=spec.norm == "none"),
-            *batch_norm(spec.norm, f"layers/{layer}/norm", context),
+            *within(spec, f"layers/{layer}/norm", context),
         ]
         layers += [ACTIVATIONS[spec.activation](), *behind(spec, layer, context)]
     return Sequential([*layers, Linear(f"layers/{spec.layers - 1}")])

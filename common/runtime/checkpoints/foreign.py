@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from samestep.common.features.used import initial_buffers
 from samestep.common.files.dcp import METADATA, read_dcp
 from samestep.common.files.reading import Unreadable
 from samestep.common.files.safetensors import SUFFIX, read_safetensors
@@ -19,7 +20,7 @@ from samestep.common.flags import MAX_STEPS
 from samestep.common.program import Arrays, TrainState
 from samestep.common.runtime.checkpoints.usual_names import from_usual, neutral_slot, usual_name
 from samestep.common.strategy import Run
-from samestep.common.workload.initial import empty_slots, initial_buffers
+from samestep.common.workload.initial import empty_slots
 from samestep.common.workload.models.reached import trained
 
 _SLOT = re.compile(r"optimizer\.state\.(?P<name>.+)\.(?P<key>[^.]+)")

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from samestep.common.batch_norm import has_batch_norm
 from samestep.common.errors import ConfigError
+from samestep.common.features.used import exchanging
 from samestep.common.flags import spell_flag
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
@@ -27,10 +27,10 @@ def check_compression(run: Run) -> None:
         ConfigError: There is one device, or the method is not PowerSGD.
     """
     method = run.techniques.compress
-    if method is not None and run.batch_norm == "sync" and has_batch_norm(run):
+    if method is not None and (feature := exchanging(run)) is not None and feature.layers(run.workload.model):
         raise ConfigError(
-            "--compress is judged shard by shard, and no shard has the statistics of the whole batch; leave out --batch-norm "
-            "sync."
+            f"--compress is judged shard by shard, and no shard has {feature.exchanged_in_words}; leave out "
+            f"{feature.exchanged_by}."
         )
     for name in OF_POWERSGD:
         given = getattr(run.techniques, name)

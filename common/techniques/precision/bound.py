@@ -35,9 +35,10 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from samestep.common.batch_norm import error_growth
+from samestep.common.features.used import error_growth, layers_of
 from samestep.common.request import UNIT_ROUNDOFF
 from samestep.common.strategy import Run
+from samestep.common.workload.models.parameters import ROUNDINGS
 
 if TYPE_CHECKING:
     import numpy as np  # a prediction does without
@@ -51,8 +52,9 @@ _SPARE_BITS = 13
 
 def gradient_error(run: Run) -> float:
     """Returns how far rounding takes loss and gradient of a step, relative to their size."""
-    roundings = 2 * run.workload.model.facts.rounded.roundings * error_growth(run)  # the backward pass has as many
-    return math.sqrt(roundings) * UNIT_ROUNDOFF[run.arithmetic]
+    model = run.workload.model
+    one_way = model.facts.rounded.roundings + ROUNDINGS * len(layers_of(model))
+    return math.sqrt(2 * one_way * error_growth(run)) * UNIT_ROUNDOFF[run.arithmetic]
 
 
 def find_flaw(params: Mapping[str, "np.ndarray"]) -> str:

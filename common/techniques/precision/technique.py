@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from samestep.common.batch_norm import MOST_GROWTH, error_growth, has_batch_norm, numbers_of_statistics
 from samestep.common.errors import ConfigError
+from samestep.common.features.used import say_growth
 from samestep.common.frameworks import conventions
 from samestep.common.ledger import Send
 from samestep.common.request import DTYPES
@@ -11,7 +11,6 @@ from samestep.common.strategy import Run
 from samestep.common.techniques.precision.bound import find_flaw, gradient_error
 from samestep.common.techniques.precision.flag import PrecisionFlags
 from samestep.common.techniques.technique import Technique
-from samestep.common.workload.models.spec import batch_norms
 
 
 def check_precision(run: Run) -> None:
@@ -35,11 +34,10 @@ def check_precision(run: Run) -> None:
             f"{run.name} does not take --precision fp16: its gradients would vanish without a loss scaler, which it does not "
             "have; give --precision bf16."
         )
-    if has_batch_norm(run) and error_growth(run) > MOST_GROWTH:
+    if growing := say_growth(run):
         raise ConfigError(
-            f"--precision {precision} rounds what {len(batch_norms(run.workload.model))} normalisations one behind the other "
-            f"divide by the deviation of {numbers_of_statistics(run)} numbers: errors would grow beyond what can be judged; "
-            "give a larger --batch-size, or fewer layers."
+            f"--precision {precision} rounds {growing}: errors would grow beyond what can be judged; give a larger --batch-size, "
+            "or fewer layers."
         )
     if why := run.workload.model.facts.rounded.refused:
         raise ConfigError(f"{run.workload.name} does not take --precision {precision}: {why}; leave it out.")

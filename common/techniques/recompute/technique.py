@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from samestep.common.batch_norm import has_batch_norm
 from samestep.common.errors import ConfigError
+from samestep.common.features.used import with_buffers
 from samestep.common.frameworks import conventions
 from samestep.common.strategy import Run
 from samestep.common.techniques.recompute.flag import RecomputeFlags
@@ -18,8 +18,10 @@ def check_recomputation(run: Run) -> None:
         ConfigError: It is so.
     """
     model = run.workload.model
-    if has_batch_norm(run):
-        raise ConfigError("--recompute would update the running statistics of +norm=batch twice a step; leave it out.")
+    if (feature := with_buffers(model)) is not None:
+        raise ConfigError(
+            f"--recompute would update the {feature.buffers_in_words} of {feature.asked_by} twice a step; leave it out."
+        )
     if model.facts.is_built_here:
         if len(model.segments()) < 3:
             raise ConfigError(

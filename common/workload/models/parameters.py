@@ -6,9 +6,9 @@ from typing import Literal
 
 from samestep.common.workload.models.facts import ModelFacts
 from samestep.common.workload.models.findings import TwoBytes, Use
-from samestep.common.workload.models.spec import ModelSpec, Param, batch_norms, layer, num_positions
+from samestep.common.workload.models.spec import ModelSpec, Param, layer, num_positions
 
-_ROUNDINGS = 3
+ROUNDINGS = 3
 """Of one product: both factors and the result."""
 
 
@@ -20,7 +20,7 @@ def stated(model: ModelSpec) -> ModelFacts:
     # The first layer reads data, whose gradient nobody needs; of ids there is none.
     first = {} if model.inputs().ids else {layer(next(iter(params))): Use(positions, takes_gradient=False)}
     return ModelFacts(
-        rounded=TwoBytes(roundings=_ROUNDINGS * (products + len(batch_norms(model)))),
+        rounded=TwoBytes(roundings=ROUNDINGS * products),
         uses=first,
         other_use=Use(positions),
     )

@@ -170,13 +170,6 @@ def ignores_targets(model: ModelSpec) -> bool:
     return vars(model).get("ignored", 0) > 0 or model.facts.ignores
 
 
-def batch_norms(model: ModelSpec) -> dict[str, int]:
-    """Returns the batch normalisations that every mirror states: the path of each, and its number of channels."""
-    if vars(model).get("norm") != "batch":
-        return {}
-    return {layer(name): param.size for name, param in model.params().items() if param.role == "scale"}
-
-
 def num_positions(model: ModelSpec) -> int:
     """Returns how often a layer is applied to one example: once to each token, once to anything else."""
     return math.prod(model.segments()[-1].outputs[:-1])

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from samestep.common.batch_norm import EPSILON, MOMENTUM
 from samestep.common.errors import ConfigError
-from samestep.common.reference.models.batch_norm import BatchNorm
+from samestep.common.features.batch_norm.statistics import EPSILON, MOMENTUM
+from samestep.common.reference.features.batch_norm import BatchNorm
 from samestep.common.reference.step_context import StepContext
 from samestep.common.request import RunConfig
 from samestep.common.run import parse

@@ -16,60 +16,40 @@ import math
 
 from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import batch_norms
+from samestep.common.workload.models.spec import ModelSpec, layer
 
 MOMENTUM = 0.1
 EPSILON = 1e-5
-_GELU_SQUARED = 1 / 3 + 1 / (2 * math.sqrt(3) * math.pi)
-DIVISION = {"relu": math.pi / (math.pi - 1), "gelu": _GELU_SQUARED / (_GELU_SQUARED - 1 / (4 * math.pi))}
-"""What an activation returns of normal numbers, squared, over its variance: 1.47 and 1.23."""
-MOST_GROWTH = 100
-"""By how much normalisations may let the square of a rounding error grow; beyond that, nearly nothing would be too much."""
 
 
-def num_passes(run: Run) -> int:
-    """Returns the micro-batches of each shard: those of a pipeline for each that is accumulated."""
-    return run.passes * vars(run.options).get("microbatches", 1)
+def batch_norms(model: ModelSpec) -> dict[str, int]:
+    """Returns the batch normalisations that every mirror states: the path of each, and its number of channels."""
+    if vars(model).get("norm") != "batch":
+        return {}
+    return {layer(name): param.size for name, param in model.params().items() if param.role == "scale"}
+
+
+def buffers(model: ModelSpec) -> dict[str, tuple[int, float]]:
+    """Returns the running statistics of one of our models: the size of each, and the number it is filled with at first."""
+    first = {"running_mean": 0.0, "running_var": 1.0}
+    return {f"{path}/{name}": (size, first[name]) for path, size in batch_norms(model).items() for name in first}
 
 
 def examples_of_statistics(run: Run) -> int:
     """Returns how many neighbouring examples a batch normalisation takes its statistics of; 0 if it takes the running ones."""
     if run.batch_norm == "frozen":
         return 0
-    return run.batch_size // (1 if run.batch_norm == "sync" else run.mesh.replicas * num_passes(run))
+    return run.batch_size // (1 if run.batch_norm == "sync" else run.mesh.replicas * run.microbatches)
 
 
 def share_left(run: Run) -> float:
     """Returns the share of the running statistics that a step leaves as it is."""
-    return 1.0 if run.batch_norm == "frozen" else (1 - MOMENTUM) ** num_passes(run)
+    return 1.0 if run.batch_norm == "frozen" else (1 - MOMENTUM) ** run.microbatches
 
 
 def takes_shares(run: Run) -> bool:
     """Whether one of our models takes statistics of parts of a batch, so that the number of parts decides its numbers."""
-    return run.batch_norm == "local" and has_batch_norm(run)
-
-
-def has_batch_norm(run: Run) -> bool:
-    """Returns whether the model has batch normalisations that every mirror states."""
-    return bool(batch_norms(run.workload.model))
-
-
-def error_growth(run: Run) -> float:
-    """By how much the square of a rounding error grows on its way through the batch normalisations of a model.
-
-    Products round numbers relative to their size; a normalisation subtracts their mean and divides by their deviation. So the
-    square of an error grows by E[z^2] / Var[z] of what the layer takes, which is `DIVISION` behind an activation. A deviation
-    that is taken of n numbers is itself too small at times, which makes it (n - 2) / (n - 3) times more in the mean.
-
-    References:
-        Yang et al., arXiv 1902.08129, "A Mean Field Theory of Batch Normalization", which has the same factors for gradients.
-    """
-    if not has_batch_norm(run):
-        return 1.0
-    own = 1.0
-    if numbers := numbers_of_statistics(run):
-        own = (numbers - 2) / (numbers - 3) if numbers > 3 else math.inf
-    return (DIVISION[vars(run.workload.model)["activation"]] * own) ** len(batch_norms(run.workload.model))
+    return run.batch_norm == "local" and bool(batch_norms(run.workload.model))
 
 
 def numbers_of_statistics(run: Run) -> int:
@@ -87,27 +67,11 @@ def check_statistics(run: Run) -> None:
     """
     if run.batch_norm == "sync" and run.passes > 1:
         raise ConfigError("--batch-norm sync sees one micro-batch at a time; leave out --accumulation-steps.")
-    if not has_batch_norm(run) or examples_of_statistics(run) != 1:
+    if not batch_norms(run.workload.model) or examples_of_statistics(run) != 1:
         return
     names, segments = batch_norms(run.workload.model), run.workload.model.segments()
     if any(f"{segment.name}/norm" in names and len(segment.outputs) == 1 for segment in segments):
         raise ConfigError(
             f"batch {run.batch_size} leaves each replica's micro-batch one example, which has no variance; give a larger "
             "--batch-size, or --batch-norm frozen."
-        )
-
-
-def refuse_sync(run: Run, why: str) -> None:
-    """Refuses statistics of the whole batch, for a strategy of which no replica ever sees them.
-
-    Args:
-        run: What is to be trained.
-        why: A clause.
-
-    Raises:
-        ConfigError: They are asked for.
-    """
-    if run.batch_norm == "sync":
-        raise ConfigError(
-            f"{run.name} cannot take --batch-norm sync: {why}; choose torch:ddp, tf:mirrored, or another."
         )

@@ -1,13 +1,18 @@
 """Batch normalisation, with its derivative written out."""
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from samestep.common.batch_norm import EPSILON
+from samestep.common.features.batch_norm.statistics import EPSILON, MOMENTUM, batch_norms
 from samestep.common.program import Arrays
-from samestep.common.reference.models.layers import Layer, Saved
-from samestep.common.reference.step_context import StepContext
+from samestep.common.reference.step_context import Statistics, StepContext
+from samestep.common.strategy import Run
+from samestep.common.workload.models.spec import ModelSpec
+
+Kept = tuple[np.ndarray, np.ndarray, int]
+"""Normal inputs, reciprocal deviations, and the examples that statistics are of."""
 
 
 @dataclasses.dataclass
@@ -20,7 +25,7 @@ class BatchNorm:
     name: str
     context: StepContext
 
-    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Kept]:
         """(x - mean) / sqrt(variance + epsilon) * scale + bias."""
         rows = x.reshape(-1, x.shape[-1])
         if own := self.context.examples:
@@ -37,7 +42,7 @@ class BatchNorm:
         y = normal * params[f"{self.name}/scale"] + params[f"{self.name}/bias"]
         return y.reshape(x.shape), (normal, inverse, own)
 
-    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+    def backward(self, params: Arrays, saved: Kept, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """Through the mean and the variance as well, unless these are the running ones."""
         normal, inverse, own = saved
         rows = dy.reshape(normal.shape)
@@ -51,12 +56,27 @@ class BatchNorm:
         return (dn * inverse).reshape(dy.shape)
 
 
-def batch_norm(kind: str, name: str, context: StepContext) -> list[Layer]:
+def batch_norm(spec: ModelSpec, name: str, context: StepContext) -> list[BatchNorm]:
     """Returns the layer, or none if nothing is normalised.
 
     Args:
-        kind: A name in `NORMS`.
+        spec: The spec of the model.
         name: The path of its parameters.
         context: The context of the model.
     """
-    return [BatchNorm(name, context)] if kind == "batch" else []
+    return [BatchNorm(name, context)] if name in batch_norms(spec) else []
+
+
+def move_buffers(buffers: Arrays, seen: Mapping[str, Sequence[Statistics]], run: Run) -> None:
+    """Moves the running statistics by those of the first replica, a micro-batch after the other.
+
+    Args:
+        buffers: They are changed in place.
+        seen: What each layer saw in the step.
+        run: What is trained.
+    """
+    for path, statistics in seen.items():
+        for mean, variance in statistics[: run.microbatches]:
+            for kind, value in (("running_mean", mean), ("running_var", variance)):
+                kept = buffers[f"{path}/{kind}"]
+                kept += MOMENTUM * (value - kept)

@@ -1,0 +1,40 @@
+"""How far rounding goes on its way through batch normalisations."""
+
+import math
+
+from samestep.common.features.batch_norm.statistics import batch_norms, numbers_of_statistics
+from samestep.common.strategy import Run
+
+_GELU_SQUARED = 1 / 3 + 1 / (2 * math.sqrt(3) * math.pi)
+DIVISION = {"relu": math.pi / (math.pi - 1), "gelu": _GELU_SQUARED / (_GELU_SQUARED - 1 / (4 * math.pi))}
+"""What an activation returns of normal numbers, squared, over its variance: 1.47 and 1.23."""
+MOST_GROWTH = 100
+"""By how much normalisations may let the square of a rounding error grow; beyond that, nearly nothing would be too much."""
+
+
+def error_growth(run: Run) -> float:
+    """By how much the square of a rounding error grows on its way through the batch normalisations of a model.
+
+    Products round numbers relative to their size; a normalisation subtracts their mean and divides by their deviation. So the
+    square of an error grows by E[z^2] / Var[z] of what the layer takes, which is `DIVISION` behind an activation. A deviation
+    that is taken of n numbers is itself too small at times, which makes it (n - 2) / (n - 3) times more in the mean.
+
+    References:
+        Yang et al., arXiv 1902.08129, "A Mean Field Theory of Batch Normalization", which has the same factors for gradients.
+    """
+    if not batch_norms(run.workload.model):
+        return 1.0
+    own = 1.0
+    if numbers := numbers_of_statistics(run):
+        own = (numbers - 2) / (numbers - 3) if numbers > 3 else math.inf
+    return (DIVISION[vars(run.workload.model)["activation"]] * own) ** len(batch_norms(run.workload.model))
+
+
+def say_growth(run: Run) -> str:
+    """Says where rounding errors grow beyond what can be judged, as what is rounded; "" if they do not."""
+    if error_growth(run) <= MOST_GROWTH:
+        return ""
+    return (
+        f"what {len(batch_norms(run.workload.model))} normalisations one behind the other divide by the deviation of "
+        f"{numbers_of_statistics(run)} numbers"
+    )

@@ -1,0 +1,98 @@
+"""Known mistakes of batch normalisation, which raise no error."""
+
+from samestep.common.features.batch_norm.statistics import batch_norms, takes_shares
+from samestep.common.features.used import initial_buffers
+from samestep.common.mistakes.table import of_step
+from samestep.common.reference.mutants import Context, Mutant
+from samestep.common.reference.program import TrainingProgram
+
+_CELL = "digits-mlp+width=8+norm=batch"
+
+
+def _has_norms(program: TrainingProgram) -> bool:
+    return bool(batch_norms(program.run.workload.model))
+
+
+def local_statistics(program: TrainingProgram, context: Context) -> bool:
+    """Takes the statistics of each shard, where those of the whole batch were asked for.
+
+    Args:
+        program: The program to be made wrong.
+        context: Has the number of shards.
+    """
+    program.examples = program.run.batch_size // context.devices
+    return _has_norms(program) and program.run.batch_norm == "sync" and context.devices > 1
+
+
+def statistics_lost(program: TrainingProgram, context: Context) -> bool:
+    """Begins the step with the running statistics of a new model.
+
+    Args:
+        program: The program to be made wrong.
+        context: Ignored.
+    """
+    program.buffers = initial_buffers(program.run.workload.model)
+    return _has_norms(program)
+
+
+def statistics_of_last_microbatch(program: TrainingProgram, context: Context) -> bool:
+    """Moves the running statistics by those of the last micro-batch alone.
+
+    Args:
+        program: The program to be made wrong.
+        context: Ignored.
+    """
+    right, passes = program.keep_statistics, program.run.microbatches
+
+    def keep() -> None:
+        for seen in program.context.statistics.values():
+            seen[:] = seen[passes - 1 : passes]
+        right()
+
+    program.keep_statistics = keep
+    return takes_shares(program.run) and passes > 1
+
+
+def statistics_moved_twice(program: TrainingProgram, context: Context) -> bool:
+    """Moves the running statistics once more, by the same micro-batches.
+
+    Args:
+        program: The program to be made wrong.
+        context: Ignored.
+    """
+    right = program.keep_statistics
+
+    def keep() -> None:
+        right()
+        right()
+
+    program.keep_statistics = keep
+    return _has_norms(program) and program.run.batch_norm != "frozen"
+
+
+MISTAKES = (
+    Mutant(
+        "local_statistics",
+        of_step("local_statistics"),
+        local_statistics,
+        f"{_CELL}+batch_norm=sync",
+    ),
+    Mutant(
+        "running_statistics_lost",
+        "the running statistics of batch normalisation were lost before this step",
+        statistics_lost,
+        _CELL,
+    ),
+    Mutant(
+        "statistics_of_last_microbatch",
+        "the running statistics move by the last micro-batch only",
+        statistics_of_last_microbatch,
+        f"{_CELL}+accumulation_steps=2",
+    ),
+    Mutant(
+        "statistics_moved_twice",
+        "the running statistics move twice: the forward pass that moves them was computed once more",
+        statistics_moved_twice,
+        _CELL,
+    ),
+)
