@@ -27,8 +27,17 @@ def register() -> None:
         return
     for kind, write in SHOWN.items():
         formatters = shell.display_formatter.formatters
-        formatters["text/html"].for_type(kind, lambda value, write=write: as_html(write(value)))
+        formatters["text/html"].for_type(kind, lambda value, write=write: as_html(write(value)) + _figure(value))
         formatters["text/plain"].for_type(kind, lambda value, printer, cycle, write=write: printer.text(write(value)))
+
+
+def _figure(value: object) -> str:
+    """Returns the figure of a comparison; "" for anything else, and where there is nothing to choose from."""
+    if not isinstance(value, Comparison):
+        return ""
+    from samestep.experiments.page.drawings.trade import Figure, trade  # here: most processes draw nothing
+
+    return "" if (drawn := trade(value)) is None else Figure(drawn)._repr_svg_()
 
 
 def as_html(text: str) -> str:

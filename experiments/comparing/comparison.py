@@ -1,7 +1,6 @@
 """What a comparison found: a row for each cell, what it prints, and how it ends."""
 
 import dataclasses
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -9,8 +8,8 @@ from typing import TYPE_CHECKING, Self
 from samestep.common.errors import ConfigError, SamestepError, Unavailable, signal_exit_code
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.confound_report import explain_confounds, find_stops
-from samestep.experiments.comparing.gate import find_failure
-from samestep.experiments.comparing.row import MISSED, NOT_RUN, Row, explain_rows
+from samestep.experiments.comparing.gate import find_failure, say_missing
+from samestep.experiments.comparing.row import Row, explain_rows
 from samestep.experiments.comparing.speeds import Rounds, Speed, judge_rows, speed_figures, unseparated
 from samestep.experiments.printing import tables
 from samestep.experiments.printing.aot_report import compiled
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from samestep.experiments.comparing.against import Against, Earlier
     from samestep.experiments.comparing.scaling import Scaling
+    from samestep.experiments.page.drawings.trade import Figure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,13 +105,7 @@ class Comparison:
     @property
     def missing(self) -> str:
         """How many runs are still to be done, and how; "" if none is, as where single runs were put together."""
-        if self.directory is None:
-            return ""
-        open_rows = [row for row in self.rows if row.results or row.status == NOT_RUN if row.status != MISSED]
-        wanted = sum(1 if row.configuration.is_oracle else self.repeats for row in open_rows)
-        missing = wanted - sum(len(row.results) for row in open_rows)
-        command = shlex.join(["samestep", "compare", "--resume", str(self.directory)])
-        return f"{missing} of {wanted} runs are missing; go on with: {command}" if missing else ""
+        return say_missing(self)
 
     @property
     def exit_code(self) -> int:
@@ -169,6 +163,16 @@ class Comparison:
             raise Unavailable("a data frame needs pandas: pip install pandas") from None
         return pandas.DataFrame([dict(row) for row in self.document("").rows])
 
+    def plot(self) -> "Figure":
+        """Draws speed against memory, a point a row: a notebook shows it, and `save("speed.svg")` writes it.
+
+        Raises:
+            ConfigError: Fewer than two rows were measured.
+        """
+        from samestep.experiments.page.drawings import trade
+
+        return trade.plot(self)
+
     def document(self, command: str, wide: bool = False) -> Document:
         """Returns the comparison as any format can be made of it.
 
@@ -223,9 +227,7 @@ class Comparison:
             compiled(self.results),
             "\n".join(explain_rows(self.rows)),
             self.missing,
-            "\n".join(
-                [*([f"Again: {command}"] if command else []), *([f"Runs: {self.directory}"] if self.directory else [])]
-            ),
+            "\n".join([f"Again: {command}"] * bool(command) + [f"Runs: {self.directory}"] * bool(self.directory)),
             fill(tables.verdict(self.results), screen_width()),
             *self._asked_beside(),
         ]
@@ -244,6 +246,5 @@ class Comparison:
 
 
 def _fields(row: Row) -> dict[str, object]:
-    """Returns a row as JSON has it."""
     own = {name: getattr(row, name) for name in ("cell", "status", "reason", "results", "seconds")}
     return own | {"result": row.result, "missed_predictions": misses(row.result) if row.result else {}}

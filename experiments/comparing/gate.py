@@ -1,9 +1,10 @@
 """What a comparison ends with: the first that applies of what is wrong with its rows, in a sentence."""
 
+import shlex
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ParityFailed, SamestepError, Unavailable, WorkerFailed, one_line
-from samestep.experiments.comparing.row import FAILED, IMPOSSIBLE, MISSED, UNAVAILABLE, Row, say_status
+from samestep.experiments.comparing.row import FAILED, IMPOSSIBLE, MISSED, NOT_RUN, UNAVAILABLE, Row, say_status
 
 if TYPE_CHECKING:
     from samestep.experiments.comparing.comparison import Comparison
@@ -39,6 +40,17 @@ def headline(found: "Comparison") -> str:
     blames_rows = not found.interrupt and isinstance(found.failure, ParityFailed | WorkerFailed)
     said = reason if blames_rows else f"As a gate this ends with exit code {found.exit_code}: {reason}"
     return said if said.endswith(".") else f"{said}."
+
+
+def say_missing(found: "Comparison") -> str:
+    """Returns how many runs are still to be done, and how; "" if none is, as where single runs were put together."""
+    if found.directory is None:
+        return ""
+    open_rows = [row for row in found.rows if row.results or row.status == NOT_RUN if row.status != MISSED]
+    wanted = sum(1 if row.configuration.is_oracle else found.repeats for row in open_rows)
+    missing = wanted - sum(len(row.results) for row in open_rows)
+    command = shlex.join(["samestep", "compare", "--resume", str(found.directory)])
+    return f"{missing} of {wanted} runs are missing; go on with: {command}" if missing else ""
 
 
 def _say_failed(rows: list[Row]) -> str:

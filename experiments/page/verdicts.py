@@ -10,8 +10,10 @@ from samestep.experiments.comparing.confound_report import explain_confounds
 from samestep.experiments.comparing.gate import headline
 from samestep.experiments.comparing.row import FAILED, MISSED, NOT_JUDGED, SAME, Row, explain_rows
 from samestep.experiments.comparing.speeds import unseparated
+from samestep.experiments.page.answers import answers
+from samestep.experiments.page.drawings.trade import trade
 from samestep.experiments.page.loaded import Group, Loaded
-from samestep.experiments.page.rendering import render
+from samestep.experiments.page.rendering import render, svg
 from samestep.experiments.printing import tables
 from samestep.experiments.printing.against_report import write_report
 from samestep.experiments.printing.aot_report import compiled
@@ -76,6 +78,8 @@ def _verdict(group: Group) -> dict[str, object]:
         "caption": " ".join(tables.caption(results, names=names).split()) if results else "",
         "verdict": tables.verdict(results) if results else "",
         "notes": [*explain_emulations(results), *explain_misses(results, lambda result: called[id(result)])],
+        "answers": answers(found),
+        "figure": None if (drawn := trade(found)) is None else svg(drawn),
         "speeds": _speeds(found),
         "details": {title: lines for title, text in details.items() if (lines := _lines(text))},
         "against": write_report(found.against) if found.against else "",

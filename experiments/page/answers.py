@@ -1,0 +1,101 @@
+"""What a comparison answers in three lines: which row is fastest, which holds least, which sends least, and how sure that is."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.quantities import SENT, STATE, Quantity
+from samestep.experiments.comparing.speeds import MeasuredRow, share_cores
+from samestep.experiments.printing.columns import range_of
+from samestep.experiments.printing.text import short
+
+_NAMED = 3
+"""Rows that are equal, before the rest is only counted."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """One of the answers.
+
+    Attributes:
+        question: What it answers, in a word.
+        answer: The row or the rows, and the value.
+        certainty: How sure that is.
+    """
+
+    question: str
+    answer: str
+    certainty: str
+
+
+def answers(found: Comparison) -> list[Answer]:
+    """Answers what a reader asks first; nothing where there is nothing to choose from.
+
+    Args:
+        found: The comparison. The oracle and rows that took another step are left out.
+    """
+    rows = {name: row for name, row in measured_rows(found).items() if row.result.parity.passed is not False}
+    if len(rows) < 2:
+        return []
+    given = (_fastest(rows), _least("holds least", STATE, rows), _least("sends least", SENT, _exchanging(rows)))
+    return [answer for answer in given if answer]
+
+
+def measured_rows(found: Comparison) -> dict[str, MeasuredRow]:
+    """Returns the rows that trained, by name; the oracle, which is no strategy, is not among them."""
+    speeds = found.speeds
+    return {
+        row.cell: MeasuredRow(row.result, speeds[row.cell])
+        for row in found.rows
+        if row.result and not row.configuration.is_oracle and not row.result.compiled
+    }
+
+
+def _exchanging(rows: dict[str, MeasuredRow]) -> dict[str, MeasuredRow]:
+    """Returns the rows of several processes: devices of one exchange in its memory, which is no wire."""
+    return {name: row for name, row in rows.items() if len({each.role for each in row.result.processes}) > 1}
+
+
+def _fastest(rows: dict[str, MeasuredRow]) -> Answer | None:
+    real = {
+        name: row for name, row in rows.items() if not row.result.emulation
+    }  # whose speed says something of the row
+    timed = {name: row.speed.prediction.median for name, row in real.items() if row.speed.prediction}
+    if len(timed) < 2:
+        return None
+    best, second, *_ = sorted(timed, key=lambda name: -timed[name])
+    return Answer("fastest", f"{best}, {short(timed[best])} examples/s", _certainty(best, second, rows))
+
+
+def _certainty(best: str, second: str, rows: dict[str, MeasuredRow]) -> str:
+    """Says how sure it is that a row is faster than the next one."""
+    if share_cores(rows[best].result) or share_cores(rows[second].result):
+        return "devices share cores here, so this says little of a machine with one for each"
+    predicted = rows[best].speed.prediction
+    if predicted is None or predicted.rounds == 1:
+        return f"measured once, so it is not ranked before {second}; --repeats 5 would"
+    ranges = [range_of(rows[name]) for name in (best, second)]
+    if None not in ranges and ranges[0][0] > ranges[1][1]:  # type: ignore[index]
+        return f"its interval lies above that of the next, {second}"
+    return f"not separated from {second}"
+
+
+def _least(question: str, quantity: Quantity, rows: dict[str, MeasuredRow]) -> Answer | None:
+    values = {name: float(value) for name, row in rows.items() if (value := quantity.measured(row)) is not None}
+    if len(values) < 2:
+        return None
+    least = min(values.values())
+    names = [name for name, value in values.items() if value == least]
+    is_exact = all(_is_as_predicted(quantity, rows[name]) for name in names)
+    certainty = "as predicted" if is_exact else "predicted otherwise, see the table"
+    return Answer(question, f"{_listed(names)}, {quantity.text(rows[names[0]])}", f"measured, {certainty}")
+
+
+def _is_as_predicted(quantity: Quantity, row: MeasuredRow) -> bool:
+    predicted, measured = quantity.predicted(row.result), quantity.measured(row)
+    return predicted is not None and measured is not None and abs(float(measured) - predicted) <= 0.01 * predicted
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if names[_NAMED:] else ""
+    return ", ".join(names[:_NAMED]) + more

@@ -1,0 +1,145 @@
+"""Speed against memory: what each row of a comparison trades, a point a row, its name beside it."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from xml.etree.ElementTree import Element
+
+from samestep.common.errors import ConfigError
+from samestep.common.files.writing import replacing
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.quantities import STATE
+from samestep.experiments.comparing.speeds import MeasuredRow
+from samestep.experiments.page.answers import measured_rows
+from samestep.experiments.page.axes import AxisScale, fitting, in_bytes, spell_tick
+from samestep.experiments.page.drawings.svg import drawing, file_of, put, stroke, write
+from samestep.experiments.printing.columns import range_of
+
+WIDTH = 760
+LEFT, RIGHT, TOP, LEAST_HEIGHT, FOOT = 64, 500, 40, 290, 50
+LINE = 16
+"""Between two names."""
+MOST_ROWS = 40
+"""The fastest of them."""
+SIZE = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A drawing that a notebook shows, and that can be written into a file."""
+
+    root: Element
+
+    def _repr_svg_(self) -> str:
+        return file_of(self.root)
+
+    def save(self, path: Path | str) -> Path:
+        """Writes it as SVG, which brings its own colours; returns the file."""
+        with replacing(Path(path), is_users=True) as file:
+            file.write(file_of(self.root).encode())
+        return Path(path)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Point:
+    name: str
+    framework: str
+    bytes: float
+    speed: float
+    ends: tuple[float, float] | None
+    is_same: bool
+
+
+def plot(found: Comparison) -> Figure:
+    """Draws the rows of a comparison, for a notebook or a file.
+
+    Raises:
+        ConfigError: Fewer than two rows have a speed and a state.
+    """
+    if (root := trade(found)) is None:
+        raise ConfigError("fewer than two rows were measured, so there is nothing to plot; compare more rows.")
+    return Figure(root)
+
+
+def trade(found: Comparison) -> Element | None:
+    """Draws rows by the state of a device and their speed; None with fewer than two that have both. The oracle is left out."""
+    rows = measured_rows(found)
+    points = sorted(_points(rows), key=lambda point: -point.speed)[:MOST_ROWS]
+    if len(points) < 2:
+        return None
+    speeds = fitting([value for point in points for value in (point.speed, *(point.ends or ()))], spell_tick)
+    memory, unit = in_bytes([point.bytes for point in points])
+    panel = _Panel(memory, speeds, TOP + max(LEAST_HEIGHT, LINE * (len(points) - 1)))
+    leanest = min(points, key=lambda point: point.bytes)
+    said = f"{points[0].name} is fastest; {leanest.name} holds least on a device"
+    root = drawing(WIDTH, panel.bottom + FOOT, "Speed by memory", said)
+    write(root, LEFT, TOP - 16, f"examples per second{', logarithmic' if speeds.is_log else ''}", "strong")
+    write(root, RIGHT, panel.bottom + 36, f"state of a device, {unit}", "strong end")
+    write(root, LEFT, panel.bottom + 36, "a vertical line: the range of a row's speed", "muted small")
+    panel.draw_axes(root)
+    frameworks = sorted({point.framework for point in points})
+    for point, place in zip(points, panel.spread([panel.y(point.speed) for point in points]), strict=True):
+        _draw(root, point, panel, place, is_square=point.framework == frameworks[0])
+    return root
+
+
+@dataclasses.dataclass(frozen=True)
+class _Panel:
+    """Where values are: memory from left to right, speed from the bottom to the top."""
+
+    memory: AxisScale
+    speeds: AxisScale
+    bottom: float
+
+    def x(self, value: float) -> float:
+        return LEFT + self.memory.place(value) / 100 * (RIGHT - LEFT)
+
+    def y(self, value: float) -> float:
+        return self.bottom - self.speeds.place(value) / 100 * (self.bottom - TOP)
+
+    def draw_axes(self, root: Element) -> None:
+        for tick in self.speeds.ticks:
+            y = self.y(tick)
+            stroke(root, "line", [(LEFT, y), (RIGHT, y)])
+            write(root, LEFT - 8, y + 4, self.speeds.spell(tick), "muted small end")
+        for tick in self.memory.ticks:
+            x = self.x(tick)
+            stroke(root, "line", [(x, self.bottom), (x, self.bottom + 5)])
+            write(root, x, self.bottom + 18, self.memory.spell(tick), "muted small middle")
+        stroke(root, "line", [(LEFT, self.bottom), (RIGHT, self.bottom)])
+
+    def spread(self, heights: list[float]) -> list[float]:
+        """Returns where names stand: near their points and in their order, at least a line apart, and within the figure."""
+        places: list[float] = []
+        for index, height in enumerate(heights):
+            lowest = self.bottom - (len(heights) - 1 - index) * LINE
+            places.append(min(max(height, places[-1] + LINE if places else TOP), lowest))
+        return places
+
+
+def _points(rows: Mapping[str, MeasuredRow]) -> list[_Point]:
+    found = []
+    for name, row in rows.items():
+        held, speed = STATE.value(row), row.speed.prediction
+        if held is not None and speed is not None:
+            is_same = row.result.parity.passed is not False
+            name += " (emulated)" if row.result.emulation else ""
+            found.append(_Point(name, row.result.framework, float(held), speed.median, range_of(row), is_same))
+    return found
+
+
+def _draw(root: Element, point: _Point, panel: _Panel, label: float, is_square: bool) -> None:
+    """Draws a point with its interval and its name: a shape for each framework, a cross for a row that missed."""
+    x, y = panel.x(point.bytes), panel.y(point.speed)
+    group = put(root, "g", f"row {point.framework}", data_bytes=point.bytes, data_speed=point.speed)
+    stroke(group, "line", [(x, y), (RIGHT + 14, label), (RIGHT + 20, label)], 0.75)
+    if point.ends:
+        stroke(group, "wire", [(x, panel.y(end)) for end in point.ends])
+    if not point.is_same:
+        for turn in (1, -1):
+            stroke(group, "missed", [(x - SIZE, y - turn * SIZE), (x + SIZE, y + turn * SIZE)], 2)
+    elif is_square:
+        put(group, "rect", f"mark-{point.framework}", x=x - SIZE, y=y - SIZE, width=2 * SIZE, height=2 * SIZE)
+    else:
+        put(group, "circle", f"mark-{point.framework}", cx=x, cy=y, r=SIZE)
+    write(group, RIGHT + 24, label + 4, point.name + ("" if point.is_same else ", not the same step"), "small")
