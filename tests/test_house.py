@@ -12,10 +12,11 @@ import pytest
 from benchmarks.code_size import Size, product
 from samestep.common.catalog import catalogue, framework_info, strategy_info
 from samestep.common.flags import flags
+from samestep.common.mesh import AXES
 from samestep.common.request import FRAMEWORKS
 from samestep.common.techniques import Techniques
 from samestep.common.workload.optimizers.table import OPTIMIZERS
-from tests.product import FILES, ROOT, files_of, files_that_declare, files_with, of_other_units
+from tests.product import FILES, ROOT, files_asking, files_of, files_that_declare, files_with, of_other_units
 
 
 @functools.cache
@@ -208,6 +209,7 @@ def test_the_table_is_there() -> None:
         "a technique",
         "a feature of a model",
         "an optimizer",
+        "an axis of the mesh",
         "a field of the request",
         "a quantity",
         "a strategy",
@@ -241,7 +243,16 @@ def feature_files() -> dict[str, set[str]]:
     return {name: files_of(name, words, "features") for name, words in FEATURES.items()}
 
 
-UNITS = {"a technique": technique_files, "an optimizer": optimizer_files, "a feature of a model": feature_files}
+def axis_files() -> dict[str, set[str]]:
+    return {name: files_asking(name) for name in AXES}
+
+
+UNITS = {
+    "an axis of the mesh": axis_files,
+    "a technique": technique_files,
+    "an optimizer": optimizer_files,
+    "a feature of a model": feature_files,
+}
 """Kind -> what gives each unit of it, and the files in which the unit occurs."""
 
 

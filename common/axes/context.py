@@ -34,7 +34,7 @@ def refuse(run: Run) -> None:
             f"a context axis cuts the sequences of our transformer, as in prose-gpt; {name} is another model: choose "
             "another strategy."
         )
-    (positions,), heads = model.inputs().shape, max(param.groups for param in params) // run.mesh.tensor
+    (positions,), heads = model.inputs().shape, max(param.groups for param in params) // run.mesh.parts("features")
     if positions % count:
         raise ConfigError(f"a sequence of {positions} does not divide among a context axis of {count}; give +context=.")
     if heads % count:
@@ -62,7 +62,7 @@ def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
     if (place := _attention(run.workload.model, segment)) is None:
         return
     model = cast("TransformerSpec", run.workload.model)
-    of_tensor = stage.rows * model.context * model.width // run.mesh.tensor * run.product_bytes
+    of_tensor = stage.rows * model.context * model.width // run.mesh.parts("features") * run.product_bytes
     for tensors in (3, 1):
         send = Send(stage.phase, "all_to_all", "context", run.mesh.axis("context"), tensors * of_tensor)
         yield Within(place, send)

@@ -15,7 +15,7 @@ def sent(run: Run, sizes: Sizes) -> float:
         run: What is trained.
         sizes: What the term counts in.
     """
-    return 2 * (run.mesh.pipe - 1) * run.mesh.tensor * sizes.handed_on
+    return 2 * (run.mesh.pipe - 1) * run.mesh.parts("features") * sizes.handed_on
 
 
 HOOKS = AxisHooks(textbook=Term("2 (p - 1) t a w", sent))

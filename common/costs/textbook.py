@@ -90,7 +90,7 @@ def _activations(run: Run) -> tuple[Formula, ...]:
             return ()
         rows //= run.options.microbatches
     parts = mesh.parts("positions")
-    kept = model.layers * textbook_block_bytes(model, rows, run.item_bytes, mesh.tensor) / parts
+    kept = model.layers * textbook_block_bytes(model, rows, run.item_bytes, mesh.parts("features")) / parts
     text = "L T D B (4 w + 2 + 12 w / t + (2 w + 1) H T / (D t))" + " / c" * (parts > 1)
     return (Formula("activations", kept, text, "Korthikanti et al. 2022, section 4.2"),)
 
