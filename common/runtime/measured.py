@@ -114,7 +114,7 @@ class Measured(Usage):
         window_seconds: Their seconds.
         step_times: How many steps after the first one took how long, as `judging.percentiles` counts them; nothing where
             the call that takes a step does not wait for it.
-        losses: One per step.
+        losses: One per step, on rank 0.
         metric_value: The metric value on the held-out examples; None elsewhere than on rank 0.
         sends: What the process sent in the observed step, in order.
         footprints: The footprints of every device that the process can report.

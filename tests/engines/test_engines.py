@@ -1,6 +1,8 @@
 """A prepared run under the engines themselves, by the scripts of `--for`: the losses of the local launcher, bit for bit."""
 
+import hashlib
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,10 +15,12 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.attempts import prepare
 from samestep.common.runtime.parent.processes.network import HOST
-from samestep.common.runtime.records import load_result
+from samestep.common.runtime.records import RunResult, load_result
+from samestep.experiments.printing.text import github
 from samestep.experiments.submitting.scripts import write_script
 from samestep.experiments.submitting.targets import read_target
 from tests.conftest import RunCell
+from tests.engines.ray_box import RayBox
 from tests.engines.slurm_box import SlurmBox
 
 ROOT = Path(__file__).parents[2]
@@ -86,8 +90,38 @@ def test_torchrun(run_cell: RunCell, tmp_path: Path, cell: str) -> None:
 
 @pytest.mark.ray
 @cells(slow=["torch:ddp", "tf:multi_worker_mirrored"])  # Ray itself takes 14 s to start, or minutes on busy cores
-def test_ray(run_cell: RunCell, tmp_path: Path, cell: str) -> None:
-    is_the_same(run_cell, "ray", cell, tmp_path, [sys.executable], RAY_ADDRESS="local")
+def test_ray(run_cell: RunCell, ray: RayBox, tmp_path: Path, cell: str) -> None:
+    is_the_same(run_cell, "ray", cell, tmp_path, [sys.executable], **ray.environment, RAY_ADDRESS=ray.target)
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+@pytest.mark.mpi
+@pytest.mark.ray
+@cells("torch:ddp", "tf:multi_worker_mirrored")
+def test_the_same_directory_under_every_engine(
+    run_cell: RunCell, slurm: SlurmBox, ray: RayBox, tmp_path: Path, cell: str
+) -> None:
+    """Prints a table of them; `is_the_same` holds each against our own launcher's losses."""
+    ways: dict[str, tuple[str, Sequence[str], dict[str, str]]] = {
+        "torchrun": ("torchrun", ["bash"], {}),
+        "Slurm": ("slurm:nodes=2", ["sbatch", "--wait"], slurm.environment),
+        "Open MPI": ("mpi", ["bash"], AS_ROOT),
+        "Ray": ("ray", [sys.executable], {**ray.environment, "RAY_ADDRESS": ray.target}),
+    }
+    rows = [["local", *told_of(run_cell(cell, WORKLOAD, **ASKED))]]
+    for engine, (target, before, environment) in ways.items():
+        (folder := tmp_path / target.partition(":")[0]).mkdir()
+        is_the_same(run_cell, target, cell, folder, before, **environment)
+        rows.append([engine, *told_of(load_result(folder / "a run"))])
+    print(f"\n{cell}\n{github(['engine', 'losses', 'last loss', 'same step'], rows)}")
+    assert len({losses for _, losses, *_ in rows}) == 1
+
+
+def told_of(result: RunResult) -> list[str]:
+    """A digest of the losses in every bit, the last of them, and the verdict."""
+    losses = struct.pack(f"{len(result.losses)}d", *result.losses)
+    return [hashlib.sha256(losses).hexdigest()[:16], result.losses[-1].hex(), str(result.parity.passed)]
 
 
 @pytest.mark.slow

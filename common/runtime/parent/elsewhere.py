@@ -20,9 +20,10 @@ SETTLE_SECONDS = 1.0
 """How long what the last process wrote may take to be seen on a shared file system."""
 
 _KILLED = re.compile(
-    r": (Killed|Segmentation fault|Aborted|Bus error|Out Of Memory)|exceeded memory limit|exited on signal|exitcode *: -\d"
+    r": (Killed|Segmentation fault|Aborted|Bus error|Out Of Memory)|exceeded memory limit"  # Slurm
+    r"|exited on signal|exitcode *: -\d|died with <Signals"  # Open MPI, torchrun, and Ray's worker of its child
 )
-"""What Slurm, Open MPI and torchrun say of a process that a signal or its need of memory ended."""
+"""What engines say of a process that a signal or its need of memory ended."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -75,7 +75,7 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
         window_steps=tuple(windows.steps),
         window_seconds=tuple(windows.seconds),
         step_times=windows.awaited_step_times,
-        losses=(*beginning.losses, *windows.losses),
+        losses=(*beginning.losses, *windows.losses) if file.rank == 0 else (),  # those of all ranks are the same
         metric_value=metric,
         sends=program.sends(),
         footprints=program.footprint(),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import WorkerFailed
-from samestep.common.runtime.process_file import Life, ProcessFile, read_life
+from samestep.common.runtime.process_file import DONE, Life, ProcessFile, read_life
 
 FILE = "process-rank-0.json"
 
@@ -18,6 +18,11 @@ def test_what_is_shorter_leaves_nothing_of_what_was_there(tmp_path: Path) -> Non
     ProcessFile(tmp_path, "rank-0", 0).enter("train", 7)
     assert json.loads((tmp_path / FILE).read_text())["phase"] == "train"
     assert read_life(tmp_path, "rank-0").step == 7
+
+
+def test_of_many_steps_it_is_read_whole(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(json.dumps({"phase": DONE, "step": 7, "losses": [0.1234567890123456] * 100_000}))
+    assert read_life(tmp_path, "rank-0").phase == DONE
 
 
 def test_it_is_written_where_it_is(tmp_path: Path) -> None:
