@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from samestep.common.errors import ConfigError, ParityFailed, WorkerFailed
 from samestep.common.files.written import seal
 from samestep.common.judging.parity import Parity, not_judged
-from samestep.common.judging.reference_run import reference_of
+from samestep.common.judging.reference_run import Curve, reference_of
 from samestep.common.judging.verdict import Trial, judge_trial, why_not_judged
 from samestep.common.request import Launch
 from samestep.common.runtime.directory import write_json
@@ -19,12 +19,12 @@ from samestep.common.runtime.host_bytes import count_by_host
 from samestep.common.runtime.integrity import check_losses
 from samestep.common.runtime.measured import Measured
 from samestep.common.runtime.parent.judging.means import Means
-from samestep.common.runtime.parent.judging.reference_curves import curve_folder, keep_curve, reach_curve, read_curve
+from samestep.common.runtime.parent.judging.reference_curves import curve_folder, keep_curve, reach_curve
 from samestep.common.runtime.parent.merge import merge
 from samestep.common.runtime.process_file import read_measured
 from samestep.common.runtime.records import RunResult
-from samestep.common.runtime.state_file import digest_state, remove_state
-from samestep.common.steps.log import read_log
+from samestep.common.runtime.state_file import digest_state, read_state, remove_state
+from samestep.common.steps.log import Log, read_log
 from samestep.common.strategy import Run
 
 if TYPE_CHECKING:
@@ -64,17 +64,15 @@ def finish(finished: Finished, means: Means) -> RunResult:
     """
     directory, run, launch = finished.directory, finished.run, finished.launch
     measured = [read_measured(directory, spec.role) for spec in run.strategy.topology(run) if not spec.serves]
-    if not measured[0].compiled:
-        _check_curve(directory, measured[0])
-    reference = reference_of(run)
-    parity = _judge(finished, reference, measured[0], means)
+    log, reference = _read_log(directory, measured[0]), reference_of(run)
+    parity = _judge(finished, reference, measured[0], log, means)
     result = merge(run, launch, measured, parity)
     result = dataclasses.replace(
         result,
         state_sha256=digest_state(directory),
         hosts=finished.hosts,
         by_host=count_by_host(run, finished.hosts, result.processes, result.predicted, measured[0].backend),
-        lost_steps=0 if measured[0].attempt == 1 else read_log(directory).lost_steps,
+        lost_steps=0 if measured[0].attempt == 1 else log.lost_steps,
     )
     if launch.traces and not result.compiled:
         from samestep.common.runtime.parent.chrome_trace import write_trace  # here: few runs are traced
@@ -84,7 +82,7 @@ def finish(finished: Finished, means: Means) -> RunResult:
     with contextlib.suppress(OSError):  # there is a result; what cannot be tidied up takes room, and no more
         (directory / "error.json").unlink(missing_ok=True)
         if run.described() == reference.described() and launch.needs_state:
-            keep_curve(read_curve(directory), run, launch, curve_folder(run, launch, result.dataset_sha256))
+            keep_curve(Curve(log, read_state(directory)), run, launch, curve_folder(run, launch, result.dataset_sha256))
         if not launch.keep_state and parity.passed is not False:  # a wrong state is evidence
             remove_state(directory)
         seal(directory)
@@ -103,15 +101,17 @@ def raise_if_missed(result: RunResult) -> None:
         raise ParityFailed(explain_missed([f"{result.framework}:{result.strategy}"], result.parity.reason))
 
 
-def _check_curve(directory: Path, measured: Measured) -> None:
-    """Makes sure that the directory has the losses that were measured, for whoever reads it later."""
+def _read_log(directory: Path, measured: Measured) -> Log:
+    """Reads the log, which has to have the losses that were measured, for whoever reads it later; a compiled step has none."""
+    if measured.compiled:
+        return Log(None, ())
     try:
-        check_losses(directory, measured.first_step, measured.losses)
+        return check_losses(directory, measured.first_step, measured.losses) or read_log(directory)
     except ConfigError as error:
         raise WorkerFailed(str(error)) from None
 
 
-def _judge(finished: Finished, reference: Run, measured: Measured, means: Means) -> Parity:
+def _judge(finished: Finished, reference: Run, measured: Measured, log: Log, means: Means) -> Parity:
     """Holds a run against its reference, whose curve is in the cache or is taken now.
 
     With `--parity` the reference goes to the run's end, otherwise as far as the run's own time allows.
@@ -125,7 +125,7 @@ def _judge(finished: Finished, reference: Run, measured: Measured, means: Means)
         Trial(
             run=run,
             reference=reference,
-            seen=read_curve(finished.directory),
+            seen=Curve(log, read_state(finished.directory)),
             wanted=reach_curve(reference, launch, measured, budget_seconds, means.alone),
             start=functools.partial(_start, run, launch),
             is_continued=is_continued,
