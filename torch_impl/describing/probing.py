@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 import numpy as np
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import RETURNED, Model
@@ -18,7 +18,7 @@ from samestep.common.workload.models.loss_check import part_losses, reduction_of
 from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, HALVES, Halves, How, ProbedPass, Rows
 from samestep.torch_impl import weights
 from samestep.torch_impl.features.applied import freeze, held_still, norms_of
-from samestep.torch_impl.models.inputs import Inputs, as_inputs
+from samestep.torch_impl.models.inputs import Inputs, as_inputs, tensors
 from samestep.torch_impl.models.outputs import main_outputs
 from samestep.torch_impl.models.user_loss import loss_function
 
@@ -58,9 +58,9 @@ class Probe:
         module, found = self._copy(how), list[str]()
         calls = _calls(module, lambda: self._pass(module, how))
         for path, (inputs, output) in calls.items():
-            tensors = [each for each in tree_leaves(inputs) if isinstance(each, torch.Tensor)]
-            is_whole = all(each.ndim and len(each) == EXAMPLES for each in (*tensors, output))
-            if any(name.startswith(f"{path}.") for name in found) or not (tensors and is_whole):
+            given = tensors(inputs)
+            is_whole = all(each.ndim and len(each) == EXAMPLES for each in (*given, output))
+            if any(name.startswith(f"{path}.") for name in found) or not (given and is_whole):
                 continue
             parts = []
             for half in HALVES:
@@ -163,7 +163,7 @@ def _calls(module: nn.Module, call: Callable[[], object]) -> dict[str, tuple[obj
 
 
 def _first(outputs: object) -> torch.Tensor:
-    return next(each for each in tree_leaves(outputs) if isinstance(each, torch.Tensor))
+    return tensors(outputs)[0]
 
 
 def _cut(arrays: Inputs, rows: Rows) -> Inputs:

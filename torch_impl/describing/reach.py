@@ -23,7 +23,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.workload.declared import call_user
 from samestep.common.workload.models.description_report import EXAMPLES
 from samestep.torch_impl import weights
-from samestep.torch_impl.models.inputs import Inputs, as_inputs
+from samestep.torch_impl.models.inputs import Inputs, as_inputs, tensors
 from samestep.torch_impl.models.outputs import main_outputs
 
 _TRIED = 8
@@ -212,8 +212,7 @@ def _calls(module: nn.Module, paths: Iterable[str], x: Inputs) -> list[tuple[str
 
     def note(path: str) -> Callable[..., None]:
         def called(_: nn.Module, inputs: tuple[object, ...], named: dict[str, object]) -> None:
-            given = torch.utils._pytree.tree_leaves((inputs, named))
-            found.append((path, [each.shape for each in given if isinstance(each, torch.Tensor)]))
+            found.append((path, [each.shape for each in tensors((inputs, named))]))
 
         return called
 

@@ -8,11 +8,10 @@ import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from samestep.common.workload.models.findings import TwoBytes
-from samestep.torch_impl.models.inputs import Inputs
+from samestep.torch_impl.models.inputs import Inputs, tensors
 from samestep.torch_impl.upstream import without_numbers
 
 
@@ -66,21 +65,14 @@ class Roundings(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         results = function(*args, **(kwargs or {}))
-        operands = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+        operands = tensors((args, kwargs))
         most = max(map(self.behind, operands), default=0)
         shared = {_storage(each) for each in operands if not function._schema.is_mutable}
         own = 2 if function.overloadpacket in flop_registry else 1
-        for result in tree_leaves(results):
-            if isinstance(result, torch.Tensor):
-                is_rounded = result.dtype == torch.bfloat16 and _storage(result) not in shared
-                count = max(most + own * is_rounded, self.behind(result))
-                self._behind[_storage(result)] = count
+        for result in tensors(results):
+            is_rounded = result.dtype == torch.bfloat16 and _storage(result) not in shared
+            self._behind[_storage(result)] = max(most + own * is_rounded, self.behind(result))
         return results
-
-
-def tensors(tree: object) -> list[torch.Tensor]:
-    """Returns the tensors of a tree, in order."""
-    return [each for each in tree_leaves(tree) if isinstance(each, torch.Tensor)]
 
 
 def _storage(tensor: torch.Tensor) -> StorageWeakRef:

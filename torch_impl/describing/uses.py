@@ -8,7 +8,7 @@ from torch import nn
 
 from samestep.common.workload.models.description_report import EXAMPLES
 from samestep.common.workload.models.findings import Use
-from samestep.torch_impl.models.inputs import Inputs
+from samestep.torch_impl.models.inputs import Inputs, tensors
 
 _Seen = tuple[list[torch.Tensor], list[torch.Tensor]]
 """The inputs and the outputs of a call."""
@@ -45,13 +45,9 @@ def _removed(handle: torch.utils.hooks.RemovableHandle) -> Iterator[None]:
 
 def _keep(seen: list[_Seen]) -> Callable[..., None]:
     def keep(module: nn.Module, args: object, kwargs: object, outputs: object) -> None:
-        seen.append((_tensors((args, kwargs)), _tensors(outputs)))
+        seen.append((tensors((args, kwargs)), tensors(outputs)))
 
     return keep
-
-
-def _tensors(tree: object) -> list[torch.Tensor]:
-    return [each for each in torch.utils._pytree.tree_leaves(tree) if isinstance(each, torch.Tensor)]
 
 
 def _use(module: nn.Module, calls: list[_Seen]) -> Use:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_leaves
 
 from samestep.common.workload.data.several import each
 
@@ -19,3 +20,8 @@ def as_inputs(array: np.ndarray, device: torch.device | None = None) -> Inputs:
         device: Where to; where NumPy has them, unless given.
     """
     return each(array, lambda one: torch.from_numpy(one).to(device, non_blocking=True))
+
+
+def tensors(tree: object) -> list[torch.Tensor]:
+    """Returns the tensors of a tree, such as arguments or results, in order."""
+    return [each for each in tree_leaves(tree) if isinstance(each, torch.Tensor)]
