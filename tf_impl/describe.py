@@ -17,7 +17,7 @@ from samestep.common.workload.models.probing import find_habits
 from samestep.common.workload.models.spec import Segment
 from samestep.tf_impl.describing.probing import Probe
 from samestep.tf_impl.describing.roundings import find_roundings
-from samestep.tf_impl.features.applied import norms_of
+from samestep.tf_impl.features.applied import layers_of
 from samestep.tf_impl.features.draws import STILL
 from samestep.tf_impl.models.inputs import as_inputs
 from samestep.tf_impl.models.outputs import main_outputs, returns
@@ -59,7 +59,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         segments=(Segment("", 0, tuple(outputs.shape[1:]), tuple(params)),),
         reads={name: 1 + again for name, again in built.added.reads(built.params).items()},
         sums=_sums(built, split),
-        batch_norms=tuple(layer.name for layer in norms_of(built.layers(keras.layers.Layer))),
+        featured=layers_of(built.layers(keras.layers.Layer)),
         habits=call_user(find_habits, source, "what it does", Probe(built, model, split, source)),
         optimizer=None if model.optimizer is None else DescribedOptimizer(),  # no row takes it, which is said
         layers=built.describe_layers(inputs),

@@ -27,7 +27,7 @@ from samestep.torch_impl.describing.reach import always_called, find_reach
 from samestep.torch_impl.describing.roundings import find_roundings
 from samestep.torch_impl.describing.segments import describe_segments
 from samestep.torch_impl.describing.uses import describe_uses
-from samestep.torch_impl.features.applied import norms_of
+from samestep.torch_impl.features.applied import layers_of
 from samestep.torch_impl.features.draws import STILL
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.outputs import main_outputs, returns
@@ -76,7 +76,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         dtypes={name: dtype for name, dtype in dtypes.items() if is_real(dtype) and dtype != "float32"},
         segments=segments,
         blocks=blocks,
-        batch_norms=tuple(norms_of(module)),
+        featured=layers_of(module),
         habits=habits,
         unused=reach.unused,
         branches=reach.branches,

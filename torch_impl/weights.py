@@ -11,6 +11,7 @@ from torch import nn
 
 from samestep.common.program import StatePiece
 from samestep.common.workload.models.transformer import TOKENS
+from samestep.torch_impl.features.applied import NEUTRAL
 from samestep.torch_impl.models.transformer import TiedLogits
 from samestep.torch_impl.sharded import copy_shard, local_extent, local_part
 
@@ -22,7 +23,7 @@ _NEUTRAL = {
     nn.Conv2d: {"weight": ("kernel", (2, 3, 1, 0)), "bias": ("bias", (0,))},
     nn.Embedding: {"weight": ("table", (0, 1))},
     nn.LayerNorm: {"weight": ("scale", (0,)), "bias": ("bias", (0,))},
-    nn.modules.batchnorm._BatchNorm: {"weight": ("scale", (0,)), "bias": ("bias", (0,))},
+    **NEUTRAL,
     nn.GroupNorm: {"weight": ("scale", (0,)), "bias": ("bias", (0,))},
 }
 

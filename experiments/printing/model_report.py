@@ -107,9 +107,10 @@ def _facts(about: Description) -> Iterator[str]:
     yield f"Blocks that FSDP gathers one by one: {_listed([block.name.replace('/', '.') for block in about.blocks])}."
     habits = about.habits
     yield f"Random: {_listed(habits.randoms)}{'' if habits.are_stilled else ', not all of which --no-dropout holds still'}."
-    stateful = [*about.batch_norms, *habits.running, *habits.restless]
+    featured = [path for layers in about.featured.values() for path in layers]
+    stateful = [*featured, *habits.running, *habits.restless]
     yield f"Stateful: {_listed(stateful)}. Buffers: {_listed(list(about.buffers))}."
-    yield f"Mixes the examples of a batch: {_listed([*about.batch_norms, *habits.mixing, *about.sums])}."
+    yield f"Mixes the examples of a batch: {_listed([*featured, *habits.mixing, *about.sums])}."
     if not habits.is_steady:
         yield "Called again with the same seed, weights and buffers, it gives other outputs."
     if about.branches:

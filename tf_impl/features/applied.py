@@ -1,6 +1,6 @@
 """The features of a model as models, programs and descriptions meet them: they are put in here, and nobody else names one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -12,10 +12,15 @@ from samestep.tf_impl.features.batch_norm import freeze, norms_of
 from samestep.tf_impl.features.dropout import dropout as behind
 from samestep.tf_impl.features.dropout import held_still, prepare
 
-__all__ = ["behind", "freeze", "held_still", "norms_of", "prepare", "switch_layers", "within"]
+__all__ = ["behind", "freeze", "held_still", "layers_of", "norms_of", "prepare", "switch_layers", "within"]
 
 Within = batch_norm.BatchNorm
 """A layer that a feature puts behind the product of another one."""
+
+
+def layers_of(layers: Iterable[Any]) -> dict[str, tuple[str, ...]]:
+    """Returns the layers of a user's model that have a feature which depends on how a batch is split, by feature."""
+    return {"batch_norm": tuple(layer.name for layer in norms_of(layers))}
 
 
 def switch_layers(layers: Sequence[Any], features: Features, running: Sequence[tf.Variable]) -> None:

@@ -8,18 +8,20 @@ from torch import nn
 from samestep.common.features import Features
 from samestep.common.strategy import Run
 from samestep.torch_impl.features import batch_norm, dropout
-from samestep.torch_impl.features.batch_norm import convolution, freeze, linear, norms_of, widen_scales
+from samestep.torch_impl.features.batch_norm import NEUTRAL, convolution, freeze, linear, norms_of, widen_scales
 from samestep.torch_impl.features.dropout import dropout as behind
 from samestep.torch_impl.features.dropout import held_still, prepare
 from samestep.torch_impl.features.synchronized import synchronize
 
 __all__ = [
+    "NEUTRAL",
     "behind",
     "convolution",
     "exchanging",
     "freeze",
     "held_still",
     "in_parts",
+    "layers_of",
     "linear",
     "norms_of",
     "prepare",
@@ -52,6 +54,11 @@ def exchanging(run: Run, model: nn.Module, device: torch.device) -> nn.Module:
         The model; on GPUs with other modules in it, under the same paths.
     """
     return synchronize(model, device) if run.batch_norm == "sync" and run.mesh.replicas > 1 else model
+
+
+def layers_of(model: nn.Module) -> dict[str, tuple[str, ...]]:
+    """Returns the layers of a user's model that have a feature which depends on how a batch is split, by feature."""
+    return {"batch_norm": tuple(norms_of(model))}
 
 
 def in_parts(model: nn.Module) -> Iterator[dropout.Dropout]:

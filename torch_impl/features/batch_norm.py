@@ -13,6 +13,9 @@ from torch.func import functional_call
 from samestep.common.features import Features
 from samestep.common.features.batch_norm.statistics import EPSILON, MOMENTUM
 
+NEUTRAL = {nn.modules.batchnorm._BatchNorm: {"weight": ("scale", (0,)), "bias": ("bias", (0,))}}
+"""Type of module -> its parameters, as in `weights`."""
+
 
 class BatchNorm(nn.modules.batchnorm._BatchNorm):
     """torch's batch normalisation, of any number of dims, without a counter of batches, which a momentum makes useless."""

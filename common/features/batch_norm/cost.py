@@ -10,7 +10,7 @@ References:
 
 from collections.abc import Mapping
 
-from samestep.common.features.batch_norm.statistics import batch_norms
+from samestep.common.features.batch_norm.statistics import batch_norms, framework_norms
 from samestep.common.frameworks import conventions
 from samestep.common.ledger import Send
 from samestep.common.strategy import Run
@@ -36,7 +36,7 @@ def framework_sums(run: Run, phase: str) -> dict[str, Send]:
         run: What is trained.
         phase: The phase of the step.
     """
-    if not (norms := run.workload.model.facts.framework_norms):
+    if not (norms := framework_norms(run.workload.model)):
         return {}
     return _sums(run, phase, norms, conventions(run.framework).norm_sums[phase])
 

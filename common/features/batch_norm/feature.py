@@ -4,14 +4,20 @@ import dataclasses
 
 from samestep.common.features.batch_norm.bound import error_growth, say_growth
 from samestep.common.features.batch_norm.cost import framework_sums, stated_sums
-from samestep.common.features.batch_norm.statistics import batch_norms, buffers, check_statistics, takes_shares
+from samestep.common.features.batch_norm.statistics import (
+    batch_norms,
+    buffers,
+    check_statistics,
+    framework_norms,
+    takes_shares,
+)
 from samestep.common.features.feature import Feature, Suspect, count_layers
 from samestep.common.strategy import Run
 
 
 def norms_apart(run: Run) -> tuple[str, ...]:
     """Returns the layers of a user's model whose running statistics each replica moves by those of its own examples."""
-    return tuple(run.workload.model.facts.framework_norms) if run.batch_norm == "local" else ()
+    return tuple(framework_norms(run.workload.model)) if run.batch_norm == "local" else ()
 
 
 def suspect_statistics(run: Run) -> Suspect | None:

@@ -13,6 +13,7 @@ References:
 """
 
 import math
+from collections.abc import Mapping
 
 from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
@@ -27,6 +28,11 @@ def batch_norms(model: ModelSpec) -> dict[str, int]:
     if vars(model).get("norm") != "batch":
         return {}
     return {layer(name): param.size for name, param in model.params().items() if param.role == "scale"}
+
+
+def framework_norms(model: ModelSpec) -> Mapping[str, int]:
+    """Returns the batch normalisations of a user's model, which are layers of its framework, likewise."""
+    return model.facts.featured.get("batch_norm", {})
 
 
 def buffers(model: ModelSpec) -> dict[str, tuple[int, float]]:

@@ -52,7 +52,7 @@ def _conflicts(run: Run) -> Iterator[tuple[bool, str]]:
             f"{feature.kept_by}.",
         )
     yield (
-        bool(facts.buffers or facts.framework_norms or facts.may_skip) or facts.habits != Habits(),
+        bool(facts.buffers or any(facts.featured.values()) or facts.may_skip) or facts.habits != Habits(),
         f"needs micro-batches that do not meet, and {run.workload.name} has buffers, draws random numbers, or may leave a "
         "parameter without a gradient; leave it out.",
     )

@@ -43,7 +43,7 @@ class Description(DeclaredFindings):
         blocks: As in `ModelSpec.blocks`.
         inputs: As in `ModelSpec.inputs`.
         targets: As in `ModelSpec.targets`.
-        batch_norms: The layers that normalise over the batch.
+        featured: Feature of a model -> the layers of the framework that have it.
         layers: Those that hold parameters, in the order of execution.
         names: Torch's layer or parameter -> TensorFlow's, where the user says so.
         accept: The known differences between the two that the user accepts.
@@ -58,7 +58,7 @@ class Description(DeclaredFindings):
     blocks: tuple[Segment, ...]
     inputs: ArraySpec
     targets: ArraySpec
-    batch_norms: tuple[str, ...] = ()
+    featured: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     layers: tuple[ParameterLayer, ...] = ()
     names: dict[str, str] = dataclasses.field(default_factory=dict)
     accept: tuple[str, ...] = ()
@@ -102,6 +102,8 @@ def read_description(folder: str) -> Description:
         found = read_json(Path(folder) / SPEC, _MOST_BYTES)
         if isinstance(found, dict) and "two_bytes" in found:  # as older files call it
             found["rounded"] = found.pop("two_bytes")
+        if isinstance(found, dict) and "batch_norms" in found:  # likewise
+            found["featured"] = {"batch_norm": found.pop("batch_norms")}
         return pydantic.TypeAdapter(Description).validate_python(found)
     except (Unreadable, ValueError) as error:
         raise ConfigError(f"{folder} holds no description of a model: {error}; repeat the command.") from None

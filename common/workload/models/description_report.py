@@ -22,7 +22,7 @@ EXAMPLES = 2
 _ROLES: Mapping[str, Role] = {"kernel": "kernel", "table": "table", "scale": "scale", "bias": "bias"}
 _MOST_TRIED = 64
 _AS_FOUND = (
-    *("segments", "blocks", "batch_norms", "layers"),
+    *("segments", "blocks", "featured", "layers"),
     *(field.name for field in dataclasses.fields(Findings)),
 )
 """What a description takes from a report as it is."""
@@ -43,7 +43,7 @@ class BuildReport(Findings):
         splits: The axis along which tensor parallelism cuts a parameter, by neutral name.
         reads: As in `Param`, of those that are read more than once.
         blocks: As in `Description`, like the next two.
-        batch_norms: Likewise.
+        featured: Likewise.
         layers: Likewise.
         frozen: The parameters that are not trained.
     """
@@ -56,7 +56,7 @@ class BuildReport(Findings):
     splits: Mapping[str, int] = dataclasses.field(default_factory=dict)
     reads: Mapping[str, int] = dataclasses.field(default_factory=dict)
     blocks: tuple[Segment, ...] = ()
-    batch_norms: tuple[str, ...] = ()
+    featured: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     layers: tuple[ParameterLayer, ...] = ()
     frozen: frozenset[str] = frozenset()
 

@@ -24,7 +24,7 @@ class ModelFacts(DeclaredFindings):
         takes_whole_logits: Whether its loss needs all logits of an example on one device.
         ties_stages: Whether two stages of a pipeline can hold one parameter together.
         may_lack_gradients: Whether the true gradient of a parameter may be zero, so that only rounding is left of it.
-        framework_norms: The layers of its framework that normalise over the batch, with their channels.
+        featured: Feature of a model -> the layers of its framework that have it, with their channels.
         other_use: How it uses those that `uses` does not list.
     """
 
@@ -35,7 +35,7 @@ class ModelFacts(DeclaredFindings):
     takes_whole_logits: bool = False
     ties_stages: bool = True
     may_lack_gradients: bool = False
-    framework_norms: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    featured: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
     other_use: Use = dataclasses.field(default_factory=Use)
 
     @property

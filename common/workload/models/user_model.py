@@ -123,7 +123,7 @@ def _facts(spec: UserModelSpec) -> ModelFacts:
         takes_whole_logits=True,
         ties_stages=False,
         may_lack_gradients=True,
-        framework_norms={layer: _channels(found, layer) for layer in found.batch_norms},
+        featured={name: {path: _channels(found, path) for path in each} for name, each in found.featured.items()},
         **{field.name: getattr(found, field.name) for field in dataclasses.fields(DeclaredFindings)},
     )
 
