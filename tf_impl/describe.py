@@ -22,7 +22,7 @@ from samestep.tf_impl.features.draws import STILL
 from samestep.tf_impl.models.inputs import as_inputs
 from samestep.tf_impl.models.outputs import main_outputs, returns
 from samestep.tf_impl.models.user_loss import loss_function
-from samestep.tf_impl.models.user_model import UserModel
+from samestep.tf_impl.models.user_model import UserModel, begin_in_float64
 
 
 def describe(folder: Path, source: str, split: Split, seed: int) -> None:
@@ -41,9 +41,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     model = load_model(source, "tf")
     if model.tf is None:
         raise ConfigError(f"--model {source} has no model for tf; add `tf=` to its samestep.Model.")
-    keras.utils.clear_session(free_memory=False)  # names are numbered from the start
-    keras.utils.set_random_seed(seed % 2**32)  # NumPy's generators take no larger one
-    keras.config.set_floatx("float64")
+    begin_in_float64(seed)
     inputs, targets = (as_inputs(array[:EXAMPLES]) for array in (split.train_inputs, split.train_targets))
     built = UserModel(model, source, inputs)
     returned = built.predict(inputs)

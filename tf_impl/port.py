@@ -32,7 +32,7 @@ from samestep.tf_impl.features.applied import held_still
 from samestep.tf_impl.features.draws import STILL
 from samestep.tf_impl.models.inputs import Inputs, as_inputs
 from samestep.tf_impl.models.losses import LOSSES, Loss
-from samestep.tf_impl.models.user_model import UserModel
+from samestep.tf_impl.models.user_model import UserModel, begin_in_float64
 from samestep.tf_impl.optimizers import bind_update, coefficients
 
 Gradients = list[tf.Tensor]
@@ -50,9 +50,7 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
     """
     DRAWS.install(STILL)  # before the user's file is imported
     model = load_model(asked.model, "tf")
-    keras.utils.clear_session(free_memory=False)  # names are numbered from the start
-    keras.utils.set_random_seed(asked.seed % 2**32)
-    keras.config.set_floatx("float64")
+    begin_in_float64(asked.seed)
     built = UserModel(model, asked.model, as_inputs(split.train_inputs[:EXAMPLES]))
     dropped = held_still(built.layers(keras.layers.Layer))
     loss, params = amend_loss(_mean_loss(model, asked), built, asked.amendments), list(built.params.values())

@@ -15,12 +15,29 @@ from samestep.common.runtime.directory import open_run
 from samestep.common.runtime.measured import adapter
 from samestep.common.runtime.parent.processes.scratch import Scratch
 from samestep.common.runtime.topology import ranks
+from samestep.common.strategy import Run
 from samestep.experiments.advising.prediction import Prediction
 from samestep.experiments.printing.formats import Case, Document
 from samestep.experiments.printing.misses import MARK
 from samestep.experiments.printing.text import bullets, github, screen_width, size
 
 TIMEOUT_SECONDS = 600
+
+
+def _check_observed(run: Run) -> None:
+    """Refuses a step that cannot be taken, or not among ranks that are not there.
+
+    Raises:
+        ConfigError: It is so.
+    """
+    if run.strategy.topology is not ranks or run.strategy.backend != "gloo":
+        raise ConfigError(
+            f"--observe takes a step among ranks that are not there, and {run.name} has none; choose torch:fsdp, or another "
+            "row of torch's with ranks over gloo."
+        )
+    if run.weights is not None or run.workload.source:
+        asked = f"--weights {run.weights}" if run.weights else f"--workload {run.workload.name}"
+        raise ConfigError(f"--observe takes a real step, and {asked} can only be predicted; leave one of the two out.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,16 +61,7 @@ class Observation:
             WorkerFailed: The process died.
         """
         run = row.run
-        if run.strategy.topology is not ranks or run.strategy.backend != "gloo":
-            raise ConfigError(
-                f"--observe takes a step among ranks that are not there, and {run.name} has none; choose torch:fsdp, or another "
-                "row of torch's with ranks over gloo."
-            )
-        if run.weights is not None or run.workload.source:
-            asked = f"--weights {run.weights}" if run.weights else f"--workload {run.workload.name}"
-            raise ConfigError(
-                f"--observe takes a real step, and {asked} can only be predicted; leave one of the two out."
-            )
+        _check_observed(run)
         with Scratch() as scratch:
             directory = open_run(Path(scratch) / "run", as_config(run, launch))
             line = [

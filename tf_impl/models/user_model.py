@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from samestep.common.errors import ConfigError
@@ -21,6 +22,13 @@ from samestep.tf_impl.models.variables import named_variables
 
 EXAMPLES = 2
 """How many examples a model is built with that makes its variables when it is first called."""
+
+
+def begin_in_float64(seed: int) -> None:
+    """Has Keras begin as in a new process, where names are numbered from the start; random numbers follow a seed."""
+    keras.utils.clear_session(free_memory=False)
+    keras.utils.set_random_seed(seed % 2**32)  # NumPy's generators take no larger one
+    keras.config.set_floatx("float64")
 
 
 class UserModel:
