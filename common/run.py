@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from samestep.common.axes.used import refuse_axes
+from samestep.common.axes.used import check_split
 from samestep.common.catalog import framework_info, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.features.used import refuse_features, switched, takes_shares
@@ -102,8 +102,7 @@ def _checked(run: Run) -> Run:
     for technique in used(run.techniques):
         run = dataclasses.replace(run, techniques=technique.fill_in(run))
     techniques = (technique.refuse for technique in used(run.techniques))
-    last = (run.strategy.needs, refuse_axes)
-    for check in (_check_devices, *techniques, _check_batch, check_optimizer, refuse_features, *last):
+    for check in (_check_devices, *techniques, _check_batch, check_optimizer, refuse_features, check_split):
         check(run)
     return run
 

@@ -22,12 +22,13 @@ def used(mesh: Mesh) -> tuple[AxisHooks, ...]:
     return tuple(hooks_of(name) for name, size in mesh.axes if size > 1)
 
 
-def refuse_axes(run: Run) -> None:
-    """Refuses a run that an axis of its mesh cannot split; the oracle splits nothing.
+def check_split(run: Run) -> None:
+    """Refuses a run that its strategy cannot train, or an axis of its mesh cannot split; the oracle splits nothing.
 
     Raises:
         ConfigError: One cannot.
     """
+    run.strategy.needs(run)
     for axis in used(run.mesh) if run.strategy.axes else ():
         axis.refuse(run)
 

@@ -10,7 +10,7 @@ import functools
 import itertools
 from collections.abc import Mapping, Sequence
 
-from samestep.common.axes.used import refuse_axes
+from samestep.common.axes.used import check_split
 from samestep.common.catalog import strategy_info
 from samestep.common.costs.footprints import FOOTPRINTS
 from samestep.common.costs.saved_activations.activations import activation_bytes, pipeline_activation_bytes
@@ -93,8 +93,7 @@ def _try_mesh(found: Search, base: Run, row: RankedStrategy, mesh: Mesh, memory:
         runs = list(with_microbatches(run, rows, schedule))
         if not runs:
             continue
-        run.strategy.needs(runs[0])
-        refuse_axes(runs[0])
+        check_split(runs[0])
         state = _held_bytes(_State(runs[0], SCHEDULES[schedule].stages_per_rank if schedule else 0))
         hopeless, closest = max(state) > memory, found.closest.get(row.strategy)
         if hopeless and closest and max(state) >= closest.needed_bytes:

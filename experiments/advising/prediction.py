@@ -4,6 +4,7 @@ import dataclasses
 import re
 from collections.abc import Iterator
 
+from samestep.common.axes.used import check_split
 from samestep.common.catalog import strategy_info
 from samestep.common.costs.textbook import Formula, formulas
 from samestep.common.errors import ConfigError, unknown
@@ -181,7 +182,7 @@ def _grown(run: Run, axis: str) -> Iterator[Run]:
         if mesh.size > MAX_PREDICTED_DEVICES:
             return
         try:
-            run.strategy.needs(run)
+            check_split(run)
         except ConfigError:
             return
         yield run
