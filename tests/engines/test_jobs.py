@@ -85,6 +85,31 @@ def test_a_rank_that_is_killed_is_named_and_nothing_is_left(on: tuple[str, dict[
     assert any(word in said for word in ("Killed", "exitcode", "SIGKILL", "on signal 9"))
 
 
+def descendants(process: int, of: str) -> list[int]:
+    """The processes below one whose command line has a word, the nearest first."""
+    found, above = [], [process]
+    while above:
+        each = above.pop(0)
+        listed = Path(f"/proc/{each}/task/{each}/children").read_text().split()
+        above += map(int, listed)
+        found += [int(pid) for pid in listed if of in Path(f"/proc/{pid}/cmdline").read_text()]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.parametrize("on", ["mpi", "torchrun", "ray"], indirect=True)
+def test_an_engines_own_command_that_is_killed_leaves_nothing(on: tuple[str, dict[str, str]], tmp_path: Path) -> None:
+    process, named = endless(on, tmp_path / "run"), {"mpi": "mpirun", "torchrun": "torch.distributed.run"}
+    os.kill(descendants(process.pid, named.get(on[0], "ray_job.py"))[0], signal.SIGKILL)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 1 and "ended without a result" in told
+    deadline = time.monotonic() + 60  # Ray waits for half a minute for a client that may come back
+    while workers_of(tmp_path / "run"):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
 @pytest.mark.slow
 @pytest.mark.torch
 def test_ctrl_c_cancels_the_job(on: tuple[str, dict[str, str]], tmp_path: Path) -> None:

@@ -12,7 +12,15 @@ from pathlib import Path
 from samestep.common.files.reading import Unreadable, memory_bytes, read_bytes
 from samestep.common.runtime.directory import read_error, reserve_error
 from samestep.common.runtime.engines.meeting import Arrival, find_differences, meet, read_hosts
-from samestep.common.runtime.engines.table import BY_HAND, Place, find_place, refuse_contradiction, said_why
+from samestep.common.runtime.engines.orphans import end_with_parent
+from samestep.common.runtime.engines.table import (
+    BY_HAND,
+    Place,
+    engines_of,
+    find_place,
+    refuse_contradiction,
+    said_why,
+)
 from samestep.common.runtime.topology import LAUNCHED_AT, RESTARTS, fill_in, own_index, read_whole
 from samestep.common.strategy import ProcessSpec
 
@@ -71,7 +79,11 @@ def join(
     Raises:
         WorkerFailed: They did not all come, or do not share the directory.
     """
-    if LAUNCHED_AT in environment or len(specs) == 1:
+    if LAUNCHED_AT in environment:
+        return
+    if [*engines_of(environment), BY_HAND][0] is not BY_HAND:  # what is started by hand may outlive its shell
+        end_with_parent()
+    if len(specs) == 1:
         return
     if index == 0 and read_error(directory):  # of an earlier attempt
         reserve_error(directory)
