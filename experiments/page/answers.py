@@ -14,11 +14,11 @@ _NAMED = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Answer:
-    """One of the answers.
+class Superlative:
+    """A row that is ahead of the others in something.
 
     Attributes:
-        question: What it answers, in a word.
+        question: In what, in a word or two.
         answer: The row or the rows, and the value.
         certainty: How sure that is.
     """
@@ -28,7 +28,7 @@ class Answer:
     certainty: str
 
 
-def answers(found: Comparison) -> list[Answer]:
+def answers(found: Comparison) -> list[Superlative]:
     """Answers what a reader asks first; nothing where there is nothing to choose from.
 
     Args:
@@ -56,7 +56,7 @@ def _exchanging(rows: dict[str, MeasuredRow]) -> dict[str, MeasuredRow]:
     return {name: row for name, row in rows.items() if len({each.role for each in row.result.processes}) > 1}
 
 
-def _fastest(rows: dict[str, MeasuredRow]) -> Answer | None:
+def _fastest(rows: dict[str, MeasuredRow]) -> Superlative | None:
     real = {
         name: row for name, row in rows.items() if not row.result.emulation
     }  # whose speed says something of the row
@@ -64,7 +64,7 @@ def _fastest(rows: dict[str, MeasuredRow]) -> Answer | None:
     if len(timed) < 2:
         return None
     best, second, *_ = sorted(timed, key=lambda name: -timed[name])
-    return Answer("fastest", f"{best}, {short(timed[best])} examples/s", _certainty(best, second, rows))
+    return Superlative("fastest", f"{best}, {short(timed[best])} examples/s", _certainty(best, second, rows))
 
 
 def _certainty(best: str, second: str, rows: dict[str, MeasuredRow]) -> str:
@@ -80,7 +80,7 @@ def _certainty(best: str, second: str, rows: dict[str, MeasuredRow]) -> str:
     return f"not separated from {second}"
 
 
-def _least(question: str, quantity: Quantity, rows: dict[str, MeasuredRow]) -> Answer | None:
+def _least(question: str, quantity: Quantity, rows: dict[str, MeasuredRow]) -> Superlative | None:
     values = {name: float(value) for name, row in rows.items() if (value := quantity.measured(row)) is not None}
     if len(values) < 2:
         return None
@@ -88,7 +88,7 @@ def _least(question: str, quantity: Quantity, rows: dict[str, MeasuredRow]) -> A
     names = [name for name, value in values.items() if value == least]
     is_exact = all(_is_as_predicted(quantity, rows[name]) for name in names)
     certainty = "as predicted" if is_exact else "predicted otherwise, see the table"
-    return Answer(question, f"{_listed(names)}, {quantity.text(rows[names[0]])}", f"measured, {certainty}")
+    return Superlative(question, f"{_listed(names)}, {quantity.text(rows[names[0]])}", f"measured, {certainty}")
 
 
 def _is_as_predicted(quantity: Quantity, row: MeasuredRow) -> bool:
