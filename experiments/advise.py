@@ -62,6 +62,10 @@ def main(arguments: Sequence[str]) -> int:
         ConfigError: The request is wrong, or the model has no room.
     """
     parser = Parser(prog="samestep advise", description=_ABOUT, allow_abbrev=False)
+    parser.examples = (
+        "samestep advise --workload gpt3-175b --machine a100-80gb --nodes 64",
+        "samestep advise --workload prose-gpt --machine here",
+    )
     add_flags(parser, "model", RunConfig, tuple(name for name in flags(RunConfig) if name not in ASKED))
     add_flags(parser, "machine", SearchAssumptions)
     given = vars(parser.parse_args(arguments))

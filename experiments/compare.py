@@ -22,13 +22,13 @@ from samestep.experiments.report import report_comparison
 if TYPE_CHECKING:
     from samestep.experiments.comparing.comparison import Comparison
 
-_DESCRIPTION = """Train one workload under many strategies and print one table, with the oracle as its first row. Exit code, the
-first that applies: 130 after Ctrl-C; 143, 129 or 131 after SIGTERM, SIGHUP or SIGQUIT; 4 if a row is not the same step, or not
-that of --against; 1 if a row failed; 3 if a row that you named is unavailable or not possible, if a required row was not judged,
-if --parity was given and no row was judged, or if --against, or --bit-equal, had nothing to compare; 0 otherwise. It is 2 if the
-request is wrong, or none of the rows that you named is possible: then nothing is started. The rows that were done before an
-interrupt are printed, and --resume goes on from there. --on slurm:nodes=2 starts each row as a job of an engine: slurm, mpi,
-torchrun or ray."""
+_DESCRIPTION = """Train one workload under many strategies and print one table, with the oracle as its first row. The rows that
+were done before an interrupt are printed, and --resume goes on from there. --on slurm:nodes=2 starts each row as a job of an
+engine: slurm, mpi, torchrun or ray."""
+_ENDINGS = """Exit code, the first that applies: 130 after Ctrl-C; 143, 129 or 131 after SIGTERM, SIGHUP or SIGQUIT; 4 if a row is
+not the same step, or not that of --against; 1 if a row failed; 3 if a row that you named is unavailable or not possible, if a
+required row was not judged, if --parity was given and no row was judged, or if --against, or --bit-equal, had nothing to compare;
+0 otherwise. It is 2 if the request is wrong, or none of the rows that you named is possible: then nothing is started."""
 _AGAINST = """hold every row against the same row of an earlier comparison, of a run, or of a directory of runs: the losses of
 every step, the bytes, and with enough rounds the speed; the exit code is 4 if a step is not as it was"""
 _BIT_EQUAL = """make a gate of bits of --against: every loss, and the final state where both runs have it, must be the same in
@@ -105,7 +105,7 @@ def _write_page(comparison: "Comparison", form: str) -> WorkerFailed | None:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="samestep compare", allow_abbrev=False, description=_DESCRIPTION)
+    parser = Parser(prog="samestep compare", allow_abbrev=False, description=_DESCRIPTION, epilog=_ENDINGS)
     parser.examples = (
         "samestep compare --strategies torch:ddp,tf:mirrored --report",
         "samestep compare --strategies torch:ddp --devices 1,2,4 --repeats 5",

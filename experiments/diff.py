@@ -27,6 +27,11 @@ def main(arguments: Sequence[str]) -> int:
         SamestepError: A record cannot be read, or a command failed.
     """
     parser = Parser(prog="samestep diff", description=_ABOUT, allow_abbrev=False)
+    parser.examples = (
+        "samestep diff runs/one runs/two",
+        'samestep diff "python train.py" "torchrun --nproc-per-node 2 train.py"',
+        "samestep diff runs/one runs/two --float64",
+    )
     parser.add_argument("a", metavar="A", help=_SIDE)
     parser.add_argument("b", metavar="B", help="likewise")
     parser.add_argument("--float64", action="store_true", help=_FLOAT64)

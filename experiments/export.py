@@ -28,6 +28,10 @@ def main(arguments: Sequence[str]) -> int:
         Unavailable: The tracker is not installed.
     """
     parser = Parser(prog="samestep export", allow_abbrev=False, description=_DESCRIPTION)
+    parser.examples = (
+        "samestep export runs/* --to tensorboard",
+        "samestep export runs/one --format safetensors -o weights",
+    )
     parser.add_argument("runs", nargs="+", metavar="RUNS", help="directories of runs, or that hold some")
     ways = parser.add_mutually_exclusive_group(required=True)
     ways.add_argument("--to", metavar="TRACKER", help=f"one of {', '.join(TRACKERS)}")

@@ -38,7 +38,8 @@ def main(arguments: Sequence[str]) -> int:
         SamestepError: The request is wrong, or the model cannot be built.
     """
     parser = Parser(prog="samestep model", description=_ABOUT, allow_abbrev=False)
-    parser.add_argument("model", help="FILE.py, or FILE.py:NAME of the samestep.Model in it")
+    parser.examples = ("samestep model net.py --data mine.npz",)
+    parser.add_argument("model", metavar="FILE", help="FILE.py, or FILE.py:NAME of the samestep.Model in it")
     add_flags(parser, "model", ModelRequest)
     add_format(parser)
     given = vars(parser.parse_args(arguments))

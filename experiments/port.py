@@ -56,6 +56,11 @@ def main(arguments: Sequence[str]) -> int:
         SamestepError: The request is wrong, a model cannot be built, or a parameter has no counterpart.
     """
     parser = Parser(prog="samestep port", description=_ABOUT, allow_abbrev=False)
+    parser.examples = (
+        "samestep port --model net.py --data mine.npz",
+        "samestep port --model net.py --data mine.npz --accept double_bias,epsilon",
+        "samestep port --model net.py --data d.npz --weights w.safetensors --to keras",
+    )
     add_flags(parser, "port", PortRequest)
     parser.add_argument("--accept", metavar="NAMES", help=_ACCEPT)
     parser.add_argument("--weights", metavar="FILE.safetensors", type=Path, help=_WEIGHTS)

@@ -57,7 +57,13 @@ def main(arguments: Sequence[str]) -> int:
         ConfigError: The request is wrong.
     """
     cell = named_cell(arguments, "samestep predict", _GROUPS)
-    given = parse_beside(cell, arguments, Parser(prog="samestep predict", description=_ABOUT), _GROUPS)
+    parser = Parser(prog="samestep predict", description=_ABOUT)
+    parser.examples = (
+        "samestep predict torch:fsdp --workload gpt3-175b --mesh shard=64",
+        "samestep predict --workload prose-gpt --devices 8 --device-memory 80GiB",
+        "samestep predict torch:fsdp --mesh shard=64 --batch-size 64 --observe",
+    )
+    given = parse_beside(cell, arguments, parser, _GROUPS)
     command = read_fields(_Command, given)
     form = command.format
     if command.validate is not None or command.rows is not None:

@@ -113,6 +113,11 @@ def report_comparison(comparison: "Comparison") -> Path:
 
 def _parser() -> Parser:
     parser = Parser(prog="samestep report", allow_abbrev=False, description=_DESCRIPTION)
+    parser.examples = (
+        "samestep report runs/*",
+        "samestep report nightly -o review.html",
+        "samestep report runs/one runs/two",
+    )
     parser.add_argument(
         "runs",
         nargs="+",

@@ -33,6 +33,11 @@ def main(arguments: Sequence[str]) -> int:
         ConfigError: There is no such row.
     """
     parser = Parser(prog="samestep strategies", description=__doc__)
+    parser.examples = (
+        "samestep strategies",
+        "samestep strategies torch:ddp",
+        "samestep strategies torch:fsdp --picture --beside torch:ddp",
+    )
     parser.add_argument(
         "cell", nargs="?", help="the one to print in full: torch:ddp, or ddp where only one framework has it"
     )

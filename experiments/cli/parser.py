@@ -25,14 +25,22 @@ class Parser(argparse.ArgumentParser):
         text = super().format_help()
         if not self.examples:
             return text
-        words = " ".join(action.metavar or action.dest for action in self._actions if not action.option_strings)
-        lines = [f"usage: {' '.join(filter(None, (self.prog, f'[{words}]' if words else '', '[--flag VALUE ...]')))}"]
+        words = [_spell_word(action) for action in self._actions if not action.option_strings]
+        lines = [f"usage: {' '.join([self.prog, *words, '[--flag VALUE ...]'])}"]
         lines += ["", *(f"  {example}" for example in self.examples), ""]
         return "\n".join(lines) + text.partition("\n\n")[2].join(("\n", ""))
 
     def error(self, message: str) -> NoReturn:
         """Raises instead of printing the whole usage."""
         raise ConfigError(f"{message}; {self.prog} --help lists what there is.")
+
+
+def _spell_word(action: argparse.Action) -> str:
+    """Returns an argument that is no flag, as the usage shows it."""
+    word = str(action.metavar or action.dest)
+    return {"?": f"[{word}]", argparse.SUPPRESS: f"[{word}]", "*": f"[{word} ...]", "+": f"{word} ..."}.get(
+        str(action.nargs), word
+    )
 
 
 class _EitherWay(argparse.BooleanOptionalAction):

@@ -1,7 +1,9 @@
 """Flags and cells become requests, and a result's command becomes the request that it came from."""
 
 import dataclasses
+import re
 import shlex
+import types
 from collections.abc import Callable
 
 import pytest
@@ -13,7 +15,7 @@ from samestep.common.run import arguments, as_config, parse
 from samestep.common.runtime.records import RunResult
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
-from samestep.experiments import compare, run
+from samestep.experiments import advise, compare, diff, export, model, port, predict, report, run, strategies
 from samestep.experiments.cli.command_line import parse_run
 from samestep.experiments.printing.columns import cell
 from tests.cells import SIZED, every_row, usual
@@ -237,3 +239,23 @@ def test_help_opens_with_examples_that_are_requests(
         assert program == "samestep"
         assert parse_run(flags, line) if command == "run" else compare._parser().parse_args(flags)
     assert text.index("most used:\n  --workload") < text.index("--seed")
+
+
+@pytest.mark.parametrize(
+    "command", [advise, diff, export, model, port, predict, report, strategies], ids=lambda each: each.__name__
+)
+def test_so_does_that_of_the_others_and_their_flags_are_there(
+    command: types.ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        command.main(["--help"])
+    usage, examples, rest = capsys.readouterr().out.split("\n\n", 2)
+    name = f"samestep {command.__name__.rpartition('.')[2]} "
+    assert usage.startswith(f"usage: {name}") and "\n" not in usage
+    for line in examples.splitlines():
+        assert len(line) <= 80 and line.startswith(f"  {name}".rstrip())
+        assert all(
+            re.search(rf"(?m)^ +(?:-\w.*, )?{flag}\b", rest)
+            for flag in re.findall(r"(?<= )--?[a-z][\w-]*(?=[^\"]*$)", line)
+        )
