@@ -60,7 +60,6 @@ ALLOWED = {
     "experiments/report.py: os.open": "the report, written into a pipe or a device",
     "experiments/report.py: os.fdopen": "likewise",
     "experiments/documenting/readme.py: page.read_text": "a developer's tool: it writes tables into the docs of this repository",
-    "experiments/documenting/readme.py: README.read_text": "likewise",
     "experiments/documenting/readme.py: STRATEGIES.read_text": "likewise",
     "experiments/documenting/page_pictures.py: tarfile.open": "a developer's tool: runs that are kept in this repository",
     "experiments/documenting/page_pictures.py: (HERE / 'page.css').read_text": "likewise",
