@@ -11,7 +11,6 @@ from samestep.common.features.dropout.feature import DROPOUT
 from samestep.common.features.feature import Feature, Suspect
 from samestep.common.ledger import Send
 from samestep.common.strategy import Run
-from samestep.common.workload.models.description import read_initial
 from samestep.common.workload.models.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -78,6 +77,8 @@ def initial_buffers(model: ModelSpec) -> "dict[str, np.ndarray]":
     import numpy as np
 
     if (folder := model.facts.folder) is not None:
+        from samestep.common.workload.models.description import read_initial  # here: only a user's model is described
+
         return read_initial(folder, "buffers", model.facts.buffers)
     return {name: np.full(size, first) for name, (size, first) in buffers_of(model).items()}
 
