@@ -8,7 +8,7 @@ from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.run import parse
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.drawings.anatomy import anatomy
-from samestep.experiments.page.large_drawings import render_drawings
+from samestep.experiments.page.drawings.large_drawings import render_drawings
 from samestep.experiments.page.loaded import Entry, Loaded
 
 _HOW = (

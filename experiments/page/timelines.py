@@ -6,8 +6,8 @@ from markupsafe import Markup
 
 from samestep.common.errors import ConfigError
 from samestep.common.runtime.records import RunResult
+from samestep.experiments.page.drawings.large_drawings import render_drawings
 from samestep.experiments.page.drawings.timeline import timeline
-from samestep.experiments.page.large_drawings import render_drawings
 from samestep.experiments.page.loaded import Entry, Loaded
 from samestep.experiments.printing.trace_file import load_trace
 

@@ -22,10 +22,10 @@ from samestep.experiments.documenting import docs_pictures
 from samestep.experiments.page import anatomies
 from samestep.experiments.page.drawings.anatomy import Scale, anatomy
 from samestep.experiments.page.drawings.held import drawn_from
+from samestep.experiments.page.drawings.large_drawings import MOST_DRAWN, most_telling
 from samestep.experiments.page.drawings.svg import file_of
 from samestep.experiments.page.drawings.transfers import DrawnTransfer
 from samestep.experiments.page.drawings.transfers import transfers as joined_transfers
-from samestep.experiments.page.large_drawings import MOST_DRAWN, most_telling
 from samestep.experiments.printing.picture import observe, small_request
 from tests.results import made
 
