@@ -7,13 +7,13 @@ import keras
 import tensorflow as tf
 
 from samestep.common.workload.models.layer import LayerTensor, ParameterLayer
+from samestep.tf_impl.features.applied import BUFFER_ROLES
 from samestep.tf_impl.tracing import WHOLE, kind_of, path_of
 
 _ROLES = {
     **{"kernel": "kernel", "depthwise_kernel": "kernel", "bias": "bias", "recurrent_kernel": "recurrent"},
     **{"embeddings": "table", "gamma": "scale", "beta": "bias"},
 }
-_BUFFER_ROLES = {"moving_mean": "running_mean", "moving_variance": "running_var"}
 
 
 def find_layers(model: Any, started: list[Any], neutral: Mapping[int, str]) -> tuple[ParameterLayer, ...]:
@@ -41,8 +41,8 @@ def find_layers(model: Any, started: list[Any], neutral: Mapping[int, str]) -> t
             last = variable.name.rpartition("/")[2].partition(":")[0]
             if variable.trainable or any(variable is each for each in _made_to_train(layer)):
                 params[last] = held  # a frozen one as well
-            elif last in _BUFFER_ROLES:
-                buffers[_BUFFER_ROLES[last]] = held
+            elif last in BUFFER_ROLES:
+                buffers[BUFFER_ROLES[last]] = held
         found += _layers(path_of(layer, model), call, kind_of(layer), params, buffers)
     return tuple(found)
 

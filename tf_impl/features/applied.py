@@ -7,12 +7,22 @@ import tensorflow as tf
 
 from samestep.common.features import Features
 from samestep.tf_impl.features import batch_norm, dropout
+from samestep.tf_impl.features.batch_norm import BUFFER_ROLES, freeze, norms_of
 from samestep.tf_impl.features.batch_norm import batch_norm as within
-from samestep.tf_impl.features.batch_norm import freeze, norms_of
 from samestep.tf_impl.features.dropout import dropout as behind
 from samestep.tf_impl.features.dropout import held_still, prepare
 
-__all__ = ["behind", "freeze", "held_still", "layers_of", "norms_of", "prepare", "switch_layers", "within"]
+__all__ = [
+    "BUFFER_ROLES",
+    "behind",
+    "freeze",
+    "held_still",
+    "layers_of",
+    "norms_of",
+    "prepare",
+    "switch_layers",
+    "within",
+]
 
 Within = batch_norm.BatchNorm
 """A layer that a feature puts behind the product of another one."""

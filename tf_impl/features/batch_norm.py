@@ -14,6 +14,8 @@ from samestep.common.workload.models.spec import ModelSpec
 if TYPE_CHECKING:
     from samestep.tf_impl.models.layers import VariableFactory  # which imports the models, and these what is here
 
+BUFFER_ROLES = {"moving_mean": "running_mean", "moving_variance": "running_var"}
+"""The buffers of Keras' layer -> their roles."""
 Sum = Callable[[tf.Tensor], tf.Tensor]
 """Sums a tensor over the replicas that share statistics."""
 

@@ -7,6 +7,7 @@ from torch import nn
 
 from samestep.common.workload.models.layer import LayerTensor, ParameterLayer
 from samestep.torch_impl import weights
+from samestep.torch_impl.features.applied import BUFFER_ROLES
 from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.tracing import WHOLE, recording
 
@@ -103,5 +104,5 @@ def _buffers(path: str, module: nn.Module) -> dict[str, LayerTensor]:
             f"{path.replace('.', '/')}/{name}".lstrip("/"), f"{path}.{name}".lstrip("."), tuple(b.shape), (0,)
         )
         for name, b in named.items()
-        if name in ("running_mean", "running_var")
+        if name in BUFFER_ROLES
     }

@@ -8,12 +8,21 @@ from torch import nn
 from samestep.common.features import Features
 from samestep.common.strategy import Run
 from samestep.torch_impl.features import batch_norm, dropout
-from samestep.torch_impl.features.batch_norm import NEUTRAL, convolution, freeze, linear, norms_of, widen_scales
+from samestep.torch_impl.features.batch_norm import (
+    BUFFER_ROLES,
+    NEUTRAL,
+    convolution,
+    freeze,
+    linear,
+    norms_of,
+    widen_scales,
+)
 from samestep.torch_impl.features.dropout import dropout as behind
 from samestep.torch_impl.features.dropout import held_still, prepare
 from samestep.torch_impl.features.synchronized import synchronize
 
 __all__ = [
+    "BUFFER_ROLES",
     "NEUTRAL",
     "behind",
     "convolution",

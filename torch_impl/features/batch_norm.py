@@ -15,6 +15,8 @@ from samestep.common.features.batch_norm.statistics import EPSILON, MOMENTUM
 
 NEUTRAL = {nn.modules.batchnorm._BatchNorm: {"weight": ("scale", (0,)), "bias": ("bias", (0,))}}
 """Type of module -> its parameters, as in `weights`."""
+BUFFER_ROLES = ("running_mean", "running_var")
+"""The roles of its buffers, which are what torch calls them."""
 
 
 class BatchNorm(nn.modules.batchnorm._BatchNorm):
