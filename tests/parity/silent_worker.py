@@ -28,15 +28,15 @@ def torch_clip_counts_replicas() -> None:
 
 
 def torch_local_positions() -> None:
-    from samestep.torch_impl import program
+    from samestep.torch_impl.axes import context
 
-    program.place_positions = lambda model, part: None
+    context.place_positions = lambda model, part: None
 
 
 def torch_local_attention() -> None:
-    from samestep.torch_impl.strategies import cp
+    from samestep.torch_impl.axes import context
 
-    cp.exchange_heads = lambda *arguments: None
+    context.HeadExchange = lambda group, whole: context.causal_attention
 
 
 def torch_position_lost() -> None:

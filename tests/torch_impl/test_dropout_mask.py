@@ -39,7 +39,8 @@ def test_a_part_of_the_positions_is_embedded_as_in_the_whole() -> None:
 
     from samestep.common.batch import Chunk
     from samestep.common.workload.models.transformer import TransformerSpec
-    from samestep.torch_impl.models import build_model, place_positions
+    from samestep.torch_impl.axes.context import place_positions
+    from samestep.torch_impl.models import build_model
     from samestep.torch_impl.step_context import StepContext
 
     model = build_model(TransformerSpec(vocabulary=11, context=6, width=8, heads=2, layers=1), StepContext())

@@ -16,6 +16,7 @@ from torch import nn
 from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.distributed.device_mesh import DeviceMesh
 
+from samestep.common.batch import Chunk
 from samestep.common.strategy import Run
 from samestep.torch_impl.devices import own_part
 from samestep.torch_impl.features.applied import in_parts
@@ -60,6 +61,20 @@ class HeadExchange:
         return all_to_all_single_autograd(parts.contiguous(), None, None, self._group).view(parts.shape)
 
 
+def place_positions(model: nn.Module, part: Chunk) -> None:
+    """Tells a model which positions of the examples it is given.
+
+    Args:
+        model: The model, or a stage of it.
+        part: Which part of them.
+    """
+    for module in model.modules():
+        if isinstance(module, Embedding):
+            module.part = part
+    for each in in_parts(model):
+        each.place(1, part)
+
+
 def exchange_heads(run: Run, model: nn.Module, mesh: DeviceMesh) -> None:
     """Has a model, or a stage of it, take some of the positions, and every attention exchange positions for heads, in place.
 
@@ -70,12 +85,8 @@ def exchange_heads(run: Run, model: nn.Module, mesh: DeviceMesh) -> None:
     """
     if run.mesh.axis("context") == 1:
         return
-    group, positions = mesh["context"].get_group(), own_part(run).positions
-    (whole,) = run.workload.model.inputs().shape
+    place_positions(model, own_part(run).positions)
+    group, (whole,) = mesh["context"].get_group(), run.workload.model.inputs().shape
     for module in model.modules():
         if isinstance(module, Attention):
             module.attend = HeadExchange(group, whole)
-        elif isinstance(module, Embedding):
-            module.part = positions
-    for each in in_parts(model):
-        each.place(1, positions)
