@@ -27,7 +27,8 @@ def read_arrays(path: Path | str, names: Collection[str] = ()) -> "dict[str, np.
 
     Args:
         path: The file.
-        names: The arrays to read, as far as they are there; all, unless given.
+        names: The arrays to read, as far as they are there; all, unless given. One that ends with a slash stands for every
+            array below it: `params/`.
 
     Raises:
         Unreadable: The file is damaged, or claims to hold more than it does or than this machine could.
@@ -47,7 +48,7 @@ def load_arrays(file: IO[bytes], names: Collection[str], size: int) -> "dict[str
 
     Args:
         file: The archive.
-        names: The arrays to read; all, unless given.
+        names: The arrays to read, as `read_arrays` takes them.
         size: The bytes of the file.
     """
     with zipfile.ZipFile(file) as archive:
@@ -56,7 +57,10 @@ def load_arrays(file: IO[bytes], names: Collection[str], size: int) -> "dict[str
             if (name := info.filename.removesuffix(".npy")) in members:
                 raise Unreadable(f"it has two arrays named {name}")
             members[name] = info
-        wanted = {name: info for name, info in members.items() if not names or name in names}
+        folders = tuple(name for name in names if name.endswith("/"))
+        wanted = {
+            name: info for name, info in members.items() if not names or name in names or name.startswith(folders)
+        }
         inflated = sum(info.file_size for info in wanted.values())
         if inflated > max(SMALL_BYTES, MOST_INFLATION * size):
             raise Unreadable(f"it inflates to more than {MOST_INFLATION} times its size")

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from samestep.common.judging.ported import AskPort
 
 
+_COMPARED = ("step", "skipped", "params/", "buffers/", f"local/0/{SKIPPED}")
+"""The arrays of a final state that a verdict compares, as a state file names them."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Trial:
     """A run that is held against its reference.
@@ -116,6 +120,15 @@ def why_not_judged(run: Run, reference: Run, is_wanted: bool) -> str:
     return ""
 
 
+def arrays_read(run: Run) -> tuple[str, ...]:
+    """Returns the arrays of the final states that the verdict on a run reads; () if it reads all, the optimizer's among them."""
+    return () if _compares_updates(run) else _COMPARED
+
+
+def _compares_updates(run: Run) -> bool:
+    return run.optimizer.rounding_move is None and run.dtype == "float64"
+
+
 def _judge_curve(trial: Trial) -> Parity:
     """Judges losses, batches and the last state as they were seen."""
     run, taken, state, wanted = trial.run, trial.taken, trial.seen.state, None
@@ -136,7 +149,7 @@ def _judge_curve(trial: Trial) -> Parity:
     parity = judge_batches(parity, trial.seen.log, trial.wanted.log)
     if trial.has_oracle and trial.is_whole and trial.wanted.state.buffers:
         parity = _judge_statistics(run, parity, state, trial.wanted.state)
-    if trial.is_whole and run.optimizer.rounding_move is None and run.dtype == "float64":
+    if trial.is_whole and _compares_updates(run):
         parity = judge_updates(trial.reference, parity, state, trial.wanted.state, trial.start(), trial.alone)
     return parity
 

@@ -3,7 +3,7 @@
 import hashlib
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -59,18 +59,19 @@ def dump_state(file: IO[bytes], state: TrainState) -> None:
     np.savez(file, step=np.int64(state.step), **arrays)  # pyrefly: ignore
 
 
-def read_state(directory: Path, asked: str = "--start-from") -> TrainState:
+def read_state(directory: Path, asked: str = "--start-from", names: Collection[str] = ()) -> TrainState:
     """Reads `state.npz`.
 
     Args:
         directory: The run directory.
         asked: What named it.
+        names: The arrays to read, as `read_arrays` takes them; all, unless given. The state lacks the others.
 
     Raises:
         ConfigError: The directory holds none.
     """
     try:
-        return unflatten(read_arrays(directory / STATE))
+        return unflatten(read_arrays(directory / STATE, names))
     except Unreadable as error:
         raise ConfigError(
             f"{asked} {directory}: no readable state.npz: {error}; give the directory of a finished run."

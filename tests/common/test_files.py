@@ -72,6 +72,7 @@ def test_arrays_are_read_as_they_were_written(path: Path) -> None:
         for name, array in arrays.items():
             np.testing.assert_array_equal(found[name], array)
     assert list(read_arrays(path, ("a", "absent"))) == ["a"]
+    assert list(read_arrays(path, ("none", "b/"))) == ["b/c", "none"]
 
 
 def test_an_array_that_is_not_asked_for_may_hold_anything(path: Path) -> None:

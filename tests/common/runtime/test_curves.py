@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import math
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from samestep.common.batch import batches
 from samestep.common.files.writing import replacing
 from samestep.common.files.written import LIST
 from samestep.common.judging.reference_run import Rerun
+from samestep.common.judging.verdict import Trial, arrays_read, judge_trial
 from samestep.common.program import TrainState
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.request import Launch, RunConfig, launch_of
@@ -35,6 +37,7 @@ from samestep.common.steps.log import Log, Window
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.workload.data.dataset import load
+from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
 from samestep.experiments.comparing.row import same_step
 from samestep.experiments.printing.tables import report
 from tests.cells import SIZED
@@ -183,7 +186,7 @@ def test_a_curve_that_another_run_removes_is_made_anew(oracle: Oracle, monkeypat
     reached(oracle, 0.0)
     read = reference_curves.read_curve
 
-    def removed(directory: Path) -> Curve:
+    def removed(directory: Path, *_: object) -> Curve:
         for path in directory.iterdir():
             path.unlink()
         return read(directory)
@@ -296,14 +299,37 @@ def test_the_oracles_own_run_keeps_its_curve(
 
 
 @pytest.mark.torch
+def test_a_verdict_reads_of_both_states_only_what_it_compares(
+    run_cell: RunCell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    trials: list[Trial] = []
+    monkeypatch.setattr(finishing, "judge_trial", lambda trial: trials.append(trial) or judge_trial(trial))
+    for out in ("cold", "warm"):  # the second time, the reference's curve is read from the cache
+        result = run_cell("torch:single", SIZED["mlp"], optimizer="adamw", steps=2, out=str(tmp_path / out))
+        assert result.parity.passed and result.parity.max_absolute_weight is not None
+    for curve in (trials[-1].seen, trials[-1].wanted):
+        assert curve.state.params and curve.state.step == 2
+        assert curve.state.slots == {}
+
+
+def test_a_verdict_on_a_users_optimizer_in_float64_reads_its_state_as_well() -> None:
+    run = dataclasses.replace(parse(TINY), optimizer=UserOptimizer(0.0, "own.py:model"))
+    assert arrays_read(run) == ()
+    assert arrays_read(dataclasses.replace(run, dtype="float32")) == arrays_read(parse(TINY)) != ()
+
+
+@pytest.mark.torch
 def test_a_plain_run_says_how_many_of_its_steps_were_judged(
     run_cell: RunCell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     fields = {"dtype": "float64", "optimizer": "adamw", "steps": 30}
 
-    def in_no_time(run: Run, launch: Launch, measured: Measured, budget_seconds: float, rerun: Rerun) -> Curve:
-        return reach_curve(run, launch, measured, min(budget_seconds, 0.0), rerun)
+    def in_no_time(
+        run: Run, launch: Launch, measured: Measured, budget_seconds: float, rerun: Rerun, names: Collection[str]
+    ) -> Curve:
+        return reach_curve(run, launch, measured, min(budget_seconds, 0.0), rerun, names)
 
     with monkeypatch.context() as patched:
         patched.setattr(finishing, "reach_curve", in_no_time)

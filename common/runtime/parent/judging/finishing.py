@@ -12,7 +12,7 @@ from samestep.common.errors import ConfigError, ParityFailed, WorkerFailed
 from samestep.common.files.written import seal
 from samestep.common.judging.parity import Parity, not_judged
 from samestep.common.judging.reference_run import Curve, reference_of
-from samestep.common.judging.verdict import Trial, judge_trial, why_not_judged
+from samestep.common.judging.verdict import Trial, arrays_read, judge_trial, why_not_judged
 from samestep.common.request import Launch
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.host_bytes import count_by_host
@@ -120,13 +120,13 @@ def _judge(finished: Finished, reference: Run, measured: Measured, log: Log, mea
     if reason := why_not_judged(run, reference, launch.parity is not False):
         return not_judged(reason)
     budget_seconds = math.inf if launch.parity else finished.seconds
-    is_continued, ask = launch.start_from is not None, means.ask
+    is_continued, ask, names = launch.start_from is not None, means.ask, arrays_read(run)
     return judge_trial(
         Trial(
             run=run,
             reference=reference,
-            seen=Curve(log, read_state(finished.directory)),
-            wanted=reach_curve(reference, launch, measured, budget_seconds, means.alone),
+            seen=Curve(log, read_state(finished.directory, names=names)),
+            wanted=reach_curve(reference, launch, measured, budget_seconds, means.alone, names),
             start=functools.partial(_start, run, launch),
             is_continued=is_continued,
             in_own_names=functools.partial(_in_own_names, run),

@@ -12,6 +12,7 @@ import math
 import os
 import re
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,14 @@ CUT = ".cut"
 """Ends the name of a curve that stopped for lack of time; it is removed once a longer one is kept."""
 
 
-def reach_curve(run: Run, launch: Launch, measured: Measured, budget_seconds: float, rerun: Rerun) -> Curve:
+def reach_curve(
+    run: Run,
+    launch: Launch,
+    measured: Measured,
+    budget_seconds: float,
+    rerun: Rerun,
+    names: Collection[str] = (),
+) -> Curve:
     """Takes the oracle towards the last step of a run, on from the longest curve that is kept.
 
     Args:
@@ -47,11 +55,12 @@ def reach_curve(run: Run, launch: Launch, measured: Measured, budget_seconds: fl
         budget_seconds: How long the oracle may take beyond LEAST_STEPS. Infinity takes it to the last step itself, where
             its weights are known; otherwise a curve that goes beyond the last step will do.
         rerun: Takes its steps.
+        names: The arrays to read of a kept state that is not continued, as `read_state` takes them.
     """
     first, last = measured.first_step, run.steps
     folder = curve_folder(run, launch, measured.dataset_sha256)
     hold(folder)
-    curve = _find(folder, first, last, beyond=budget_seconds < math.inf)
+    curve = _find(folder, first, last, budget_seconds < math.inf, names)
     deadline = time.monotonic() + budget_seconds
     while (target := _target(curve, first, last, deadline - time.monotonic())) > _reached(curve, first):
         more = rerun.steps(dataclasses.replace(run, steps=target), curve.state if curve else None)
@@ -119,7 +128,7 @@ def _source_digest() -> str:
     return hashlib.sha256(b"".join(read_bytes(path) for path in sources)).hexdigest()
 
 
-def _find(folder: Path, first: int, last: int, beyond: bool) -> Curve | None:
+def _find(folder: Path, first: int, last: int, beyond: bool, names: Collection[str]) -> Curve | None:
     """Returns the kept curve that says most about the steps from `first` to `last`.
 
     Args:
@@ -127,12 +136,13 @@ def _find(folder: Path, first: int, last: int, beyond: bool) -> Curve | None:
         first: The first step.
         last: The step to end before.
         beyond: Whether one that goes beyond the last step will do.
+        names: The arrays to read of one that has the last step; of another, which may be continued, all.
     """
     kept = _kept(folder)
     usable = [step for step in kept if beyond or step <= last]
     for step in sorted(usable, key=lambda step: (step < last, abs(step - last))):
         try:
-            curve = read_curve(kept[step])
+            curve = read_curve(kept[step], names if step >= last else ())
             if first + len(curve.losses) == curve.state.step == step:
                 return curve
         except (SamestepError, OSError):
@@ -148,13 +158,17 @@ def _kept(folder: Path) -> dict[int, Path]:
     }
 
 
-def read_curve(directory: Path) -> Curve:
+def read_curve(directory: Path, names: Collection[str] = ()) -> Curve:
     """Reads the curve that a run of the oracle left in its directory.
+
+    Args:
+        directory: The directory.
+        names: The arrays of its state to read, as `read_state` takes them.
 
     Raises:
         ConfigError: The directory holds no state, or no losses.
     """
-    return Curve(read_log(directory), read_state(directory))
+    return Curve(read_log(directory), read_state(directory, names=names))
 
 
 def keep_curve(curve: Curve, run: Run, launch: Launch, folder: Path) -> None:
