@@ -15,6 +15,7 @@ from samestep.common.judging.parity import not_judged
 from samestep.common.request import Launch
 from samestep.common.runtime.parent.judging import finishing
 from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.steps.log import Log
 from samestep.common.strategy import Run
 from samestep.experiments import compare
 from samestep.experiments.comparing import execution, rounds
@@ -81,11 +82,11 @@ def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Launcher, "warm", lambda *_: None)
     monkeypatch.setattr(Launcher, "execute", execute)
     monkeypatch.setattr(finishing, "read_measured", lambda *_: TRAINED)
-    monkeypatch.setattr(finishing, "_check_curve", lambda *_: None)
+    monkeypatch.setattr(finishing, "_read_log", lambda *_: Log(None, ()))
     monkeypatch.setattr(finishing, "_judge", judged)
     monkeypatch.setattr(finishing, "merge", lambda run, launch, measured, parity: result_of(run, launch, parity))
     monkeypatch.setattr(finishing, "keep_curve", lambda *_: None)
-    monkeypatch.setattr(finishing, "read_curve", lambda *_: None)
+    monkeypatch.setattr(finishing, "read_state", lambda *_: None)
 
 
 def compared(out: str, first: int = sys.maxsize, number: int = errno.ENOSPC, repeats: int = 1) -> Comparison:
