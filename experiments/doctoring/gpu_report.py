@@ -80,7 +80,7 @@ def _beside_prediction(quantity: Quantity) -> Callable[[Check], str]:
 
     def write(check: Check) -> str:
         measured = quantity.text(MeasuredRow.of(check.result))
-        return f"{measured} ({size(quantity.predicted(check.result))}){mark(check.result, quantity.name)}"
+        return f"{measured} ({size(quantity.predicted(check.result))}){mark(check.result, quantity)}"
 
     return write
 

@@ -65,7 +65,7 @@ def _column(quantity: Quantity) -> SortableColumn:
     def show(entry: Entry) -> str:
         if (measured := entry.measured) is None:
             return ""
-        return f"{quantity.text(measured)} {mark(measured.result, quantity.name)}".rstrip()
+        return f"{quantity.text(measured)} {mark(measured.result, quantity)}".rstrip()
 
     return SortableColumn(quantity.title, value, show)
 

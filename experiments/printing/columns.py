@@ -140,7 +140,7 @@ def _bytes(quantity: Quantity, rows: Sequence[MeasuredRow], has_verdict: bool) -
 
     def write_predicted(row: MeasuredRow) -> str:
         found = quantity.predicted(row.result)
-        return "" if found is None else f"({in_unit(found, unit)}){mark(row.result, quantity.name)}"
+        return "" if found is None else f"({in_unit(found, unit)}){mark(row.result, quantity)}"
 
     return [
         Column(f"{quantity.name} {unit}", lambda row: quantity.text(row, unit), quantity.meaning, priority),

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.comparing.quantities import QUANTITIES
-from samestep.experiments.comparing.speeds import MeasuredRow
+from samestep.experiments.comparing.quantities import QUANTITIES, Quantity
 
 MOST = 0.05
 """By so much of what was measured a prediction may be off before the tables say so."""
@@ -13,31 +12,33 @@ MARK = "!"
 
 
 def misses(result: RunResult) -> dict[str, str]:
-    """Returns which quantities were predicted wrongly, each with how far what was measured is from it, as in "+12 %".
-
-    What a process did not count may be what is missing: then only what is too much is a miss.
-    """
-    found, row = {}, MeasuredRow.of(result)
-    for quantity in QUANTITIES if not result.compiled and result.processes else ():
-        measured, predicted = quantity.measured(row), quantity.predicted(result)
-        if measured is None or predicted is None:
-            continue
-        measured = float(measured)
-        is_uncounted = quantity.is_lower_bound(result) and measured < predicted
-        if not is_uncounted and abs(measured - predicted) > MOST * measured:
-            far = f"{100 * (measured / predicted - 1):+,.0f} %" if predicted else "(none was predicted)"
-            found[quantity.name] = far
-    return found
+    """Returns which quantities were predicted wrongly, each with how far what was measured is from it, as in "+12 %"."""
+    return {quantity.name: far for quantity in QUANTITIES if (far := _find_miss(result, quantity))}
 
 
-def mark(result: RunResult, name: str) -> str:
+def mark(result: RunResult, quantity: Quantity) -> str:
     """Returns what stands behind the prediction of a quantity: `MARK` if it misses, else nothing.
 
     Args:
         result: The result of the row.
-        name: The name of the quantity.
+        quantity: The quantity.
     """
-    return MARK if name in misses(result) else ""
+    return MARK if _find_miss(result, quantity) else ""
+
+
+def _find_miss(result: RunResult, quantity: Quantity) -> str:
+    """Returns how far what was measured is from a prediction that misses; "" if it holds, or if there is none.
+
+    What a process did not count may be what is missing: then only what is too much is a miss.
+    """
+    if quantity.in_ledger is None or result.compiled or not result.processes:
+        return ""
+    measured, predicted = quantity.in_ledger(result.measured), quantity.predicted(result)
+    if measured is None or predicted is None or abs(measured - predicted) <= MOST * measured:
+        return ""
+    if quantity.is_lower_bound(result) and measured < predicted:
+        return ""
+    return f"{100 * (measured / predicted - 1):+,.0f} %" if predicted else "(none was predicted)"
 
 
 def explain_misses(results: Sequence[RunResult], name: Callable[[RunResult], str]) -> list[str]:
