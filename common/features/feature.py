@@ -50,6 +50,7 @@ class Feature:
         exchanges: Whether a run does that.
         takes_shares: Whether the number of parts of a batch decides the numbers of a run.
         of_whole: Returns a run as one device takes it that has all of a batch.
+        classes: Family of layers -> the classes of frameworks that have it, as ports compare them.
         layers_apart: The layers of a user's model whose buffers each replica moves by its own examples.
         suspect: What of a user's model may make a run leave its reference; None if nothing does.
         error_growth: By how much the square of a rounding error grows on its way through its layers.
@@ -74,6 +75,7 @@ class Feature:
     exchanges: Callable[[Run], bool] = lambda run: False
     takes_shares: Callable[[Run], bool] = lambda run: False
     of_whole: Callable[[Run], Run] = lambda run: run
+    classes: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     layers_apart: Callable[[Run], Sequence[str]] = lambda run: ()
     suspect: Callable[[Run], Suspect | None] = lambda run: None
     error_growth: Callable[[Run], float] = lambda run: 1.0

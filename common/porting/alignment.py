@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from samestep.common.porting.array_layouts import Both, family, find_axes, like, squeezed, turned
-from samestep.common.porting.families import OTHER, WITHOUT_PARAMETERS
+from samestep.common.porting.families import OTHER, WITH_PARAMETERS
 from samestep.common.porting.functions import FUNCTION, align_functions
 from samestep.common.porting.matching.matching import Matching
 from samestep.common.porting.model_trace import LayerCall, ModelTrace
@@ -144,7 +144,7 @@ def _between(
         blocks = difflib.SequenceMatcher(None, *kinds, autojunk=False).get_matching_blocks()
         for start, start_other, size in blocks:
             for k in range(size):
-                if kinds[0][start + k] in WITHOUT_PARAMETERS:
+                if kinds[0][start + k] not in WITH_PARAMETERS:
                     yield own[start + k], other[start_other + k]
 
 

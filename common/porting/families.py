@@ -1,5 +1,7 @@
 """What a layer is, whatever its framework calls it."""
 
+from samestep.common.features.used import FEATURES
+
 FAMILIES = {
     "linear": ("Linear", "NonDynamicallyQuantizableLinear", "Dense", "EinsumDense"),
     "convolution": (
@@ -10,7 +12,7 @@ FAMILIES = {
     ),
     "normalisation": (
         *("LayerNorm", "LayerNormalization", "layer_norm", "GroupNorm", "GroupNormalization"),
-        *("RMSNorm", "RMSNormalization", "BatchNormalization", *(f"BatchNorm{n}d" for n in (1, 2, 3))),
+        *("RMSNorm", "RMSNormalization"),
     ),
     "activation": (
         *("ReLU", "relu", "GELU", "gelu", "SiLU", "silu", "swish", "Tanh", "tanh", "Sigmoid", "sigmoid"),
@@ -31,14 +33,18 @@ FAMILIES = {
     "recurrent": ("LSTM", "GRU", "RNN", "SimpleRNN", "Bidirectional"),
     "flatten": ("Flatten", "flatten", "Reshape"),
     "resizing": ("Upsample", "interpolate", *(f"UpSampling{n}D" for n in (1, 2, 3)), "Resizing"),
-    "dropout": ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "SpatialDropout1D", "SpatialDropout2D", "Identity"),
 }
 OTHER = "other"
-WITHOUT_PARAMETERS = ("activation", "normalisation", "pooling", "attention", "flatten", "dropout", "resizing")
-"""Families whose layers may hold no parameters, so that only their order tells which is which."""
+WITH_PARAMETERS = ("linear", "convolution", "embedding", "recurrent", OTHER)
+"""Families whose layers are told by the parameters that they hold; of all others, which may hold none, only their order tells."""
 SPATIAL = ("convolution", "pooling", "resizing")
 """Families whose arrays have their channels second in torch and last in Keras."""
-_BY_KIND = {kind: family for family, kinds in FAMILIES.items() for kind in kinds}
+_BY_KIND = {
+    kind: family
+    for families in (FAMILIES, *(feature.classes for feature in FEATURES))
+    for family, kinds in families.items()
+    for kind in kinds
+}
 
 
 def family_of(kind: str) -> str:

@@ -53,6 +53,7 @@ BATCH_NORM = Feature(
     exchanges=lambda run: run.batch_norm == "sync",
     takes_shares=takes_shares,
     of_whole=of_whole,
+    classes={"normalisation": ("BatchNormalization", *(f"BatchNorm{n}d" for n in (1, 2, 3)))},
     layers_apart=norms_apart,
     suspect=suspect_statistics,
     error_growth=error_growth,

@@ -35,6 +35,9 @@ def suspect_draws(run: Run) -> Suspect | None:
 
 
 DROPOUT = Feature(
+    classes={
+        "dropout": ("Dropout", *(f"Dropout{n}d" for n in (1, 2, 3)), "SpatialDropout1D", "SpatialDropout2D", "Identity")
+    },
     switch=without,
     say_switched=lambda features: "without dropout" if features.dropout is False else "",
     takes_keys=lambda model: rate_of(model) > 0,
