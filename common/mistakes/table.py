@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterator
 
+from samestep.common.features.batch_norm import mistakes as batch_norm
 from samestep.common.mistakes.clipping import CLIPPING, ON_ONE_RANK
 from samestep.common.mistakes.decay import DECAY
 from samestep.common.mistakes.evidence import Evidence
@@ -14,13 +15,13 @@ from samestep.common.mistakes.mistake import Mistake
 from samestep.common.mistakes.parts import PARTS
 from samestep.common.mistakes.rates import HYPER
 from samestep.common.mistakes.replicas import BY_RANK, REPLICAS
-from samestep.common.mistakes.updates import BATCH_NORM, UPDATES
+from samestep.common.mistakes.updates import UPDATES
 
 MISTAKES: tuple[Mistake, ...] = (
     *EXAMPLES,
     *BY_RANK,
     *HYPER,
-    *BATCH_NORM,
+    *batch_norm.MISTAKES,
     *PARTS,
     *CLIPPING,
     *LAST_WINDOW,
