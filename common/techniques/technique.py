@@ -8,6 +8,7 @@ from samestep.common.flags import spell_flag
 from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
+from samestep.common.workload.models.dtypes import Dtypes
 from samestep.common.workload.models.spec import Param, Segment
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Technique:
     Attributes:
         flags: The dataclass of its flags; it is used where one of them is not at its default.
         refuse: Raises a ConfigError for a run that cannot have it, whatever the strategy.
+        refuse_variables: Raises a ConfigError for variables of a user's model whose dtype is its to choose: (where the model is
+            declared, their dtypes).
         refuse_launch: Raises a ConfigError for what only a launch cannot have; the diagnosis repeats a run up to any step.
         fill_in: Fills in the flags that depend on the rest of the run.
         exchange: What its exchange of gradients computes, if that is not their sum.
@@ -66,6 +69,7 @@ class Technique:
 
     flags: type
     refuse: Callable[[Run], None] = lambda run: None
+    refuse_variables: Callable[[str, Dtypes], None] = lambda source, dtypes: None
     refuse_launch: Callable[[Run], None] = lambda run: None
     fill_in: Callable[[Run], Techniques] = lambda run: run.techniques
     exchange: GradientExchange | None = None

@@ -15,6 +15,7 @@ from samestep.common.techniques.precision.technique import PRECISION
 from samestep.common.techniques.recompute.technique import RECOMPUTE
 from samestep.common.techniques.schedule.technique import SCHEDULE
 from samestep.common.techniques.technique import GradientExchange, Technique
+from samestep.common.workload.models.dtypes import Dtypes
 from samestep.common.workload.models.spec import Segment
 
 TECHNIQUES: tuple[Technique, ...] = (RECOMPUTE, COMPRESS, FIXED_ORDER, PRECISION, SCHEDULE, CLIP_NORM, COMPILE)
@@ -29,6 +30,20 @@ def used(techniques: Techniques) -> tuple[Technique, ...]:
         for each in TECHNIQUES
         if any(getattr(techniques, name) != field.default for name, field in flags(each.flags).items())
     )
+
+
+def refuse_variables(source: str, dtypes: Dtypes) -> None:
+    """Refuses variables of a user's model whose dtype is a technique's to choose.
+
+    Args:
+        source: Where the model is declared, for messages.
+        dtypes: The dtypes that its variables have whatever a run asks for.
+
+    Raises:
+        ConfigError: There is one.
+    """
+    for each in TECHNIQUES:
+        each.refuse_variables(source, dtypes)
 
 
 def exchange_of(techniques: Techniques) -> GradientExchange | None:
@@ -88,6 +103,11 @@ def rounding_flags(techniques: Techniques) -> dict[str, Scalar]:
 def _flags_of(techniques: Techniques, has: Callable[[Technique], bool]) -> dict[str, Scalar]:
     own = [each for each in used(techniques) if has(each)]
     return {name: getattr(techniques, name) for each in own for name in flags(each.flags)}
+
+
+def rounding_asked(techniques: Techniques) -> dict[str, Scalar]:
+    """Returns the flags of every technique that rounds loss and gradients, by name, used or not."""
+    return {name: getattr(techniques, name) for each in TECHNIQUES if each.gradient_error for name in flags(each.flags)}
 
 
 def without_rounding(techniques: Techniques) -> Techniques:

@@ -11,6 +11,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar
 from samestep.common.mesh import AXES
 from samestep.common.request import RunConfig, launch_of
+from samestep.common.techniques.used import rounding_asked
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import title
 from samestep.experiments.advising.forecast_table import forecast_table
@@ -189,7 +190,8 @@ def _figures(row: Prediction, memory: int | None) -> dict[str, Scalar]:
         "global_batch_size": row.run.batch_size,
         "optimizer": row.run.optimizer.name,
         "dtype": row.run.dtype,
-        **{"weights": row.run.weights, "precision": row.run.techniques.precision},
+        "weights": row.run.weights,
+        **rounding_asked(row.run.techniques),
         "backend": row.backend,
         "params_bytes": held.params_bytes,
         "params_peak_bytes": held.params_peak_bytes,

@@ -9,9 +9,10 @@ import tensorflow as tf
 
 from samestep.common.errors import ConfigError
 from samestep.common.features import Features
+from samestep.common.techniques.used import refuse_variables
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import IDS, call_user, load_model
-from samestep.common.workload.models.dtypes import check_numbers, refuse_two_bytes
+from samestep.common.workload.models.dtypes import check_numbers
 from samestep.common.workload.models.layer import ParameterLayer
 from samestep.common.workload.models.spec import ArraySpec, ModelSpec
 from samestep.tf_impl.features.applied import freeze, switch_layers
@@ -79,7 +80,7 @@ class UserModel:
         held, _, others = named_variables(self.model)
         params, buffers = ({name: v.dtype.name for name, v in each.items()} for each in (held, others))
         check_numbers(self._source, "tf", params, buffers)
-        refuse_two_bytes(self._source, {**params, **buffers})
+        refuse_variables(self._source, {**params, **buffers})
 
     def fixed_dtypes(self) -> dict[str, str]:
         """The dtypes of real variables that do not follow Keras' default: those given to a layer, and all of a tf.Module."""

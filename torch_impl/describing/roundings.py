@@ -2,7 +2,6 @@
 
 import contextlib
 import warnings
-from collections.abc import Iterator
 
 import torch
 from torch import nn
@@ -12,6 +11,7 @@ from torch.utils.flop_counter import flop_registry
 
 from samestep.common.workload.models.findings import TwoBytes
 from samestep.torch_impl.models.inputs import Inputs, tensors
+from samestep.torch_impl.techniques.applied import narrowly
 from samestep.torch_impl.upstream import without_numbers
 
 
@@ -29,18 +29,11 @@ def find_roundings(module: nn.Module, inputs: Inputs) -> TwoBytes:
     given = {name: _single(array) for name, array in inputs.items()} if isinstance(inputs, dict) else _single(inputs)
     for numbers in (without_numbers(), contextlib.nullcontext()):
         try:
-            with warnings.catch_warnings(action="ignore"), _narrowly(), numbers, Roundings() as seen:
+            with warnings.catch_warnings(action="ignore"), narrowly(), numbers, Roundings() as seen:
                 return TwoBytes(roundings=max(map(seen.behind, tensors(module(given)))))
         except Exception as error:
             refused = f"torch.autocast fails in its forward pass ({type(error).__name__}: {error})"
     return TwoBytes(refused=refused)
-
-
-@contextlib.contextmanager
-def _narrowly() -> Iterator[None]:
-    """Makes the context of a forward pass in two bytes; without oneDNN, for which an LSTM is a single operation."""
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16), torch.backends.mkldnn.flags(enabled=False):
-        yield
 
 
 def _single(array: torch.Tensor) -> torch.Tensor:

@@ -16,10 +16,20 @@ from samestep.torch_impl.techniques.compile import compile_model
 from samestep.torch_impl.techniques.compress import hook_exchange
 from samestep.torch_impl.techniques.fixed_order import all_reduce, order_passes, order_ranks
 from samestep.torch_impl.techniques.loss_scale import scaler_of
-from samestep.torch_impl.techniques.precision import gathering, mix_precision
+from samestep.torch_impl.techniques.precision import gathering, mix_precision, narrowly
 from samestep.torch_impl.techniques.recompute import recompute
 
-__all__ = ["adapt", "gathering", "hook_exchange", "order_ranks", "restructure", "scaler_of", "summing", "transform"]
+__all__ = [
+    "adapt",
+    "gathering",
+    "hook_exchange",
+    "narrowly",
+    "order_ranks",
+    "restructure",
+    "scaler_of",
+    "summing",
+    "transform",
+]
 
 
 def restructure(run: Run, model: nn.Module) -> None:

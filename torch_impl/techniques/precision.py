@@ -8,6 +8,8 @@ References:
     torch.autocast (torch 2.13); Micikevicius et al., arXiv 1710.03740 (float32 master weights).
 """
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -69,3 +71,10 @@ def require(run: Run, device: torch.device) -> None:
     """
     if run.techniques.precision == "fp16" and device.type == "cpu":
         raise Unavailable("--precision fp16 needs a GPU: CPU cores have no units for it; give --precision bf16 here.")
+
+
+@contextlib.contextmanager
+def narrowly() -> Iterator[None]:
+    """Makes the context of a forward pass in two bytes; without oneDNN, for which an LSTM is a single operation."""
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16), torch.backends.mkldnn.flags(enabled=False):
+        yield

@@ -11,6 +11,7 @@ from samestep.common.strategy import Run
 from samestep.common.techniques.precision.bound import find_flaw, gradient_error
 from samestep.common.techniques.precision.flag import PrecisionFlags
 from samestep.common.techniques.technique import Technique
+from samestep.common.workload.models.dtypes import Dtypes
 
 
 def check_precision(run: Run) -> None:
@@ -48,6 +49,24 @@ def check_precision(run: Run) -> None:
         )
 
 
+def check_variables(source: str, dtypes: Dtypes) -> None:
+    """Refuses variables in two bytes where nothing can cast them.
+
+    Args:
+        source: Where the model is declared, for messages.
+        dtypes: The dtypes of its variables.
+
+    Raises:
+        ConfigError: One has two bytes.
+    """
+    for name, dtype in dtypes.items():
+        if dtype in ("bfloat16", "float16"):
+            raise ConfigError(
+                f"--model {source}: the variable {name} is {dtype} whatever --dtype says; make it without dtype=, and give "
+                f"--precision bf16 to compute in two bytes."
+            )
+
+
 def skip_agreement(run: Run) -> Iterator[Send]:
     """Predicts the number by which ranks agree whether to take a step in fp16: that of those whose gradients overflowed."""
     if run.techniques.precision == "fp16" and run.num_devices > 1:
@@ -62,6 +81,7 @@ def emulation(run: Run) -> str:
 PRECISION = Technique(
     flags=PrecisionFlags,
     refuse=check_precision,
+    refuse_variables=check_variables,
     gradient_error=gradient_error,
     find_flaw=find_flaw,
     sends_before_update=skip_agreement,

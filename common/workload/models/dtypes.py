@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from samestep.common.errors import ConfigError
 from samestep.common.frameworks import conventions
 
-_TWO_BYTES = ("bfloat16", "float16")
 _MOST_NAMED = 3
 Dtypes = Mapping[str, str]
 """Parameter or buffer, as its framework calls it -> its dtype, such as "float32"."""
@@ -55,24 +54,6 @@ def check_outputs(what: str, dtype: str) -> None:
         raise ConfigError(f"{what} returns {dtype}; return real numbers, such as the absolute values.")
     if not is_real(dtype):
         raise ConfigError(f"{what} returns {dtype}, which has no gradient; return real numbers.")
-
-
-def refuse_two_bytes(source: str, dtypes: Dtypes) -> None:
-    """Refuses variables in two bytes where nothing can cast them.
-
-    Args:
-        source: Where the model is declared, for messages.
-        dtypes: The dtypes of its variables.
-
-    Raises:
-        ConfigError: One has two bytes.
-    """
-    for name, dtype in dtypes.items():
-        if dtype in _TWO_BYTES:
-            raise ConfigError(
-                f"--model {source}: the variable {name} is {dtype} whatever --dtype says; make it without dtype=, and give "
-                f"--precision bf16 to compute in two bytes."
-            )
 
 
 def note_on_dtypes(framework: str, dtypes: Dtypes, dtype: str) -> str:
