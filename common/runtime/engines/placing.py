@@ -83,12 +83,9 @@ def join(
         return
     if [*engines_of(environment), BY_HAND][0] is not BY_HAND:  # what is started by hand may outlive its shell
         end_with_parent()
-    if len(specs) == 1:
-        return
     if index == 0 and read_error(directory):  # of an earlier attempt
         reserve_error(directory)
-    complete = all(name in environment for name in specs[0].environment)
-    place = None if complete else find_place(environment, len(specs))
+    place = None if _has_all(environment, specs) else find_place(environment, len(specs))
     with socket.socket() as free:  # keeps the port until all have come
         free.bind(("", 0))
         address = own_address(environment.get("MASTER_ADDR") or (place.address if place else ""))
@@ -96,18 +93,40 @@ def join(
         met = meet(directory, [spec.role for spec in specs], index, own, PATIENCE * timeout_seconds)
     if index == 0 and (differences := find_differences(read_hosts(directory, [spec.role for spec in specs]))):
         print(f"samestep: the hosts of this run differ: {differences}", file=sys.stderr, flush=True)
+    _connect(environment, specs, index, met, place)
+
+
+def _has_all(environment: Mapping[str, str], specs: Sequence[ProcessSpec]) -> bool:
+    """Returns whether what the strategy reads is there already."""
+    return all(name in environment for name in specs[0].environment)
+
+
+def _connect(
+    environment: MutableMapping[str, str],
+    specs: Sequence[ProcessSpec],
+    index: int,
+    met: Sequence[Arrival],
+    place: Place | None,
+) -> None:
+    """Sets what the strategy reads, and how the hosts reach each other."""
     is_one_host = len({each.host for each in met}) == 1
     addresses = [(LOOPBACK if is_one_host else host, port) for host, port in (each.address for each in met)]
-    filled = {} if complete else fill_in(specs[index], addresses) | _local(met, index, place)
-    names = {} if is_one_host else dict.fromkeys(_INTERFACES, interface_of(address))
-    _set(environment, {**names, **filled}, [host for host, _ in addresses])
+    if not is_one_host:
+        _set(environment, dict.fromkeys(_INTERFACES, interface_of(met[index].address[0])))
+    if not _has_all(environment, specs):
+        _set(environment, fill_in(specs[index], addresses) | _local(met, index, place))
+    _bypass_proxies(environment, [host for host, _ in addresses])
 
 
-def _set(environment: MutableMapping[str, str], names: Mapping[str, str], hosts: Sequence[str]) -> None:
-    """Sets the names that are not set, and has no proxy stand between the hosts."""
+def _set(environment: MutableMapping[str, str], names: Mapping[str, str]) -> None:
+    """Sets the names that have a value and are not set."""
     for name, value in names.items():
         if value:
             environment.setdefault(name, value)
+
+
+def _bypass_proxies(environment: MutableMapping[str, str], hosts: Sequence[str]) -> None:
+    """Has no proxy stand between the hosts."""
     peers = ",".join(dict.fromkeys(hosts))
     for name in ("no_proxy", "NO_PROXY"):
         environment[name] = ",".join(filter(None, [environment.get(name), peers]))

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -147,7 +148,10 @@ def test_a_run_of_one_process_needs_no_environment(tmp_path: Path, capsys: pytes
     assert "torchrun:" not in lines
     assert lines[-2:] == ["by hand, one line per process:", f"  python -m samestep worker {path}"]
     ended(lines[-1])
-    assert load_result(path).status == "trained"
+    result = load_result(path)
+    assert result.status == "trained"
+    assert [(host["host"], host["processes"]) for host in result.hosts] == [(platform.node(), "rank-0")]
+    assert not list(path.glob("meeting*"))
     assert read_state(path).step == 12
 
 
