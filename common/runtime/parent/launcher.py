@@ -19,13 +19,11 @@ from samestep.common.runtime.parent.judging.finishing import Finished, finish
 from samestep.common.runtime.parent.judging.means import LaunchedRerun, Means, Ports
 from samestep.common.runtime.parent.processes.following import Progress
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
-from samestep.common.runtime.parent.processes.network import meet
+from samestep.common.runtime.parent.processes.run_processes import start
 from samestep.common.runtime.parent.processes.scratch import Scratch
 from samestep.common.runtime.parent.processes.started import hold_signals
-from samestep.common.runtime.parent.processes.watch import ProcessWatch
-from samestep.common.runtime.process_file import forget
 from samestep.common.runtime.records import RunResult, load_result
-from samestep.common.runtime.topology import LAUNCHED_AT, fill_in
+from samestep.common.runtime.topology import LAUNCHED_AT
 from samestep.common.strategy import Run
 
 if TYPE_CHECKING:  # what a run of our own models does without
@@ -111,10 +109,15 @@ class Launcher:
         if self.elsewhere:  # where rank 0 has judged it
             return load_result(directory)
         seconds = time.time() - launched_at
+        return self._judge(Finished(directory=directory, run=run, launch=launch, seconds=seconds), environment or {})
+
+    def _judge(self, finished: Finished, environment: dict[str, str]) -> RunResult:
+        """Writes the result of a run whose processes are done, or why it has none."""
+        directory, launch = finished.directory, finished.launch
         try:
-            rerun = LaunchedRerun(self.execute, self._scratch.name, launch, environment or {})
+            rerun = LaunchedRerun(self.execute, self._scratch.name, launch, environment)
             means = Means(alone=self.reference_rerun(launch), rerun=rerun, ask=self._ports.ask)
-            return finish(Finished(directory=directory, run=run, launch=launch, seconds=seconds), means)
+            return finish(finished, means)
         except (OSError, ConfigError) as error:  # a disk that is full, or a file that somebody removed or damaged
             failure = WorkerFailed(f"the run in {directory} trained, but it has no result: {error}")
             write_error(directory, "parent", failure)
@@ -146,24 +149,9 @@ class Launcher:
         Raises:
             SamestepError: A process failed; nothing is left running.
         """
-        specs = run.strategy.topology(run)
+        shared = {LAUNCHED_AT: str(launched_at or time.time()), **(environment or {})}
         try:
-            server = self._serve(run, launch)
-            meeting = meet(server, run.strategy.danger_of_open_ports, specs, launch.bandwidth)
-            shared = {LAUNCHED_AT: str(launched_at or time.time()), **meeting.environment, **(environment or {})}
-            independent = not run.strategy.synchronous(run.options)
-            for spec in specs:
-                forget(directory, spec.role)
-            watch = ProcessWatch(directory, run.framework, launch.timeout_seconds, server, {}, progress, independent)
-            try:
-                for place, spec in enumerate(specs):
-                    own = shared | fill_in(spec, meeting.addresses)
-                    log = directory / f"{spec.role}.log"
-                    watch.processes[server.start_worker(directory, log, own, place if meeting.private else None)] = spec
-            except BaseException:
-                watch.stop()
-                raise
-            watch.wait()
+            start(directory, run, launch, self._serve(run, launch), shared, progress).wait()
         except KeyboardInterrupt as interrupt:
             write_error(directory, "parent", _interrupted(directory, interrupt), first=False)
             raise
