@@ -9,6 +9,7 @@ import numpy as np
 from samestep.common.errors import ConfigError
 from samestep.common.judging.recorded.findings import Finding, find
 from samestep.common.judging.recorded.measured import MeasuredYardstick
+from samestep.common.judging.recorded.notes import find_notes
 from samestep.common.judging.recorded.pairing import Pairing, pair
 from samestep.common.judging.recorded.verdict import EXACT, Kind, Need, RecordedVerdict, TensorRow
 from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
@@ -76,12 +77,13 @@ def judge(
         past[1].end(other)
     if not seen.num_steps:
         raise ConfigError(f"{a.name} and {b.name} have no step in common; record more steps.")
-    if unsure:
-        finding, one, other = unsure
-        return _verdict(
-            walk, seen, "unknown", finding, need=_need(walk, finding), rows=_rows(walk, one, other, finding)
-        )
-    return _same(walk, seen)
+    return _unsure(walk, seen, *unsure) if unsure else _same(walk, seen)
+
+
+def _unsure(walk: Walk, seen: _Seen, finding: Finding, one: RunStep, other: RunStep) -> RecordedVerdict:
+    """Returns the verdict on runs of which a step may differ, and none differs for certain."""
+    rows = _rows(walk, one, other, finding)
+    return _verdict(walk, seen, "unknown", finding, need=_need(walk, finding), rows=rows)
 
 
 def _same(walk: Walk, seen: _Seen) -> RecordedVerdict:
@@ -123,7 +125,7 @@ def _verdict(
         worst=seen.worst,
         resolution=seen.resolution,
         need=need,
-        notes=_notes(walk),
+        notes=find_notes(walk),
     )
 
 
@@ -227,24 +229,3 @@ def _rows(walk: Walk, one: RunStep, other: RunStep, finding: Finding) -> tuple[T
         differs = bool(compared.differs[place] or compared.is_unsure[place])
         rows.append(TensorRow(tensor.name, ratio, off, float(compared.times[place]), differs))
     return tuple(rows)
-
-
-def _notes(walk: Walk) -> tuple[str, ...]:
-    """Returns what else is worth knowing: other versions, tensors that only one has."""
-    one, other = walk.a.header, walk.b.header
-    said = []
-    for what, a, b in (("", one.versions, other.versions), ("", one.environment, other.environment)):
-        apart = [
-            f"{name} {a.get(name, 'none')} and {b.get(name, 'none')}"
-            for name in {**a, **b}
-            if a.get(name) != b.get(name)
-        ]
-        if apart:
-            said.append(f"{'versions' if a is one.versions else 'environment'} of A and B: {', '.join(apart)}{what}")
-    if one.framework != other.framework:
-        said.append(f"A is a record of {one.framework}, B of {other.framework}")
-    for who, names in (("A", walk.pairing.only_a), ("B", walk.pairing.only_b)):
-        if names:
-            rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            said.append(f"only {who} has {', '.join(names[:3])}{rest}")
-    return tuple(said)
