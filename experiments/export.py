@@ -27,20 +27,7 @@ def main(arguments: Sequence[str]) -> int:
         ConfigError: There is no run, no such tracker, or its folder cannot be written.
         Unavailable: The tracker is not installed.
     """
-    parser = Parser(prog="samestep export", allow_abbrev=False, description=_DESCRIPTION)
-    parser.examples = (
-        "samestep export runs/* --to tensorboard",
-        "samestep export runs/one --format safetensors -o weights",
-    )
-    parser.add_argument("runs", nargs="+", metavar="RUNS", help="directories of runs, or that hold some")
-    ways = parser.add_mutually_exclusive_group(required=True)
-    ways.add_argument("--to", metavar="TRACKER", help=f"one of {', '.join(TRACKERS)}")
-    ways.add_argument("--format", metavar="FORMAT", help=f"one of {', '.join(FORMATS)}")
-    where = (
-        "folder to write; for mlflow also the URI of a server (default: tensorboard, mlruns, or the name of the format)"
-    )
-    parser.add_argument("-o", "--output", metavar="FOLDER", help=where)
-    given = parser.parse_args(arguments)
+    given = _parser().parse_args(arguments)
     if given.format is not None:
         return _export_state(given.runs, given.format, given.output)
     if given.to not in TRACKERS:
@@ -62,6 +49,23 @@ def main(arguments: Sequence[str]) -> int:
         except OSError as error:
             raise ConfigError(f"-o {target} cannot be written ({error.strerror}); name another folder.") from None
     return 1 if failed else 0
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="samestep export", allow_abbrev=False, description=_DESCRIPTION)
+    parser.examples = (
+        "samestep export runs/* --to tensorboard",
+        "samestep export runs/one --format safetensors -o weights",
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUNS", help="directories of runs, or that hold some")
+    ways = parser.add_mutually_exclusive_group(required=True)
+    ways.add_argument("--to", metavar="TRACKER", help=f"one of {', '.join(TRACKERS)}")
+    ways.add_argument("--format", metavar="FORMAT", help=f"one of {', '.join(FORMATS)}")
+    where = (
+        "folder to write; for mlflow also the URI of a server (default: tensorboard, mlruns, or the name of the format)"
+    )
+    parser.add_argument("-o", "--output", metavar="FOLDER", help=where)
+    return parser
 
 
 def _export_state(directories: Sequence[str], kind: str, output: str | None) -> int:

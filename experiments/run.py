@@ -40,9 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     from samestep.common.runtime.parent.check import check_launch
     from samestep.common.runtime.parent.judging.finishing import raise_if_missed
     from samestep.common.runtime.parent.launcher import Launcher
-    from samestep.experiments.printing.ledger_table import ledger_of_run
     from samestep.experiments.printing.progress import show_progress
-    from samestep.experiments.printing.tables import report
 
     with Launcher(elsewhere=open_engine(started_on)) as launcher:
         config = launcher.describe(asked) if resumed is None else asked
@@ -60,11 +58,7 @@ def main(arguments: Sequence[str]) -> int:
             result = launcher.run(run, launch, progress, launched_at, resume=resumed)
         directory = launcher.last_run
     traced = recorded(directory) if directory and launch.traces else ""
-    ledger = "" if result.compiled else f"{ledger_of_run(run, result)}\n\n"
-    print(
-        f"\n{report(result)}\n\n{ledger}{saved(result)}Run: {directory}{traced}\nAgain: {result.command}",
-        flush=True,
-    )
+    print(f"\n{_describe_result(run, result)}Run: {directory}{traced}\nAgain: {result.command}", flush=True)
     raise_if_missed(result)
     return 1 if result.saves.failed else 0
 
@@ -90,6 +84,15 @@ def _unfinished(directory: Path) -> RunConfig:
     from samestep.common.runtime.parent.elastic import whole
 
     return whole(read_config(check_unfinished(directory)))
+
+
+def _describe_result(run: Run, result: "RunResult") -> str:
+    """Returns what a run measured, what its cost model predicts, and what it saved."""
+    from samestep.experiments.printing.ledger_table import ledger_of_run  # here, like those of `main`
+    from samestep.experiments.printing.tables import report
+
+    ledger = "" if result.compiled else f"{ledger_of_run(run, result)}\n\n"
+    return f"{report(result)}\n\n{ledger}{saved(result)}"
 
 
 def saved(result: "RunResult") -> str:

@@ -90,16 +90,7 @@ def write_found(
         reduction=loss.reduction,
         ignores=loss.ignores,
         metric=_metric(model, source, found.outputs, split.test_targets),
-        params={
-            name: Param(
-                value.shape,
-                _role(name),
-                split=found.splits.get(name),
-                frozen=name in found.frozen,
-                reads=found.reads.get(name, 1),
-            )
-            for name, value in found.params.items()
-        },
+        params=_params(found),
         inputs=_array(split.train_inputs, split.test_inputs),
         targets=ArraySpec(split.train_targets.shape[1:], loss.classes),
         buffers={name: value.shape for name, value in found.buffers.items()},
@@ -109,9 +100,26 @@ def write_found(
         seed=seed,
         **{name: getattr(found, name) for name in _AS_FOUND},
     )
+    write_description(folder, description, _initial(found))
+
+
+def _params(found: BuildReport) -> dict[str, Param]:
+    return {
+        name: Param(
+            value.shape,
+            _role(name),
+            split=found.splits.get(name),
+            frozen=name in found.frozen,
+            reads=found.reads.get(name, 1),
+        )
+        for name, value in found.params.items()
+    }
+
+
+def _initial(found: BuildReport) -> dict[str, np.ndarray]:
+    """Returns the initial weights and buffers, as a description keeps them."""
     initial = {f"params/{name}": _rounded(value) for name, value in found.params.items()}
-    initial |= {f"buffers/{name}": _rounded(value) for name, value in found.buffers.items()}
-    write_description(folder, description, initial)
+    return initial | {f"buffers/{name}": _rounded(value) for name, value in found.buffers.items()}
 
 
 def _rounded(value: np.ndarray) -> np.ndarray:
