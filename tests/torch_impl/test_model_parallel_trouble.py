@@ -92,11 +92,6 @@ def test_an_unknown_choice_names_the_nearest() -> None:
     assert told.startswith("unknown consistency 'asink'. Did you mean 'async'?")
 
 
-def test_two_axes_of_replicas() -> None:
-    told = refused("torch:hybrid", SIZED["mlp"], mesh="data=2,shard=2")
-    assert "both data and shard" in told
-
-
 @pytest.mark.parametrize("cell", ["torch:rpc", "torch:rpc_parameter_server"])
 def test_clipping_where_no_process_sees_the_whole_gradient(cell: str) -> None:
     assert "does not take --clip-norm" in refused(cell, SIZED["mlp"], devices=2, techniques=Techniques(clip_norm=1.0))

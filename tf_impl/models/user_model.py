@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from samestep.common.errors import ConfigError
@@ -27,6 +26,8 @@ EXAMPLES = 2
 
 def begin_in_float64(seed: int) -> None:
     """Has Keras begin as in a new process, where names are numbered from the start; random numbers follow a seed."""
+    import keras  # here: our own models do without it
+
     keras.utils.clear_session(free_memory=False)
     keras.utils.set_random_seed(seed % 2**32)  # NumPy's generators take no larger one
     keras.config.set_floatx("float64")
