@@ -31,7 +31,7 @@ test: setup
 test-slow: setup
 	$(BIN)/python -m pytest -m slow --numprocesses $$(($$(nproc) + 1)) --dist worksteal $(if $(ONLY),tests/parity/test_products.py)
 
-# On a machine with a GPU, in about ten minutes; exit code 3 where there is none.
+# On a machine with a GPU; exit code 3 where there is none.
 test-gpu: setup
 	$(BIN)/python -m samestep doctor --gpu
 	$(BIN)/python -m pytest -m gpu

@@ -25,7 +25,7 @@ REPORT = "gpu-report.json"
 COMMAND = "samestep doctor --gpu"
 _ABOUT = (
     "Say which frameworks, GPUs and rows this machine has. With --gpu, train every row on its GPUs in every precision, "
-    f"twice, hold each step against the oracle, and write {REPORT}: ten minutes, on one GPU or more. Exit code: 3 if there is no "
+    f"twice, hold each step against the oracle, and write {REPORT}; one GPU is enough. Exit code: 3 if there is no "
     "GPU, 4 if a row did not take the same step, 1 if one failed."
 )
 
@@ -82,7 +82,7 @@ def prove(gpus: Mapping[str, "Sequence[Gpu]"], report: Path, form: str) -> int:
 
     cells = ",".join(map(str, list_checks(gpus)))
     found = execution.compare(execution.ask(None, {**settings(), "strategies": cells}))
-    told = document(found, gpus, COMMAND)
+    told = document(found, gpus)
     save(write(told, "json"), report)
     print(write(told, form), flush=True)
     print(f"\nReport: {report}", file=sys.stdout if form == "github" else sys.stderr, flush=True)

@@ -83,7 +83,7 @@ class Forecast:
             f"needed: at most {size(row.needed_bytes)} on a device, if parameters, gradients, optimizer state and "
             "activations are at their peaks at once; buffers and the framework come on top",
         ]
-        parts = [_caption(row, width), f"{table}\n{bullets(told, width)}"]
+        parts = [_caption(row, width, self.observed is not None), f"{table}\n{bullets(told, width)}"]
         return "\n\n".join(parts + ([fill(self._sentence(row), width)] if self.memory else []))
 
     def _case(self, row: Prediction) -> Case:
@@ -165,14 +165,14 @@ def _together(refused: Mapping[str, str]) -> dict[str, str]:
     return {", ".join(names): reason for reason, names in found.items()}
 
 
-def _caption(row: Prediction, width: int) -> str:
+def _caption(row: Prediction, width: int, was_observed: bool = False) -> str:
     """Returns what is predicted, and where the sizes of a published model come from."""
     run = row.run
     numbers = run.dtype if run.weights is None else f"{run.weights} with {run.dtype} master weights"
     numbers = f"{numbers}, computed in {run.arithmetic}" if run.arithmetic != run.dtype else numbers
     size = large_number(num_params(run.workload.model))
     line = (
-        f"Predicted, nothing was run: {title(run.workload.name, None)} ({size} parameters), "
+        f"Predicted{'' if was_observed else ', nothing was run'}: {title(run.workload.name, None)} ({size} parameters), "
         f"global batch {run.batch_size}, {run.optimizer.name}, {numbers}."
     )
     return fill(f"{line}{f' Sizes: {run.workload.source}.' if run.workload.source else ''}", width)

@@ -113,13 +113,12 @@ COLUMNS: tuple[Column[Check], ...] = (
 )
 
 
-def document(found: Comparison, gpus: Mapping[str, Sequence[Gpu]], command: str) -> Document:
+def document(found: Comparison, gpus: Mapping[str, Sequence[Gpu]]) -> Document:
     """Makes what `samestep doctor --gpu` prints.
 
     Args:
         found: The comparison of all checks.
         gpus: The GPUs that each framework sees.
-        command: The line that repeats it.
     """
     checks = [
         Check(row, gpus[row.configuration.framework][0])
@@ -141,7 +140,6 @@ def document(found: Comparison, gpus: Mapping[str, Sequence[Gpu]], command: str)
         "samestep doctor --gpu",
         text,
         {
-            "command": command,
             "gpus": gpus,
             "machine": checks[0].result.machine if checks else {},
             "versions": {name: version for check in checks for name, version in check.result.versions.items()},

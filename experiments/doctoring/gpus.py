@@ -4,7 +4,6 @@ import dataclasses
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
 
 from samestep.common.catalog import framework_info, require
 from samestep.common.errors import Unavailable, WorkerFailed
@@ -76,8 +75,3 @@ def _answer(framework: str, process: "subprocess.Popen[str]") -> tuple[Gpu, ...]
         last = (errors.strip().splitlines() or ["it wrote nothing"])[-1]
         raise WorkerFailed(f"{framework} cannot be imported: {last}")
     return tuple(Gpu(name, memory) for name, memory in json.loads(told.splitlines()[-1]))
-
-
-def count_gpus(found: Mapping[str, tuple[Gpu, ...]]) -> int:
-    """Returns the number of GPUs of this machine: the most that a framework sees."""
-    return max((len(gpus) for gpus in found.values()), default=0)
