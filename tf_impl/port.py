@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from samestep.common.batch import batches
+from samestep.common.batch import Batch, batches
 from samestep.common.errors import ConfigError
 from samestep.common.porting.model_trace import (
     SAVED,
@@ -24,16 +24,19 @@ from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.draws import DRAWS
-from samestep.common.workload.models.description_report import EXAMPLES, USER_LOSS
+from samestep.common.workload.models.description_report import EXAMPLES
+from samestep.common.workload.models.user_model import UserModelSpec
 from samestep.tf_impl import tracing
 from samestep.tf_impl.describing.amended import added_losses, amend_loss
 from samestep.tf_impl.describing.configured import HyperParameters, hyper_parameters, own_hyper_parameters
 from samestep.tf_impl.features.applied import held_still
 from samestep.tf_impl.features.draws import STILL
-from samestep.tf_impl.models.inputs import Inputs, as_inputs
-from samestep.tf_impl.models.losses import LOSSES, Loss
+from samestep.tf_impl.models.inputs import Inputs, as_inputs, with_shares
+from samestep.tf_impl.models.losses import Loss
+from samestep.tf_impl.models.outputs import main_outputs
 from samestep.tf_impl.models.user_model import UserModel, begin_in_float64
 from samestep.tf_impl.optimizers import bind_update, coefficients
+from samestep.tf_impl.step import part_loss
 
 Gradients = list[tf.Tensor]
 Update = Callable[[Gradients, tf.Tensor], None]
@@ -53,9 +56,10 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
     begin_in_float64(asked.seed)
     built = UserModel(model, asked.model, as_inputs(split.train_inputs[:EXAMPLES]))
     dropped = held_still(built.layers(keras.layers.Layer))
-    loss, params = amend_loss(_mean_loss(model, asked), built, asked.amendments), list(built.params.values())
+    spec, params = _described(folder), list(built.params.values())
+    loss = amend_loss(_called(part_loss(spec, asked.batch_size), asked.model), built, asked.amendments)
     first = next(batches(split.train_inputs, split.train_targets, asked.batch_size, asked.seed))
-    x, y = map(as_inputs, first.rows())
+    x, y = _arrays(spec, first)
     _start(built, folder)
     with built.recording() as evaluated:
         outputs_evaluated = built.predict(x)
@@ -72,9 +76,9 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
         folder,
         ModelTrace(
             calls=layer_calls([*map(_with_gradient, trained.calls, found[len(params) :])], evaluated.calls, np.asarray),
-            outputs=outputs.numpy(),
-            evaluated=outputs_evaluated.numpy(),
-            targets=y.numpy(),
+            outputs=main_outputs(outputs).numpy(),
+            evaluated=main_outputs(outputs_evaluated).numpy(),
+            targets=first.rows()[1],
             loss=float(value),
             added=added,
             stilled={trained.path(layer): dropped[id(layer)] for layer in trained.started if id(layer) in dropped},
@@ -111,6 +115,20 @@ def save(folder: Path, asked: TraceRequest, split: Split) -> None:
     built.model.save_weights(folder / SAVED)
 
 
+def _described(folder: Path) -> UserModelSpec:
+    return UserModelSpec.of(str(folder.resolve().parent / "tf"))
+
+
+def _arrays(spec: UserModelSpec, batch: Batch) -> tuple[Inputs, Any]:
+    """Returns the inputs of a batch, and its targets as its loss takes them."""
+    inputs, targets = batch.rows()
+    return as_inputs(inputs), as_inputs(with_shares(spec, batch, targets, "float64"))
+
+
+def _called(loss: Loss, source: str) -> Loss:
+    return lambda outputs, targets: call_user(loss, source, "the loss", outputs, targets)
+
+
 def _start(built: UserModel, folder: Path) -> None:
     for variables, values in zip((built.params, built.buffers), read_weights(folder), strict=True):
         for name, value in values.items():
@@ -128,6 +146,7 @@ def _dense(gradient: tf.Tensor | tf.IndexedSlices | None, source: tf.Variable) -
 def _curve(
     model: Model, asked: TraceRequest, built: UserModel, folder: Path, loss: Loss, split: Split
 ) -> tuple[float, ...]:
+    spec = _described(folder)
     _start(built, folder)
     params, (update, _) = list(built.trained.values()), _updates(model, asked, built)
 
@@ -141,7 +160,7 @@ def _curve(
     traced, losses = tf.function(step, autograph=False), []
     examples = batches(split.train_inputs, split.train_targets, asked.batch_size, asked.seed)
     for number, batch in enumerate(itertools.islice(examples, asked.steps), 1):
-        losses.append(traced(*map(as_inputs, batch.rows()), coefficients(asked.update, number)))
+        losses.append(traced(*_arrays(spec, batch), coefficients(asked.update, number)))
     return tuple(float(value) for value in losses)
 
 
@@ -162,16 +181,3 @@ def _updates(model: Model, asked: TraceRequest, built: UserModel) -> tuple[Updat
             apply(variable, gradient, held, coefficients)
 
     return update, own_hyper_parameters(spec, built.params)
-
-
-def _mean_loss(model: Model, asked: TraceRequest) -> Loss:
-    if asked.loss != USER_LOSS:
-        return lambda outputs, targets: LOSSES[asked.loss](outputs, targets) / targets.shape.num_elements()
-    assert isinstance(model.loss, Mapping)
-    function = model.loss["tf"]
-
-    def own(outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-        losses = call_user(function, asked.model, "the loss", outputs, targets)
-        return tf.reduce_sum(losses) / targets.shape.num_elements()
-
-    return own

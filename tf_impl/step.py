@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from samestep.common.strategy import Run
 from samestep.common.tree import Tree
-from samestep.common.workload.models.loss_check import CLASSES_FIRST
-from samestep.common.workload.models.spec import ignores_targets
-from samestep.common.workload.reductions import fixed_divisor, varies
+from samestep.common.workload.declaration import CLASSES_FIRST
+from samestep.common.workload.models.spec import ModelSpec, ignores_targets
+from samestep.common.workload.reductions import fixed_divisor, is_mean_of_own, varies
 from samestep.tf_impl.models import UserModel, summed_loss
 from samestep.tf_impl.models.inputs import Inputs
 from samestep.tf_impl.models.losses import Loss, classes_last, weighted_cross_entropy
@@ -33,14 +33,25 @@ def mean_loss(run: Run, num_means: int = 1) -> Loss:
         run: What is trained.
         num_means: The number of equal shards of the global batch, each with a mean over its own targets.
     """
-    model = run.workload.model
+    return part_loss(run.workload.model, run.batch_size, num_means)
+
+
+def part_loss(model: ModelSpec, examples: int, num_means: int = 1) -> Loss:
+    """Makes the loss of any part of a batch, see `mean_loss`.
+
+    Args:
+        model: What is trained.
+        examples: Those of the global batch.
+        num_means: As in `mean_loss`.
+    """
     if ignores_targets(model):
         last = classes_last if model.loss == CLASSES_FIRST else tf.identity
         return lambda logits, targets: weighted_cross_entropy(last(logits), targets) * num_means
     summed = summed_loss(model)
     if varies(model):
-        return lambda logits, targets: summed(logits, targets["targets"]) * targets["share"][0] * num_means
-    count = fixed_divisor(model, run.batch_size) / num_means
+        share = tf.reduce_sum if is_mean_of_own(model) else lambda shares: shares[0]
+        return lambda logits, targets: summed(logits, targets["targets"]) * share(targets["share"]) * num_means
+    count = fixed_divisor(model, examples) / num_means
     return lambda logits, targets: summed(logits, targets) / count
 
 

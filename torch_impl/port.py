@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from samestep.common.batch import batches
-from samestep.common.errors import ConfigError
 from samestep.common.porting.model_trace import (
     NUDGE,
     ModelTrace,
@@ -23,17 +22,22 @@ from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.draws import DRAWS
-from samestep.common.workload.models.description_report import USER_LOSS
+from samestep.common.workload.models.user_model import UserModelSpec
 from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
+from samestep.common.workload.reductions import divisor_of
 from samestep.torch_impl import tracing, weights
 from samestep.torch_impl.describing.amended import amend_module, amend_optimizer
 from samestep.torch_impl.describing.configured import hyper_parameters
 from samestep.torch_impl.features.applied import held_still
 from samestep.torch_impl.features.draws import STILL
+from samestep.torch_impl.models import summed_loss
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
-from samestep.torch_impl.models.losses import LOSSES, Loss
+from samestep.torch_impl.models.outputs import main_outputs
 from samestep.torch_impl.models.user_model import build_declared
 from samestep.torch_impl.optimizers import build_optimizer, own
+
+MeanLoss = Callable[[object, torch.Tensor], torch.Tensor]
+"""(what the model returns, targets) -> the loss of the batch."""
 
 
 class _Traced:
@@ -42,12 +46,13 @@ class _Traced:
     def __init__(self, folder: Path, asked: TraceRequest, split: Split) -> None:
         DRAWS.install(STILL)  # before the user's file is imported
         self._model, self._asked, self._split = load_model(asked.model, "torch"), asked, split
+        spec = UserModelSpec.of(str(folder.resolve().parent / "torch"))
         torch.manual_seed(asked.seed)
-        self.module = build_declared(self._model, asked.model).double()
+        self.module = build_declared(self._model, asked.model, spec.facts.unread).double()
         self.stilled = held_still(self.module)
         amend_module(self.module, asked.amendments)
         self._params, self._buffers = read_weights(folder)
-        self.loss = _mean_loss(self._model, asked)
+        self.loss = _mean_loss(spec)
 
     def start(self, factor: float = 0.0) -> torch.optim.Optimizer:
         """Puts the weights back, each moved by a factor; returns a new optimizer."""
@@ -97,7 +102,7 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
     update.step()
     found = ModelTrace(
         calls=layer_calls(recorder.calls, evaluated_calls, torch.Tensor.numpy),
-        outputs=outputs.detach().numpy(),
+        outputs=main_outputs(outputs).detach().numpy(),
         evaluated=evaluated,
         targets=y.numpy(),
         loss=float(value),
@@ -111,22 +116,15 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
     write_trace(folder, dataclasses.replace(found, losses=traced.curve(), nudged=traced.curve(NUDGE)))
 
 
-def _mean_loss(model: Model, asked: TraceRequest) -> Loss:
-    if asked.loss != USER_LOSS:
-        return lambda outputs, targets: LOSSES[asked.loss](outputs, targets) / targets.numel()
-    assert isinstance(model.loss, Mapping)
-    function = model.loss["torch"]
+def _mean_loss(spec: UserModelSpec) -> MeanLoss:
+    summed, source = summed_loss(spec), spec.facts.source
 
-    def user_loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        losses = call_user(function, asked.model, "the loss", outputs, targets)
-        if not isinstance(losses, torch.Tensor):
-            kind = type(losses).__name__
-            raise ConfigError(
-                f"--model {asked.model}: the loss returns {kind}, not a tensor with the loss of each target."
-            )
-        return losses.sum() / targets.numel()
+    def loss(returned: object, targets: torch.Tensor) -> torch.Tensor:
+        total = call_user(summed, source, "the loss", returned, targets)
+        assert isinstance(total, torch.Tensor)
+        return total / divisor_of(spec, "torch", targets.numpy())
 
-    return user_loss
+    return loss
 
 
 def _optimizer(model: Model, asked: TraceRequest) -> Callable[[list[nn.Parameter]], torch.optim.Optimizer]:
@@ -137,7 +135,7 @@ def _optimizer(model: Model, asked: TraceRequest) -> Callable[[list[nn.Parameter
     return lambda parameters: own.build(UserOptimizer(0.0, asked.model), parameters)
 
 
-def _step(module: nn.Module, update: torch.optim.Optimizer, loss: Loss, x: Inputs, y: torch.Tensor) -> torch.Tensor:
+def _step(module: nn.Module, update: torch.optim.Optimizer, loss: MeanLoss, x: Inputs, y: torch.Tensor) -> torch.Tensor:
     update.zero_grad()
     value = loss(module(x), y)
     value.backward()
@@ -155,4 +153,4 @@ def _evaluate(module: nn.Module, x: Inputs) -> tuple[np.ndarray, list[tracing.Ca
     module.eval()
     with tracing.recording(module) as recorder:
         outputs = module(x)
-    return outputs.detach().numpy(), recorder.calls
+    return main_outputs(outputs).detach().numpy(), recorder.calls

@@ -30,10 +30,10 @@ from samestep.common.workload.pipeline_schedule import server_segments
 _CALLS_BYTES, _TENSOR_BYTES = 1500, 95
 """About what torch 2.13 sends in a step for each worker besides numbers: two calls with their replies; each tensor."""
 
-_SERVER_BYTES, _PART_BYTES, _SLOT_BYTES, _TABLE_BYTES, _READ_BYTES = 3000, 1300, 180, 350, 700
+_SERVER_BYTES, _PART_BYTES, _SLOT_BYTES, _TABLE_BYTES, _READ_BYTES, _AGAIN_BYTES = 3000, 1300, 180, 350, 700, 300
 """About what tensorflow 2.21 sends in an update besides numbers: for each server; for each part of a variable, which is
 asked for, answered, named in the call, locked and updated; for each slot of a part; for each part of a table; for each part
-of a frozen variable, which is only read."""
+of a frozen variable, which is only read; for each part that a further micro-batch reads anew."""
 
 
 def rpc_parameter_server(run: Run, backend: str) -> Ledger:
@@ -132,7 +132,7 @@ def _call_bytes(run: Run, parts: Sequence[tuple[int, bool]], tables: Sequence[Pa
     """Returns what the calls of an update take beside the numbers that they carry."""
     servers, num_trained = run.options.parameter_servers, sum(is_trained for _, is_trained in parts)
     calls = servers * _SERVER_BYTES + num_trained * (_PART_BYTES + len(run.optimizer.slots) * _SLOT_BYTES)
-    calls += (len(parts) - num_trained) * _READ_BYTES
+    calls += (len(parts) - num_trained) * _READ_BYTES + (run.passes - 1) * len(parts) * _AGAIN_BYTES
     return calls + sum(min(servers, param.shape[0]) for param in tables) * _TABLE_BYTES
 
 

@@ -74,7 +74,6 @@ class TraceRequest:
         framework: The framework of the worker.
         model: FILE.py:NAME, absolute.
         data: As for `--data`.
-        loss: A name, or "own".
         seed: Decides the batches.
         batch_size: Examples of a step.
         steps: The steps of the curve.
@@ -87,7 +86,6 @@ class TraceRequest:
     framework: str
     model: str
     data: str
-    loss: str
     seed: int
     batch_size: int
     steps: int

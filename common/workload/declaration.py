@@ -13,16 +13,22 @@ if TYPE_CHECKING:
 
 Builder = Callable[[], object]
 """Makes a model of one framework, with its initial weights."""
-LOSSES = ("cross_entropy", "binary_cross_entropy", "mean_squared_error")
+CLASSES_FIRST, CLASSES_LAST = "cross_entropy_classes_first", "cross_entropy_classes_last"
+"""Cross-entropy of outputs [examples, classes, ...], as torch's own takes them, and of [examples, ..., classes]."""
+LOSSES = ("cross_entropy", CLASSES_FIRST, CLASSES_LAST, "binary_cross_entropy", "mean_squared_error")
 RETURNED = "returned"
 """The loss that a model computes itself, of targets among its inputs."""
-METRICS = {"cross_entropy": "accuracy", "binary_cross_entropy": "auc", "mean_squared_error": "root_mean_squared_error"}
+METRICS = {
+    **dict.fromkeys(("cross_entropy", CLASSES_FIRST, CLASSES_LAST), "accuracy"),
+    "binary_cross_entropy": "auc",
+    "mean_squared_error": "root_mean_squared_error",
+}
 """Loss -> the metric that is meant where none is named."""
 LOSS_METRIC = "loss"
 """With a loss of one's own, that is measured on the held-out examples as well, where no metric is named."""
 REDUCTIONS = ("targets", "examples", "mean", "sum")
 """What makes the loss of a batch of the losses that a function returns."""
-NAMED_METRICS = (*METRICS.values(), "bits_per_token")
+NAMED_METRICS = (*dict.fromkeys(METRICS.values()), "bits_per_token")
 Metric = Callable[["np.ndarray", "np.ndarray"], float]
 """(outputs, targets) of all held-out examples -> one number."""
 BY_NAME = ("segments", "tensor_plan", "optimizer", "names")
@@ -37,8 +43,9 @@ class Model:
         torch: Builds a `torch.nn.Module` whose forward pass takes the inputs and returns the outputs, or something that
             has them as `logits`.
         tf: Builds a Keras model, or a `tf.Module` that can be called.
-        loss: "cross_entropy", "binary_cross_entropy" or "mean_squared_error"; "returned" if the model returns its own; or
-            framework -> a function of (what the model returns, targets) that returns losses, as `reduction` says.
+        loss: "cross_entropy", "binary_cross_entropy" or "mean_squared_error"; "cross_entropy_classes_first" or
+            "cross_entropy_classes_last" where the shapes fit both; "returned" if the model returns its own; or framework -> a
+            function of (what the model returns, targets) that returns losses, as `reduction` says.
         reduction: Which losses these are. "targets": of each target, and a batch has their mean. "examples": of each example,
             likewise. "mean": the mean over the examples that it is given, which a returned loss is. "sum": any, and a batch
             has their sum. Or a function of the targets of a batch, a NumPy array, that returns what the sum is divided by.

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 TARGETS, EXAMPLES, MEAN, SUM = REDUCTIONS
 OWN = "own"
 """What a description calls a reduction that the file gives as a function."""
+_ADDS = 1e-9
+"""How far a sum may be from what it is of, relative."""
 Divide = Callable[["np.ndarray"], float]
 """The targets of a whole batch -> what the sum of its losses is divided by."""
 
@@ -48,9 +50,7 @@ def divisor(model: ModelSpec, framework: str, batch: "Batch") -> float:
         framework: That of this process, which imports the user's file.
         batch: The GLOBAL batch.
     """
-    if ignores_targets(model):
-        return batch.num_targets
-    return divisor_of(model, framework, batch.targets[batch.indices])
+    return batch.num_targets if ignores_targets(model) else divisor_of(model, framework, batch.targets[batch.indices])
 
 
 def correction(model: ModelSpec, framework: str, batch: "Batch") -> float:
@@ -73,11 +73,37 @@ def divisor_of(model: ModelSpec, framework: str, targets: "np.ndarray") -> float
         targets: The targets of the examples.
     """
     if model.facts.reduction != OWN:
-        return fixed_divisor(model, len(targets))
-    source = model.facts.source
-    given = load_model(source, framework).reduction
+        return (targets >= 0).sum() if ignores_targets(model) else fixed_divisor(model, len(targets))
+    return own_divisor(_own(model, framework), model.facts.source, targets)
+
+
+def own_counts(model: ModelSpec, framework: str, targets: "np.ndarray") -> "list[float]":
+    """Returns what each of some examples adds to the divisor that the user's function makes of all.
+
+    Args:
+        model: A user's model, whose reduction is a function.
+        framework: That of this process.
+        targets: The targets of the examples.
+
+    Raises:
+        ConfigError: The function fails, or what it makes of all is not the sum of what it makes of each.
+    """
+    source, divide = model.facts.source, _own(model, framework)
+    what = f"the reduction of targets {list(targets[:1].shape)}"
+    counts = [float(call_user(divide, source, what, targets[n : n + 1])) for n in range(len(targets))]  # pyrefly: ignore
+    whole = own_divisor(divide, source, targets) if any(counts) else 0.0
+    if not math.isclose(sum(counts), whole, rel_tol=_ADDS):
+        raise ConfigError(
+            f"--model {source}: the reduction makes {whole:g} of {len(counts)} examples and {sum(counts):g} of them one by one; "
+            f"return what is counted in each, added up."
+        )
+    return counts
+
+
+def _own(model: ModelSpec, framework: str) -> Divide:
+    given = load_model(model.facts.source, framework).reduction
     assert callable(given)
-    return own_divisor(given, source, targets)
+    return given
 
 
 def own_divisor(divide: Divide, source: str, targets: "np.ndarray") -> float:

@@ -52,7 +52,7 @@ def check(verdicts: dict[str, PortVerdict]) -> None:
     assert wrong == {}
 
 
-FEW = ("mlp", "bias", "probabilities", "adam")
+FEW = ("mlp", "bias", "probabilities", "adam", "returned", "ignored")
 """Of kinds that the catalogue of small ports has not; `make test-slow` takes every one."""
 
 

@@ -69,8 +69,18 @@ def masked_sentences():
     return {n: v[:96] for n, v in inputs.items()}, targets[:96], {n: v[96:] for n, v in inputs.items()}, targets[96:]
 
 
+def padded_sentences():
+    """Targets behind the end of a text are -100, and among the inputs as well, for models that compute their own loss."""
+    draw = np.random.default_rng(0)
+    ids = draw.integers(0, 31, (120, 7))
+    targets = np.where(np.arange(6) < draw.integers(2, 7, (120, 1)), ids[:, 1:], -100)
+    train, train_targets, test, test_targets = split(ids[:, :-1], targets)
+    return {"ids": train, "labels": train_targets}, train_targets, {"ids": test, "labels": test_targets}, test_targets
+
+
 DATA = {"points": points, "regression": regression, "clicks": clicks, "images": images, "odd_images": odd_images}
 DATA |= {"signals": signals, "tokens": tokens, "sentences": sentences, "masked_sentences": masked_sentences}
+DATA |= {"padded_sentences": padded_sentences}
 WRONG_UNLESS_ACCEPTED: dict[str, samestep.Model] = {}
 """Ports whose only differences are of kinds that may be accepted."""
 OF: dict[str, str] = {}
@@ -1019,6 +1029,55 @@ defect(
     "weight decay on biases",
     optimizer={"torch": torch_decay, "tf": tf_decay},
 )
+
+
+# --- losses -----------------------------------------------------------------------------------------------------------
+
+
+def torch_labelled(own_loss=True):
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.hidden, self.out = nn.Embedding(31, 8), nn.Linear(8, 16), nn.Linear(16, 31)
+
+        def forward(self, ids, labels):
+            logits = self.out(self.hidden(self.table(ids)).tanh())
+            if not own_loss:
+                return logits
+            return nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten()), logits
+
+    return Net()
+
+
+def tf_labelled(own_loss=True):
+    import keras
+    import tensorflow as tf
+    from keras import layers
+
+    class Net(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.table, self.hidden, self.out = layers.Embedding(31, 8), layers.Dense(16, "tanh"), layers.Dense(31)
+
+        def call(self, batch):
+            logits, labels = self.out(self.hidden(self.table(batch["ids"]))), batch["labels"]
+            if not own_loss:
+                return logits
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(labels, 0), logits)
+            counts = tf.cast(labels >= 0, logits.dtype)
+            return tf.reduce_sum(losses * counts) / tf.reduce_sum(counts), logits
+
+    return Net()
+
+
+def counted(targets):
+    return (targets >= 0).sum()
+
+
+model("returned", "padded_sentences", torch_labelled, tf_labelled, loss="returned", reduction=counted)
+model("ignored", "padded_sentences", part(torch_labelled, False), part(tf_labelled, False))
 
 MODELS = {**RIGHT, **ROUNDED, **WRONG_UNLESS_ACCEPTED, **{name: made for name, (made, *_) in WRONG.items()}}
 globals().update({f"data_{name}": make for name, make in DATA.items()})

@@ -9,8 +9,8 @@ from samestep.common.batch import Batch, BatchPart
 from samestep.common.features.used import takes_keys
 from samestep.common.strategy import Run
 from samestep.common.workload.data.several import each, together
-from samestep.common.workload.models.spec import ignores_targets
-from samestep.common.workload.reductions import divisor, varies
+from samestep.common.workload.models.spec import ModelSpec, ignores_targets
+from samestep.common.workload.reductions import divisor, is_mean_of_own, own_counts, varies
 
 Inputs = tf.Tensor | Mapping[str, tf.Tensor]
 """Several go to a user's model as one mapping."""
@@ -31,13 +31,25 @@ def gather(run: Run, batch: Batch, part: BatchPart) -> tuple[np.ndarray, np.ndar
     inputs, targets = batch.rows(part)
     if takes_keys(run.workload.model):
         inputs = together({INPUTS: inputs, KEYS: batch.keys(run.seed, part)})
-    if ignores_targets(run.workload.model):
-        weight = ((targets >= 0) / batch.num_targets).astype(run.dtype)
-        targets = together({"targets": np.maximum(targets, 0), "weight": weight})
-    elif varies(run.workload.model):
-        share = 1 / divisor(run.workload.model, run.framework, batch)
-        targets = together({"targets": targets, "share": np.full(len(targets), share, run.dtype)})
-    return inputs, targets
+    return inputs, with_shares(run.workload.model, batch, targets, run.dtype)
+
+
+def with_shares(model: ModelSpec, batch: Batch, targets: np.ndarray, dtype: str) -> np.ndarray:
+    """Adds to targets what the step needs of the whole batch, where batches of one size are divided by different numbers.
+
+    Args:
+        model: What is trained.
+        batch: The global batch.
+        targets: Those of a part of it.
+        dtype: That of the run.
+    """
+    if ignores_targets(model):
+        weight = ((targets >= 0) / batch.num_targets).astype(dtype)
+        return together({"targets": np.maximum(targets, 0), "weight": weight})
+    if not varies(model):
+        return targets
+    counts = np.array(own_counts(model, "tf", targets) if is_mean_of_own(model) else [1.0] * len(targets))
+    return together({"targets": targets, "share": (counts / divisor(model, "tf", batch)).astype(dtype)})
 
 
 def without_keys(x: Inputs) -> tuple[tf.Tensor, tf.Tensor | None]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from samestep.common.workload.models.loss_check import CLASSES_FIRST
+from samestep.common.workload.declaration import CLASSES_FIRST
 
 Loss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 """(outputs, targets) -> a loss."""

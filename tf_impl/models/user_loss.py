@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from samestep.common.workload.declaration import RETURNED, Model
 from samestep.common.workload.models.spec import ModelSpec
-from samestep.common.workload.reductions import metric_of, times
+from samestep.common.workload.reductions import divisor_of, is_mean_of_own, metric_of, times
 from samestep.tf_impl.models.losses import Loss
 from samestep.tf_impl.models.user_model import declared
 
@@ -39,4 +39,9 @@ def user_loss(spec: ModelSpec) -> Loss:
 def user_mean_loss(spec: ModelSpec) -> Callable[[np.ndarray, np.ndarray], float]:
     """Returns the user's own loss as a metric of all held-out examples; not a number where it takes more than outputs."""
     loss = user_loss(spec)
-    return metric_of(spec, "tf", lambda *both: float(loss(*map(tf.constant, both))))
+
+    def of_all(outputs: np.ndarray, targets: np.ndarray) -> float:
+        counted = divisor_of(spec, "tf", targets) if is_mean_of_own(spec) else 1
+        return float(loss(tf.constant(outputs), tf.constant(targets))) * counted
+
+    return metric_of(spec, "tf", of_all)

@@ -110,14 +110,14 @@ class ParameterServerProgram:
         return tf.stack([tf.cast(loss, tf.float64), tf.cast(staleness, tf.float64)])  # one tensor: one answer
 
     def gradients(self, x: Inputs, y: tf.Tensor) -> tuple[tf.Tensor, list[Gradient | None]]:
-        """Accumulates the mean loss of one update and its gradients; those of tables stay rows.
+        """Accumulates the mean loss of one update and its gradients; those of the tables of our models stay rows.
 
         Args:
             x: The inputs of the update's batch.
             y: Its targets.
         """
         parts = micro_batches(x, y, self.run.passes)
-        return accumulate(self.model, self.loss, flat(self.trained), parts, keep_rows=True)
+        return accumulate(self.model, self.loss, flat(self.trained), parts, keep_rows=self._sends_rows)
 
     def apply(self, coefficients: tf.Tensor, gradients: list[Gradient | None]) -> None:
         """Clips by the global norm, then updates every part on the server that holds it.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 
-from samestep.common.workload.models.loss_check import CLASSES_FIRST
+from samestep.common.workload.declaration import CLASSES_FIRST
 from samestep.common.workload.models.spec import IGNORED
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]

@@ -8,9 +8,8 @@ import numpy as np
 from samestep.common.judging.metrics import METRICS
 from samestep.common.request import FRAMEWORKS
 from samestep.common.strategy import Run
-from samestep.common.workload.declaration import LOSS_METRIC
+from samestep.common.workload.declaration import CLASSES_FIRST, LOSS_METRIC
 from samestep.common.workload.declared import call_metric, load_model
-from samestep.common.workload.models.loss_check import CLASSES_FIRST
 
 Measure = Callable[[np.ndarray, np.ndarray], float]
 """(outputs, targets) -> the metric."""

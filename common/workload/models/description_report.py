@@ -13,7 +13,6 @@ from samestep.common.workload.declared import call_metric
 from samestep.common.workload.models.description import Description, write_description
 from samestep.common.workload.models.findings import Findings
 from samestep.common.workload.models.layer import ParameterLayer
-from samestep.common.workload.models.loss_check import USER_LOSS as USER_LOSS
 from samestep.common.workload.models.loss_check import find_loss
 from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
 

@@ -5,13 +5,11 @@ import dataclasses
 import numpy as np
 
 from samestep.common.errors import ConfigError, unknown
-from samestep.common.workload.declaration import LOSSES, RETURNED, Model
+from samestep.common.workload.declaration import CLASSES_FIRST, CLASSES_LAST, LOSSES, RETURNED, Model
 from samestep.common.workload.models.dtypes import check_outputs
 from samestep.common.workload.reductions import EXAMPLES, MEAN, OWN, SUM, TARGETS, own_divisor
 
 USER_LOSS = "own"
-CLASSES_FIRST = "cross_entropy_classes_first"
-"""Cross-entropy of outputs [examples, classes, ...], as torch's own takes them."""
 _MOST_CLASSES = 2**31 - 1
 _INSTEAD = {
     (): "if that is the mean over the examples, add reduction='mean', and if it is a sum, reduction='sum'",
@@ -120,19 +118,34 @@ def _check_losses(model: Model, source: str, losses: np.ndarray, targets: np.nda
 
 def _check_outputs(loss: str, source: str, outputs: np.ndarray, targets: np.ndarray) -> tuple[str, int | None]:
     """Returns the name of one of our losses, and the number of classes if there are any."""
-    got, wanted, are_whole = list(outputs.shape), list(targets.shape), targets.dtype.kind != "f"
-    if loss == "cross_entropy":
-        if are_whole and got[:-1] == wanted:
-            return loss, got[-1]
-        if are_whole and len(got) > 2 and [got[0], *got[2:]] == wanted:
-            return CLASSES_FIRST, got[1]
-        raise ConfigError(
-            f"--model {source}: cross_entropy takes outputs [..., classes] or [examples, classes, ...] and whole targets "
-            f"[...]; of {len(targets)} examples the model makes {got}, and the targets are {targets.dtype} {wanted}."
-        )
+    got, wanted = list(outputs.shape), list(targets.shape)
+    if loss.startswith("cross_entropy"):
+        return _check_classes(loss, source, got, targets)
     if got != wanted:
         raise ConfigError(
             f"--model {source}: {loss} takes outputs shaped like the targets; of {len(targets)} examples the model "
             f"makes {got}, and the targets are {wanted}."
         )
     return loss, 2 if loss == "binary_cross_entropy" else None
+
+
+def _check_classes(loss: str, source: str, got: list[int], targets: np.ndarray) -> tuple[str, int]:
+    """Returns where the outputs have their classes, and how many they are."""
+    wanted = list(targets.shape)
+    fits = {
+        CLASSES_LAST: loss != CLASSES_FIRST and got[:-1] == wanted,
+        CLASSES_FIRST: loss != CLASSES_LAST and len(got) > 2 and [got[0], *got[2:]] == wanted,
+    }
+    if targets.dtype.kind == "f" or not any(fits.values()):
+        takes = {CLASSES_LAST: "[..., classes]", CLASSES_FIRST: "[examples, classes, ...]"}
+        shapes = takes.get(loss) or " or ".join(takes.values())
+        raise ConfigError(
+            f"--model {source}: {loss} takes outputs {shapes} and whole targets [...]; of {len(targets)} examples the model "
+            f"makes {got}, and the targets are {targets.dtype} {wanted}."
+        )
+    if all(fits.values()):
+        raise ConfigError(
+            f"--model {source}: of {len(targets)} examples the model makes {got}, whose classes may be the second dim or the "
+            f"last; say loss={CLASSES_FIRST!r} or loss={CLASSES_LAST!r}."
+        )
+    return ("cross_entropy", got[-1]) if fits[CLASSES_LAST] else (CLASSES_FIRST, got[1])

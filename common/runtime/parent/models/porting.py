@@ -87,7 +87,6 @@ def _ask(folder: Path, side: str, about: Description, config: RunConfig) -> None
         framework=side,
         model=about.source,
         data=str(kept if kept.exists() else config.data),
-        loss=about.loss,
         seed=config.seed,
         batch_size=0 if config.batch_size is None else config.batch_size,
         steps=0 if config.steps is None else config.steps,
