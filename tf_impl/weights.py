@@ -98,11 +98,6 @@ def buffers_of(model: Logits) -> dict[str, tf.Variable]:
     return {name: buffer for norm in norms for name, buffer in norm.buffers.items()}
 
 
-def zeros_like(variables: Mapping[str, tf.Variable]) -> dict[str, tf.Variable]:
-    """Makes one kind of optimizer state, zero, for every variable; call it in the same scope."""
-    return {name: tf.Variable(tf.zeros(v.shape, v.dtype), trainable=False) for name, v in variables.items()}
-
-
 def empty_slots(run: Run, variables: Mapping[str, tf.Variable]) -> dict[str, dict[str, tf.Variable]]:
     """Makes the optimizer's state of variables, by slot and name; call it in the same scope.
 
@@ -111,8 +106,13 @@ def empty_slots(run: Run, variables: Mapping[str, tf.Variable]) -> dict[str, dic
         variables: Those of the parameters that are trained, by name.
     """
     params, optimizer = run.workload.model.params(), run.optimizer
+    kept = {name: optimizer.state(params[name]) for name in variables}
     return {
-        slot: zeros_like({name: v for name, v in variables.items() if slot in optimizer.state(params[name])})
+        slot: {
+            name: tf.Variable(tf.zeros(shapes[slot], variables[name].dtype), trainable=False)
+            for name, shapes in kept.items()
+            if slot in shapes
+        }
         for slot in optimizer.slots
     }
 

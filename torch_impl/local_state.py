@@ -1,7 +1,7 @@
 """The part of a training state that one process holds: snapshot, restored, measured, and merged with the other parts."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -13,49 +13,11 @@ from samestep.common.ledger import Footprint
 from samestep.common.program import Arrays, StatePiece, TrainState, whole
 from samestep.common.runtime.state_file import from_bytes, to_bytes
 from samestep.common.strategy import Run
+from samestep.common.workload.optimizers.spec import Shape
 from samestep.torch_impl import sharded, weights
-from samestep.torch_impl.optimizers import slot_keys, slots_lacking
+from samestep.torch_impl.optimizers import particular_slots, slot_keys
+from samestep.torch_impl.optimizers.state import LocalOptimizerState, OptimizerState
 from samestep.torch_impl.weights import Weight
-
-
-class OptimizerState(Protocol):
-    """Access to the optimizer state: on this process, or on the rank that updates the parameter.
-
-    All processes call each method for the same parameters in the same order.
-    """
-
-    def local(self, parameter: nn.Parameter) -> dict[str, torch.Tensor] | None:
-        """This process's state of a parameter, by torch's key, to read and to fill; None if another process holds it."""
-
-    def full(self, parameter: nn.Parameter, key: str) -> torch.Tensor:
-        """Gathers one state tensor of a parameter from the processes that hold it.
-
-        Args:
-            parameter: The parameter that the tensor belongs to.
-            key: Torch's key of the tensor.
-        """
-
-    def count(self, parameter: nn.Parameter) -> int:
-        """Returns how many updates a parameter has taken, if the optimizer counts them; as `full` from whoever holds it."""
-
-
-class LocalOptimizerState:
-    """The optimizer state where every process has that of the part of each parameter that it holds."""
-
-    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        self._optimizer = optimizer
-
-    def local(self, parameter: nn.Parameter) -> dict[str, torch.Tensor]:
-        """Returns the optimizer's own state of the parameter."""
-        return self._optimizer.state[parameter]
-
-    def full(self, parameter: nn.Parameter, key: str) -> torch.Tensor:
-        """Gathers one state tensor in the same way as the parameter itself."""
-        return sharded.full_tensor(self._optimizer.state[parameter][key])
-
-    def count(self, parameter: nn.Parameter) -> int:
-        """Returns the optimizer's own count."""
-        return int(self._optimizer.state[parameter].get("step", 0))
 
 
 class HeldState(Protocol):
@@ -91,7 +53,7 @@ class LocalState:
         full_tensor: Gathers a parameter as one whole tensor.
         buffers: The model's buffers by neutral name.
         counts: Whether some updates may leave a parameter out, so that each has a count.
-        lacking: The parameters for which the optimizer keeps less, by neutral name, with the slots that they lack.
+        particular: What the optimizer keeps of some parameters, as `particular_slots` finds it; of others, every slot.
     """
 
     named: Mapping[str, Weight]
@@ -100,11 +62,11 @@ class LocalState:
     full_tensor: Callable[[torch.Tensor], torch.Tensor] = sharded.full_tensor
     buffers: Mapping[str, torch.Tensor] = dataclasses.field(default_factory=dict)
     counts: bool = False
-    lacking: Mapping[str, Collection[str]] = dataclasses.field(default_factory=dict)
+    particular: Mapping[str, Mapping[str, Shape]] = dataclasses.field(default_factory=dict)
 
     def _keys_of(self, name: str) -> dict[str, str]:
         """Returns the slots of a parameter, with their keys."""
-        return {slot: key for slot, key in self.keys.items() if slot not in self.lacking.get(name, ())}
+        return {slot: key for slot, key in self.keys.items() if slot in self.particular.get(name, self.keys)}
 
     @property
     def trained(self) -> dict[str, Weight]:
@@ -120,7 +82,9 @@ class LocalState:
         for name, weight in self.trained.items():
             self._held(name, weight.parameter)
             for slot, key in self._keys_of(name).items():
-                slots[slot][name] = weight.to_neutral(self.optimizer_state.full(weight.parameter, key))
+                slots[slot][name] = weight.to_neutral(
+                    self.optimizer_state.full(weight.parameter, key, self._shape(name, slot))
+                )
         buffers = {name: buffer.detach().cpu().numpy().copy() for name, buffer in self.buffers.items()}
         counted = self.named.items() if self.counts else ()
         counts = {name: self.optimizer_state.count(weight.parameter) for name, weight in counted}
@@ -156,10 +120,17 @@ class LocalState:
         """This process's state of a parameter; torch makes it in its first update, which a loss scaler may have skipped."""
         local = self.optimizer_state.local(parameter)
         if local is not None and not local:
-            local |= {key: torch.zeros_like(parameter) for key in self._keys_of(name).values()} | {
-                "step": torch.tensor(0.0)
-            }
+            for slot, key in self._keys_of(name).items():
+                shape = self._shape(name, slot)
+                is_alike = shape == parameter.shape  # and cut like it
+                local[key] = torch.zeros_like(parameter) if is_alike else parameter.new_zeros(shape)
+            local["step"] = torch.tensor(0.0)
         return local
+
+    def _shape(self, name: str, slot: str) -> Shape:
+        """Returns the shape of a slot of a parameter, in torch's layout."""
+        weight, slots = self.named[name], self.particular.get(name)
+        return weight.laid_out(slots[slot]) if slots else tuple(weight.parameter.shape)
 
     def restore_buffers(self, state: TrainState) -> None:
         """Copies the buffers in place."""
@@ -203,7 +174,7 @@ def build_local_state(run: Run, optimizer: torch.optim.Optimizer, *models: nn.Mo
         slot_keys(run.optimizer),
         buffers=weights.named_buffers(*models),
         counts=run.workload.model.facts.may_skip,
-        lacking=slots_lacking(run),
+        particular=particular_slots(run),
     )
 
 

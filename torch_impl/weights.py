@@ -11,6 +11,7 @@ from torch import nn
 
 from samestep.common.program import StatePiece
 from samestep.common.workload.models.transformer import TOKENS
+from samestep.common.workload.optimizers.spec import Shape
 from samestep.torch_impl.features.applied import NEUTRAL
 from samestep.torch_impl.models.transformer import TiedLogits
 from samestep.torch_impl.sharded import copy_shard, local_extent, local_part
@@ -55,6 +56,10 @@ class Weight:
         offset = tuple(extent[dim][0] for dim in self.permutation)
         shape = tuple(value.shape[dim] for dim in self.permutation)
         return StatePiece(path, offset, shape, local_part(value).detach().cpu().permute(self.permutation).numpy())
+
+    def laid_out(self, shape: Shape) -> Shape:
+        """Returns torch's shape of an array whose neutral one is given, and whose axes are the parameter's."""
+        return tuple(shape[axis] for axis in np.argsort(self.permutation))
 
     def from_neutral(self, value: np.ndarray) -> torch.Tensor:
         """Inverts `to_neutral`, in the parameter's dtype and on its device."""

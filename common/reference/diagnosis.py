@@ -172,6 +172,8 @@ def _describe(run: Run, replayed: ReplayedStep, seen: StepOutcome, right: StepOu
     if loss_apart(run, seen, right) > 1:
         found, wanted = spell_apart(seen.loss, right.loss)
         return f"the forward pass gives a loss of {found} where the oracle's gives {wanted} from the same weights"
+    if run.optimizer.gradient_average is None:
+        return "the loss agrees with the oracle's: the gradients, the running statistics or the update are others"
     gradients = transform(program_at(run, replayed.before).gradients(replayed.batch)[1], run.techniques)
     implied, (noise, _) = _implied_gradients(run, replayed.before, seen.after), noise_of(run)
     off = {name: _off(implied[name], 1.0, g) for name, g in gradients.items()}

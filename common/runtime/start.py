@@ -15,7 +15,7 @@ from samestep.common.runtime.checkpoints.foreign import is_foreign, read_foreign
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import empty_slots, init
 from samestep.common.workload.models.reached import trained
-from samestep.common.workload.models.spec import Param
+from samestep.common.workload.optimizers.spec import Shape
 
 
 def read_start(run: Run, start_from: str) -> TrainState:
@@ -33,10 +33,12 @@ def read_start(run: Run, start_from: str) -> TrainState:
         raise ConfigError(f"{given} is at step {state.step}; --steps counts from zero, give more than {state.step}.")
     opening, remedy = f"{given} holds another model: its", "give the --workload that its config.json names"
     groups = {"params": state.params, **state.slots}
-    _check_arrays(run, run.workload.model.params(), state.params, opening, remedy)
+    params = run.workload.model.params()
+    _check_arrays(run, {name: param.shape for name, param in params.items()}, state.params, opening, remedy)
     if run.workload.model.facts.has_oracle:  # otherwise buffers may be others in another framework
         groups["buffers"] = state.buffers
-        _check_arrays(run, initial_buffers(run.workload.model), state.buffers, opening, remedy)
+        buffers = {name: buffer.shape for name, buffer in initial_buffers(run.workload.model).items()}
+        _check_arrays(run, buffers, state.buffers, opening, remedy)
     if set(state.slots) != set(run.optimizer.slots):
         raise ConfigError(
             f"{given} holds {', '.join(state.slots) or 'no slots'}, but {run.optimizer.name} continues from "
@@ -44,9 +46,9 @@ def read_start(run: Run, start_from: str) -> TrainState:
         )
     for slot, arrays in state.slots.items():
         remedy = "give the directory of a finished run"
-        params = trained(run.workload.model.params()).items()
-        learning = {name: param for name, param in params if slot in run.optimizer.state(param)}
-        _check_arrays(run, learning, arrays, f"{given} is damaged: its {slot} of", remedy)
+        kept = {name: run.optimizer.state(param) for name, param in trained(params).items()}
+        wanted = {name: shapes[slot] for name, shapes in kept.items() if slot in shapes}
+        _check_arrays(run, wanted, arrays, f"{given} is damaged: its {slot} of", remedy)
     _check_residuals(run, state, given)
     for group, arrays in groups.items():
         for name, array in arrays.items():
@@ -83,24 +85,23 @@ def _check_residuals(run: Run, state: TrainState, given: str) -> None:
 
 
 def _check_arrays(
-    run: Run, wanted: Mapping[str, Param | np.ndarray], held: Mapping[str, np.ndarray], opening: str, remedy: str
+    run: Run, wanted: Mapping[str, Shape], held: Mapping[str, np.ndarray], opening: str, remedy: str
 ) -> None:
     """Refuses other names or shapes than those of the model.
 
     Args:
         run: What is trained.
-        wanted: The model's parameters or buffers.
+        wanted: The shapes that they have in the run.
         held: What the state has: one of them, or one kind of optimizer state.
         opening: The opening of the message.
         remedy: The end of the message.
     """
     shapes = {name: array.shape for name, array in held.items()}
-    right = {name: each.shape for name, each in wanted.items()}
-    for name in {**right, **shapes}:
-        if shapes.get(name) != right.get(name):
+    for name in {**wanted, **shapes}:
+        if shapes.get(name) != wanted.get(name):
             raise ConfigError(
                 f"{opening} {name} is {_spell(shapes.get(name))}, that of {run.workload.name} is "
-                f"{_spell(right.get(name))}; {remedy}."
+                f"{_spell(wanted.get(name))}; {remedy}."
             )
 
 

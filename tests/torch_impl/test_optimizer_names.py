@@ -12,10 +12,12 @@ pytestmark = pytest.mark.torch
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_usual_names_are_torchs_keys(name: str) -> None:
-    spec, parameter = OPTIMIZERS[name](learning_rate=0.5), torch.nn.Parameter(torch.ones(2))
-    optimizer = build_optimizer(spec, [parameter])
-    parameter.grad = torch.ones(2)
+    spec, parameters = OPTIMIZERS[name](learning_rate=0.5), [torch.nn.Parameter(torch.ones(*[2] * n)) for n in (1, 2)]
+    optimizer = build_optimizer(spec, parameters)
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
     optimizer.step()
-    assert {*spec.keys.values()} == {*optimizer.state[parameter]} - {"step"}
+    kept = {key for state in optimizer.state.values() for key in state}
+    assert {*spec.keys.values()} == kept - {"step"}
     assert {slot: usual_slot(slot) for slot in spec.slots} == slot_keys(spec) == spec.keys
     assert [neutral_slot(key) for key in spec.keys.values()] == list(spec.slots)

@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from samestep.common.ledger import Footprint
 from samestep.common.program import StatePiece, TrainState, whole
 from samestep.common.techniques import Techniques
+from samestep.common.workload.optimizers.spec import Shape
 from samestep.torch_impl.deepspeed.partitions import LAYOUTS, boxes
 from samestep.torch_impl.local_state import LocalState
 from samestep.torch_impl.step import norm_over_ranks
@@ -98,7 +99,7 @@ class EngineOptimizerState:
     def local(self, parameter: nn.Parameter) -> None:
         """Returns None, because this rank's stretches are not shaped like parameters."""
 
-    def full(self, parameter: nn.Parameter, key: str) -> torch.Tensor:
+    def full(self, parameter: nn.Parameter, key: str, shape: Shape) -> torch.Tensor:
         """Gathers one state tensor."""
         return utils.safe_get_full_optimizer_state(parameter, key)
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.strategy import Run
-from samestep.common.workload.optimizers.spec import OptimizerSpec
+from samestep.common.workload.optimizers.spec import OptimizerSpec, Shape
 from samestep.torch_impl.optimizers import own
 from samestep.torch_impl.weights import named_weights
 
@@ -48,11 +48,15 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
             group["lr"], group[own.ASKED] = rate * group[own.RATIO], rate
 
 
-def slots_lacking(run: Run) -> dict[str, Collection[str]]:
-    """Returns the parameters of a run for which its optimizer keeps less than for others, with the slots that they lack."""
-    optimizer = run.optimizer
-    found = {name: {*optimizer.slots} - {*optimizer.state(p)} for name, p in run.workload.model.params().items()}
-    return {name: slots for name, slots in found.items() if slots}
+def particular_slots(run: Run) -> dict[str, Mapping[str, Shape]]:
+    """Finds the parameters of a run for which its optimizer keeps something else than every slot, shaped like the parameter.
+
+    Returns:
+        By name, the shape of each slot that they have, in the neutral layout.
+    """
+    optimizer, params = run.optimizer, run.workload.model.params()
+    kept = {name: optimizer.state(param) for name, param in params.items()}
+    return {name: each for name, each in kept.items() if each != dict.fromkeys(optimizer.slots, params[name].shape)}
 
 
 def matrices_of(run: Run, *models: nn.Module) -> set[nn.Parameter]:

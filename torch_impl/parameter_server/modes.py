@@ -11,9 +11,10 @@ from torch.nn.parallel import DistributedDataParallel
 from samestep.common.ledger import Footprint
 from samestep.common.strategy import Run
 from samestep.torch_impl import weights
-from samestep.torch_impl.local_state import LocalOptimizerState, LocalState, build_local_state
+from samestep.torch_impl.local_state import LocalState, build_local_state
 from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.optimizers import build_optimizer, matrices_of, set_rate
+from samestep.torch_impl.optimizers.state import LocalOptimizerState
 from samestep.torch_impl.parameter_server.server import Wanted
 from samestep.torch_impl.pipeline.stages import Stage
 from samestep.torch_impl.rpc.group import CPU

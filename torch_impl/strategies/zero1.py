@@ -13,12 +13,13 @@ from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from samestep.common.strategy import Run
+from samestep.common.workload.optimizers.spec import Shape
 from samestep.torch_impl.axes.data import wrap
 from samestep.torch_impl.building import build_fresh_model
 from samestep.torch_impl.devices import join_group, use_device
 from samestep.torch_impl.local_state import LocalState
 from samestep.torch_impl.observing.overlap import DdpExchange
-from samestep.torch_impl.optimizers import build_optimizer, leave, matrices_of, slot_keys, slots_lacking
+from samestep.torch_impl.optimizers import build_optimizer, leave, matrices_of, particular_slots, slot_keys
 from samestep.torch_impl.program import Parts, TrainingProgram
 from samestep.torch_impl.step_context import StepContext
 from samestep.torch_impl.techniques.applied import order_ranks
@@ -41,10 +42,10 @@ class OwnedOptimizerState:
         """Returns the inner optimizer's state of a parameter that this rank updates, else None."""
         return self._inner.state[parameter] if self._owner(parameter) == dist.get_rank() else None
 
-    def full(self, parameter: nn.Parameter, key: str) -> torch.Tensor:
+    def full(self, parameter: nn.Parameter, key: str, shape: Shape) -> torch.Tensor:
         """Broadcasts one state tensor from its owner."""
         local = self.local(parameter)
-        value = torch.empty_like(parameter) if local is None else local[key]
+        value = parameter.new_empty(shape) if local is None else local[key]
         dist.broadcast(value, self._owner(parameter))
         return value
 
@@ -85,7 +86,7 @@ def build(run: Run) -> TrainingProgram:
             slot_keys(run.optimizer),
             buffers=named_buffers(bare),
             counts=run.workload.model.facts.may_skip,
-            lacking=slots_lacking(run),
+            particular=particular_slots(run),
         ),
     )
     return TrainingProgram(run, parts)

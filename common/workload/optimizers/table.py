@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from samestep.common.workload.optimizers import adamw, lion, muon, sgd
+from samestep.common.workload.optimizers import adafactor, adamw, lion, muon, sgd
 from samestep.common.workload.optimizers.spec import OptimizerSpec, Update
 from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
 
@@ -11,12 +11,14 @@ OPTIMIZERS: Mapping[str, type[OptimizerSpec]] = {
     "adamw": adamw.AdamW,
     "lion": lion.Lion,
     "muon": muon.Muon,
+    "adafactor": adafactor.Adafactor,
 }
 MISTAKES: Mapping[str, Mapping[Update, str]] = {
     "sgd": sgd.MISTAKES,
     "adamw": adamw.MISTAKES,
     "lion": lion.MISTAKES,
     "muon": muon.MISTAKES,
+    "adafactor": adafactor.MISTAKES,
 }
 """Optimizer -> its wrong updates, each with what it means."""
 DEFAULT = "adamw"

@@ -14,7 +14,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.start import read_start
 from samestep.common.runtime.state_file import read_state, write_state
-from samestep.common.workload.initial import init
+from samestep.common.workload.initial import empty_slots, init
 
 ASKED = RunConfig(framework="numpy", strategy="oracle", dtype="float64", workload="digits-mlp+width=8", steps=8)
 RUN = parse(ASKED)
@@ -49,6 +49,18 @@ def refused(tmp_path: Path) -> Callable[..., str]:
 def test_a_state_that_fits_is_read(tmp_path: Path) -> None:
     np.savez(tmp_path / "state.npz", **arrays())
     assert read_start(RUN, str(tmp_path)).step == 3
+
+
+def test_a_slot_has_the_shape_that_its_optimizer_keeps(tmp_path: Path) -> None:
+    run = parse(dataclasses.replace(ASKED, optimizer="adafactor"))
+    slots = empty_slots(run.optimizer, run.workload.model.params())
+    assert slots["row_moment"][KERNEL].shape == (64, 1)
+    write_state(tmp_path, TrainState(3, PARAMS, slots, {}))
+    assert read_start(run, str(tmp_path)).step == 3
+    slots["row_moment"][KERNEL] = np.zeros(SHAPE)
+    write_state(tmp_path, TrainState(3, PARAMS, slots, {}))
+    with pytest.raises(ConfigError, match=r"its row_moment of layers/0/kernel is \[64, 8\], that of .* is \[64, 1\]"):
+        read_start(run, str(tmp_path))
 
 
 SHAPE = PARAMS[KERNEL].shape

@@ -8,6 +8,7 @@ import pytest
 
 from samestep.common.workload.initial import empty_slots
 from samestep.common.workload.models.spec import Param
+from samestep.common.workload.optimizers.adafactor import Adafactor
 from samestep.common.workload.optimizers.adamw import AdamW
 from samestep.common.workload.optimizers.lion import Lion
 from samestep.common.workload.optimizers.muon import Muon
@@ -155,3 +156,38 @@ def test_muon_is_adamw_for_all_but_matrices():
     spec.update(3, mine[0], g, mine[1])
     AdamW(0.1, 0.95, 0.95).update(3, theirs[0], g, theirs[1] | {"first_moment": m, "second_moment": s})
     np.testing.assert_array_equal(mine[0], theirs[0])
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (4, 9), (7,), (3, 3, 2, 5)])
+def test_adafactor_divides_by_what_rows_and_columns_estimate(shape):
+    stream, spec = np.random.default_rng(0), Adafactor(0.125, weight_decay=0.5)
+    w, g = stream.normal(size=(2, *shape))
+    slots = {slot: stream.random(each) for slot, each in spec.state(Param(shape, "kernel")).items()}
+    before, kept = w.copy(), {slot: value.copy() for slot, value in slots.items()}
+    spec.update(9, w, g, slots)
+    forgotten = 9**-0.8
+    if len(shape) == 2:
+        rows = (1 - forgotten) * kept["row_moment"][:, 0] + forgotten * np.array([np.mean(row**2) for row in g])
+        columns = (1 - forgotten) * kept["column_moment"][0] + forgotten * np.array([np.mean(c**2) for c in g.T])
+        estimate = np.outer(rows, columns) / np.mean(rows)
+    else:
+        estimate = (1 - forgotten) * kept["second_moment"] + forgotten * g**2
+    u = g / np.sqrt(estimate)
+    length = np.linalg.norm(before) / math.sqrt(before.size) * min(0.125, 1 / 3)
+    clipped = u / max(1.0, np.linalg.norm(u) / math.sqrt(u.size))
+    np.testing.assert_allclose(w, before * (1 - 0.125 * 0.5) - length * clipped, rtol=0, atol=1e-15)
+
+
+def test_adafactor_keeps_a_matrix_as_a_row_and_a_column():
+    assert sum(math.prod(shape) for shape in Adafactor(0.1).state(Param((300, 200), "table")).values()) == 500
+    assert Adafactor(0.1).state(Param((3, 3, 2, 5), "kernel")) == {"second_moment": (3, 3, 2, 5)}
+
+
+def test_adafactor_is_the_same_for_a_kernel_and_its_transpose():
+    stream, spec = np.random.default_rng(1), Adafactor(0.1)
+    w, g = stream.normal(size=(2, 5, 8))
+    turned, (r, c) = w.T.copy(), (stream.random((5, 1)), stream.random((1, 8)))
+    c *= r.mean() / c.mean()  # as in training: both have the mean of all squares
+    spec.update(3, turned, g.T, {"row_moment": c.T.copy(), "column_moment": r.T.copy()})
+    spec.update(3, w, g, {"row_moment": r, "column_moment": c})
+    np.testing.assert_allclose(turned.T, w, rtol=0, atol=1e-15)

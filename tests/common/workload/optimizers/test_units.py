@@ -46,10 +46,10 @@ def test_it_is_named_in_the_files_that_contributing_names_and_in_no_other(name: 
 @every_optimizer
 def test_its_state_has_its_slots_in_their_order(name: str) -> None:
     spec = OPTIMIZERS[name](0.1)
-    assert tuple(spec.state(Param((4,), "bias"))) == spec.slots
-    assert [slot for slot in spec.slots if slot in spec.state(Param((4, 3), "kernel"))] == [
-        *spec.state(Param((4, 3), "kernel"))
-    ]
+    kept = [tuple(spec.state(param)) for param in (Param((4,), "bias"), Param((4, 3), "kernel"))]
+    for slots in kept:
+        assert slots == tuple(slot for slot in spec.slots if slot in slots)
+    assert set(spec.slots) == {slot for slots in kept for slot in slots}
     assert spec.name == name
     assert spec.default_rate > 0
 
@@ -58,19 +58,20 @@ def test_its_state_has_its_slots_in_their_order(name: str) -> None:
 def test_an_elementwise_update_of_a_part_is_the_part_of_the_update(name: str) -> None:
     spec = OPTIMIZERS[name](0.1)
     w, g, state = drawn(spec)
-    part, part_state = w[1:3].copy(), {slot: value[1:3].copy() for slot, value in state.items()}
+    part, part_state = w[1:3].copy(), {s: value[1:3].copy() if len(value) > 1 else value for s, value in state.items()}
     spec.update(5, part, g[1:3], part_state)
     spec.update(5, w, g, state)
-    assert spec.is_elementwise == all(
-        np.array_equal(one, other[1:3]) for one, other in ((part, w), *((part_state[s], state[s]) for s in state))
-    )
+    alike = [np.array_equal(part, w[1:3])] + [np.array_equal(part_state[s], state[s][1:3]) for s in state]
+    assert spec.is_elementwise == all(alike)
 
 
 @every_optimizer
 def test_its_average_of_gradients_is_the_one_it_names(name: str) -> None:
     spec = OPTIMIZERS[name](0.1)
     w, g, state = drawn(spec)
-    assert spec.gradient_average is not None
+    if spec.gradient_average is None:
+        assert not any("first_moment" in slot or "momentum" in slot for slot in spec.slots)
+        return
     slot, keep, take = spec.gradient_average
     expected = keep * state[slot] + take * g
     spec.update(5, w, g, state)

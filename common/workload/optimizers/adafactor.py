@@ -1,0 +1,152 @@
+"""Adafactor: of a matrix it keeps what its squared gradients are along rows and columns; steps are relative to the weights.
+
+Of a matrix [n, m], with state row_moment (r, [n, 1]) and column_moment (c, [1, m]), zero at the start:
+
+    b <- 1 - t^-0.8                           so that the first step keeps nothing
+    r <- b * r + (1 - b) * mean of g^2 along each row
+    c <- b * c + (1 - b) * mean of g^2 along each column
+    s <- r c / mean(r)
+    u <- g / max(sqrt(s), epsilon)
+    a <- max(floor, rms(w)) * min(lr, 1 / sqrt(t))
+    w <- w - lr * weight_decay * w - a * u / max(1, rms(u))
+
+Everything else has the whole of s as its state (second_moment): s <- b * s + (1 - b) * g^2. rms is the root of the mean square.
+
+References:
+    Shazeer and Stern, arXiv 1804.04235; epsilon and the decay stand where torch has them.
+"""
+
+import dataclasses
+from typing import TYPE_CHECKING, ClassVar
+
+from samestep.common.workload.models.spec import Param, Role
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Arrays = dict[str, np.ndarray]
+
+FACTORS, WHOLE = ("row_moment", "column_moment"), "second_moment"
+
+
+@dataclasses.dataclass(frozen=True)
+class Adafactor:
+    """Adafactor; its attributes are those of `OptimizerSpec`.
+
+    Attributes:
+        decay_power: The share that the moments forget in step t is t to the power of minus this.
+        epsilon: What a gradient is divided by at least.
+        floor: The least size of weights that steps are relative to.
+        weight_decay: Decoupled.
+    """
+
+    learning_rate: float
+    decay_power: float = 0.8
+    epsilon: float = 1e-8
+    floor: float = 1e-3
+    weight_decay: float = 2**-7
+    name: str = dataclasses.field(default="adafactor", init=False)
+    keys: ClassVar = {**dict(zip(FACTORS, FACTORS, strict=True)), WHOLE: "exp_avg_sq"}
+    slots: ClassVar = tuple(keys)
+    groups: ClassVar = ()
+    default_rate: ClassVar = 2**-6
+    is_elementwise: ClassVar = False
+    moves_by_sign: ClassVar = True
+    counts_steps: ClassVar = True
+    rests: ClassVar = False
+    gradient_average: ClassVar = None
+
+    @property
+    def rounding_move(self) -> float:
+        """As for AdamW: 2^-53 over epsilon, here relative to weights whose root mean square is one at most."""
+        return self.learning_rate * 2.0**-53 / self.epsilon
+
+    def state(self, param: Param) -> dict[str, tuple[int, ...]]:
+        """A parameter of two dimensions has its two factors; of others all squares are kept."""
+        if len(param.shape) != 2:
+            return {WHOLE: param.shape}
+        rows, columns = param.shape
+        return dict(zip(FACTORS, ((rows, 1), (1, columns)), strict=True))
+
+    def applies_to(self, role: Role) -> bool:
+        """It updates every parameter."""
+        return True
+
+    def kept(self, step: int) -> float:
+        """Returns the share b of the moments that step t keeps."""
+        return 1 - step**-self.decay_power
+
+    def relative_rate(self, step: int) -> float:
+        """Returns how far step t goes at most, relative to the weights."""
+        return min(self.learning_rate, step**-0.5)
+
+    def update(self, step: int, weight: "np.ndarray", gradient: "np.ndarray", state: "Arrays") -> None:
+        """Updates in place, as `OptimizerSpec.update` says."""
+        length = max(self.floor, _rms(weight)) * self.relative_rate(step)
+        direction = self.direction(step, gradient, state)
+        self.move(weight, direction, length / max(1.0, _rms(direction)))
+
+    def move(self, weight: "np.ndarray", direction: "np.ndarray", length: float) -> None:
+        """Decays a weight and moves it, which an update and its mistakes end with.
+
+        Args:
+            weight: The parameter, changed in place.
+            direction: Along which it moves.
+            length: How far.
+        """
+        weight -= self.learning_rate * self.weight_decay * weight
+        weight -= length * direction
+
+    def direction(self, step: int, gradient: "np.ndarray", state: "Arrays") -> "np.ndarray":
+        """Moves the moments and returns u, the gradient over the root of what they estimate.
+
+        Args:
+            step: t, from 1.
+            gradient: The gradient.
+            state: The moments by name.
+        """
+        import numpy as np
+
+        squares, kept = gradient * gradient, self.kept(step)
+        for slot, axis in ((FACTORS[0], 1), (FACTORS[1], 0)) if WHOLE not in state else ():
+            state[slot] *= kept
+            state[slot] += (1 - kept) * squares.mean(axis, keepdims=True)
+        if WHOLE in state:
+            state[WHOLE] *= kept
+            state[WHOLE] += (1 - kept) * squares
+            estimate = state[WHOLE]
+        else:
+            rows, columns = (state[slot] for slot in FACTORS)
+            estimate = rows * columns / (rows.mean() or 1.0)
+        return gradient / np.maximum(np.sqrt(estimate), self.epsilon)
+
+
+def _rms(values: "np.ndarray") -> float:
+    return float((values * values).mean()) ** 0.5
+
+
+def factored_shards(spec: Adafactor, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+    """Updates two halves of a parameter, each for itself; see `OptimizerSpec.update`."""
+    half = len(w) // 2
+    for part in (slice(None, half), slice(half, None)) if half else (slice(None),):
+        spec.update(t, w[part], g[part], {s: value[part] if len(value) > 1 else value for s, value in state.items()})
+
+
+def absolute_steps(spec: Adafactor, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+    """Takes the rate as it is, whatever the weights' size; see `OptimizerSpec.update`."""
+    direction = spec.direction(t, g, state)
+    spec.move(w, direction, spec.relative_rate(t) / max(1.0, _rms(direction)))
+
+
+def unclipped(spec: Adafactor, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+    """Does not limit the root mean square of an update; see `OptimizerSpec.update`."""
+    length = max(spec.floor, _rms(w)) * spec.relative_rate(t)
+    spec.move(w, spec.direction(t, g, state), length)
+
+
+MISTAKES = {
+    factored_shards: "Adafactor updates two shards of each parameter, each for itself, where the whole one was meant",
+    absolute_steps: "Adafactor's steps are not relative to the size of the weights",
+    unclipped: "Adafactor does not limit its updates to a root mean square of one",
+}
+"""Wrong updates, each with what it means."""

@@ -1,0 +1,75 @@
+"""Adafactor: torch's own (2.13) factors the height and width of a filter, which it lays out otherwise than others do."""
+
+import dataclasses
+from collections.abc import Collection, Iterable
+
+import torch
+from torch import nn
+
+from samestep.common.workload.optimizers.adafactor import FACTORS, WHOLE, Adafactor
+
+
+class AdafactorOptimizer(torch.optim.Optimizer):
+    """The update word for word as in `common/workload/optimizers/adafactor.py`."""
+
+    def __init__(self, spec: Adafactor, parameters: Iterable[nn.Parameter], matrices: Collection[nn.Parameter]) -> None:
+        """Keeps the hyper-parameters.
+
+        Args:
+            spec: The hyper-parameters.
+            parameters: The parameters to update.
+            matrices: Those of them that torch lays out with their rows as columns: kernels, and no tables.
+        """
+        super().__init__(parameters, {"lr": spec.learning_rate})
+        self._spec, self._transposed = spec, set(matrices)
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:
+        """Updates every parameter that has a gradient.
+
+        Args:
+            closure: None: the gradients are there.
+        """
+        for group in self.param_groups:
+            spec = dataclasses.replace(self._spec, learning_rate=group["lr"])
+            for parameter in (each for each in group["params"] if each.grad is not None):
+                state = self.state[parameter]
+                state["step"] = state.get("step", torch.tensor(0.0)) + 1
+                step = int(state["step"])
+                length = max(spec.floor, _rms(parameter)) * spec.relative_rate(step)
+                estimate = self._estimate(parameter, parameter.grad.square(), spec.kept(step))
+                direction = parameter.grad / estimate.sqrt().clamp_(min=spec.epsilon)
+                parameter.mul_(1 - spec.learning_rate * spec.weight_decay)
+                parameter.add_(direction, alpha=-length / max(1.0, _rms(direction)))
+
+    def _estimate(self, parameter: nn.Parameter, squares: torch.Tensor, kept: float) -> torch.Tensor:
+        """Moves the moments of a parameter and returns the squares that they estimate."""
+        if parameter.ndim != 2:
+            return self._average(parameter, self._spec.keys[WHOLE], squares, kept)
+        along = (0, 1) if parameter in self._transposed else (1, 0)
+        rows, columns = (
+            self._average(parameter, slot, squares.mean(dim, keepdim=True), kept)
+            for slot, dim in zip(FACTORS, along, strict=True)
+        )
+        mean = rows.mean()
+        return rows * columns / torch.where(mean == 0, 1, mean)
+
+    def _average(self, parameter: nn.Parameter, key: str, seen: torch.Tensor, kept: float) -> torch.Tensor:
+        return self.state[parameter].setdefault(key, torch.zeros_like(seen)).mul_(kept).add_(seen, alpha=1 - kept)
+
+
+def _rms(values: torch.Tensor) -> float:
+    return values.square().mean().sqrt().item()
+
+
+def build(
+    spec: Adafactor, parameters: Iterable[nn.Parameter], matrices: Collection[nn.Parameter]
+) -> torch.optim.Optimizer:
+    """Builds the optimizer.
+
+    Args:
+        spec: The hyper-parameters.
+        parameters: The parameters to update.
+        matrices: Those of them that are kernels of two dimensions.
+    """
+    return AdafactorOptimizer(spec, parameters, matrices)
