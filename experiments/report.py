@@ -11,6 +11,7 @@ from samestep.common.errors import ConfigError, unknown
 from samestep.common.judging.confounds import ALLOW, check_allowed
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser
+from samestep.experiments.printing.text import count
 
 if TYPE_CHECKING:
     from samestep.experiments.comparing.comparison import Comparison
@@ -46,7 +47,12 @@ def main(arguments: Sequence[str]) -> int:
         print(f"not reported: {problem.place}: {problem.message}", file=sys.stderr)
     if loaded.kept_apart:
         print(loaded.kept_apart, file=sys.stderr)
-    _write(document(loaded, given.format), given.output, given.format)
+    if given.figures:
+        from samestep.experiments.page.paper.figures import write_figures
+
+        print(f"Figures: {count(write_figures(loaded, Path(given.figures)), 'file')} in {given.figures}")
+    if not given.figures or given.output:
+        _write(document(loaded, given.format), given.output, given.format)
     return 1 if loaded.problems else 0
 
 
@@ -117,6 +123,7 @@ def _parser() -> Parser:
         "samestep report runs/*",
         "samestep report nightly -o review.html",
         "samestep report runs/one runs/two",
+        "samestep report nightly --figures paper/figures",
     )
     parser.add_argument(
         "runs",
@@ -126,6 +133,11 @@ def _parser() -> Parser:
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE", help=f"file to write (default: {DEFAULT}; other formats are printed)"
+    )
+    parser.add_argument(
+        "--figures",
+        metavar="FOLDER",
+        help="write every figure instead, as SVG and PDF, as wide as a column (3.3 inches) and a page (6.9) of a paper",
     )
     parser.add_argument("--allow", action="append", default=[], metavar="NAME,NAME", help=ALLOW)
     text = f"one of {', '.join(FORMATS)}: html is a page, github is text for people, the others are for programs"

@@ -35,9 +35,10 @@ def _figure(value: object) -> str:
     """Returns the figure of a comparison; "" for anything else, and where there is nothing to choose from."""
     if not isinstance(value, Comparison):
         return ""
-    from samestep.experiments.page.drawings.trade import Figure, trade  # here: most processes draw nothing
+    from samestep.experiments.page.drawings.svg import file_of  # here, like the next one: most processes draw nothing
+    from samestep.experiments.page.drawings.trade import trade
 
-    return "" if (drawn := trade(value)) is None else Figure(drawn)._repr_svg_()
+    return "" if (drawn := trade(value)) is None else file_of(drawn)
 
 
 def as_html(text: str) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from samestep.experiments.comparing.against import Against, Earlier
     from samestep.experiments.comparing.scaling import Scaling
-    from samestep.experiments.page.drawings.trade import Figure
+    from samestep.experiments.page.paper.figure import Figure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,15 +163,15 @@ class Comparison:
             raise Unavailable("a data frame needs pandas: pip install pandas") from None
         return pandas.DataFrame([dict(row) for row in self.document("").rows])
 
-    def plot(self) -> "Figure":
-        """Draws speed against memory, a point a row: a notebook shows it, and `save("speed.svg")` writes it.
+    def plot(self, figure: str = "tradeoff") -> "Figure":
+        """Draws "tradeoff" (speed by memory), "speed", "memory", "sent", "losses", "deviations" or "scaling"; `save` writes it.
 
         Raises:
-            ConfigError: Fewer than two rows were measured.
+            ConfigError: There is no such figure, or nothing was measured that it shows.
         """
-        from samestep.experiments.page.drawings import trade
+        from samestep.experiments.page.paper.figures import plot
 
-        return trade.plot(self)
+        return plot(self, figure)
 
     def document(self, command: str, wide: bool = False) -> Document:
         """Returns the comparison as any format can be made of it.

@@ -21,10 +21,16 @@ def write(loaded: Loaded) -> Markup | None:
     """Makes the section; None if no row took a step that can be drawn."""
     more = "There are more rows: `samestep strategies CELL --picture` draws any strategy."
     alt = "What each device of a row holds, and what a step sends"
-    return render_drawings(loaded, "Anatomy", alt, _HOW, more, _draw)
+    return render_drawings(loaded, "Anatomy", alt, _HOW, more, draw)
 
 
-def _draw(entry: Entry, result: RunResult) -> Element | None:
+def draw(entry: Entry, result: RunResult) -> Element | None:
+    """Draws the anatomy of a row; None if nothing of it can be drawn.
+
+    Args:
+        entry: The row.
+        result: What came of it.
+    """
     if result.compiled or not any(row.params_peak_bytes for row in result.processes):
         return None
     try:

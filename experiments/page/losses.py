@@ -1,7 +1,7 @@
 """The losses of every step, and below them how far each is from the reference's, on a logarithmic scale."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
@@ -10,7 +10,7 @@ from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.axes import AxisScale, linear, logarithmic
 from samestep.experiments.page.curves import Panel, Place, curve, thin
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
-from samestep.experiments.page.plots import render_figures
+from samestep.experiments.page.plots import Numbers, render_figures
 
 _OPEN = 40
 """A list of more curves than that is closed at first."""
@@ -26,16 +26,51 @@ def _figure(facet: Facet) -> dict[str, object] | None:
     rows = [(entry, result) for entry, result in facet.rows if result.losses]
     if not rows:
         return None
-    last = max(result.first_step + len(result.losses) for _, result in rows)
-    across = linear([result.first_step for _, result in rows] + [last - 1], lambda v: f"{v:,.0f}", from_zero=False)
+    last = _end(rows)
+    drawn = dict(panels(facet))
     return {
         "alt": f"Losses of {len(rows)} rows over {last} steps, {facet.title}, and their deviations from the reference.",
         "title": facet.title,
-        "losses": _losses(across, rows),
-        "deviations": _deviations(across, rows),
+        "losses": drawn["losses"],
+        "deviations": drawn.get("deviations"),
+        "numbers": _numbers(rows),
         "entries": [entry for entry, _ in rows],
         "is_open": len(rows) <= _OPEN,
     }
+
+
+def panels(facet: Facet) -> Iterator[tuple[str, Panel]]:
+    """Yields the panel of the losses, and that of the deviations if there are any, each with its name."""
+    rows = [(entry, result) for entry, result in facet.rows if result.losses]
+    if not rows:
+        return
+    steps = [result.first_step for _, result in rows] + [_end(rows) - 1]
+    across = linear(steps, lambda v: f"{v:,.0f}", from_zero=False)
+    yield "losses", _losses(across, rows)
+    if (deviations := _deviations(across, rows)) is not None:
+        yield "deviations", deviations
+
+
+def _numbers(rows: Rows) -> Numbers:
+    """Returns where each curve begins and ends, and where it is farthest from the reference's."""
+    headers = ["first loss", "last loss", "largest relative deviation", "at step"]
+    found = []
+    for entry, result in rows:
+        deviations = dict(enumerate(result.parity.deviations or (), result.first_step))
+        worst = max(deviations, key=lambda step: _or_infinity(deviations[step]), default=None)
+        most = "" if worst is None else f"{_or_infinity(deviations[worst]):.1e}"
+        ends = [f"{result.losses[place]:.6g}" for place in (0, -1)]
+        found.append((entry.name, [*ends, most, "" if worst is None else str(worst)]))
+    return Numbers(headers, found)
+
+
+def _or_infinity(value: float | None) -> float:
+    """Returns a deviation; infinity in the place of what is no number."""
+    return math.inf if value is None or math.isnan(value) else value
+
+
+def _end(rows: Rows) -> int:
+    return max(result.first_step + len(result.losses) for _, result in rows)
 
 
 def _losses(across: AxisScale, rows: Rows) -> Panel:

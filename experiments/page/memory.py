@@ -40,14 +40,18 @@ class DeviceBytes:
 
 def write(loaded: Loaded) -> Markup | None:
     """Makes the section."""
-    results = [result for facet in loaded.facets() for _, result in facet.rows if not result.compiled]
-    parts = [part for result in results for each in held(result) for part in (each.measured, each.predicted) if part]
-    swatches = [
-        (of.kind, of.title or of.name) for number, of in enumerate(CLASSES) if any(part[number] for part in parts)
-    ]
+    results = [result for facet in loaded.facets() for _, result in facet.rows]
+    return render_figures(loaded, "memory", plot, {"swatches": swatches(results)})
+
+
+def swatches(results: Sequence[RunResult]) -> list[tuple[str, str]]:
+    """Returns the classes of memory that some of these runs hold, each with its name."""
+    measured = [result for result in results if not result.compiled]
+    parts = [part for result in measured for each in held(result) for part in (each.measured, each.predicted) if part]
+    found = [(of.kind, of.title or of.name) for number, of in enumerate(CLASSES) if any(part[number] for part in parts)]
     if any(map(_lacks, parts)):
-        swatches.append((UNKNOWN, "activations that nobody measured or predicted: the bar goes on"))
-    return render_figures(loaded, "memory", _plot, {"swatches": swatches})
+        found.append((UNKNOWN, "activations that nobody measured or predicted: the bar goes on"))
+    return found
 
 
 def held(result: RunResult) -> list[DeviceBytes]:
@@ -63,7 +67,8 @@ def _bytes(row: Footprint) -> tuple[int | None, ...]:
     return tuple(each.held(row) for each in CLASSES)
 
 
-def _plot(facet: Facet) -> Plot | None:
+def plot(facet: Facet) -> Plot | None:
+    """Makes the figure of a facet; None if no row holds anything."""
     devices = [(entry, each, result) for entry, result in facet.rows if not result.compiled for each in held(result)]
     if not devices:
         return None
@@ -74,7 +79,7 @@ def _plot(facet: Facet) -> Plot | None:
     fullest = max(devices, key=lambda device: _total(device[1].measured))
     most = size(_total(fullest[1].measured))
     alt = f"Memory of a device by class, {len(facet.rows)} rows, {facet.title}; the longest bar, {most}, is of {fullest[0].name}."
-    return Plot(alt, facet.title, axis, f"{unit} of a device", drawn)
+    return Plot(alt, facet.title, axis, f"{unit} of a device", drawn, "bytes")
 
 
 def _total(parts: Sequence[int | None]) -> int:
@@ -101,7 +106,9 @@ def _bar(axis: AxisScale, parts: Sequence[int | None], kind: str) -> list[Mark]:
     ends = list(itertools.accumulate((part or 0 for part in parts), initial=0))
     places = zip(CLASSES, parts, ends, ends[1:], strict=False)
     bars = [
-        mark(f"bar {kind} {of.kind}", axis, start, end, {"data-value": part}) for of, part, start, end in places if part
+        mark(f"bar {kind} {of.kind}", axis, start, end, {"data-value": part}, f"{of.title or of.name}, {kind}")
+        for of, part, start, end in places
+        if part
     ]
     if _lacks(parts):
         bars.append(mark(f"bar {kind} {UNKNOWN}", axis, ends[-1], ends[-1] + _UNKNOWN_SHARE * axis.high))

@@ -37,12 +37,14 @@ class Mark:
         style: Where it is.
         data: Attributes of the element, such as the number that it stands for; None is left out.
         said: What stands in it.
+        name: What its number is, in a table; that of its kind, unless given.
     """
 
     kind: str
     style: str
     data: Mapping[str, object]
     said: str | None = None
+    name: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +63,11 @@ class Line:
     said: Mapping[str, object]
     about: str = ""
 
+    @property
+    def title(self) -> str:
+        """The name of the row, and what of it the line is."""
+        return f"{self.entry.name}, {self.about}" if self.about else self.entry.name
+
 
 @dataclasses.dataclass(frozen=True)
 class Plot:
@@ -72,6 +79,7 @@ class Plot:
         axis: The axis of all lines.
         unit: The unit of the axis.
         lines: One for each row, or for each part of a row.
+        counted: What the numbers of the marks count, such as "bytes".
     """
 
     alt: str
@@ -79,10 +87,59 @@ class Plot:
     axis: AxisScale
     unit: str
     lines: Sequence[Line]
+    counted: str = ""
+
+    @property
+    def numbers(self) -> "Numbers":
+        """The numbers that its marks stand for."""
+        found = [(line.title, _numbers(line)) for line in self.lines]
+        headers = list(dict.fromkeys(name for _, values in found for name in values))
+        rows = [(title, [values.get(name, "") for name in headers]) for title, values in found]
+        return Numbers(headers, rows, self.counted)
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbers:
+    """What a figure shows, as a table.
+
+    Attributes:
+        headers: What the numbers of a row are.
+        rows: The name of each row, and its numbers.
+        counted: As of `Plot`.
+    """
+
+    headers: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[str]]]
+    counted: str = ""
+
+
+def _numbers(line: Line) -> dict[str, str]:
+    values = [
+        (" ".join(filter(None, (mark.name or _NAMES.get(mark.kind.split()[0], mark.kind.split()[-1]), ending))), value)
+        for mark in line.marks
+        for key, ending in (("data-value", ""), ("data-low", "from"), ("data-high", "to"))
+        if (value := mark.data.get(key)) is not None
+    ]
+    return {name: f"{value:,}" if isinstance(value, int) else f"{value:.6g}" for name, value in values}
+
+
+_NAMES = {
+    "interval": "95 % interval",
+    "spread": "windows",
+    "dot": "median",
+    "expected": "predicted",
+    "least": "lower bound",
+}
+"""What the numbers of marks are, by the first word of their kind."""
 
 
 def mark(
-    kind: str, axis: AxisScale, start: float, end: float | None = None, data: Mapping[str, object] | None = None
+    kind: str,
+    axis: AxisScale,
+    start: float,
+    end: float | None = None,
+    data: Mapping[str, object] | None = None,
+    name: str = "",
 ) -> Mark:
     """Places a mark at a value, or from one value to another.
 
@@ -92,7 +149,8 @@ def mark(
         start: The value.
         end: The value where it ends.
         data: As of `Mark`.
+        name: As of `Mark`.
     """
     left = axis.place(start)
     style = f"left:{left}%" + ("" if end is None else f";width:{round(axis.place(end) - left, 3)}%")
-    return Mark(kind, style, data or {})
+    return Mark(kind, style, data or {}, name=name)

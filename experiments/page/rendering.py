@@ -15,6 +15,8 @@ from samestep.common.workload.models.facts import ORACLE_FRAMEWORK
 
 HERE = Path(__file__).parent
 """Where the templates, the style sheets and the script are."""
+FRAMEWORKS = [(name, framework_info(name).title) for name in (*BUILDERS, ORACLE_FRAMEWORK)]
+"""The frameworks that rows are of, by their classes in the style sheet, with their names; the oracle comes last."""
 _NOT_TEXT = re.compile("[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What a page cannot show: the control characters of a log, halves of surrogate pairs."""
 
@@ -41,7 +43,7 @@ def _environment() -> jinja2.Environment:
         finalize=_finalize,
     )
     found.filters |= {"attributes": attributes, "prose": prose, "svg": svg}
-    found.globals["frameworks"] = [(name, framework_info(name).title) for name in (*BUILDERS, ORACLE_FRAMEWORK)]
+    found.globals["frameworks"] = FRAMEWORKS
     return found
 
 

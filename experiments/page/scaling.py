@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
@@ -69,6 +69,15 @@ def _panel(found: Sequence[Scaling]) -> Panel:
         last, ratio = points[-1]
         marks.append(dataclasses.replace(dot(axes, (last.devices, ratio), f"end {kind}", aside), said=each.name))
     return Panel(across, up, ("devices", "speed-up, logarithmic"), "Speed-up by devices.", curves, dots=marks)
+
+
+def panels(group: Group) -> Iterator[tuple[str, Panel]]:
+    """Yields the figure of the rows of each way to scale, with what it is about."""
+    scaling = group.comparison.scaling
+    for kind in dict.fromkeys(each.kind for each in scaling):
+        found = [each for each in scaling if each.kind == kind]
+        if drawn := [each for each in found if any(point.speedup for point in each.points)]:
+            yield title_of(found), _panel(drawn)
 
 
 def _ratio(row: Scaling, point: ScalingPoint) -> float | None:

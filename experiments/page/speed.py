@@ -13,10 +13,11 @@ from samestep.experiments.printing.columns import range_of, spell_range
 
 def write(loaded: Loaded) -> Markup | None:
     """Makes the section."""
-    return render_figures(loaded, "speed", _plot)
+    return render_figures(loaded, "speed", plot)
 
 
-def _plot(facet: Facet) -> Plot | None:
+def plot(facet: Facet) -> Plot | None:
+    """Makes the figure of a facet; None if no row was timed."""
     timed = [
         (row.speed.prediction.median, entry, row)
         for entry, _ in facet.rows
@@ -30,7 +31,7 @@ def _plot(facet: Facet) -> Plot | None:
     drawn = [Line(entry, _marks(axis, median, entry, row), _said(row)) for median, entry, row in timed]
     alt = f"Examples per second of {len(timed)} rows, {facet.title}; {timed[0][1].name} has the largest median."
     unit = "examples per second" + (", logarithmic" if axis.is_log else "")
-    return Plot(alt, facet.title, axis, unit, drawn)
+    return Plot(alt, facet.title, axis, unit, drawn, "examples per second")
 
 
 def _marks(axis: AxisScale, median: float, entry: Entry, row: MeasuredRow) -> list[Mark]:

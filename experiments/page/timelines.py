@@ -22,10 +22,16 @@ def write(loaded: Loaded) -> Markup | None:
     """Makes the section; None if no run was traced."""
     more = "There are more traced rows, which are not drawn here."
     alt = "What each device of a row did when, in one traced step"
-    return render_drawings(loaded, "Timeline", alt, _HOW, more, _draw)
+    return render_drawings(loaded, "Timeline", alt, _HOW, more, draw)
 
 
-def _draw(entry: Entry, result: RunResult) -> Element | str | None:
+def draw(entry: Entry, result: RunResult) -> Element | str | None:
+    """Draws the timeline of a row, or says why that cannot be; None without a trace.
+
+    Args:
+        entry: The row.
+        result: What came of it.
+    """
     try:
         trace = load_trace(entry.directories[0]) if entry.directories else None
         return trace and timeline(trace, entry.name)

@@ -14,12 +14,15 @@ from samestep.experiments.printing.grid import cells
 from samestep.experiments.printing.host_table import MEANING, host_columns
 from samestep.experiments.printing.text import size
 
+MARKS = (("expected", "predicted"), ("least", "lower bound"))
+"""What stands beside a bar, and what it means."""
+
 
 def write(loaded: Loaded) -> Markup | None:
     """Makes the section."""
     rows = [(entry.name, result.by_host) for facet in loaded.facets() for entry, result in facet.rows if result.by_host]
     hosts = [(name, *cells(host_columns(by_host), by_host)) for name, by_host in rows]
-    return render_figures(loaded, "wire", _plot, {"hosts": hosts, "of_hosts": MEANING})
+    return render_figures(loaded, "wire", plot, {"hosts": hosts, "of_hosts": MEANING, "marks": [*MARKS]})
 
 
 def least_bytes(result: RunResult) -> float | None:
@@ -31,7 +34,8 @@ def least_bytes(result: RunResult) -> float | None:
     return next((formula.value for formula in found if formula.quantity == "sent"), None)
 
 
-def _plot(facet: Facet) -> Plot | None:
+def plot(facet: Facet) -> Plot | None:
+    """Makes the figure of a facet; None if nothing is sent."""
     trained = [
         (entry, result, result.sent_bytes, least_bytes(result)) for entry, result in facet.rows if not result.compiled
     ]
@@ -43,13 +47,13 @@ def _plot(facet: Facet) -> Plot | None:
     drawn = [Line(row[0], _marks(axis, *row), _said(*row)) for row in trained]
     most = max(trained, key=lambda row: row[2])
     alt = f"Bytes sent in a step by {len(trained)} rows, {facet.title}; {most[0].name} sends most: {size(most[2])}."
-    return Plot(alt, facet.title, axis, f"{unit} sent in a step, by all processes", drawn)
+    return Plot(alt, facet.title, axis, f"{unit} sent in a step, by all processes", drawn, "bytes")
 
 
 def _marks(axis: AxisScale, entry: Entry, result: RunResult, sent: float, least: float | None) -> list[Mark]:
     expected = SENT.predicted(result) or 0.0
     return [
-        mark(f"bar measured {entry.framework}", axis, 0, sent, {"data-value": sent}),
+        mark(f"bar measured {entry.framework}", axis, 0, sent, {"data-value": sent}, "sent"),
         mark("expected", axis, expected, data={"data-value": expected}),
         *([] if least is None else [mark("least", axis, least, data={"data-value": least})]),
     ]

@@ -2,42 +2,24 @@
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from samestep.common.errors import ConfigError
-from samestep.common.files.writing import replacing
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.quantities import STATE
 from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.page.answers import measured_rows
 from samestep.experiments.page.axes import AxisScale, fitting, in_bytes, spell_tick
-from samestep.experiments.page.drawings.svg import drawing, file_of, put, stroke, write
+from samestep.experiments.page.drawings.svg import drawing, put, stroke, write
+from samestep.experiments.page.paper import marks
+from samestep.experiments.page.paper.layout import SMALL, room_for
 from samestep.experiments.printing.columns import range_of
 
 WIDTH = 760
-LEFT, RIGHT, TOP, LEAST_HEIGHT, FOOT = 64, 500, 40, 290, 50
+LEFT, NAMES, TOP, LEAST_HEIGHT, FOOT = 64, 260, 40, 290, 66
 LINE = 16
 """Between two names."""
 MOST_ROWS = 40
 """The fastest of them."""
-SIZE = 5
-
-
-@dataclasses.dataclass(frozen=True)
-class Figure:
-    """A drawing that a notebook shows, and that can be written into a file."""
-
-    root: Element
-
-    def _repr_svg_(self) -> str:
-        return file_of(self.root)
-
-    def save(self, path: Path | str) -> Path:
-        """Writes it as SVG, which brings its own colours; returns the file."""
-        with replacing(Path(path), is_users=True) as file:
-            file.write(file_of(self.root).encode())
-        return Path(path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,37 +31,38 @@ class _Point:
     ends: tuple[float, float] | None
     is_same: bool
 
+    @property
+    def said(self) -> str:
+        """Its name, and what is wrong with it."""
+        return self.name + ("" if self.is_same else ", not the same step")
 
-def plot(found: Comparison) -> Figure:
-    """Draws the rows of a comparison, for a notebook or a file.
 
-    Raises:
-        ConfigError: Fewer than two rows have a speed and a state.
+def trade(found: Comparison, width: float = WIDTH) -> Element | None:
+    """Draws rows by the state of a device and their speed; None with fewer than two that have both. The oracle is left out.
+
+    Args:
+        found: The comparison.
+        width: The width, in pixels; names take what they need of it.
     """
-    if (root := trade(found)) is None:
-        raise ConfigError("fewer than two rows were measured, so there is nothing to plot; compare more rows.")
-    return Figure(root)
-
-
-def trade(found: Comparison) -> Element | None:
-    """Draws rows by the state of a device and their speed; None with fewer than two that have both. The oracle is left out."""
     rows = measured_rows(found)
     points = sorted(_points(rows), key=lambda point: -point.speed)[:MOST_ROWS]
     if len(points) < 2:
         return None
     speeds = fitting([value for point in points for value in (point.speed, *(point.ends or ()))], spell_tick)
     memory, unit = in_bytes([point.bytes for point in points])
-    panel = _Panel(memory, speeds, TOP + max(LEAST_HEIGHT, LINE * (len(points) - 1)))
+    names = max(room_for(point.said, SMALL) for point in points)
+    right = width - (26 + names if width < WIDTH else max(NAMES, 26 + names))
+    panel = _Panel(memory, speeds, right, TOP + max(min(LEAST_HEIGHT, 0.6 * width), LINE * (len(points) - 1)))
     leanest = min(points, key=lambda point: point.bytes)
     said = f"{points[0].name} is fastest; {leanest.name} holds least on a device"
-    root = drawing(WIDTH, panel.bottom + FOOT, "Speed by memory", said)
+    root = drawing(width, panel.bottom + (FOOT if width < WIDTH else FOOT - LINE), "Speed by memory", said)
     write(root, LEFT, TOP - 16, f"examples per second{', logarithmic' if speeds.is_log else ''}", "strong")
-    write(root, RIGHT, panel.bottom + 36, f"state of a device, {unit}", "strong end")
-    write(root, LEFT, panel.bottom + 36, "a vertical line: the range of a row's speed", "muted small")
+    write(root, right, panel.bottom + 36, f"state of a device, {unit}", "strong end")
+    note = panel.bottom + (36 + LINE if width < WIDTH else 36)
+    write(root, LEFT, note, "a vertical line: the range of a row's speed", "muted small")
     panel.draw_axes(root)
-    frameworks = sorted({point.framework for point in points})
     for point, place in zip(points, panel.spread([panel.y(point.speed) for point in points]), strict=True):
-        _draw(root, point, panel, place, is_square=point.framework == frameworks[0])
+        _draw(root, point, panel, place)
     return root
 
 
@@ -89,10 +72,11 @@ class _Panel:
 
     memory: AxisScale
     speeds: AxisScale
+    right: float
     bottom: float
 
     def x(self, value: float) -> float:
-        return LEFT + self.memory.place(value) / 100 * (RIGHT - LEFT)
+        return LEFT + self.memory.place(value) / 100 * (self.right - LEFT)
 
     def y(self, value: float) -> float:
         return self.bottom - self.speeds.place(value) / 100 * (self.bottom - TOP)
@@ -100,13 +84,13 @@ class _Panel:
     def draw_axes(self, root: Element) -> None:
         for tick in self.speeds.ticks:
             y = self.y(tick)
-            stroke(root, "line", [(LEFT, y), (RIGHT, y)])
+            stroke(root, "line", [(LEFT, y), (self.right, y)])
             write(root, LEFT - 8, y + 4, self.speeds.spell(tick), "muted small end")
         for tick in self.memory.ticks:
             x = self.x(tick)
             stroke(root, "line", [(x, self.bottom), (x, self.bottom + 5)])
             write(root, x, self.bottom + 18, self.memory.spell(tick), "muted small middle")
-        stroke(root, "line", [(LEFT, self.bottom), (RIGHT, self.bottom)])
+        stroke(root, "line", [(LEFT, self.bottom), (self.right, self.bottom)])
 
     def spread(self, heights: list[float]) -> list[float]:
         """Returns where names stand: near their points and in their order, at least a line apart, and within the figure."""
@@ -128,18 +112,15 @@ def _points(rows: Mapping[str, MeasuredRow]) -> list[_Point]:
     return found
 
 
-def _draw(root: Element, point: _Point, panel: _Panel, label: float, is_square: bool) -> None:
+def _draw(root: Element, point: _Point, panel: _Panel, label: float) -> None:
     """Draws a point with its interval and its name: a shape for each framework, a cross for a row that missed."""
     x, y = panel.x(point.bytes), panel.y(point.speed)
     group = put(root, "g", f"row {point.framework}", data_bytes=point.bytes, data_speed=point.speed)
-    stroke(group, "line", [(x, y), (RIGHT + 14, label), (RIGHT + 20, label)], 0.75)
+    stroke(group, "line", [(x, y), (panel.right + 14, label), (panel.right + 20, label)], 0.75)
     if point.ends:
         stroke(group, "wire", [(x, panel.y(end)) for end in point.ends])
-    if not point.is_same:
-        for turn in (1, -1):
-            stroke(group, "missed", [(x - SIZE, y - turn * SIZE), (x + SIZE, y + turn * SIZE)], 2)
-    elif is_square:
-        put(group, "rect", f"mark-{point.framework}", x=x - SIZE, y=y - SIZE, width=2 * SIZE, height=2 * SIZE)
+    if point.is_same:
+        marks.point(group, point.framework, x, y)
     else:
-        put(group, "circle", f"mark-{point.framework}", cx=x, cy=y, r=SIZE)
-    write(group, RIGHT + 24, label + 4, point.name + ("" if point.is_same else ", not the same step"), "small")
+        marks.cross(group, x, y)
+    write(group, panel.right + 24, label + 4, point.said, "small")

@@ -1,0 +1,1 @@
+"""Figures for a paper: laid out at the width of a column, as SVG and as PDF."""

@@ -1,0 +1,108 @@
+"""Draws bars, points and intervals beside the names of rows, as the page shows them, at any width."""
+
+from collections.abc import Mapping, Sequence
+from xml.etree.ElementTree import Element
+
+from samestep.experiments.page.drawings.svg import drawing, put, stroke, write
+from samestep.experiments.page.paper.layout import LINE, SMALL, SWATCH, TEXT, broken, draw_axis, draw_key, room_for
+from samestep.experiments.page.paper.marks import HATCHES, bar, point
+from samestep.experiments.page.plots import Line, Mark, Plot
+
+_NARROW = 500.0
+"""Below this width a name stands above its marks."""
+_MOST_NAME = 220.0
+_TRACK, _ROW_GAP = 13.0, 6.0
+Key = Sequence[tuple[str, str]]
+"""The kinds of marks of a figure, as in the style sheet, with their meanings."""
+
+
+def chart(plot: Plot, key: Key, width: float) -> Element:
+    """Draws a figure of lines.
+
+    Args:
+        plot: The figure.
+        key: What its marks mean; the order decides which part of a bar has which hatch.
+        width: The width, in units of the drawing.
+    """
+    is_narrow = width < _NARROW
+    said = 10 + max(room_for(_said(line), TEXT, is_bold=True) for line in plot.lines)
+    room = min(_MOST_NAME, max(room_for(line.title, SMALL) for line in plot.lines) + 2)
+    left, right = (4.0, width - 8) if is_narrow else (room + 12, width - said)
+    drawn = Element("g")
+    chart = _Chart(drawn, left, right, {kind: HATCHES[place % len(HATCHES)] for place, kind in enumerate(_parts(key))})
+    y = draw_key(drawn, key, 10.0, width, chart.swatch)
+    top = y
+    for line in plot.lines:
+        y = _row(chart, line, broken(line.title, width - said if is_narrow else room), y, width, is_narrow)
+    root = drawing(width, y + 40, plot.title, plot.alt)
+    for tick in plot.axis.ticks:
+        x = left + plot.axis.place(tick) / 100 * (right - left)
+        stroke(root, "line", [(x, top), (x, y)])
+    root.extend(drawn)
+    draw_axis(root, plot.axis, plot.unit, (left, right, y))
+    return root
+
+
+def _row(chart: "_Chart", line: Line, lines: Sequence[str], y: float, width: float, is_narrow: bool) -> float:
+    """Draws a row; returns where the next one begins."""
+    text, track = y + 11, y + (LINE * len(lines) if is_narrow else 0)
+    for number, words in enumerate(lines):
+        write(chart.root, 0, text + number * LINE, words, "small")
+    write(chart.root, width, text, _said(line), "strong end")
+    for mark in line.marks:
+        chart.draw(mark, track)
+    return max(track + _TRACK, y + LINE * len(lines)) + _ROW_GAP
+
+
+def _said(line: Line) -> str:
+    """Returns the number that stands beside a line: the first of those that it says."""
+    return str(next(iter(line.said.values())))
+
+
+def _parts(key: Key) -> list[str]:
+    return list(dict.fromkeys(kind.split()[-1] for kind, _ in key))
+
+
+class _Chart:
+    """Draws marks at their places between two edges."""
+
+    def __init__(self, root: Element, left: float, right: float, hatches: Mapping[str, str]) -> None:
+        self.root, self._left, self._right, self._hatches = root, left, right, hatches
+
+    def draw(self, mark: Mark, y: float) -> None:
+        """Draws a mark of the page on the track that begins at a height."""
+        ends = dict(part.split(":") for part in mark.style.split(";"))
+        share = (self._right - self._left) / 100
+        x, wide = (float(ends.get(name, "0").rstrip("%")) * share for name in ("left", "width"))
+        self._mark(mark.kind.split(), self._left + x, wide, y, mark.data)
+
+    def swatch(self, kind: str, x: float, y: float) -> None:
+        """Draws a mark for the key, in the box that begins at a place."""
+        kinds = kind.split()
+        is_bar = kinds[0] not in ("dot", "expected", "least", "interval", "spread")
+        middle = x + (0 if is_bar or kinds[0] in ("interval", "spread") else SWATCH / 2)
+        self._mark(kinds if not is_bar else ["bar", "measured", kinds[-1]], middle, SWATCH, y - _TRACK / 2, {})
+
+    def _mark(self, kinds: Sequence[str], x: float, wide: float, y: float, data: Mapping[str, object]) -> None:
+        """Adds a shape; the number that it stands for goes with it."""
+        group = put(self.root, "g", " ".join(kinds))
+        group.attrib |= {name: f"{value}" for name, value in data.items() if value is not None}
+        middle, kind = y + _TRACK / 2, kinds[-1]
+        match kinds[0]:
+            case "bar":
+                top, height = (y + 9, 4.0) if "predicted" in kinds else (y, 9.0)
+                if kind == "unknown":
+                    put(group, "rect", "whole", x=x, y=top, width=wide, height=height)
+                else:
+                    bar(group, kind, self._hatches.get(kind, "") if height > 4 else "", (x, top, wide, height))
+            case "interval":
+                bar(group, kind, "", (x, middle - 1.5, wide, 3.0))
+            case "spread":
+                style = f"stroke:var(--{kind});stroke-dasharray:2 2"
+                put(group, "path", style=style, fill="none", d=f"M{x:.6g} {middle:.6g}L{x + wide:.6g} {middle:.6g}")
+            case "dot":
+                point(group, kind, x, middle)
+            case "expected":
+                put(group, "circle", "ring", cx=x, cy=middle, r=4.0)
+            case "least":
+                stroke(group, "wire", [(x, y - 1), (x, y + _TRACK + 1)], 2)

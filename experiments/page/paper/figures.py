@@ -1,0 +1,107 @@
+"""All figures of a report, by name, and their files at the two widths of a paper."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+from samestep.common.errors import ConfigError, unknown
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.page import anatomies, losses, memory, scaling, speed, timelines, wire
+from samestep.experiments.page.drawings.trade import trade
+from samestep.experiments.page.loaded import Facet, Loaded
+from samestep.experiments.page.loading import loaded_comparison
+from samestep.experiments.page.paper.charts import Key, chart
+from samestep.experiments.page.paper.figure import COLUMN, KINDS, PAGE, Figure
+from samestep.experiments.page.paper.graphs import graph
+from samestep.experiments.page.rendering import FRAMEWORKS
+from samestep.experiments.printing.picture import file_name
+
+NAMES = ("tradeoff", "speed", "memory", "sent", "losses", "deviations", "scaling")
+"""The figures of a comparison; a report has the anatomy and the timeline of each row beside them."""
+
+
+def plot(found: Comparison, name: str) -> Figure:
+    """Returns a figure of a comparison.
+
+    Args:
+        found: The comparison.
+        name: One of NAMES.
+
+    Raises:
+        ConfigError: There is no such figure, or this comparison has nothing to show in it.
+    """
+    if name not in NAMES:
+        raise unknown("figure", name, NAMES)
+    for own, figure in _figures(loaded_comparison(found)):
+        if own == name:
+            return figure
+    if name == "tradeoff":
+        raise ConfigError("fewer than two rows were measured, so there is nothing to plot; compare more rows.")
+    raise ConfigError(f"this comparison measured nothing that the figure '{name}' shows.")
+
+
+def write_figures(loaded: Loaded, folder: Path) -> int:
+    """Writes every figure as SVG and PDF, as wide as a column and as a page; returns how many files that are.
+
+    Args:
+        loaded: What they are about.
+        folder: Where they go; it is made if it is not there.
+
+    Raises:
+        ConfigError: The folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        names: dict[str, int] = {}
+        files = 0
+        for name, figure in _figures(loaded):
+            names[name] = names.get(name, 0) + 1
+            stem = name if names[name] == 1 else f"{name}-{names[name]}"
+            for (width, inches), kind in itertools.product((("column", COLUMN), ("page", PAGE)), KINDS):
+                if width == "page" or not figure.is_fixed:
+                    figure.save(folder / f"{stem}-{width}{kind}", inches)
+                    files += 1
+    except OSError as error:
+        raise ConfigError(f"--figures {folder} cannot be written ({error.strerror}); name another folder.") from None
+    return files
+
+
+def _figures(loaded: Loaded) -> Iterator[tuple[str, Figure]]:
+    for group in loaded.groups:
+        if trade(group.comparison) is not None:
+            yield "tradeoff", Figure(lambda width, found=group.comparison: trade(found, width))
+        for title, panel in scaling.panels(group):
+            yield "scaling", Figure(lambda width, panel=panel, title=title: graph(panel, title, _IDEAL, width))
+    for facet in loaded.facets():
+        yield from _of_facet(facet)
+    for entry in loaded.entries:
+        for name, draw in (("anatomy", anatomies.draw), ("timeline", timelines.draw)):
+            drawn = draw(entry, entry.result) if entry.result else None
+            if drawn is not None and not isinstance(drawn, str):
+                yield f"{name}-{file_name(entry.name)}", Figure(lambda width, drawn=drawn: drawn, is_fixed=True)
+
+
+_IDEAL = [("ideal", "twice the devices, twice the speed")]
+
+
+def _of_facet(facet: Facet) -> Iterator[tuple[str, Figure]]:
+    there = {entry.framework for entry, _ in facet.rows}
+    titles = [(name, title) for name, title in FRAMEWORKS if name in there]
+    keys: list[tuple[str, Key]] = [
+        (
+            "speed",
+            [*((f"dot {name}", title) for name, title in titles), ("interval numpy", "95 % prediction interval")],
+        ),
+        ("memory", memory.swatches([result for _, result in facet.rows])),
+        (
+            "sent",
+            [*((f"bar {name}", f"{title}, measured") for name, title in titles), *wire.MARKS],
+        ),
+    ]
+    for (name, key), make in zip(keys, (speed.plot, memory.plot, wire.plot), strict=True):
+        if (made := make(facet)) is not None:
+            yield name, Figure(lambda width, made=made, key=key: chart(made, key, width))
+    for name, panel in losses.panels(facet):
+        drawn = {each.kind for each in panel.curves}
+        key = [(kind, title) for kind, title in [*FRAMEWORKS, ("bad", "not the same step")] if kind in drawn]
+        yield name, Figure(lambda width, panel=panel, key=key: graph(panel, facet.title, key, width))

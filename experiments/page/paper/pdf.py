@@ -1,0 +1,130 @@
+"""Writes a drawing as a PDF of one page that is as large as the drawing: real text, no picture, no other package.
+
+What drawings consist of is all that it knows: rectangles, circles, straight paths and lines of text, which
+`drawings.svg` makes. Text is Helvetica, which every viewer has, so no font is embedded.
+
+Reference: PDF 1.7 (ISO 32000-1): 7.5 for the file, 8.5 for paths, 9.4 for text.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from xml.etree.ElementTree import Element
+
+from samestep.experiments.page.paper.helvetica import text_width
+from samestep.experiments.page.paper.styles import style_of
+
+POINTS = 72
+"""An inch."""
+_CURVE = 0.5523
+"""How far the handles of a Bezier curve are from its ends, in radii, for a quarter of a circle."""
+_STEP = re.compile(r"([MLZ])([^MLZ]*)")
+_SPELLED = str.maketrans({"→": "->", "≤": "<=", "≥": ">=", "−": "-", "✓": "yes", "✗": "no"})
+"""What the encoding of the fonts does not have."""
+_ANCHORS = {"end": 1.0, "middle": 0.5}
+
+
+def pdf_of(root: Element, inches: float) -> bytes:
+    """Returns the file.
+
+    Args:
+        root: A drawing.
+        inches: How wide it is on paper; its height follows. A letter that no font of Western Europe has becomes a question
+            mark.
+    """
+    width, height = (float(root.get(name, "0")) for name in ("width", "height"))
+    scale = inches * POINTS / width
+    drawn = "\n".join([f"{scale:.6g} 0 0 {-scale:.6g} 0 {height * scale:.6g} cm", *_draw(root)])
+    content = drawn.encode("cp1252", errors="replace")
+    fonts = "/Font << /F0 5 0 R /F1 6 0 R >>"
+    box = f"[0 0 {width * scale:.6g} {height * scale:.6g}]"
+    title = _literal(root.findtext("title") or "")
+    font = "<< /Type /Font /Subtype /Type1 /BaseFont /{} /Encoding /WinAnsiEncoding >>"
+    parts = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        f"<< /Type /Page /Parent 2 0 R /MediaBox {box} /Resources << {fonts} >> /Contents 4 0 R >>".encode(),
+        b"<< /Length %d >>\nstream\n%b\nendstream" % (len(content), content),
+        *(font.format(name).encode() for name in ("Helvetica", "Helvetica-Bold")),
+        f"<< /Title {title} /Producer (samestep) >>".encode("cp1252", errors="replace"),
+    ]
+    return _file(parts)
+
+
+def _file(parts: list[bytes]) -> bytes:
+    """Puts the objects of a file one after the other, and says where each begins."""
+    whole, places = bytearray(b"%PDF-1.4\n"), []
+    for number, part in enumerate(parts, 1):
+        places.append(len(whole))
+        whole += b"%d 0 obj\n%b\nendobj\n" % (number, part)
+    table = "".join(f"{place:010d} 00000 n \n" for place in places)
+    end = f"xref\n0 {len(parts) + 1}\n0000000000 65535 f \n{table}trailer\n"
+    end += f"<< /Size {len(parts) + 1} /Root 1 0 R /Info {len(parts)} 0 R >>\nstartxref\n{len(whole)}\n%%EOF\n"
+    return bytes(whole) + end.encode()
+
+
+def _draw(element: Element) -> Iterator[str]:
+    for child in element:
+        if child.tag in ("g", "svg"):
+            yield f"q 1 0 0 1 {child.get('x', '0')} {child.get('y', '0')} cm"
+            yield from _draw(child)
+            yield "Q"
+        elif child.tag == "text":
+            yield _text(child, style_of(child))
+        elif child.tag in ("rect", "circle", "path"):
+            yield from _shape(child, style_of(child))
+
+
+def _shape(element: Element, style: Mapping[str, str]) -> Iterator[str]:
+    fill, line = style.get("fill", "#000000"), style.get("stroke", "none")
+    if fill == line == "none":
+        return
+    dashes = " ".join(style.get("stroke-dasharray", "").replace(",", " ").split())
+    yield f"q [{dashes}] 0 d {float(style.get('stroke-width', 1)):.6g} w {int(style.get('stroke-linecap') == 'round')} J"
+    yield from (f"{_color(value)} {operator}" for value, operator in ((fill, "rg"), (line, "RG")) if value != "none")
+    yield _OUTLINES[element.tag](element)
+    yield {(True, True): "B", (True, False): "f", (False, True): "S"}[fill != "none", line != "none"]
+    yield "Q"
+
+
+def _color(value: str) -> str:
+    """Returns the shares of red, green and blue of a colour as a style sheet has it: #1b1f24."""
+    return " ".join(f"{int(value[place : place + 2], 16) / 255:.4g}" for place in (1, 3, 5))
+
+
+def _rectangle(element: Element) -> str:
+    return " ".join(element.get(name, "0") for name in ("x", "y", "width", "height")) + " re"
+
+
+def _circle(element: Element) -> str:
+    x, y, r = (float(element.get(name, "0")) for name in ("cx", "cy", "r"))
+    c = _CURVE * r
+    quarters = (
+        (x + r, y + c, x + c, y + r, x, y + r),
+        (x - c, y + r, x - r, y + c, x - r, y),
+        (x - r, y - c, x - c, y - r, x, y - r),
+        (x + c, y - r, x + r, y - c, x + r, y),
+    )
+    return f"{x + r:.6g} {y:.6g} m " + " ".join(" ".join(f"{v:.6g}" for v in quarter) + " c" for quarter in quarters)
+
+
+def _path(element: Element) -> str:
+    operators = {"M": "m", "L": "l"}
+    steps = _STEP.findall(element.get("d", ""))
+    return " ".join("h" if letter == "Z" else f"{numbers.strip()} {operators[letter]}" for letter, numbers in steps)
+
+
+_OUTLINES = {"rect": _rectangle, "circle": _circle, "path": _path}
+
+
+def _text(element: Element, style: Mapping[str, str]) -> str:
+    words, size = (element.text or "").translate(_SPELLED), float(style.get("font-size", "12").removesuffix("px"))
+    is_bold = float(style.get("font-weight", 400)) >= 600
+    before = _ANCHORS.get(style.get("text-anchor", ""), 0.0) * text_width(words, size, is_bold)
+    x, y = float(element.get("x", "0")) - before, float(element.get("y", "0"))
+    font = f"/F{int(is_bold)} {size:.6g} Tf"
+    return f"BT {_color(style['fill'])} rg {font} 1 0 0 -1 {x:.6g} {y:.6g} Tm {_literal(words)} Tj ET"
+
+
+def _literal(words: str) -> str:
+    escaped = re.sub(r"([\\()])", r"\\\1", words.translate(_SPELLED))
+    return f"({escaped})"

@@ -1,0 +1,67 @@
+"""What the style sheets say of a drawing's elements, on white paper: for what has no browser to ask."""
+
+import functools
+import re
+from collections.abc import Mapping
+from xml.etree.ElementTree import Element
+
+from samestep.common.files.reading import read_text
+from samestep.experiments.page.rendering import HERE
+
+_RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
+_MEDIA = re.compile(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_VARIABLE = re.compile(r"var\((--[\w-]+)\)")
+DARK = "@media screen and (prefers-color-scheme: dark)"
+"""How the style sheets begin what holds in the dark, which paper never is."""
+
+
+@functools.cache
+def colors(is_dark: bool = False) -> Mapping[str, str]:
+    """Returns the variables of both style sheets, such as `--torch`, with their values.
+
+    Args:
+        is_dark: Whether they are those of the dark scheme.
+    """
+    text = _COMMENT.sub("", "".join(read_text(HERE / name) for name in ("page.css", "drawing.css")))
+    found = _variables(_MEDIA.sub("", text))
+    if is_dark:
+        for block in _MEDIA.findall(text):
+            found |= _variables(block.partition("{")[2]) if block.startswith(DARK) else {}
+    return found
+
+
+def _variables(text: str) -> dict[str, str]:
+    rules = [body for selector, body in _RULE.findall(text) if selector.strip() == ":root"]
+    return {name: value for body in rules for name, value in _pairs(body).items() if name.startswith("--")}
+
+
+@functools.cache
+def _rules() -> tuple[tuple[frozenset[str], Mapping[str, str]], ...]:
+    """Returns the classes or the tag that a rule asks for, and what it says, in the order of the style sheet of drawings."""
+    text = _MEDIA.sub("", read_text(HERE / "drawing.css"))
+    return tuple(
+        (frozenset(part.strip().removeprefix(".drawing ").lstrip(".").split(".")), _pairs(body))
+        for selectors, body in _RULE.findall(text)
+        for part in selectors.split(",")
+    )
+
+
+def _pairs(body: str) -> dict[str, str]:
+    parts = (declaration.partition(":") for declaration in body.split(";"))
+    return {name.strip(): value.strip() for name, _, value in parts if value}
+
+
+def style_of(element: Element) -> dict[str, str]:
+    """Returns the properties of an element, by its attributes, its tag, its classes and its own style, in this order.
+
+    Args:
+        element: A part of a drawing.
+    """
+    own = {element.tag, *element.get("class", "").split()}
+    found = dict(element.attrib)
+    for asked, properties in _rules():
+        if asked <= own:
+            found |= properties
+    found |= _pairs(element.get("style", ""))
+    return {name: _VARIABLE.sub(lambda match: colors()[match[1]], value) for name, value in found.items()}
