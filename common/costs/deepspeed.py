@@ -18,10 +18,9 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
 
-from samestep.common.costs.layer_sends import every_send, with_layers
+from samestep.common.costs.layer_sends import sends_of_layers, with_layers
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.sizes import holder, symmetric
-from samestep.common.features.used import framework_sends, sends_of_layers
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice
@@ -45,7 +44,7 @@ def deepspeed(run: Run, backend: str) -> Ledger:
     activations = activation_bytes(run, as_it_comes=run.options.zero_stage == 3) if is_known else None
     footprints = tuple(dataclasses.replace(each, activations_bytes=activations) for each in footprints)
     needed = (send for send in sends if send.operation != "all_gather" or run.num_devices > 1)
-    needed = with_layers(run, needed, every_send if run.options.zero_stage < 3 else framework_sends)
+    needed = with_layers(run, needed, with_ours=run.options.zero_stage < 3)
     return symmetric(run, footprints, tuple(needed), backend)
 
 

@@ -19,13 +19,12 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from samestep.common.costs.data_parallel import DEFAULT_CAPS, bucketed, replicated_footprints
-from samestep.common.costs.layer_sends import with_layers
+from samestep.common.costs.layer_sends import sends_of_layers, with_layers
 from samestep.common.costs.optimizer_state import state_bytes
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.shards import gathers, reductions, shard_elements, sharded_holders
 from samestep.common.costs.sizes import symmetric, with_agreement
 from samestep.common.costs.within import sends_within
-from samestep.common.features.used import framework_sends, sends_of_layers
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import num_trained, trained
@@ -119,7 +118,7 @@ def _fully_sharded(run: Run, frees: bool, backend: str) -> Ledger:
         backend: "gloo" or "nccl".
     """
     sends = list(_collectives(run, frees))
-    sends = with_layers(run, sends, framework_sends)
+    sends = with_layers(run, sends, with_ours=False)
     return symmetric(run, _sharded_footprints(run, frees), with_agreement(run, sends), backend)
 
 

@@ -30,24 +30,60 @@ class Suspect:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class RunningBuffers:
+    """Numbers beside the parameters that layers of a feature move in training.
+
+    Attributes:
+        of: Those of one of our models: the size of each, and the number it is filled with at first.
+        asked_by: How a workload asks for such layers.
+        in_words: What messages call the buffers.
+        kept_by: The flag that keeps them, and such buffers of a user's model, as they are.
+        are_kept: Whether a run does that.
+    """
+
+    of: Callable[[ModelSpec], Mapping[str, tuple[int, float]]]
+    asked_by: str
+    in_words: str
+    kept_by: str
+    are_kept: Callable[[Run], bool]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LayerExchange:
+    """What layers of a feature exchange between devices in the middle of a pass.
+
+    Attributes:
+        flag: The flag that asks for it.
+        in_words: What the layers have of it.
+        is_asked: Whether a run asks for it.
+        sends: What layers of our models send in a phase, by path.
+        framework_sends: What layers of the framework send, likewise.
+    """
+
+    flag: str
+    in_words: str
+    is_asked: Callable[[Run], bool]
+    sends: Callable[[Run, str], Mapping[str, Send]]
+    framework_sends: Callable[[Run, str], Mapping[str, Send]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Feature:
     """One thing that a model may have, under any strategy that takes it.
 
+    Only of a model that has it, or of a run that asks for it, are its other hooks asked.
+
     Attributes:
+        flag: The field of `Features` by which a run asks for it.
+        is_in: Whether a model has it.
         switch: Returns one of our models with what a request switches of it.
         say_switched: What a request switches, as a clause; "" if it leaves the model as it is.
         refuse: Raises a ConfigError for a run that cannot have it as it asks for it, whatever the strategy.
         takes_keys: Whether one of our models needs to know which examples a step takes.
         mask_bytes: What is kept of each number that it lets pass or not, in bytes.
         layers: The layers that it adds to one of our models: the path of each, and its number of channels.
-        buffers: The buffers of these: the size of each, and the number it is filled with at first.
-        asked_by: How a workload asks for it.
-        buffers_in_words: What messages call its buffers.
-        kept_by: The flag that keeps them, and such buffers of a user's model, as they are.
-        keeps_buffers: Whether a run does that.
-        exchanged_by: The flag by which its layers exchange in the middle of a pass.
-        exchanged_in_words: What they have of that.
-        exchanges: Whether a run does that.
+        buffers: What these move in training beside their parameters, if they do.
+        exchange: What they exchange in the middle of a pass, if they do.
         takes_shares: Whether the number of parts of a batch decides the numbers of a run.
         of_whole: Returns a run as one device takes it that has all of a batch.
         classes: Family of layers -> the classes of frameworks that have it, as ports compare them.
@@ -55,24 +91,18 @@ class Feature:
         suspect: What of a user's model may make a run leave its reference; None if nothing does.
         error_growth: By how much the square of a rounding error grows on its way through its layers.
         say_growth: Where that is more than can be judged, as what is rounded; "" if it is not.
-        sends_of_layers: What its layers in our models send in a phase, by path.
-        framework_sends: The same of layers of the framework.
     """
 
+    flag: str
+    is_in: Callable[[ModelSpec], bool]
     switch: Callable[[ModelSpec, Features], ModelSpec] = lambda model, features: model
     say_switched: Callable[[Features], str] = lambda features: ""
     refuse: Callable[[Run], None] = lambda run: None
     takes_keys: Callable[[ModelSpec], bool] = lambda model: False
     mask_bytes: Callable[[ModelSpec], int] = lambda model: 0
     layers: Callable[[ModelSpec], Mapping[str, int]] = lambda model: {}
-    buffers: Callable[[ModelSpec], Mapping[str, tuple[int, float]]] = lambda model: {}
-    asked_by: str = ""
-    buffers_in_words: str = ""
-    kept_by: str = ""
-    keeps_buffers: Callable[[Run], bool] = lambda run: False
-    exchanged_by: str = ""
-    exchanged_in_words: str = ""
-    exchanges: Callable[[Run], bool] = lambda run: False
+    buffers: RunningBuffers | None = None
+    exchange: LayerExchange | None = None
     takes_shares: Callable[[Run], bool] = lambda run: False
     of_whole: Callable[[Run], Run] = lambda run: run
     classes: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
@@ -80,8 +110,6 @@ class Feature:
     suspect: Callable[[Run], Suspect | None] = lambda run: None
     error_growth: Callable[[Run], float] = lambda run: 1.0
     say_growth: Callable[[Run], str] = lambda run: ""
-    sends_of_layers: Callable[[Run, str], Mapping[str, Send]] = lambda run, phase: {}
-    framework_sends: Callable[[Run, str], Mapping[str, Send]] = lambda run, phase: {}
 
 
 def count_layers(names: tuple[str, ...], noun: str) -> str:

@@ -8,8 +8,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.features import Features
 from samestep.common.features.batch_norm.feature import BATCH_NORM
 from samestep.common.features.dropout.feature import DROPOUT
-from samestep.common.features.feature import Feature, Suspect
-from samestep.common.ledger import Send
+from samestep.common.features.feature import Feature, LayerExchange, RunningBuffers, Suspect
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec
 
@@ -20,6 +19,18 @@ FEATURES: tuple[Feature, ...] = (DROPOUT, BATCH_NORM)
 """All there are, in the order in which tables and verdicts name them."""
 
 
+@functools.lru_cache(maxsize=8)
+def _of(model: ModelSpec) -> tuple[Feature, ...]:
+    """Returns the features that a model has."""
+    return tuple(each for each in FEATURES if each.is_in(model))
+
+
+def _used(run: Run) -> list[Feature]:
+    """Returns the features that a run's model has, or that it asks for."""
+    had, defaults = _of(run.workload.model), Features()
+    return [each for each in FEATURES if each in had or getattr(run, each.flag) != getattr(defaults, each.flag)]
+
+
 def switched(model: ModelSpec, features: Features) -> ModelSpec:
     """Returns one of our models with everything that a request switches of it.
 
@@ -27,7 +38,7 @@ def switched(model: ModelSpec, features: Features) -> ModelSpec:
         model: As its workload has it.
         features: The request.
     """
-    for each in FEATURES:
+    for each in _of(model):
         model = each.switch(model, features)
     return model
 
@@ -43,33 +54,33 @@ def refuse_features(run: Run) -> None:
     Raises:
         ConfigError: It is one.
     """
-    for each in FEATURES:
+    for each in _used(run):
         each.refuse(run)
 
 
 def takes_keys(model: ModelSpec) -> bool:
     """Returns whether a step of one of our models needs to know which examples it takes."""
-    return any(each.takes_keys(model) for each in FEATURES)  # asked in every step
+    return any(each.takes_keys(model) for each in _of(model))  # asked in every step
 
 
 def mask_bytes(model: ModelSpec) -> int:
     """Returns the bytes that are kept of each number that a model of ours lets pass or not."""
-    return sum(each.mask_bytes(model) for each in FEATURES)
+    return sum(each.mask_bytes(model) for each in _of(model))
 
 
 def find_suspects(run: Run) -> list[Suspect]:
     """Returns what of a user's model may make a right run leave its reference."""
-    return [found for each in FEATURES if (found := each.suspect(run)) is not None]
+    return [found for each in _used(run) if (found := each.suspect(run)) is not None]
 
 
 def layers_of(model: ModelSpec) -> dict[str, int]:
     """Returns the layers that features add to one of our models: the path of each, and its number of channels."""
-    return {path: size for each in FEATURES for path, size in each.layers(model).items()}
+    return {path: size for each in _of(model) for path, size in each.layers(model).items()}
 
 
 def buffers_of(model: ModelSpec) -> dict[str, tuple[int, float]]:
     """Returns the buffers of one of our models: the size of each, and the number it is filled with at first."""
-    return {name: buffer for each in FEATURES for name, buffer in each.buffers(model).items()}
+    return {name: buffer for each in _of(model) if each.buffers for name, buffer in each.buffers.of(model).items()}
 
 
 def initial_buffers(model: ModelSpec) -> "dict[str, np.ndarray]":
@@ -83,19 +94,19 @@ def initial_buffers(model: ModelSpec) -> "dict[str, np.ndarray]":
     return {name: np.full(size, first) for name, (size, first) in buffers_of(model).items()}
 
 
-def with_buffers(model: ModelSpec) -> Feature | None:
-    """Returns the feature by which one of our models has buffers, if it has."""
-    return next((each for each in FEATURES if each.buffers(model)), None)
+def running_buffers(model: ModelSpec) -> RunningBuffers | None:
+    """Returns what the buffers of one of our models are, if it has any."""
+    return next((each.buffers for each in _of(model) if each.buffers and each.buffers.of(model)), None)
 
 
 def keeps_buffers(run: Run) -> bool:
     """Returns whether running buffers stay as they are."""
-    return any(each.keeps_buffers(run) for each in FEATURES)
+    return any(each.buffers.are_kept(run) for each in _used(run) if each.buffers)
 
 
-def exchanging(run: Run) -> Feature | None:
-    """Returns the feature that is to exchange in the middle of a pass, if one is."""
-    return next((each for each in FEATURES if each.exchanges(run)), None)
+def exchange_within(run: Run) -> LayerExchange | None:
+    """Returns what layers are to exchange in the middle of a pass, if a run asks for that."""
+    return next((each.exchange for each in _used(run) if each.exchange and each.exchange.is_asked(run)), None)
 
 
 def refuse_exchange(run: Run, why: str) -> None:
@@ -108,47 +119,30 @@ def refuse_exchange(run: Run, why: str) -> None:
     Raises:
         ConfigError: It is asked for.
     """
-    if (feature := exchanging(run)) is not None:
-        raise ConfigError(
-            f"{run.name} cannot take {feature.exchanged_by}: {why}; choose torch:ddp, tf:mirrored, or another."
-        )
+    if (exchange := exchange_within(run)) is not None:
+        raise ConfigError(f"{run.name} cannot take {exchange.flag}: {why}; choose torch:ddp, tf:mirrored, or another.")
 
 
 def takes_shares(run: Run) -> bool:
     """Returns whether the number of parts of a batch decides the numbers of a run."""
-    return any(each.takes_shares(run) for each in FEATURES)
+    return any(each.takes_shares(run) for each in _used(run))
 
 
 def of_whole(run: Run) -> Run:
     """Returns a run as one device takes it that has all of a batch."""
-    return functools.reduce(lambda whole, each: each.of_whole(whole), FEATURES, run)
+    return functools.reduce(lambda whole, each: each.of_whole(whole), _used(run), run)
 
 
 def layers_apart(run: Run) -> list[str]:
     """Returns the layers of a user's model whose buffers each replica moves by its own examples."""
-    return [path for each in FEATURES for path in each.layers_apart(run)]
+    return [path for each in _used(run) for path in each.layers_apart(run)]
 
 
 def error_growth(run: Run) -> float:
     """Returns by how much the square of a rounding error grows on its way through what features add to a model."""
-    return math.prod(each.error_growth(run) for each in FEATURES)
+    return math.prod(each.error_growth(run) for each in _used(run))
 
 
 def say_growth(run: Run) -> str:
     """Says where errors grow beyond what can be judged, as what is rounded; "" if they do not."""
-    return next(filter(None, (each.say_growth(run) for each in FEATURES)), "")
-
-
-def sends_of_layers(run: Run, phase: str) -> dict[str, Send]:
-    """Returns what layers of features send in the middle of a pass, by path.
-
-    Args:
-        run: What is trained.
-        phase: The phase of the step.
-    """
-    return {path: send for each in FEATURES for path, send in each.sends_of_layers(run, phase).items()}
-
-
-def framework_sends(run: Run, phase: str) -> dict[str, Send]:
-    """Returns the same of layers of the framework; the arguments are those of `sends_of_layers`."""
-    return {path: send for each in FEATURES for path, send in each.framework_sends(run, phase).items()}
+    return next(filter(None, (each.say_growth(run) for each in _used(run))), "")

@@ -1,7 +1,7 @@
 """What TensorFlow's rows refuse before anything starts. Imports no framework."""
 
 from samestep.common.errors import ConfigError
-from samestep.common.features.used import layers_apart, refuse_exchange, takes_keys, with_buffers
+from samestep.common.features.used import layers_apart, refuse_exchange, running_buffers, takes_keys
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice, spell_exchanges
 from samestep.common.workload.models.spec import ignores_targets
@@ -125,7 +125,7 @@ def check_cores(run: Run[TpuOptions]) -> None:
         raise ConfigError(
             f"{given} compiles no step that depends on which examples it takes; leave out +dropout= and +ignored=."
         )
-    if cores and with_buffers(run.workload.model) is not None:
+    if cores and running_buffers(run.workload.model) is not None:
         raise ConfigError(f"{given} compiles a step without buffers; leave out +norm=.")
     if cores and computed_twice(run):
         raise ConfigError(f"{given} compiles a step that keeps its activations; leave out --recompute.")

@@ -5,7 +5,7 @@ import os
 import shutil
 
 from samestep.common.errors import ConfigError, Unavailable
-from samestep.common.features.used import refuse_exchange, with_buffers
+from samestep.common.features.used import refuse_exchange, running_buffers
 from samestep.common.flags import flags
 from samestep.common.optimizer import refuse_some
 from samestep.common.strategy import Run
@@ -166,9 +166,9 @@ def check_tensor_plan(run: Run) -> None:
         ConfigError: It does not, or our model has batch normalisation.
     """
     model = run.workload.model
-    if run.mesh.tensor > 1 and (feature := with_buffers(model)) is not None:
+    if run.mesh.tensor > 1 and (running := running_buffers(model)) is not None:
         raise ConfigError(
-            f"{run.name} along tensor does not take {feature.asked_by}: no plan cuts {feature.buffers_in_words} along with the "
+            f"{run.name} along tensor does not take {running.asked_by}: no plan cuts {running.in_words} along with the "
             "channels of a layer; leave it out, or choose another strategy."
         )
     is_unplanned = all(param.split is None for param in model.params().values())

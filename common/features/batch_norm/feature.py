@@ -11,8 +11,14 @@ from samestep.common.features.batch_norm.statistics import (
     framework_norms,
     takes_shares,
 )
-from samestep.common.features.feature import Feature, Suspect, count_layers
+from samestep.common.features.feature import Feature, LayerExchange, RunningBuffers, Suspect, count_layers
 from samestep.common.strategy import Run
+from samestep.common.workload.models.spec import ModelSpec
+
+
+def has_statistics(model: ModelSpec) -> bool:
+    """Returns whether a model normalises over a batch, in a layer of ours or of its framework, or moves buffers of its own."""
+    return bool(batch_norms(model) or framework_norms(model) or model.facts.habits.running)
 
 
 def norms_apart(run: Run) -> tuple[str, ...]:
@@ -38,19 +44,27 @@ def of_whole(run: Run) -> Run:
 
 
 BATCH_NORM = Feature(
+    flag="batch_norm",
+    is_in=has_statistics,
     say_switched=lambda features: (
         "" if features.batch_norm == "local" else f"batch normalisation {features.batch_norm}"
     ),
     refuse=check_statistics,
     layers=batch_norms,
-    buffers=buffers,
-    asked_by="+norm=batch",
-    buffers_in_words="running statistics",
-    kept_by="--batch-norm frozen",
-    keeps_buffers=lambda run: run.batch_norm == "frozen",
-    exchanged_by="--batch-norm sync",
-    exchanged_in_words="the statistics of the whole batch",
-    exchanges=lambda run: run.batch_norm == "sync",
+    buffers=RunningBuffers(
+        of=buffers,
+        asked_by="+norm=batch",
+        in_words="running statistics",
+        kept_by="--batch-norm frozen",
+        are_kept=lambda run: run.batch_norm == "frozen",
+    ),
+    exchange=LayerExchange(
+        flag="--batch-norm sync",
+        in_words="the statistics of the whole batch",
+        is_asked=lambda run: run.batch_norm == "sync",
+        sends=stated_sums,
+        framework_sends=framework_sums,
+    ),
     takes_shares=takes_shares,
     of_whole=of_whole,
     classes={"normalisation": ("BatchNormalization", *(f"BatchNorm{n}d" for n in (1, 2, 3)))},
@@ -58,6 +72,4 @@ BATCH_NORM = Feature(
     suspect=suspect_statistics,
     error_growth=error_growth,
     say_growth=say_growth,
-    sends_of_layers=stated_sums,
-    framework_sends=framework_sums,
 )

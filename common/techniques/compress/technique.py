@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError
-from samestep.common.features.used import exchanging
+from samestep.common.features.used import exchange_within, layers_of
 from samestep.common.flags import spell_flag
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
@@ -27,10 +27,9 @@ def check_compression(run: Run) -> None:
         ConfigError: There is one device, or the method is not PowerSGD.
     """
     method = run.techniques.compress
-    if method is not None and (feature := exchanging(run)) is not None and feature.layers(run.workload.model):
+    if method is not None and (within := exchange_within(run)) and layers_of(run.workload.model):
         raise ConfigError(
-            f"--compress is judged shard by shard, and no shard has {feature.exchanged_in_words}; leave out "
-            f"{feature.exchanged_by}."
+            f"--compress is judged shard by shard, and no shard has {within.in_words}; leave out {within.flag}."
         )
     for name in OF_POWERSGD:
         given = getattr(run.techniques, name)

@@ -7,7 +7,7 @@ adds it up, in an all-to-all, and the sums to all, in an all-gather.
 from collections.abc import Iterator, Sequence
 
 from samestep.common.errors import ConfigError
-from samestep.common.features.used import with_buffers
+from samestep.common.features.used import running_buffers
 from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 from samestep.common.techniques.fixed_order.flag import MOST_LEAVES, FixedOrderFlags
@@ -40,16 +40,16 @@ def check_order(run: Run) -> None:
 
 def _conflicts(run: Run) -> Iterator[tuple[bool, str]]:
     """Yields whether a run has what gives other bits on another number of devices, and why it does."""
-    facts, feature = run.workload.model.facts, with_buffers(run.workload.model)
+    facts, buffers = run.workload.model.facts, running_buffers(run.workload.model)
     yield (
         run.techniques.accumulation_steps > 1,
         "says how many micro-batches there are; leave out --accumulation-steps.",
     )
-    if feature is not None:
+    if buffers is not None:
         yield (
-            not feature.keeps_buffers(run),
-            f"needs micro-batches that do not meet, and they do in the {feature.buffers_in_words} of {feature.asked_by}; add "
-            f"{feature.kept_by}.",
+            not buffers.are_kept(run),
+            f"needs micro-batches that do not meet, and they do in the {buffers.in_words} of {buffers.asked_by}; add "
+            f"{buffers.kept_by}.",
         )
     yield (
         bool(facts.buffers or any(facts.featured.values()) or facts.may_skip) or facts.habits != Habits(),

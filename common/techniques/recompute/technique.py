@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from samestep.common.errors import ConfigError
-from samestep.common.features.used import with_buffers
+from samestep.common.features.used import running_buffers
 from samestep.common.strategy import Run
 from samestep.common.techniques.recompute.flag import RecomputeFlags
 from samestep.common.techniques.technique import Technique
@@ -17,9 +17,9 @@ def check_recomputation(run: Run) -> None:
         ConfigError: It is so.
     """
     model = run.workload.model
-    if (feature := with_buffers(model)) is not None:
+    if (running := running_buffers(model)) is not None:
         raise ConfigError(
-            f"--recompute would update the {feature.buffers_in_words} of {feature.asked_by} twice a step; leave it out."
+            f"--recompute would update the {running.in_words} of {running.asked_by} twice a step; leave it out."
         )
     if model.facts.is_built_here:
         if len(model.segments()) < 3:
