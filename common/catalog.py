@@ -98,7 +98,8 @@ def require(framework: str) -> str:
         Unavailable: It is not; the message has the install line.
     """
     info = framework_info(framework)
-    _require(info.module, info.extra)
+    if importlib.util.find_spec(info.module) is None:
+        raise Unavailable(f"{info.module} is not installed: pip install 'samestep[{info.extra}]'")
     return info.module
 
 
@@ -115,13 +116,8 @@ def require_row(framework: str, strategy: str) -> None:
     """
     require(framework)
     package = strategy_info(framework, strategy).package
-    if package:
-        _require(package, package)
-
-
-def _require(module: str, extra: str) -> None:
-    if importlib.util.find_spec(module) is None:
-        raise Unavailable(f"{module} is not installed: pip install 'samestep[{extra}]'")
+    if package and importlib.util.find_spec(package) is None:
+        raise Unavailable(f"{package} is not installed: pip install 'samestep[{package}]'")
 
 
 def catalogue() -> list[tuple[str, StrategyInfo]]:

@@ -89,7 +89,9 @@ def _check_field(owner: type, name: str, value: object, prefix: str = "--") -> N
         raise ConfigError(f"{spelled} is {'no path' if value else 'empty'}; name a path.")
     if isinstance(value, float) and 0 < abs(value) < LEAST_FLOAT:
         raise ConfigError(f"{spelled} is {value!r}, which is 0 in float32; give at least {LEAST_FLOAT:.3g}.")
-    if isinstance(value, int | float) and not _is_within(value, about):
+    if isinstance(value, int | float) and not (
+        about["least"] <= value <= about["most"] and about["above"] < value < math.inf
+    ):
         limits = [text.format(about[n]) for n, text in _LIMITS.items() if abs(about[n]) < math.inf]
         limits += [f", at most {about['most']}"] if about["most"] < value < math.inf else []
         raise ConfigError(f"{spelled} is {_quote(value)}; give {_WANTED[kinds[0]]}{''.join(limits)}.")
@@ -98,10 +100,6 @@ def _check_field(owner: type, name: str, value: object, prefix: str = "--") -> N
 def _quote(value: object) -> str:
     is_long = isinstance(value, int) and value.bit_length() > _MOST_BITS
     return f"a number of {value.bit_length()} bits" if is_long else repr(value)
-
-
-def _is_within(value: float, bounds: Mapping[str, float]) -> bool:
-    return bounds["least"] <= value <= bounds["most"] and bounds["above"] < value < math.inf
 
 
 LEAST_FLOAT = 2.0**-126

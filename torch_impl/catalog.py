@@ -10,7 +10,7 @@ from samestep.common.costs.deepspeed import deepspeed
 from samestep.common.costs.one_process import dp
 from samestep.common.costs.pipeline import hybrid, mp, pp
 from samestep.common.costs.routes import routes
-from samestep.common.costs.saved_activations import kept_torch_mixed
+from samestep.common.costs.saved_activations import kept_torch
 from samestep.common.costs.tensor import tp
 from samestep.common.costs.zero import fsdp, zero1, zero2
 from samestep.common.runtime.topology import one_process, ranks
@@ -32,7 +32,7 @@ pipelined = functools.partial(layer_parallel, options=options.PipelineOptions, m
 FRAMEWORK = FrameworkInfo(
     module="torch",
     title="PyTorch",
-    saved=kept_torch_mixed.saved,
+    saved=kept_torch.saved,
     routes=routes,
     available=needs.require_compiler,
     extra="torch",

@@ -15,6 +15,7 @@ References:
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
@@ -95,57 +96,51 @@ def _activations(run: Run) -> tuple[Formula, ...]:
     return (Formula("activations", kept, text, "Korthikanti et al. 2022, section 4.2"),)
 
 
-def _zero(stage: int) -> Formulas:
+def _zero(run: Run, backend: str, stage: int) -> tuple[Formula, ...]:
     """Stage 0 is plain data parallelism, in which every device holds everything."""
-
-    def found(run: Run, backend: str) -> tuple[Formula, ...]:
-        model, shards = num_params(run.workload.model), run.mesh.shard if stage else 1
-        shards = shards if shards > 1 else run.num_devices
-        weights, gradients, state = run.item_bytes, run.item_bytes, optimizer_bytes(run, model) / model
-        held, text = [
-            (weights + gradients + state, "(w + g + k) Ψ"),
-            (weights + gradients + state / shards, "(w + g) Ψ + k Ψ / N"),
-            (weights + (gradients + state) / shards, "w Ψ + (g + k) Ψ / N"),
-            ((weights + gradients + state) / shards, "(w + g + k) Ψ / N"),
-        ][stage]
-        factor = 3 if stage == 3 else 2
-        sent = 0 if backend == "memory" else factor * (run.num_devices - 1) * weights * model
-        state = Formula("state", held * model, text, f"{_ZERO}, section {5 if stage else 3}")
-        if run.mesh.parts("positions") > 1:  # attentions send as well, of which the paper knows nothing
-            return (state,)
-        return state, Formula("sent", sent, f"{factor} (N - 1) w Ψ", f"{_ZERO}, section 7")
-
-    return found
+    model, shards = num_params(run.workload.model), run.mesh.shard if stage else 1
+    shards = shards if shards > 1 else run.num_devices
+    weights, gradients, state = run.item_bytes, run.item_bytes, optimizer_bytes(run, model) / model
+    held, text = [
+        (weights + gradients + state, "(w + g + k) Ψ"),
+        (weights + gradients + state / shards, "(w + g) Ψ + k Ψ / N"),
+        (weights + (gradients + state) / shards, "w Ψ + (g + k) Ψ / N"),
+        ((weights + gradients + state) / shards, "(w + g + k) Ψ / N"),
+    ][stage]
+    factor = 3 if stage == 3 else 2
+    sent = 0 if backend == "memory" else factor * (run.num_devices - 1) * weights * model
+    state = Formula("state", held * model, text, f"{_ZERO}, section {5 if stage else 3}")
+    if run.mesh.parts("positions") > 1:  # attentions send as well, of which the paper knows nothing
+        return (state,)
+    return state, Formula("sent", sent, f"{factor} (N - 1) w Ψ", f"{_ZERO}, section 7")
 
 
 def _deepspeed(run: Run, backend: str) -> tuple[Formula, ...]:
-    return _zero(run.options.zero_stage)(run, backend)
+    return _zero(run, backend, run.options.zero_stage)
 
 
-def _split(microbatches: Callable[[Run], tuple[int, int]]) -> Formulas:
+def _split(run: Run, backend: str, microbatches: Callable[[Run], tuple[int, int]]) -> tuple[Formula, ...]:
     """Models split by layers, inside them, or both.
 
     Args:
+        run: What is trained.
+        backend: What carries its exchanges.
         microbatches: Run -> micro-batches that go through a pipeline together, and stages of a rank.
     """
-
-    def found(run: Run, backend: str) -> tuple[Formula, ...]:
-        model, mesh = run.workload.model, run.mesh
-        each = 2 * run.item_bytes + optimizer_bytes(run, num_params(model)) / num_params(model)
-        held = each * num_params(model) / math.prod(map(mesh.parts, ("parameters", "features", "layers")))
-        told = [Formula("state", held, "(w + g + k) Ψ / (s t p)", f"{_MEGATRON}, section 3")]
-        if (handed_on := _handed_on(run)) is not None:
-            sizes = Sizes(run.item_bytes * num_params(model), handed_on, len(model.segments()) - 2)
-            terms = [axis.textbook for axis in used(mesh) or map(hooks_of, run.strategy.axes)]
-            sent = sum(term.value(run, sizes) for term in terms)
-            told.append(Formula("sent", sent, " + ".join(term.text for term in terms), f"{_MEGATRON}, section 3.2"))
-        if (pipe := mesh.pipe) > 1:
-            count, stages = microbatches(run)
-            share = (pipe - 1) / (stages * count + pipe - 1)
-            told.append(Formula("idle share", share, "(p - 1) / (v m + p - 1)", f"{_MEGATRON}, section 2.2"))
-        return tuple(told)
-
-    return found
+    model, mesh = run.workload.model, run.mesh
+    each = 2 * run.item_bytes + optimizer_bytes(run, num_params(model)) / num_params(model)
+    held = each * num_params(model) / math.prod(map(mesh.parts, ("parameters", "features", "layers")))
+    told = [Formula("state", held, "(w + g + k) Ψ / (s t p)", f"{_MEGATRON}, section 3")]
+    if (handed_on := _handed_on(run)) is not None:
+        sizes = Sizes(run.item_bytes * num_params(model), handed_on, len(model.segments()) - 2)
+        terms = [axis.textbook for axis in used(mesh) or map(hooks_of, run.strategy.axes)]
+        sent = sum(term.value(run, sizes) for term in terms)
+        told.append(Formula("sent", sent, " + ".join(term.text for term in terms), f"{_MEGATRON}, section 3.2"))
+    if (pipe := mesh.pipe) > 1:
+        count, stages = microbatches(run)
+        share = (pipe - 1) / (stages * count + pipe - 1)
+        told.append(Formula("idle share", share, "(p - 1) / (v m + p - 1)", f"{_MEGATRON}, section 2.2"))
+    return tuple(told)
 
 
 def _handed_on(run: Run) -> int | None:
@@ -162,12 +157,12 @@ def _scheduled(run: Run) -> tuple[int, int]:
 
 
 _FORMULAS: Mapping[Cost, Formulas] = {
-    **dict.fromkeys((replicated, c10d, ddp, mirrored), _zero(0)),
-    zero1: _zero(1),
-    zero2: _zero(2),
-    fsdp: _zero(3),
+    **dict.fromkeys((replicated, c10d, ddp, mirrored), functools.partial(_zero, stage=0)),
+    zero1: functools.partial(_zero, stage=1),
+    zero2: functools.partial(_zero, stage=2),
+    fsdp: functools.partial(_zero, stage=3),
     deepspeed: _deepspeed,
-    **dict.fromkeys((mp, tp, cp), _split(lambda run: (1, 1))),
-    **dict.fromkeys((pp, hybrid), _split(_scheduled)),
+    **dict.fromkeys((mp, tp, cp), functools.partial(_split, microbatches=lambda run: (1, 1))),
+    **dict.fromkeys((pp, hybrid), functools.partial(_split, microbatches=_scheduled)),
 }
 """Cost model -> what the textbooks say of its rows."""

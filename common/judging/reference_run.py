@@ -8,7 +8,7 @@ from samestep.common.catalog import framework_info, strategy_info
 from samestep.common.features.used import of_whole, takes_shares
 from samestep.common.mesh import Mesh
 from samestep.common.steps.log import Log
-from samestep.common.strategy import NoOptions, Run, StrategyInfo
+from samestep.common.strategy import NoOptions, Run
 from samestep.common.techniques.used import exchange_of
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def reference_of(run: Run) -> Run:
     return dataclasses.replace(
         run,
         framework=facts.reference_framework,
-        strategy=_reference_row(facts.reference_framework),
+        strategy=strategy_info(facts.reference_framework, framework_info(facts.reference_framework).reference_row),
         mesh=Mesh((("data", devices),)),
         dtype="float64",
         threads=1,
@@ -95,8 +95,4 @@ def reference_of(run: Run) -> Run:
 def without_counterpart(run: Run) -> Run:
     """Returns the run of the same steps on one device in float64, in the framework of the run itself."""
     one = dataclasses.replace(reference_of(run), framework=run.framework, workload=run.workload)
-    return dataclasses.replace(one, strategy=_reference_row(run.framework))
-
-
-def _reference_row(framework: str) -> StrategyInfo:
-    return strategy_info(framework, framework_info(framework).reference_row)
+    return dataclasses.replace(one, strategy=strategy_info(run.framework, framework_info(run.framework).reference_row))

@@ -44,7 +44,7 @@ class Trial:
         wanted: What the reference did; it may end earlier or later.
         start: Makes the state that the run started from.
         is_continued: Whether that is the state of another run.
-        in_own_names: Names and lays out the reference's weights as the run's model does.
+        in_own_names: Names and lays out the reference's weights as the run's model does; None where they are the same.
         alone: Takes steps of the reference again, or of a user's model on one device.
         rerun: Takes steps of the run again; None where nobody can.
         ask: Holds the two models of a user's file against each other; None likewise.
@@ -56,7 +56,7 @@ class Trial:
     wanted: Curve
     start: Callable[[], TrainState]
     is_continued: bool
-    in_own_names: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
+    in_own_names: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] | None
     alone: Rerun
     rerun: Rerun | None
     ask: "AskPort | None"
@@ -80,11 +80,16 @@ class Trial:
 
     @functools.cached_property
     def taken(self) -> ComparedSteps:
-        """The steps that are compared."""
+        """The steps that are compared.
+
+        A user's model may have parameters whose true gradient is zero: a bias before a normalisation, the bias of an
+        attention's keys. Rounding alone moves their weights, as far as a formula says.
+        """
         first, run, losses, wanted = self.seen.log.first, self.run, self.seen.losses, self.wanted.losses
         count = min(len(losses), len(wanted), run.steps if self.skipped is None else self.skipped - first + 1)
         params = self.seen.state.params | (self.seen.state.buffers if self.has_oracle else {})
-        return ComparedSteps(losses[:count], wanted[:count], params, _noise(run))
+        moved = run.steps * (run.optimizer.rounding_move or 0.0) if run.workload.model.facts.may_lack_gradients else 0.0
+        return ComparedSteps(losses[:count], wanted[:count], params, moved)
 
 
 def judge_trial(trial: Trial) -> Parity:
@@ -133,7 +138,8 @@ def _judge_curve(trial: Trial) -> Parity:
     """Judges losses, batches and the last state as they were seen."""
     run, taken, state, wanted = trial.run, trial.taken, trial.seen.state, None
     if trial.is_whole:
-        wanted = trial.in_own_names(trial.wanted.state.params)
+        wanted = trial.wanted.state.params
+        wanted = wanted if trial.in_own_names is None else trial.in_own_names(wanted)
         wanted = {**wanted, **trial.wanted.state.buffers} if trial.has_oracle else wanted
     parity = judge(
         trial.reference.name,
@@ -177,13 +183,3 @@ def _judge_statistics(run: Run, parity: Parity, state: TrainState, wanted: Train
     if allowed is None:
         return parity
     return judge_statistics(parity, relative_distance(state.buffers, wanted.buffers), allowed)
-
-
-def _noise(run: Run) -> float:
-    """Returns how far rounding alone may move a weight of a user's model, where a formula says so.
-
-    Their model may have parameters whose true gradient is zero: a bias before a normalisation, the bias of an attention's keys.
-    """
-    if not run.workload.model.facts.may_lack_gradients:
-        return 0.0
-    return run.steps * (run.optimizer.rounding_move or 0.0)

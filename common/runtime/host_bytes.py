@@ -35,7 +35,7 @@ class HostBytes:
 def count_by_host(
     run: Run, hosts: Sequence[Mapping[str, str]], used: Sequence[Usage], ledger: Ledger, backend: str
 ) -> tuple[HostBytes, ...]:
-    """Adds up what the processes of each host used; nothing where there is one host only.
+    """Adds up what the processes of each of several hosts used.
 
     Args:
         run: What was trained.
@@ -44,8 +44,6 @@ def count_by_host(
         ledger: The prediction of the run.
         backend: What carried its exchanges.
     """
-    if len(hosts) < 2:
-        return ()
     roles = [spec.role for spec in run.strategy.topology(run)]
     routes = framework_info(run.framework).routes(run, ledger, backend)
     found = []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from samestep.common.errors import ConfigError
-from samestep.common.ledger import Compiled, Exchange, Footprint, Send, exchanges_of
+from samestep.common.ledger import Compiled, Footprint, Send
 
 if TYPE_CHECKING:
     import pydantic
@@ -157,11 +157,6 @@ class Measured(Usage):
     saves: Saves = dataclasses.field(default_factory=Saves)
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
     watched: Watched = dataclasses.field(default_factory=Watched)
-
-    @property
-    def exchanges(self) -> tuple[Exchange, ...]:
-        """The totals of the sends."""
-        return exchanges_of(self.sends)
 
 
 @functools.cache

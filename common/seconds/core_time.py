@@ -150,7 +150,7 @@ def _pass_seconds(run: Run, segments: Sequence[Segment], taken: Taken, cores: Co
         size = (rows * segment.flops / parts / 2 / products) ** (1 / 3)
         seconds += (1 + goes_back + goes_back * learning) * rows * segment.flops / parts / _matmul_rate(cores, size)
         here = [kept[name] for name in (segment.name, f"{segment.name}{BEHIND}") if name in kept]
-        elements = sum(each.elements(parts, False) for each in here) or len(params) * math.prod(segment.outputs)
+        elements = sum(each.on_rank(parts, False)[0] for each in here) or len(params) * math.prod(segment.outputs)
         seconds += rows * elements * cores.element_seconds * (1 if goes_back else 0.5)
     return seconds * (4 / 3 if computed_twice(run) else 1)
 

@@ -33,18 +33,18 @@ class Kept:
     statistics_bytes: int = 0
     masks: tuple[int, int, int] = (0, 0, 0)
 
-    def elements(self, num_parts: int, splits_sequence: bool) -> int:
-        """Adds up the elements of one rank.
+    def on_rank(self, num_parts: int, splits_sequence: bool) -> tuple[int, int]:
+        """Adds up the elements of one rank, and the bytes of its masks.
 
         Args:
             num_parts: The size of the axis `tensor`.
             splits_sequence: Whether the sequence is split along it.
         """
-        return _add_up((self.whole, self.parts, self.sequence), num_parts, splits_sequence)
-
-    def mask_bytes(self, num_parts: int, splits_sequence: bool) -> int:
-        """Adds up the masks of one rank; the arguments are those of `elements`."""
-        return _add_up(self.masks, num_parts, splits_sequence)
+        elements, masks = (
+            whole + parts // num_parts + sequence // (num_parts if splits_sequence else 1)
+            for whole, parts, sequence in ((self.whole, self.parts, self.sequence), self.masks)
+        )
+        return elements, masks
 
     def normalized(self, elements: int, fixed_bytes: int = 0, statistics_bytes: int = 0) -> "Kept":
         """Returns the same layer with its outputs normalised over the batch.
@@ -60,11 +60,6 @@ class Kept:
             fixed_bytes=self.fixed_bytes + fixed_bytes,
             statistics_bytes=self.statistics_bytes + statistics_bytes,
         )
-
-
-def _add_up(sizes: tuple[int, int, int], num_parts: int, splits_sequence: bool) -> int:
-    whole, parts, sequence = sizes
-    return whole + parts // num_parts + sequence // (num_parts if splits_sequence else 1)
 
 
 LOSS = "loss"

@@ -12,7 +12,6 @@ from samestep.experiments.comparing.gate import find_failure, say_missing
 from samestep.experiments.comparing.row import Row, explain_rows
 from samestep.experiments.comparing.speeds import Rounds, Speed, judge_rows, speed_figures, unseparated
 from samestep.experiments.printing import tables
-from samestep.experiments.printing.aot_report import compiled
 from samestep.experiments.printing.figures import figures
 from samestep.experiments.printing.formats import Case, Document, write
 from samestep.experiments.printing.misses import misses
@@ -224,7 +223,7 @@ class Comparison:
             self.table(wide),
             unseparated(self.speeds, self.reference),
             explain_confounds(self.rounds, self.reference, self.allowed),
-            compiled(self.results),
+            tables.compiled_steps(self.results),
             "\n".join(explain_rows(self.rows)),
             self.missing,
             "\n".join([f"Again: {command}"] * bool(command) + [f"Runs: {self.directory}"] * bool(self.directory)),

@@ -86,17 +86,16 @@ def _metric(rows: Sequence[MeasuredRow]) -> str:
 
 
 def columns(
-    varying: Sequence[Column[MeasuredRow]], rows: Sequence[MeasuredRow], startup: str, name: Name = cell
-) -> list[Column[Line]]:
-    """Returns the columns of a table, bytes in one unit for all rows.
+    varying: Sequence[Column[MeasuredRow]], rows: Sequence[MeasuredRow], startup: str, reference: str = ""
+) -> list[Column[MeasuredRow]]:
+    """Returns the columns of what was measured, bytes in one unit for all rows.
 
     Args:
         varying: Those of `shared_columns` that are columns here.
         rows: The rows that have a result.
         startup: What is part of the start-up.
-        name: How a row is called.
+        reference: The name of the row that the others are compared with; "" if there is none.
     """
-    reference = next((name(row.result) for row in rows if row.speed.is_reference), "")
     shown = list(varying)
     for quantity in QUANTITIES:
         if not quantity.in_terminal or quantity.is_often_shared:
@@ -104,17 +103,27 @@ def columns(
         if quantity is SPEED:
             shown += speed_column(rows)
         elif quantity is VERDICT:
-            shown += verdict_column(rows, reference)
+            shown += verdict_column(rows, reference) if reference else []
         elif quantity.in_ledger is not None:
             shown += _bytes(quantity, rows, bool(reference))
         elif quantity.is_always_measured or any(map(quantity.text, rows)):
             shown.append(_column(quantity, f", {startup}" if quantity is STARTUP else ""))
+    return shown
+
+
+def columns_of_lines(measured: Sequence[Column[MeasuredRow]], name: Name) -> list[Column[Line]]:
+    """Returns the columns of a table that names its rows, and has lines for rows without a result.
+
+    Args:
+        measured: The columns of those that have one.
+        name: How a row is called.
+    """
     first: Column[Line] = Column("strategy", lambda line: line[0] if isinstance(line, tuple) else name(line.result))
-    return [first, *map(_of_lines, shown)]
+    return [first, *map(_of_lines, measured)]
 
 
 def _of_lines(column: Column[MeasuredRow]) -> Column[Line]:
-    """The column in a table with lines of rows that have no result; their status stands where others say "same step"."""
+    """The column of lines; the status of a row without a result stands where others say "same step"."""
     has_status = column.header == SAME_STEP.name
 
     def write(line: Line) -> str:
@@ -164,13 +173,13 @@ def speed_column(rows: Sequence[MeasuredRow]) -> list[Column[MeasuredRow]]:
 
 
 def verdict_column(rows: Sequence[MeasuredRow], reference: str) -> list[Column[MeasuredRow]]:
-    """Makes the column of how speeds compare with the reference row's, where there are rounds and such a row.
+    """Makes the column of how speeds compare with the reference row's, where there are rounds.
 
     Args:
         rows: The rows that have a result.
-        reference: The name of the row that the others are compared with; "" if there is none.
+        reference: The name of the row that the others are compared with.
     """
-    if not (reference and any(map(_interval, rows))):
+    if not any(map(_interval, rows)):
         return []
     meaning = f"{SPEED.name} against {reference}'s in the same round; "
     rounds = max(row.speed.prediction.rounds for row in rows if row.speed.is_reference and row.speed.prediction)

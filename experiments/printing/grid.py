@@ -1,7 +1,7 @@
 """Tables of rows by columns: which columns fit the screen, what stands in them, and what they mean."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from samestep.experiments.printing.text import github, least_width
@@ -45,20 +45,17 @@ def fit(columns: Sequence[Column[Row]], rows: Sequence[Row], width: int | None) 
 
 def joined(columns: Sequence[Column[Row]]) -> list[Column[Row]]:
     """Makes one column of each column and the details behind it."""
-    groups: list[list[Column[Row]]] = []
+    whole: list[Column[Row]] = []
     for column in columns:
-        groups = [*groups[:-1], [*groups[-1], column]] if column.is_detail else [*groups, [column]]
-    return [_join(group) for group in groups]
+        whole = [*whole[:-1], _join(whole[-1], column)] if column.is_detail else [*whole, column]
+    return whole
 
 
-def _join(group: Sequence[Column[Row]]) -> Column[Row]:
-    def together(texts: Iterable[str]) -> str:
-        return " ".join(filter(None, texts))
-
+def _join(column: Column[Row], detail: Column[Row]) -> Column[Row]:
     return Column(
-        together(column.header for column in group),
-        lambda row: together(column.value(row) for column in group),
-        together(column.meaning for column in group),
+        f"{column.header} {detail.header}",
+        lambda row: " ".join(filter(None, (column.value(row), detail.value(row)))),
+        " ".join(filter(None, (column.meaning, detail.meaning))),
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from samestep.common import memory
 from samestep.common.costs.textbook import Formula, formulas
-from samestep.common.ledger import Ledger, Send
+from samestep.common.ledger import Ledger
 from samestep.common.strategy import Run
 from samestep.experiments.printing.text import bullets, github, screen_width, size
 
@@ -78,7 +78,8 @@ def ledger_table(
     width = width or screen_width()
     expected, found = quantities(predicted), quantities(measured) if measured else {}
     found |= {name: Amount(value, unit="s") for name, value in (seconds or {}).items()}
-    found |= _idle_share(seconds or {})
+    if whole := sum((seconds or {}).values()):
+        found["idle share"] = Amount(found["idle"].value / whole, unit="%")
     by_name = {formula.quantity: formula for formula in textbook}
     names = list(dict.fromkeys((*expected, *found, *by_name)))
     rows = [_row(name, found.get(name), expected.get(name), by_name.get(name)) for name in names]
@@ -98,18 +99,9 @@ def quantities(ledger: Ledger) -> dict[str, Amount]:
         if any(held) or (held and each is not memory.RESIDUALS):
             found[each.name] = Amount(max(held))
     for send in ledger.sends:
-        before = found.get(_operation(send), Amount(0, 0))
-        found[_operation(send)] = Amount(before.value + send.bytes, (before.count or 0) + send.count)
+        before = found.get(name := f"{send.phase}: {send.operation} along {send.group}", Amount(0, 0))
+        found[name] = Amount(before.value + send.bytes, (before.count or 0) + send.count)
     return found | {"sent": Amount(ledger.sent_bytes_per_step)}
-
-
-def _operation(send: Send) -> str:
-    return f"{send.phase}: {send.operation} along {send.group}"
-
-
-def _idle_share(seconds: Mapping[str, float]) -> dict[str, Amount]:
-    whole = sum(seconds.values())
-    return {"idle share": Amount(seconds["idle"] / whole, unit="%")} if whole else {}
 
 
 def _row(name: str, measured: Amount | None, predicted: Amount | None, formula: Formula | None) -> list[str]:

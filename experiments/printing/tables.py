@@ -12,8 +12,17 @@ from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import resize, title
 from samestep.experiments.comparing.quantities import METRIC
 from samestep.experiments.comparing.speeds import MeasuredRow, Speed
-from samestep.experiments.printing.columns import Line, Name, cell, columns, explain_emulations, named, shared_columns
-from samestep.experiments.printing.grid import Column, fit, joined, meanings, table
+from samestep.experiments.printing.columns import (
+    Line,
+    Name,
+    cell,
+    columns,
+    columns_of_lines,
+    explain_emulations,
+    named,
+    shared_columns,
+)
+from samestep.experiments.printing.grid import Column, Row, fit, joined, meanings, table
 from samestep.experiments.printing.misses import explain_misses
 from samestep.experiments.printing.text import bullets, fill, github, screen_width, sharing
 
@@ -48,7 +57,9 @@ def comparison(
     measured = [MeasuredRow(r, s) if s else MeasuredRow.of(r) for r, s in zip(results, timed, strict=True)]
     varying = [column for column in shared_columns(measured) if _in_common(column, measured, name) is None]
     rows: list[Line] = [*measured, *failures]
-    every = [each for each in columns(varying, measured, IMPORTED_BEFORE, name) if each.header not in leave_out]
+    reference = next((name(row.result) for row in measured if row.speed.is_reference), "")
+    found = columns_of_lines(columns(varying, measured, IMPORTED_BEFORE, reference), name)
+    every = [each for each in found if each.header not in leave_out]
     shown = fit(every, rows, None if wide else width)
     lines = _meanings(shown, results, name)
     left_out = dict.fromkeys(column.header for column in every if column not in shown)
@@ -57,7 +68,7 @@ def comparison(
     return f"{table(shown, rows, None if wide else width)}\n\n{bullets(lines, width)}"
 
 
-def _meanings(shown: Sequence[Column[Line]], results: Sequence[RunResult], name: Name = cell) -> list[str]:
+def _meanings(shown: Sequence[Column[Row]], results: Sequence[RunResult], name: Name = cell) -> list[str]:
     """Returns what columns mean, what is emulated, and which predictions miss."""
     lines = meanings(joined(shown))
     return lines + explain_emulations(results) + explain_misses(results, name)
@@ -182,7 +193,7 @@ def report(result: RunResult) -> str:
     """Everything that one run prints: its table, and its verdict."""
     judged = result.parity.passed is not None
     said = verdict([result]) if judged else f"Parity was not judged: {result.parity.reason}."
-    tables = [_compiled(result) if result.compiled else _alone(result)]
+    tables = [compiled_steps([result]) or _alone(result)]
     if result.by_host:
         from samestep.experiments.printing.host_table import host_table  # here: most runs have one host
 
@@ -190,16 +201,19 @@ def report(result: RunResult) -> str:
     return "\n\n".join([*tables, fill(said, screen_width())])
 
 
-def _compiled(result: RunResult) -> str:
+def compiled_steps(results: Sequence[RunResult]) -> str:
+    """Returns the table of the steps that were compiled and not run; "" if there are none."""
+    if not any(result.compiled for result in results):
+        return ""
     from samestep.experiments.printing.aot_report import compiled  # here: most runs train
 
-    return compiled([result])
+    return compiled(results)
 
 
 def _alone(result: RunResult) -> str:
     """The table of one run, a row for each quantity, and what they mean."""
     alone = MeasuredRow.of(result)
-    every = columns(shared_columns([alone]), [alone], IMPORT_INCLUDED)[1:]
+    every = columns(shared_columns([alone]), [alone], IMPORT_INCLUDED)
     own = measures(result)
     rows = [[column.header, column.value(alone)] for column in joined(every)] + [[name, said] for name, said, _ in own]
     lines = _meanings(every, [result]) + [f"{name}: {meaning}" for name, _, meaning in own]

@@ -65,7 +65,7 @@ def activation_bytes(
     axes, run = used(run.mesh), as_left(run)
     stages = [segments_left(run, stage) for stage in stages]
     twice, lists, item_bytes = bool(computed_twice(run)), lists_of(run, as_it_comes), run.product_bytes
-    model, mesh, splits_sequence = run.workload.model, run.mesh, tensor.splits_sequence(run)
+    model, mesh, splits_sequence = run.workload.model, run.mesh, run.mesh.tensor > 1 and tensor.splits_sequence(run)
     if lists is None or model.name not in lists.kept or replaces_code(run.techniques):
         return None
     passes, together = run.passes, 1 if lists.in_order else run.passes
@@ -133,12 +133,13 @@ def _each(
         more[segment.name] += axis.keeps(model, segment) // parts
     return {
         name: _Each(
-            item_bytes * (each.elements(parts, splits_sequence) + more[name]) + each.mask_bytes(parts, splits_sequence),
+            item_bytes * (elements + more[name]) + masks,
             each.fixed_bytes + each.copied_bytes // parts,
             each.statistics_bytes,
             each.batch_bytes,
         )
         for name, each in kept.items()
+        for elements, masks in [each.on_rank(parts, splits_sequence)]
     }
 
 

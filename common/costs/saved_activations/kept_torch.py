@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 from samestep.common.costs.sizes import ID_BYTES, example_bytes
 from samestep.common.features.used import layers_of, mask_bytes
+from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.saved import AHEAD, BEHIND, LOSS, Kept, SavedLists
 
@@ -164,3 +165,17 @@ def _loss(model: ModelSpec, item_bytes: int, outputs: int) -> Kept:
 TRAINED = ("mlp", "cnn", "ranker", "transformer")
 KEPT = {"mlp": mlp, "cnn": cnn, "ranker": ranker, "transformer": transformer, "decoder": decoder}
 LISTS = SavedLists(KEPT, in_order=True)
+
+
+def saved(run: Run, as_it_comes: bool) -> SavedLists:
+    """Returns which list says what a run in torch keeps.
+
+    Args:
+        run: What is trained.
+        as_it_comes: Whether linear layers keep what they take as it comes.
+    """
+    if run.product_bytes == run.item_bytes:
+        return LISTS
+    from samestep.common.costs.saved_activations.kept_torch_mixed import saved_mixed  # here: it is made of these lists
+
+    return saved_mixed(run, as_it_comes)

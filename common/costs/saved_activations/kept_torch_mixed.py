@@ -99,15 +99,13 @@ _GATHERED = SavedLists(dict.fromkeys(kept_torch.TRAINED, functools.partial(kept,
 _AS_IT_COMES = SavedLists(dict.fromkeys(kept_torch.TRAINED, functools.partial(kept, as_it_comes=True)), in_order=True)
 
 
-def saved(run: Run, as_it_comes: bool) -> SavedLists:
-    """Returns which list says what a run in torch keeps.
+def saved_mixed(run: Run, as_it_comes: bool) -> SavedLists:
+    """Returns which list says what a run in mixed precision keeps.
 
     Args:
         run: What is trained.
         as_it_comes: Whether linear layers keep what they take as it comes.
     """
-    if run.product_bytes == run.item_bytes:
-        return kept_torch.LISTS
     if as_it_comes:
         return _AS_IT_COMES
     return _GATHERED if "shard" in (run.strategy.axes[:1] or ()) or run.mesh.shard > 1 else _CAST

@@ -13,6 +13,7 @@ from samestep.common.files.reading import memory_bytes
 from samestep.common.flags import Scalar
 from samestep.common.judging.metrics import direction_of
 from samestep.common.judging.parity import Parity
+from samestep.common.ledger import exchanges_of
 from samestep.common.request import Launch, RunConfig
 from samestep.common.run import arguments, as_config
 from samestep.common.runtime.measured import Measured, Usage, conditions
@@ -59,9 +60,11 @@ def merge(run: Run, launch: Launch, measured: Sequence[Measured], parity: Parity
         parity=parity,
         predicted=run.strategy.cost(run, first.backend),
         conditions=conditions(
-            num_params(run.workload.model), [each.watched for each in measured], _cpu_seconds(measured)
+            num_params(run.workload.model),
+            [each.watched for each in measured],
+            sum(usage.cpu_seconds for each in measured for usage in (each, *each.served)),
         ),
-        exchanges=first.exchanges,
+        exchanges=exchanges_of(first.sends),
         uncounted=_uncounted(run, first),
         processes=[row for each in measured for row in _device_rows(each)],
         machine=machine(),
@@ -69,11 +72,6 @@ def merge(run: Run, launch: Launch, measured: Sequence[Measured], parity: Parity
         workload_digest=run.workload.digest,
         command=command(config),
     )
-
-
-def _cpu_seconds(measured: Sequence[Measured]) -> float:
-    """Returns what all processes of the run had of the cores."""
-    return sum(usage.cpu_seconds for each in measured for usage in (each, *each.served))
 
 
 def _uncounted(run: Run, first: Measured) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ def trial(seen: Curve, run: Run | None = None, wanted: Curve | None = None, **ch
         wanted=wanted,
         start=lambda: state_of(run),
         is_continued=False,
-        in_own_names=dict,
+        in_own_names=None,
         alone=Never(),
         rerun=Never(),
         ask=None,

@@ -14,6 +14,8 @@ from samestep.common.files.writing import reopen
 
 LIMIT_BYTES = 2**30
 """Of the oracle's curves. An entry in use is not evicted, so a single one may be larger."""
+LOCK = "lock"
+"""A file to lock: on a network's disk a directory cannot be locked."""
 _KEY = re.compile("[0-9a-f]{24}")
 _HELD: list[int] = []
 """The open lock of the entry that this process uses."""
@@ -57,7 +59,7 @@ def hold(path: Path) -> bool:
     while _HELD:
         os.close(_HELD.pop())
     with contextlib.suppress(OSError, WorkerFailed):  # not there; no locks on this disk; or another's cache
-        _HELD.append(_open_lock(path))
+        _HELD.append(reopen(path / LOCK))
         fcntl.flock(_HELD[0], fcntl.LOCK_SH)
         os.utime(path)
     return path.is_dir()  # another process may have evicted it before the lock was ours
@@ -95,14 +97,9 @@ def _remove(path: Path) -> bool:
 
 @contextlib.contextmanager
 def _locked(directory: Path, how: int) -> Iterator[None]:
-    descriptor = _open_lock(directory)
+    descriptor = reopen(directory / LOCK)
     try:
         fcntl.flock(descriptor, how)
         yield
     finally:
         os.close(descriptor)
-
-
-def _open_lock(directory: Path) -> int:
-    """Opens a file to lock: on a network's disk a directory cannot be locked."""
-    return reopen(directory / "lock")

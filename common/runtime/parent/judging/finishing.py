@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ from samestep.common.judging.reference_run import Curve, reference_of
 from samestep.common.judging.verdict import Trial, arrays_read, judge_trial, why_not_judged
 from samestep.common.request import Launch
 from samestep.common.runtime.directory import write_json
-from samestep.common.runtime.host_bytes import count_by_host
 from samestep.common.runtime.integrity import check_losses
 from samestep.common.runtime.measured import Measured
 from samestep.common.runtime.parent.judging.means import Means
@@ -71,9 +70,13 @@ def finish(finished: Finished, means: Means) -> RunResult:
         result,
         state_sha256=digest_state(directory),
         hosts=finished.hosts,
-        by_host=count_by_host(run, finished.hosts, result.processes, result.predicted, measured[0].backend),
         lost_steps=0 if measured[0].attempt == 1 else log.lost_steps,
     )
+    if len(finished.hosts) > 1:
+        from samestep.common.runtime.host_bytes import count_by_host  # here: most runs have one host
+
+        by_host = count_by_host(run, finished.hosts, result.processes, result.predicted, measured[0].backend)
+        result = dataclasses.replace(result, by_host=by_host)
     if launch.traces and not result.compiled:
         from samestep.common.runtime.parent.chrome_trace import write_trace  # here: few runs are traced
 
@@ -129,7 +132,7 @@ def _judge(finished: Finished, reference: Run, measured: Measured, log: Log, mea
             wanted=reach_curve(reference, launch, measured, budget_seconds, means.alone, names),
             start=functools.partial(_start, run, launch),
             is_continued=is_continued,
-            in_own_names=functools.partial(_in_own_names, run),
+            in_own_names=_naming(run),
             alone=means.alone,
             rerun=means.rerun,
             ask=None if ask is None or is_continued else functools.partial(ask, launch),
@@ -143,10 +146,10 @@ def _start(run: Run, launch: Launch) -> "TrainState":
     return initial_state(run, launch)
 
 
-def _in_own_names(run: Run, params: "Mapping[str, np.ndarray]") -> "Mapping[str, np.ndarray]":
-    """Names the reference's parameters, and lays them out, as the run's own model does."""
+def _naming(run: Run) -> "Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] | None":
+    """Returns what names the reference's parameters, and lays them out, as the run's own model does; None if that is the same."""
     if run.workload.model.facts.counterpart is None:
-        return params
+        return None
     from samestep.common.runtime.parent.models.weight_transfer import in_own_names
 
-    return in_own_names(run, params)
+    return functools.partial(in_own_names, run)
