@@ -27,7 +27,7 @@ class Footprint:
         optimizer_dtype: Of the optimizer state, as measured; "" if there is none.
         residuals_bytes: What compression keeps from one exchange to the next.
         allocated_peak_bytes: The most bytes of tensors that the device's own allocator held at once in the observed step; None
-            where it does not count them, as that of CPU cores.
+            where it does not count them, as that of CPU cores, and of DTensor and parameter servers in TensorFlow.
         count: How many devices in a row have this footprint; only a prediction speaks of more than one at a time.
     """
 

@@ -2,14 +2,11 @@
 
 import dataclasses
 import functools
-import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from samestep.common.catalog import require
 from samestep.common.cell import Cell
@@ -60,8 +57,9 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-class _Rates(TypedDict):
-    """What `torch_impl.rates` prints."""
+@dataclasses.dataclass(frozen=True)
+class Rates:
+    """What `torch_impl.rates` prints: rates by size, seconds, and for each exchange its latency and its rate."""
 
     matmul: list[tuple[int, float]]
     element_seconds: float
@@ -82,15 +80,14 @@ def calibrate() -> "Here":
 
     def measure() -> tuple[Cores, float]:
         found = _measure_rates()
-        exchanges = found["exchanges"]
         cores = Cores(
-            matmul=dict(found["matmul"]),
-            element_seconds=found["element_seconds"],
-            latency_seconds={name: latency for name, (latency, _) in exchanges.items()},
-            exchange_bytes_per_second={name: rate for name, (_, rate) in exchanges.items()},
+            matmul=dict(found.matmul),
+            element_seconds=found.element_seconds,
+            latency_seconds={name: latency for name, (latency, _) in found.exchanges.items()},
+            exchange_bytes_per_second={name: rate for name, (_, rate) in found.exchanges.items()},
             overhead_seconds={},
         )
-        return cores, found["memory_bytes_per_second"]
+        return cores, found.memory_bytes_per_second
 
     cores, memory = measure_again(measure, lambda found: odd_figure(*found))
     here = make_here(cores, len(os.sched_getaffinity(0)), memory_bytes(), memory)
@@ -116,33 +113,24 @@ def measure_again(measure: Callable[[], Measured], judge: Callable[[Measured], s
     )
 
 
-def _measure_rates() -> _Rates:
+def _measure_rates() -> Rates:
     """Has two processes measure, each on a core where there are two."""
+    from samestep.common.runtime.measured import adapter
+    from samestep.common.runtime.parent.asking import Question, ask
+
+    allowed = sorted(os.sched_getaffinity(0))
     with Scratch() as scratch:
-        line = [sys.executable, "-W", "ignore", "-m", "samestep.torch_impl.rates"]
-        store, allowed = str(Path(scratch) / "store"), sorted(os.sched_getaffinity(0))
-        started = []
-        for rank in range(RANKS):
-            core = allowed[rank % len(allowed)]
-            process = subprocess.Popen(
-                [*line, str(rank), store], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ranks = [
+            Question(
+                module="samestep.torch_impl.rates",
+                arguments=(str(rank), str(Path(scratch) / "store")),
+                core=allowed[rank % len(allowed)],
+                late=f"measuring took more than {TIMEOUT_SECONDS} s; repeat it when the machine is idle.",
+                failed="a process that measures ended with exit code {code}",
             )
-            os.sched_setaffinity(process.pid, {core})
-            started.append(process)
-        try:
-            told = [process.communicate(timeout=TIMEOUT_SECONDS) for process in started]
-        except subprocess.TimeoutExpired:
-            raise WorkerFailed(
-                f"measuring took more than {TIMEOUT_SECONDS} s; repeat it when the machine is idle."
-            ) from None
-        finally:
-            for process in started:
-                process.kill()
-    for process, (_, errors) in zip(started, told, strict=True):
-        if process.returncode:
-            last = (errors.strip().splitlines() or ["it wrote nothing"])[-1]
-            raise WorkerFailed(f"a process that measures ended with exit code {process.returncode}: {last}")
-    return json.loads(told[0][0])
+            for rank in range(RANKS)
+        ]
+        return adapter(Rates).validate_python(ask(ranks, TIMEOUT_SECONDS)[0])
 
 
 def _measure_overhead(here: "Here") -> Mapping[str, tuple[float, float]]:

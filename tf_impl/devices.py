@@ -1,6 +1,6 @@
 """Devices and threads. To be called before anything else touches TensorFlow."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 
@@ -67,6 +67,17 @@ def logical_cpus(count: int) -> list[str]:
         cpu = tf.config.list_physical_devices("CPU")[0]
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
     return [f"CPU:{i}" for i in range(count)]
+
+
+def wait_for(devices: Iterable[str]) -> None:
+    """Waits until accelerators have done what they were given; a step on CPUs has ended when its call returns.
+
+    It waits for one after the other: `sync_devices` would ask those of other processes too, and fail.
+    """
+    for device in devices:
+        if ":CPU:" not in device:
+            with tf.device(device):
+                tf.raw_ops.SyncDevice()
 
 
 def is_cpu(device: str) -> bool:

@@ -14,9 +14,11 @@ from samestep.common.strategy import Run
 from samestep.common.techniques.used import first_steady_step
 from samestep.common.tree import add_up
 from samestep.tf_impl import weights
+from samestep.tf_impl.devices import wait_for
 from samestep.tf_impl.models.inputs import Inputs, as_inputs, gather
 from samestep.tf_impl.observing.activations import kept_bytes
 from samestep.tf_impl.observing.exchanges import Copy, copies, sends_of, short_name
+from samestep.tf_impl.observing.gpus import follow_allocators
 from samestep.tf_impl.optimizers import bind_update, coefficients
 from samestep.tf_impl.prediction import Join, build_prediction, join_replicas
 from samestep.tf_impl.step import accumulate, mean_loss, micro_batches, with_added
@@ -51,11 +53,10 @@ class TrainingProgram:
         self.run, self.parts, self.hardware = run, parts, parts.hardware
         self.update = bind_update(run.optimizer)
         self._compiled = parts.compiled or run.techniques.compile
-        self._step = self._skipped = 0
+        self._step = self._skipped = self._gradients_bytes = 0
         self._losses: list[tuple[tf.Tensor, ...]] = []
-        self._gradients_bytes = 0
         self._copies: list[Copy] = []
-        self._activations: dict[str, int] = {}
+        self._activations, self._allocated = dict[str, int](), dict[str, int]()
         with parts.strategy.scope():
             self.model, self.params = weights.fresh_model(run)
             self.trained = weights.trained(run, self.params)
@@ -191,7 +192,8 @@ class TrainingProgram:
     def observe(self, batch: Batch) -> None:
         """Takes one more step; what it sends is in its graph."""
         self._observed = batch
-        self.step(batch)
+        with follow_allocators(self.parts.strategy.extended.worker_devices) as self._allocated:
+            self.step(batch)
 
     def sends(self) -> tuple[Send, ...]:
         """Returns what one device takes part in, in the order of the graph."""
@@ -215,6 +217,7 @@ class TrainingProgram:
             gradients_bytes=self._gradients_bytes,
             optimizer_bytes=sum(self._local_bytes(slot.values(), device) for slot in self.slots.values()),
             activations_bytes=None if self._compiled else self._activations.get(device, 0),
+            allocated_peak_bytes=self._allocated.get(device),
             residuals_bytes=self._local_bytes(self._own_exchange.kept.values() if self._own_exchange else (), device),
             source="graph",
             optimizer_dtype=weights.dtype_names(v for slot in self.slots.values() for v in slot.values()),
@@ -231,14 +234,8 @@ class TrainingProgram:
         return {}
 
     def sync(self) -> None:
-        """Waits for the accelerators of this process; a step on CPUs has ended when its call returns.
-
-        It waits for one after the other: `sync_devices` would ask those of other processes too, and fail.
-        """
-        for device in self.parts.strategy.extended.worker_devices:
-            if ":CPU:" not in device:
-                with tf.device(device):
-                    tf.raw_ops.SyncDevice()
+        """Waits for the accelerators of this process."""
+        wait_for(self.parts.strategy.extended.worker_devices)
 
     def close(self) -> None:
         """TensorFlow's collectives end with the process."""

@@ -1,18 +1,16 @@
 """A step of rank 0 among ranks that are not there, observed beside its prediction: `samestep predict torch:fsdp --observe`."""
 
 import dataclasses
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Self
 
-from samestep.common.errors import ConfigError, Unavailable, WorkerFailed
+from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.ledger import Exchange
 from samestep.common.request import FRAMEWORKS, Launch
 from samestep.common.run import as_config
 from samestep.common.runtime.directory import open_run
 from samestep.common.runtime.measured import adapter
+from samestep.common.runtime.parent.asking import Question, ask
 from samestep.common.runtime.parent.processes.scratch import Scratch
 from samestep.common.runtime.topology import ranks
 from samestep.common.strategy import Run
@@ -64,25 +62,14 @@ class Observation:
         _check_observed(run)
         with Scratch() as scratch:
             directory = open_run(Path(scratch) / "run", as_config(run, launch))
-            line = [
-                sys.executable,
-                "-W",
-                "ignore",
-                "-m",
-                f"{FRAMEWORKS[run.framework]}.observing.absent_ranks",
-                str(directory),
-            ]
-            try:
-                done = subprocess.run(line, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
-            except subprocess.TimeoutExpired:
-                raise WorkerFailed(
-                    f"the observed step took more than {TIMEOUT_SECONDS} s; take a smaller model."
-                ) from None
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["it wrote nothing"])[-1]
-            raise WorkerFailed(f"the process that observes ended with exit code {done.returncode}: {last}")
-        told = json.loads(done.stdout.splitlines()[-1])
-        if "why_not" in told:
+            step = Question(
+                module=f"{FRAMEWORKS[run.framework]}.observing.absent_ranks",
+                arguments=(str(directory),),
+                late=f"the observed step took more than {TIMEOUT_SECONDS} s; take a smaller model.",
+                failed="the process that observes ended with exit code {code}",
+            )
+            (told,) = ask([step], TIMEOUT_SECONDS)
+        if isinstance(told, dict) and "why_not" in told:
             raise Unavailable(f"{run.name} cannot be observed among ranks that are not there: {told['why_not']}")
         return adapter(cls).validate_python(told)
 

@@ -1,13 +1,12 @@
 """The GPUs that each framework sees, each asked in a process of its own: a framework is never imported here."""
 
 import dataclasses
-import json
-import subprocess
-import sys
 
 from samestep.common.catalog import framework_info, require
-from samestep.common.errors import Unavailable, WorkerFailed
+from samestep.common.errors import Unavailable
 from samestep.common.request import FRAMEWORKS
+from samestep.common.runtime.measured import adapter
+from samestep.common.runtime.parent.asking import Question, ask
 from samestep.common.seconds.machine import Machine, load_machine, machines
 
 TIMEOUT_SECONDS = 120
@@ -36,19 +35,15 @@ def find_gpus() -> dict[str, tuple[Gpu, ...]]:
         WorkerFailed: A framework cannot even be imported.
     """
     asked = {
-        framework: subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", f"{FRAMEWORKS[framework]}.observing.gpus"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        framework: Question(
+            module=f"{FRAMEWORKS[framework]}.observing.gpus",
+            late=f"{framework} did not say within {TIMEOUT_SECONDS} s which GPUs it sees; look at nvidia-smi.",
+            failed=f"{framework} cannot be imported",
         )
         for framework in _installed()
     }
-    try:
-        return {framework: _answer(framework, process) for framework, process in asked.items()}
-    finally:
-        for process in asked.values():
-            process.kill()
+    answers = map(adapter(list[tuple[str, int]]).validate_python, ask([*asked.values()], TIMEOUT_SECONDS))
+    return {name: tuple(Gpu(*each) for each in found) for name, found in zip(asked, answers, strict=True)}
 
 
 def _installed() -> list[str]:
@@ -62,16 +57,3 @@ def _installed() -> list[str]:
         if framework_info(framework).extra:
             found.append(framework)
     return found
-
-
-def _answer(framework: str, process: "subprocess.Popen[str]") -> tuple[Gpu, ...]:
-    try:
-        told, errors = process.communicate(timeout=TIMEOUT_SECONDS)
-    except subprocess.TimeoutExpired:
-        raise WorkerFailed(
-            f"{framework} did not say within {TIMEOUT_SECONDS} s which GPUs it sees; look at nvidia-smi."
-        ) from None
-    if process.returncode:
-        last = (errors.strip().splitlines() or ["it wrote nothing"])[-1]
-        raise WorkerFailed(f"{framework} cannot be imported: {last}")
-    return tuple(Gpu(name, memory) for name, memory in json.loads(told.splitlines()[-1]))

@@ -27,14 +27,25 @@ def state_of(slurm: SlurmBox, number: str) -> str:
     return shown.partition("JobState=")[2].partition(" ")[0]
 
 
+def wait_until(happens: Callable[[], bool], process: "subprocess.Popen[str]", seconds: float = 120) -> None:
+    """Waits for what a command that goes on brings about."""
+    deadline = time.monotonic() + seconds
+    while not happens():
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        time.sleep(0.1)
+
+
+def urgent_job(slurm: SlurmBox, tmp_path: Path) -> str:
+    """Asks for all nodes, ahead of every other job; returns the number of the job."""
+    line = ("sbatch", "--parsable", "-purgent", "-N4", "--exclusive", f"--output={tmp_path / 'urgent.log'}")
+    return slurm.run(*line, "--wrap", "sleep 60").strip()
+
+
 def training(slurm: SlurmBox, directory: Path, target: str) -> tuple["subprocess.Popen[str]", str]:
     """A run that has saved, and the number of its job."""
     words = ["run", "torch:ddp", *WORKLOAD, *ENDLESS, "--save-every", "100", "--on", target, "--out", str(directory)]
     process = command(*words, environment=slurm.environment)
-    deadline = time.monotonic() + 120
-    while not find_folders(directory):
-        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
-        time.sleep(0.1)
+    wait_until(lambda: bool(find_folders(directory)), process)
     return process, next(directory.glob("slurm-*.log")).stem.partition("-")[2]
 
 
@@ -71,10 +82,7 @@ def goes_on(slurm: SlurmBox, directory: Path) -> None:
     """A resumed run takes steps from the newest checkpoint on; Ctrl-C ends it."""
     saved = int(find_folders(directory)[0].name.partition("-")[2])
     again = command("run", "--resume", str(directory), "--on", "slurm:nodes=2", environment=slurm.environment)
-    deadline = time.monotonic() + 120
-    while read_log(directory).attempt < 2 or (read_log(directory).windows[-1].step <= saved):
-        assert again.poll() is None and time.monotonic() < deadline, again.communicate()
-        time.sleep(0.2)
+    wait_until(lambda: (log := read_log(directory)).attempt >= 2 and log.windows[-1].step > saved, again)
     again.send_signal(signal.SIGINT)
     assert ended(again, directory)[0] == 130
 
@@ -93,7 +101,7 @@ def test_a_job_that_another_one_takes_the_place_of(slurm: SlurmBox, tmp_path: Pa
     urgent: list[str] = []
 
     def cause() -> None:
-        urgent.append(slurm.run("sbatch", "--parsable", "-purgent", "-N4", "--exclusive", "--wrap", "sleep 60").strip())
+        urgent.append(urgent_job(slurm, tmp_path))
 
     told = told_in_time(slurm, process, tmp_path / "run", number, cause)
     assert f"Slurm's job {number} ended without a result (PREEMPTED)" in told
@@ -105,18 +113,12 @@ def test_a_job_that_another_one_takes_the_place_of(slurm: SlurmBox, tmp_path: Pa
 def test_a_job_that_is_put_back_into_the_queue_goes_on_later(slurm: SlurmBox, tmp_path: Path) -> None:
     directory = tmp_path / "run"
     process, number = training(slurm, directory, "slurm:nodes=2,partition=requeued")
-    urgent = slurm.run("sbatch", "--parsable", "-purgent", "-N4", "--exclusive", "--wrap", "sleep 60").strip()
-    deadline = time.monotonic() + 60
-    while state_of(slurm, number) != "PENDING":
-        assert process.poll() is None and time.monotonic() < deadline, state_of(slurm, number)
-        time.sleep(0.1)
+    urgent = urgent_job(slurm, tmp_path)
+    wait_until(lambda: state_of(slurm, number) == "PENDING", process, 60)
     assert not workers_of(directory)
     slurm.run("scancel", urgent)
     slurm.run("scontrol", "update", f"jobid={number}", "starttime=now")  # Slurm itself waits for two minutes
-    deadline = time.monotonic() + 120
-    while read_log(directory).attempt < 2:
-        assert process.poll() is None and time.monotonic() < deadline, state_of(slurm, number)
-        time.sleep(0.2)
+    wait_until(lambda: read_log(directory).attempt >= 2, process)
     process.send_signal(signal.SIGINT)
     assert ended(process, directory)[0] == 130
 
@@ -144,9 +146,6 @@ def test_memory_that_a_job_was_not_given(slurm: SlurmBox, tmp_path: Path) -> Non
     assert os.path.exists(directory / "config.json")
     again = ["run", "--resume", str(directory), "--on", "slurm:nodes=2"]
     more = command(*again, environment=slurm.environment)
-    deadline = time.monotonic() + 120
-    while not os.path.exists(directory / "metrics.jsonl"):
-        assert more.poll() is None and time.monotonic() < deadline, more.communicate()
-        time.sleep(0.2)
+    wait_until((directory / "metrics.jsonl").exists, more)
     more.send_signal(signal.SIGINT)
     assert ended(more, directory)[0] == 130

@@ -166,9 +166,9 @@ def measuring(monkeypatch: pytest.MonkeyPatch, overheads: list[tuple[float, floa
     first = {name: (POSSIBLE.latency_seconds[name], 1e9) for name in MESSAGES}
     plain = {"matmul": [*POSSIBLE.matmul.items()], "element_seconds": 1e-9, "memory_bytes_per_second": MEMORY}
 
-    def rates() -> dict[str, object]:
+    def rates() -> calibrate.Rates:
         rate = send_rates.pop(0) if len(send_rates) > 1 else send_rates[0]
-        return plain | {"exchanges": first | {"send": (1e-4, rate)}}
+        return calibrate.Rates(exchanges=first | {"send": (1e-4, rate)}, **plain)
 
     def overhead(launcher: object, row: str, here: object) -> tuple[float, float]:
         return overheads.pop(0) if len(overheads) > 1 else overheads[0]

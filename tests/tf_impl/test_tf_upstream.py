@@ -40,6 +40,8 @@ SCRIPT = """
         tf.ones((2, 3)) @ tf.ones((3, 1))
     print("watched", operations[-1])
 
+    tf.config.experimental.reset_memory_stats("/job:localhost/replica:0/task:0/device:CPU:0")
+    print("allocated", tf.config.experimental.get_memory_info("/job:localhost/replica:0/task:0/device:CPU:0")["peak"])
     print("on a TPU", found.operation, found.count, found.bytes)
 
     import threading
@@ -62,9 +64,10 @@ def test_what_is_private_in_tensorflow_2_21() -> None:
     script = [sys.executable, "-c", textwrap.dedent(SCRIPT)]
     done = subprocess.run(script, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr
-    ring, called, nodes, compiled, watched, tpu, losses = done.stdout.splitlines()
+    ring, called, nodes, compiled, watched, allocated, tpu, losses = done.stdout.splitlines()
     assert (ring, called, nodes) == ("ring [2.0, 2.0]", "[2. 2.]", "nodes ['AddV2', 'Exp']")
     assert watched == "watched ('MatMul', 2, TensorShape([2, 1]))"
     assert compiled == "traced [False, True, False]"
+    assert allocated == "allocated 0", "CPU cores do not count; a GPU is asked by the same name"
     assert tpu == "on a TPU all_reduce 1 60"
     assert losses == "losses 2.0 [2.0]"
