@@ -111,28 +111,31 @@ def mp(run: Run, backend: str, place: int = 0) -> Ledger:
     return hybrid(dataclasses.replace(run, options=_WholeBatch()), backend, place)
 
 
-def rpc(run: Run, backend: str) -> Ledger:
+def rpc(run: Run, backend: str, place: int = 0) -> Ledger:
     """Predicts what `mp` costs, plus the calls themselves; the targets go to the last worker, and the loss to the driver.
 
     Args:
         run: What is trained.
         backend: "tensorpipe".
+        place: Along `pipe`; the driver is the first.
 
     Returns:
-        One footprint per worker, and the sends of the driver.
+        One footprint per worker, and the sends of the worker at the place.
     """
-    ledger, others, passes = mp(run, "memory"), run.num_devices - 1, run.passes
+    ledger, others, passes = mp(run, "memory", place), run.num_devices - 1, run.passes
     # Autograd saves them on the threads of calls, where nothing counts them.
     footprints = tuple(dataclasses.replace(each, activations_bytes=None) for each in ledger.footprints)
     ledger = dataclasses.replace(ledger, footprints=footprints)
     if not others:
         return ledger
     targets = run.batch_size * example_bytes(run.workload.model.targets(), run.item_bytes)
+    sent = ledger.sent_bytes_per_step + targets + others * _CALLS_BYTES
+    if place:
+        return dataclasses.replace(ledger, sent_bytes_per_step=sent)
     last = str(others)
     (activations,) = (dataclasses.replace(send, count=1, bytes=send.bytes // passes) for send in ledger.sends)
     once = [Send("forward", "send", "pipe", others + 1, targets // passes, to=last), activations]
     losses = Send("backward", "send", "pipe", others + 1, passes * run.item_bytes, passes, to=last)
-    sent = ledger.sent_bytes_per_step + targets + others * _CALLS_BYTES
     return dataclasses.replace(ledger, sends=in_order([*once * passes, losses]), sent_bytes_per_step=sent)
 
 

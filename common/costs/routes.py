@@ -8,16 +8,18 @@ References:
 """
 
 import collections
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from samestep.common.costs.pipeline import hybrid, mp, pp
+from samestep.common.costs.pipeline import hybrid, mp, pp, rpc
 from samestep.common.costs.sizes import KEY_BYTES, MESSAGES, sent_bytes
 from samestep.common.ledger import Ledger, Send
 from samestep.common.strategy import Run
 
-_RINGS = ("all_reduce", "all_gather", "reduce_scatter")
-_SEVERAL_PLACES = (hybrid, pp, mp)
+RINGS = ("all_reduce", "all_gather", "reduce_scatter")
+"""The operations that go around a ring."""
+_SEVERAL_PLACES = (hybrid, pp, mp, rpc)
 """The cost models whose devices do not all send alike: it depends on their place along `pipe`."""
 
 
@@ -36,7 +38,7 @@ def routes(run: Run, ledger: Ledger, backend: str) -> Mapping[tuple[int, int], f
     if devices % processes or any(send.operation not in MESSAGES for send in ledger.sends):
         return {}
     found: collections.Counter[tuple[int, int]] = collections.Counter()
-    for place, sends in enumerate(_sends_by_place(run, ledger, backend)):
+    for place, sends in enumerate(sends_by_place(run, ledger, backend)):
         for source, to, size in _links(run, backend, place, sends):
             one, other = source * processes // devices, to * processes // devices
             if one != other:
@@ -51,15 +53,28 @@ def routes(run: Run, ledger: Ledger, backend: str) -> Mapping[tuple[int, int], f
     return found if abs(rest) <= 1e-6 * ledger.sent_bytes_per_step else {}
 
 
-def _sends_by_place(run: Run, ledger: Ledger, backend: str) -> Iterator[Sequence[Send]]:
-    """Yields what each device sends, in their order."""
-    cost = run.strategy.cost
+def sends_by_place(run: Run, ledger: Ledger, backend: str) -> Iterator[Sequence[Send]]:
+    """Yields what each device of the mesh sends, in their order, with the devices that messages go to.
+
+    Args:
+        run: What is trained.
+        ledger: Its prediction.
+        backend: What carries its exchanges.
+    """
+    apart, cost = run.num_devices // run.mesh.pipe, run.strategy.cost
     for pipes in (each for each in _SEVERAL_PLACES if each == cost):
         for place in range(run.mesh.pipe):
             sends = pipes(run, backend, place).sends
-            yield from [sends] * (run.num_devices // run.mesh.pipe)
+            yield from ([_from(send, further, run) for send in sends] for further in range(apart))
         return
     yield from [ledger.sends] * run.num_devices
+
+
+def _from(send: Send, further: int, run: Run) -> Send:
+    """Returns a message as a device sends it that is so many places behind the first one of its stage."""
+    if send.operation != "send":
+        return send
+    return dataclasses.replace(send, to=str((int(send.to) + further) % run.num_devices))
 
 
 def _links(run: Run, backend: str, place: int, sends: Sequence[Send]) -> Iterator[tuple[int, int, float]]:
@@ -67,12 +82,12 @@ def _links(run: Run, backend: str, place: int, sends: Sequence[Send]) -> Iterato
     for send in sends:
         size, group = sent_bytes(send, backend, run.item_bytes), run.mesh.members(send.group, send.ranks, place)
         own = group.index(place)
-        if send.operation in _RINGS:
+        if send.operation in RINGS:
             yield place, group[(own + 1) % len(group)], size
         elif send.operation == "all_to_all":
             yield from ((place, each, size / (len(group) - 1)) for each in group if each != place)
-        elif send.operation == "send":  # to the same place in another stage, or so many ranks further on
-            yield place, (int(send.to) + place % (run.num_devices // run.mesh.pipe)) % run.num_devices, size
+        elif send.operation == "send":
+            yield place, int(send.to), size
         elif send.operation == "broadcast" and send.source == str(own):
             for target in range(1, len(group)):
                 root = 1 << target.bit_length() - 1
