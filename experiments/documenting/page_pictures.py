@@ -3,12 +3,13 @@
 They are of runs that are kept beside them. Directories of comparisons that are named replace these runs.
 """
 
+import contextlib
 import hashlib
 import json
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,23 +80,32 @@ def digests(loaded: "Loaded") -> Mapping[str, str]:
     return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
 
 
-def _take(loaded: "Loaded", file: Path) -> None:
-    from samestep.experiments.page.page import page
+@contextlib.contextmanager
+def chromium() -> Iterator["Browser"]:
+    """Opens a browser that takes pictures; it opens nothing but files of ours.
 
+    Raises:
+        Unavailable: There is none.
+    """
     try:
         from playwright.sync_api import sync_playwright
     except ModuleNotFoundError:
         raise Unavailable("playwright is not installed: pip install 'samestep[dev]'.") from None
-    if (chromium := shutil.which("chromium")) is None:
+    if (path := shutil.which("chromium")) is None:
         raise Unavailable("there is no chromium: apt-get install chromium.")
-    file.write_text(page(loaded))
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox"]
-        )  # it opens nothing but this file
+        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def _take(loaded: "Loaded", file: Path) -> None:
+    from samestep.experiments.page.page import page
+
+    file.write_text(page(loaded))
+    with chromium() as browser:
         for scheme in ("light", "dark"):
             _shoot(browser, file, scheme)
-        browser.close()
 
 
 def _shoot(browser: "Browser", file: Path, scheme: str) -> None:

@@ -20,7 +20,7 @@ from samestep.experiments.page import (
     wire,
 )
 from samestep.experiments.page.loaded import Loaded
-from samestep.experiments.page.rendering import HERE, render
+from samestep.experiments.page.rendering import HERE, assembled
 from samestep.experiments.printing.text import count
 
 _NAMED = 3
@@ -66,20 +66,6 @@ def page(loaded: Loaded) -> str:
     written = [(section, section.write(loaded)) for section in SECTIONS]
     there = [(section.name, section.title, content) for section, content in written if content is not None]
     return assembled(_title(loaded), _about(loaded), there, Markup(read_text(HERE / "page.js")))
-
-
-def assembled(title: str, about: str, sections: Sequence[tuple[str, str, Markup]], script: Markup | None = None) -> str:
-    """Puts a page together.
-
-    Args:
-        title: The title of the page.
-        about: What stands below it.
-        sections: The anchor, the heading and the content of each.
-        script: What makes the table of rows move; None where there is none.
-    """
-    styles = [Markup(read_text(HERE / file)) for file in ("page.css", "drawing.css")]
-    content = {"title": title, "about": about, "sections": sections, "styles": styles, "script": script}
-    return f"{render('page', content)}\n"
 
 
 def _title(loaded: Loaded) -> str:

@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree.ElementTree import Element, tostring
 
@@ -10,6 +10,7 @@ import jinja2
 from markupsafe import Markup
 
 from samestep.common.catalog import framework_info
+from samestep.common.files.reading import read_text
 from samestep.common.workload.declaration import BUILDERS
 from samestep.common.workload.models.facts import ORACLE_FRAMEWORK
 
@@ -29,6 +30,36 @@ def render(name: str, content: Mapping[str, object]) -> Markup:
         content: What it shows, by the names that it uses.
     """
     return Markup(_environment().get_template(f"{name}.html.j2").render(content))
+
+
+def assembled(
+    title: str,
+    about: str,
+    sections: Sequence[tuple[str, str, Markup]],
+    script: Markup | None = None,
+    style: Markup | None = None,
+    program: str = "samestep report",
+) -> str:
+    """Puts a page together.
+
+    Args:
+        title: The title of the page.
+        about: What stands below it.
+        sections: The anchor, the heading and the content of each.
+        script: What makes the page move; None where nothing does.
+        style: A style sheet on top of that of all pages.
+        program: The command that writes the page.
+    """
+    styles = [Markup(read_text(HERE / file)) for file in ("page.css", "drawing.css")]
+    content = {
+        "program": program,
+        "title": title,
+        "about": about,
+        "sections": sections,
+        "styles": styles + ([style] if style else []),
+        "script": script,
+    }
+    return f"{render('page', content)}\n"
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from samestep.common.costs.optimizer_state import optimizer_bytes
 from samestep.common.request import DTYPES
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_params
-from samestep.experiments.page.drawings.transfers import short_device
+from samestep.experiments.page.drawings.transfers import Senders, short_device
 from samestep.experiments.printing.text import size
 
 if TYPE_CHECKING:
@@ -47,11 +47,11 @@ def share(held: int, whole: int) -> str:
     return f"{size(held)}, all" if held == whole else f"{size(held)}, {100 * held / whole:.0f} %"
 
 
-def device_names(result: "RunResult") -> list[str]:
+def device_names(result: Senders) -> list[str]:
     """Returns a name for each device of a run: its process, and which device it is where the process has several.
 
     Args:
-        result: The result of a run.
+        result: The result of a run, or its prediction.
     """
     roles = [row.role for row in result.processes]
     alone = [short_device(row.device) for row in result.processes]

@@ -4,13 +4,10 @@ import collections
 import dataclasses
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from samestep.common.ledger import PHASES, Send
 from samestep.common.mesh import Mesh
-
-if TYPE_CHECKING:
-    from samestep.common.runtime.records import DeviceRow, RunResult  # it needs NumPy
 
 MOST_JOINED = 4000
 """Records of a step; of a step with more, equal sends that follow each other stay one record."""
@@ -18,6 +15,26 @@ _MOST_NAMED = 4
 """Devices, one by one."""
 Path = tuple[tuple[int, ...], tuple[int, ...]]
 """The devices that send and those that receive, by their places in the result; those of a collective do both."""
+
+
+class Sender(Protocol):
+    """A device with the records of its process: as measured (`DeviceRow`), or as predicted."""
+
+    @property
+    def role(self) -> str: ...  # noqa: D102
+    @property
+    def rank(self) -> int: ...  # noqa: D102
+    @property
+    def device(self) -> str: ...  # noqa: D102
+    @property
+    def sends(self) -> tuple[Send, ...]: ...  # noqa: D102
+
+
+class Senders(Protocol):
+    """What has devices: the result of a run, or a prediction."""
+
+    @property
+    def processes(self) -> Sequence[Sender]: ...  # noqa: D102
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +88,7 @@ class DrawnTransfer:
         return senders if self.ranks in (0, len(path[0])) else f"{senders}, in groups of {self.ranks}"
 
 
-def transfers(mesh: Mesh, result: "RunResult", most: int) -> list[DrawnTransfer]:
+def transfers(mesh: Mesh, result: Senders, most: int) -> list[DrawnTransfer]:
     """Lists the transfers of a step in order, at most as many as asked for if joining neighbors can reach that.
 
     Args:
@@ -133,7 +150,7 @@ def _side_by_side(ordered: Iterable[DrawnTransfer]) -> list[DrawnTransfer]:
     return found
 
 
-def _join(mesh: Mesh, result: "RunResult") -> list[DrawnTransfer]:
+def _join(mesh: Mesh, result: Senders) -> list[DrawnTransfer]:
     """Returns one transfer for every collective, whichever of its devices recorded it, and for every message; in order."""
     rows = result.processes
     expand = sum(send.count for row in rows for send in row.sends) <= MOST_JOINED
@@ -155,10 +172,13 @@ def _join(mesh: Mesh, result: "RunResult") -> list[DrawnTransfer]:
 
 def _expanded(sends: Iterable[Send]) -> Iterator[Send]:
     for send in sends:
+        if send.bytes % send.count:  # they differ: a prediction adds up all copies of a kind
+            yield send
+            continue
         yield from [dataclasses.replace(send, bytes=send.bytes // send.count, count=1)] * send.count
 
 
-def _paths(send: Send, index: int, rows: "Sequence[DeviceRow]", mesh: Mesh) -> list[Path]:
+def _paths(send: Send, index: int, rows: Sequence[Sender], mesh: Mesh) -> list[Path]:
     """Returns the devices between which a record goes; a process with several devices records for all their groups."""
     if send.to:
         source = find_devices(send.source, rows) or (index,)
@@ -172,7 +192,7 @@ def _paths(send: Send, index: int, rows: "Sequence[DeviceRow]", mesh: Mesh) -> l
     return [(group, group) for group in groups]
 
 
-def find_devices(name: str, rows: "Sequence[DeviceRow]") -> tuple[int, ...]:
+def find_devices(name: str, rows: Sequence[Sender]) -> tuple[int, ...]:
     """Returns the places of the devices that a record names: by rank, by device, or by the role of several.
 
     Args:

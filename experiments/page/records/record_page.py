@@ -10,7 +10,6 @@ from markupsafe import Markup
 from samestep.common.errors import ConfigError
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.record import RecordHeader, rank_files
-from samestep.experiments.page.page import assembled
 from samestep.experiments.page.records.gathered import GatheredPair, gather_pair, gather_record
 from samestep.experiments.page.records.record_figures import (
     RecordFigure,
@@ -20,7 +19,7 @@ from samestep.experiments.page.records.record_figures import (
     rounding_figure,
     single_figures,
 )
-from samestep.experiments.page.rendering import render
+from samestep.experiments.page.rendering import assembled, render
 from samestep.experiments.printing.diff_report import diff_document, facts_of_diff, next_step
 from samestep.experiments.printing.formats import write
 from samestep.experiments.printing.text import count
