@@ -57,3 +57,4 @@ docs-pictures: setup
 	$(BIN)/python -m experiments.documenting.docs_pictures
 	$(BIN)/python -m experiments.documenting.page_pictures
 	$(BIN)/python -m experiments.documenting.demo_picture
+	$(BIN)/python -m experiments.documenting.explorer_picture

@@ -93,6 +93,7 @@ def test_neutral_code_hardly_names_any() -> None:
                 "experiments/report.py",  # what the user names with -o
                 "experiments/printing/picture.py",
                 "experiments/documenting/demo_picture.py",
+                "experiments/documenting/explorer_picture.py",
                 "experiments/documenting/docs_pictures.py",
                 "experiments/documenting/page_pictures.py",
                 "experiments/documenting/readme.py",

@@ -15,6 +15,7 @@ COMMANDS = {
     "doctor": "say what this machine can run, and prove every row on its GPUs",
     "checkpoints": "list the checkpoints of a run, and whether they are whole",
     "ledger": "prove that every example of every step was gathered once, however often the run died",
+    "explore": "play a step of two strategies side by side, on a page with sliders for devices and width",
     "strategies": "print the catalogue of strategies, or one strategy in full",
     "clean": "show what samestep keeps on this disk, and remove what you name",
     "export": "replay runs into TensorBoard or MLflow, write states as safetensors, dcp or tf",

@@ -1,0 +1,140 @@
+"""Writes a page on which a step of two strategies is played side by side: `samestep explore torch:fsdp tf:mirrored`."""
+
+import sys
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from samestep.common.cell import Cell
+from samestep.common.errors import ConfigError, SamestepError
+from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.parser import Parser
+
+if TYPE_CHECKING:
+    from samestep.experiments.exploring.grid import Grid
+    from samestep.experiments.exploring.measuring import Measured
+
+DEFAULT, DEVICES = "explore.html", 2
+_DESCRIPTION = """Write a page on which a step of two strategies is played side by side: what each device holds, and which shards
+move along which links, with their bytes. All strategies of both frameworks can be chosen on it, and the number of devices and
+the width of the model changed. Those bytes are predicted; of the two that are named they are measured as well, in a short run.
+The page is one file that needs no network."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Predicts, runs what is named, and writes the page; returns 0.
+
+    Raises:
+        ConfigError: What is named is no strategy and no run, or the file cannot be written.
+    """
+    given = _parser().parse_args(arguments)
+    if not 1 <= len(given.named) <= 2:
+        raise ConfigError("name one strategy or two, as in samestep explore torch:fsdp tf:mirrored; or one run or two.")
+    path = Path(given.output)
+    if not path.parent.is_dir():  # said before anything is run
+        raise ConfigError(
+            f"--out {path} cannot be written: {path.parent} is no directory; name a file in one that is there."
+        )
+    grid, cells, devices, measured = (_of_runs if Path(given.named[0]).is_dir() else _of_rows)(
+        given.named, given.predicted
+    )
+    from samestep.experiments.exploring.explorer import explorer  # here, like those below: --help does without
+    from samestep.experiments.exploring.grid import width_of
+    from samestep.experiments.report import save
+
+    start = {
+        "left": grid.rows.index(cells[0]),
+        "right": grid.rows.index(cells[1]),
+        "devices": grid.devices.index(devices),
+        "width": grid.widths.index(width_of(grid.base)) if grid.widths else 0,
+    }
+    save(explorer(grid, start, measured), path)
+    print(f"Explorer: {path}")
+    if given.open and not webbrowser.open(path.resolve().as_uri()):
+        print(f"no browser was found; open {path.resolve().as_uri()}", file=sys.stderr)
+    return 0
+
+
+def _of_rows(named: Sequence[str], only_predicted: bool) -> "tuple[Grid, list[Cell], int, dict[Cell, Measured]]":
+    """Returns what the page can be set to, the two rows that it opens with, their devices, and what was measured of them."""
+    from samestep.experiments.exploring.grid import BASE, devices_of, grid_of, predict, width_of
+
+    cells = [Cell.parse(each) for each in named]
+    if not cells[1:]:
+        cells.append(_beside(cells[0]))
+    for cell in cells:
+        if cell.is_oracle:
+            raise ConfigError(
+                f"{cell} is the reference, on one device; name a strategy, as in torch:ddp or tf:mirrored."
+            )
+        if taken := [name for name, _ in cell.settings if name in ("devices", "width")]:
+            raise ConfigError(f"{cell} sets {taken[0]}, for which the page has a slider; leave it out.")
+    own = [devices_of(BASE, cell) for cell in cells if cell.get("mesh")]
+    devices, grid = (*own, DEVICES)[0], grid_of(BASE, cells)
+    for cell in cells:
+        predict(grid, cell, devices, width_of(BASE))
+    return grid, cells, devices, {} if only_predicted else _measure(grid, cells, devices)
+
+
+def _beside(cell: Cell) -> Cell:
+    """Returns the row that is shown beside another one: its twin, or what has one device."""
+    from samestep.common.catalog import framework_info
+
+    return Cell.parse(cell.info.twin or f"{cell.framework}:{framework_info(cell.framework).reference_row}")
+
+
+def _measure(grid: "Grid", cells: Sequence[Cell], devices: int) -> "dict[Cell, Measured]":
+    """Runs both rows; one that cannot be run here is only predicted, which is said."""
+    from samestep.common.runtime.parent.launcher import Launcher
+    from samestep.experiments.exploring.grid import width_of
+    from samestep.experiments.exploring.measuring import run_row
+
+    found: dict[Cell, Measured] = {}
+    with Launcher() as launcher:
+        for cell in dict.fromkeys(cells):
+            print(f"running {cell} for a few steps", file=sys.stderr, flush=True)
+            try:
+                found[cell] = run_row(launcher, grid, cell, devices, width_of(grid.base))
+            except SamestepError as error:
+                print(f"{cell} is only predicted: {error}", file=sys.stderr)
+    return found
+
+
+def _of_runs(named: Sequence[str], only_predicted: bool) -> "tuple[Grid, list[Cell], int, dict[Cell, Measured]]":
+    """Returns the same of runs that are there."""
+    from samestep.experiments.exploring.grid import grid_of, width_of
+    from samestep.experiments.exploring.measuring import read_runs
+
+    runs, base = read_runs([Path(each) for each in named])
+    cells = [each.cell for each in runs]
+    if not cells[1:]:
+        cells.append(_beside(cells[0]))
+    grid = grid_of(base, cells, [each.run.num_devices for each in runs])
+    width = width_of(base) if grid.widths else None
+    measured = {} if only_predicted else {each.cell: each.measured(width) for each in runs}
+    return grid, cells, runs[0].run.num_devices, measured
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="samestep explore", allow_abbrev=False, description=_DESCRIPTION)
+    parser.examples = (
+        "samestep explore torch:fsdp tf:mirrored",
+        "samestep explore torch:ddp --predicted --open",
+        "samestep explore runs/one runs/two --out both.html",
+    )
+    parser.add_argument(
+        "named",
+        nargs="*",
+        metavar="CELL",
+        help="one strategy or two, as in torch:fsdp, or directories of one run or two; beside one alone stands its twin",
+    )
+    told = "file to write (default: %(default)s)"
+    parser.add_argument("-o", "--out", dest="output", default=DEFAULT, metavar="FILE", help=told)
+    parser.add_argument("--predicted", action="store_true", help="run nothing: all bytes are predicted")
+    parser.add_argument("--open", action="store_true", help="open the page in the browser")
+    return parser
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,112 @@
+"""The page of `samestep explore`: one file in which every row's steps are, and a script that plays them."""
+
+import ast
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+
+from samestep.common import memory
+from samestep.common.catalog import framework_info, mirror_folder
+from samestep.common.cell import Cell
+from samestep.common.files.reading import read_text
+from samestep.common.ledger import PHASES, STATE_OF_A_DEVICE
+from samestep.experiments.exploring.grid import Grid, predicted
+from samestep.experiments.exploring.sentences import BEGINNING, NOTHING_SENT
+from samestep.experiments.page.drawings.held import CLASSES
+from samestep.experiments.page.rendering import assembled, render
+from samestep.experiments.printing.text import explain_emulation
+
+_PARAGRAPH = r"(?=\b(?:Replicated|Split|Sent)\b[:,]|\bUse it\b)"
+"""What a paragraph begins with in the docstring of a strategy."""
+HERE = Path(__file__).parent
+TOTALS = ("state, fullest device", "activations, fullest device", "sent, all processes")
+SPEEDS = ((0.5, "half"), (1, "normal"), (2, "double"))
+NOTES = (
+    f"state: {STATE_OF_A_DEVICE}, between two steps; activations: kept between the forward and the backward pass",
+    "sent: what all processes put on the wire in a step; between the devices of one process there is no wire",
+    "the bytes on a shard are those that one device hands over at once; what goes around a ring goes around in parts; of "
+    "several that differ they are the mean",
+    "the order of a step is shown, not its time: an exchange and the computation beside it may overlap",
+    "a bar is filled where the device has its part of the whole, which is dashed; the line above parameters is the most of them "
+    "at once, gathered copies included",
+)
+
+
+def explorer(grid: Grid, start: Mapping[str, int], measured: Mapping[Cell, tuple[str, dict[str, object]]]) -> str:
+    """Returns the page.
+
+    Args:
+        grid: What it can be set to.
+        start: What it is set to when it opens: the places of both rows, of the devices and of the width.
+        measured: Row -> the point of the grid at which it was run, and its step as measured.
+    """
+    rows = [_row(grid, cell, measured.get(cell)) for cell in grid.rows]
+    data = {
+        "devices": grid.devices,
+        "widths": grid.widths,
+        "phases": [phase.capitalize() for phase in PHASES],
+        "beginnings": [BEGINNING[phase] for phase in PHASES],
+        "silent": NOTHING_SENT,
+        "classes": [(each.kind, each.name) for each in CLASSES],
+        "totals": TOTALS,
+        "start": start,
+        "rows": rows,
+    }
+    content = {
+        "choices": list(_choices(grid.rows)),
+        "devices": grid.devices,
+        "widths": grid.widths,
+        "speeds": SPEEDS,
+        "phases": [phase.capitalize() for phase in PHASES],
+        "key": [(each.kind, each.name) for each in (*CLASSES, memory.ACTIVATIONS)],
+        "notes": NOTES,
+        "steps": Markup(json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")),
+    }
+    title, about = "A step of two strategies, side by side", _about(grid)
+    sections = [("explore", "Choose, and play", render("explorer", content))]
+    style, script = (Markup(read_text(HERE / f"explorer.{kind}")) for kind in ("css", "js"))
+    return assembled(title, about, sections, script, style, "samestep explore")
+
+
+def _about(grid: Grid) -> str:
+    base = grid.base
+    return (
+        f"{base.model or base.workload}, global batch {base.batch_size or 'as usual'}, {base.optimizer}, {base.dtype}"
+    )
+
+
+def _choices(rows: Sequence[Cell]) -> Iterator[tuple[str, list[tuple[int, str]]]]:
+    numbered = sorted(enumerate(rows), key=lambda pair: pair[1].framework != rows[0].framework)
+    for framework, group in itertools.groupby(numbered, lambda pair: pair[1].framework):
+        yield framework_info(framework).title, [(number, _name(cell)) for number, cell in group]
+
+
+def _name(cell: Cell) -> str:
+    return f"{cell} (emulated)" if cell.info.emulation else str(cell)
+
+
+def _row(grid: Grid, cell: Cell, measured: tuple[str, dict[str, object]] | None) -> dict[str, object]:
+    info = cell.info
+    twin = next((number for number, row in enumerate(grid.rows) if str(row) == info.twin), None)
+    return {
+        "name": _name(cell),
+        "framework": cell.framework,
+        "summary": info.summary,
+        "emulated": explain_emulation("It", info.emulation) if info.emulation else "",
+        "twin": twin,
+        "about": _in_paragraphs(cell),
+        "steps": dict(predicted(grid, cell)),
+        "measured": {"key": measured[0], "step": measured[1]} if measured else None,
+    }
+
+
+def _in_paragraphs(cell: Cell) -> list[str]:
+    """Returns what a strategy's own file says of it: what it is, what is replicated, split and sent, and when to use it."""
+    source = read_text(mirror_folder(cell.framework) / "strategies" / f"{cell.strategy}.py")
+    told = (ast.get_docstring(ast.parse(source)) or "").split("\n\n")
+    parts = (line for part in told for line in re.split(_PARAGRAPH, part))
+    return [line for line in (" ".join(part.split()) for part in parts) if line]

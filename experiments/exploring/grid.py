@@ -1,0 +1,135 @@
+"""Every row of both frameworks, predicted for each number of devices and each width that the page can be set to."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from samestep.common.catalog import catalogue
+from samestep.common.cell import Cell
+from samestep.common.errors import ConfigError
+from samestep.common.request import RunConfig
+from samestep.common.workload.optimizers.table import DEFAULT
+from samestep.common.workload.table import resize, resolve, size_names
+from samestep.experiments.advising.prediction import Assumptions, Prediction, predict_row
+from samestep.experiments.exploring.places import predicted_step
+from samestep.experiments.exploring.steps import played
+
+WIDTH, DEVICES = "width", (1, 2, 4, 8)
+FACTORS = (0.5, 1, 2, 4)
+"""Widths, as multiples of the workload's own."""
+BASE = RunConfig(
+    workload="synthetic-gpt+layers=6+heads=8+width=128+context=16",
+    batch_size=16,
+    steps=4,
+    optimizer=DEFAULT,
+    parity=False,
+)
+"""What is predicted and trained unless runs are given: a model that every row can take, cut in eight along any axis."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """What the page can be set to.
+
+    Attributes:
+        base: What is trained, but for row, devices and width.
+        devices: The numbers of devices.
+        widths: The widths of the model; empty where it has no such size.
+        rows: The rows that can be chosen.
+    """
+
+    base: RunConfig
+    devices: tuple[int, ...]
+    widths: tuple[int, ...]
+    rows: tuple[Cell, ...]
+
+
+def grid_of(base: RunConfig, cells: Sequence[Cell], devices: Sequence[int] = ()) -> Grid:
+    """Returns all that the page can be set to.
+
+    Args:
+        base: What is trained, but for row and devices.
+        cells: Rows that were asked for; those with settings of their own come on top of the catalogue.
+        devices: Numbers of devices that there have to be.
+    """
+    rows = [Cell(framework, row.name) for framework, row in catalogue() if framework != "numpy"]
+    own = [cell for cell in cells if cell not in rows]
+    meshes = [devices_of(base, cell) for cell in own if cell.get("mesh")]
+    has_width = base.model is None and WIDTH in size_names(base.workload, base.data)
+    widths = [round(width_of(base) * factor) for factor in FACTORS] if has_width else []
+    numbers = tuple(sorted({*DEVICES, *devices, *meshes}))
+    return Grid(base, numbers, tuple(widths), (*rows, *dict.fromkeys(own)))
+
+
+def width_of(base: RunConfig) -> int:
+    """Returns the width of a model that has one."""
+    return int(vars(resolve(base.workload, base.data).model)[WIDTH])
+
+
+def devices_of(base: RunConfig, cell: Cell) -> int:
+    """Returns the number of devices that a row has of itself.
+
+    Args:
+        base: What is trained.
+        cell: The row.
+
+    Raises:
+        ConfigError: The row cannot take it.
+    """
+    return predict_row(str(cell), cell.apply_to(base), Assumptions()).run.num_devices
+
+
+def request(grid: Grid, cell: Cell, devices: int, width: int | None) -> RunConfig:
+    """Returns the request of a point of the grid.
+
+    Args:
+        grid: The grid.
+        cell: The row.
+        devices: The number of devices; a row of one device, or with a mesh, leaves it aside.
+        width: The width, if the model has one.
+
+    Raises:
+        ConfigError: The row has no such setting.
+    """
+    workload = grid.base.workload if width is None else resize(grid.base.workload, {WIDTH: str(width)})
+    config = cell.apply_to(dataclasses.replace(grid.base, workload=workload))
+    return config if config.mesh or not cell.info.axes else dataclasses.replace(config, devices=devices)
+
+
+def predict(grid: Grid, cell: Cell, devices: int, width: int | None) -> Prediction:
+    """Predicts a point of the grid; the arguments are those of `request`.
+
+    Raises:
+        ConfigError: The row cannot take it.
+    """
+    found = predict_row(str(cell), request(grid, cell, devices, width), Assumptions(), is_named=False)
+    if cell.info.axes and (own := found.run.num_devices) != devices:
+        raise ConfigError(f"{cell} has a mesh of {own} devices, not of {devices}.")
+    return found
+
+
+def predicted(grid: Grid, cell: Cell) -> Iterator[tuple[str, dict[str, object] | str]]:
+    """Yields the key of each point of the grid with the step of a row, or with why the row cannot take it.
+
+    Args:
+        grid: The grid.
+        cell: The row.
+    """
+    for devices in grid.devices:
+        for width in grid.widths or (None,):
+            try:
+                found = predict(grid, cell, devices, width)
+            except ConfigError as error:
+                yield key_of(devices, width), str(error)
+            else:
+                step = played(found.run, predicted_step(found), found.ledger.sent_bytes_per_step)
+                yield key_of(devices, width), step
+
+
+def key_of(devices: int, width: int | None) -> str:
+    """Returns the name of a point of the grid.
+
+    Args:
+        devices: The number of devices.
+        width: The width, if the model has one.
+    """
+    return f"{devices}" if width is None else f"{devices}/{width}"

@@ -1,0 +1,120 @@
+"""A step as the page plays it: what each device holds, and which shards move along which links, with their bytes."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from samestep.common.costs.routes import RINGS
+from samestep.common.ledger import PHASES, Footprint
+from samestep.common.strategy import Run
+from samestep.experiments.exploring.places import PredictedStep
+from samestep.experiments.exploring.sentences import sentence
+from samestep.experiments.page.drawings.anatomy import amount
+from samestep.experiments.page.drawings.held import CLASSES, device_names, share, whole_bytes
+from samestep.experiments.page.drawings.transfers import DrawnTransfer, Path, transfers
+from samestep.experiments.printing.text import size
+
+if TYPE_CHECKING:
+    from samestep.common.runtime.records import RunResult  # it needs NumPy, which a prediction does without
+
+MOST_MOVES = 24
+"""Exchanges of a step that are played one by one; of a step with more, those that are alike are played together."""
+_EVEN = 0.02
+"""By how much a part may differ from 1/n of the whole and still be called one of n: shards are padded."""
+Link = tuple[int, int]
+"""The places of a device that sends and of one that receives."""
+
+
+def played(run: Run, step: "PredictedStep | RunResult", sent_bytes: float) -> dict[str, object]:
+    """Returns a step in values that JSON has.
+
+    Args:
+        run: What is trained.
+        step: Its devices, with what they hold and send.
+        sent_bytes: What all processes together put on the wire.
+    """
+    rows: Sequence[Footprint] = step.processes
+    moves = sorted(transfers(run.mesh, step, MOST_MOVES), key=lambda each: PHASES.index(each.phase))
+    kept = [row.activations_bytes for row in rows if row.activations_bytes is not None]
+    names, lacking = device_names(step), "not predicted" if isinstance(step, PredictedStep) else "not measured"
+    return {
+        "mesh": str(run.mesh),
+        "wholes": whole_bytes(run),
+        "devices": [[name, *each] for name, each in zip(names, _held(run, rows, lacking), strict=True)],
+        "moves": [_move(each, rows, names) for each in moves],
+        "totals": [
+            _said(max(row.state_bytes for row in rows)),
+            _said(max(kept, default=None), lacking),
+            _said(sent_bytes),
+        ],
+    }
+
+
+def _said(count: float | None, lacking: str = "") -> list[object]:
+    return [None, lacking] if count is None else [round(count), size(count)]
+
+
+def _held(run: Run, rows: Sequence[Footprint], lacking: str) -> Iterator[list[object]]:
+    """Yields of each device its part of the batch, of each class of memory, and its activations."""
+    wholes, before = whole_bytes(run), [0] * len(CLASSES)
+    computing = next((place for place, row in enumerate(rows) if row.params_peak_bytes), 0)
+    for place, row in enumerate(rows):
+        held = []
+        for number, (each, whole) in enumerate(zip(CLASSES, wholes, strict=True)):
+            count = each.bytes_of(row)
+            begin = min(before[number] % whole, whole - count) if 0 < count < whole else 0
+            held.append([begin, count, _part(begin, count, whole)])
+            before[number] += count
+        peak = row.params_peak_bytes if row.params_peak_bytes > row.params_bytes else 0
+        yield [_batch(run, place - computing), held, [peak, size(peak)], _said(row.activations_bytes, lacking)]
+
+
+def _part(begin: int, held: int, whole: int) -> str:
+    """Returns how much a device holds: all, or which of how many equal parts, or a percentage where they are not equal."""
+    parts = round(whole / held) if held else 1
+    if parts == 1 or abs(parts * held / whole - 1) > _EVEN:
+        return share(held, whole)
+    return f"{size(held)}, {round(begin / held) + 1} of {parts}"
+
+
+def _batch(run: Run, place: int) -> str:
+    """Returns which part of the batch a device takes; "" of one that computes nothing."""
+    if not 0 <= place < run.num_devices:
+        return ""
+    parts, positions = run.mesh.replicas, run.mesh.parts("positions")
+    each, part = run.batch_size // parts, run.mesh.part(place, "examples")
+    told = f"examples {part * each + 1} to {(part + 1) * each}" if parts > 1 else f"all {run.batch_size} examples"
+    if vars(run.options).get("consistency") == "serial":
+        told = f"all {run.batch_size} examples, in turn"
+    if positions > 1:
+        told += f", positions {run.mesh.part(place, 'positions') + 1}/{positions}"
+    return told + (f", {run.microbatches} micro-batches" if run.microbatches > 1 else "")
+
+
+def _move(each: DrawnTransfer, rows: Sequence[Footprint], names: Sequence[str]) -> list[object]:
+    links = dict.fromkeys(link for path in each.paths for link in _links(each, _addressed(each, path, rows)))
+    spelled = " ".join(f"{start}-{end}" for start, end in links)
+    one = round(each.bytes / each.count)
+    told = [size(one), amount(each), sentence(each)]
+    return [PHASES.index(each.phase), each.operation, each.group, spelled, one, *told, round(each.bytes)]
+
+
+def _addressed(each: DrawnTransfer, path: Path, rows: Sequence[Footprint]) -> Path:
+    """Returns between whom an exchange goes whose record names nobody, where some devices borrow the parameters of others."""
+    borrowers = tuple(place for place, row in enumerate(rows) if row.params_peak_bytes and not row.params_bytes)
+    if path[0] != path[1] or not borrowers or each.operation in RINGS:
+        return path
+    holders = tuple(place for place, row in enumerate(rows) if row.params_bytes)
+    is_handed_out = each.operation.startswith("scatter") or (
+        each.phase == PHASES[0] and not each.operation.startswith("gather")
+    )
+    return (holders, borrowers) if is_handed_out else (borrowers, holders)
+
+
+def _links(each: DrawnTransfer, path: Path) -> Iterator[Link]:
+    """Yields the links that the shards of an exchange move along: around a ring, or from each to each other."""
+    senders, receivers = path
+    if senders == receivers and each.operation in RINGS:
+        yield from zip(senders, (*senders[1:], senders[0]), strict=True) if len(senders) > 1 else ()
+    else:
+        yield from ((start, end) for start, end in itertools.product(senders, receivers) if start != end)
