@@ -16,7 +16,7 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
     Of them the interval would hold the median of a second run far less often than it says.
 
     Args:
-        values: The values at least one, each from a trial of its own.
+        values: At least one, each from a trial of its own.
         confidence: The least probability that the interval holds the true median.
 
     Returns:

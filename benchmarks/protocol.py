@@ -113,7 +113,7 @@ def measure(keys: Iterable[Key], store: Path, until: float) -> None:
     Args:
         keys: All runs, in order.
         store: Where they are kept.
-        until: The until on the monotonic clock; no run starts later.
+        until: A time on the monotonic clock; no run starts later.
     """
     known = read(store)
     left = [key for key in keys if key not in known]

@@ -51,7 +51,7 @@ class Footprint:
 
         Args:
             device: Its name.
-            held_bytes: The held bytes of the parameters that it holds.
+            held_bytes: The bytes of the parameters that it holds.
             optimizer_bytes: Of its optimizer state.
             source: How it was seen.
             optimizer_dtype: Of its optimizer state.
@@ -208,7 +208,7 @@ class Compiled:
         argument_bytes: State and batch, padded as the hardware holds them; if it does not fit, without padding.
         temporary_bytes: Everything that lives within the step only; None if it does not fit, like the next two.
         code_bytes: The program.
-        flops: The flops of one step.
+        flops: The floating-point operations of one step.
         collectives: The collectives between the cores; none if it does not fit.
         needed_bytes: The memory it takes, all in all.
         hbm_bytes: The memory that the compiler grants it.

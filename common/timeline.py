@@ -28,7 +28,7 @@ class Activity:
         name: A phase of the step, or the operation that sends; "" where a framework does not say which phase it was.
         start_ns: Like `end_ns`, as `time.time_ns()`.
         end_ns: When it was over. A transfer is, once what it brings is there, or what it takes is handed over.
-        peer: The peer of a message, the other one's number in the group.
+        peer: Whom a message goes to or comes from: that process's number in the group.
         receives: Whether it is the receiving end of a message.
         stage: The stage of a pipeline.
         microbatch: The microbatch of a pipeline.
@@ -68,7 +68,7 @@ def busy(activities: Sequence[Activity], start_ns: int, end_ns: int) -> list[Act
 
     Args:
         activities: The activities of one device; those that send do not count, nor does what lies outside of the step.
-        start_ns: The start ns of the step.
+        start_ns: When the step starts, in nanoseconds.
         end_ns: Its end.
     """
     found: list[Activity] = []
@@ -100,7 +100,7 @@ def idle(taken: Sequence[Activity], device: int, start_ns: int, end_ns: int) -> 
     Args:
         taken: What `busy` found.
         device: The place of the device.
-        start_ns: The start ns of the step.
+        start_ns: When the step starts, in nanoseconds.
         end_ns: Its end.
     """
     starts, ends = [each.start_ns for each in taken], [each.end_ns for each in taken]

@@ -18,7 +18,7 @@ class Event(NamedTuple):
         name: The name of an operation, "NAME:TYPE", or of something else.
         start_ns: As `time.time_ns()`.
         end_ns: As `time.time_ns()`.
-        instance: The instance of a collective, its number, which is the same on all devices; 0 for others.
+        instance: The number of a collective, which is the same on all devices; 0 for others.
     """
 
     name: str

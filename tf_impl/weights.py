@@ -168,7 +168,7 @@ def trained(run: Run, held: ByName[Held]) -> dict[str, Held]:
 
     Args:
         run: What is trained.
-        held: The held of every parameter.
+        held: What holds each parameter.
     """
     params = run.workload.model.params()
     return {name: each for name, each in held.items() if not params[name].frozen}

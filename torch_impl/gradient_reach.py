@@ -21,7 +21,7 @@ def agree(reached: Sequence[bool], device: torch.device, group: dist.ProcessGrou
     """Finds out which parameters any rank's examples reached.
 
     Args:
-        reached: The reached of each parameter, whether this rank's did.
+        reached: Whether each parameter got a gradient on this rank.
         device: The device of the parameters.
         group: The ranks; all there are, unless given.
     """

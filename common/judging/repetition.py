@@ -38,8 +38,8 @@ def compare_losses(dtype: str, first_step: int, now: Sequence[float], then: Sequ
     Args:
         dtype: The dtype of both; it sets the bound.
         first_step: The number of the first loss.
-        now: The now of the later run, one per step.
-        then: The then of the earlier one.
+        now: The losses of the later run, one per step.
+        then: The losses of the earlier one.
     """
     steps, bound = min(len(now), len(then)), LOSS_BOUND[dtype]
     pairs = list(zip(now, then, strict=False))

@@ -23,7 +23,7 @@ def prediction_interval(values: Sequence[float], confidence: float = 0.95) -> tu
     97 %. Two values give a very wide interval, and rightly: nothing else is known of how far a third may lie.
 
     Args:
-        values: The values at least two, each from a trial of its own. Speeds enter as their logarithms.
+        values: At least two, each from a trial of its own. Speeds enter as their logarithms.
         confidence: The probability that the interval holds the later median.
 
     Returns:
@@ -46,7 +46,7 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[fl
     """Computes the mean, and Student's confidence interval for the true one.
 
     Args:
-        values: The values at least two, each from a trial of its own.
+        values: At least two, each from a trial of its own.
         confidence: The probability that the interval holds the true mean.
 
     Returns:
@@ -70,7 +70,7 @@ def p_value(values: Sequence[float]) -> float:
     is 2 / 2^5 = 0.06, so it could never find anything, and corrected for twenty rows it could not before ten pairs.
 
     Args:
-        values: The values at least two differences that scatter.
+        values: At least two differences that scatter.
 
     Raises:
         ValueError: There are fewer than two values, one is not finite, or all are equal. Measured ones never are.
@@ -91,7 +91,7 @@ def welch(
     """Tests whether the means of two independent samples differ.
 
     Args:
-        values: The values at least two, each from a trial of its own.
+        values: At least two, each from a trial of its own.
         others: The other sample, which may scatter more or less.
         confidence: The probability that the interval holds the true difference.
 

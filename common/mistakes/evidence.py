@@ -88,7 +88,7 @@ class Side:
     Attributes:
         world: The number of processes.
         passes: The number of backward passes of the step.
-        usual_passes: The usual passes of the steps before.
+        usual_passes: How many passes the steps before usually took.
         loss: The loss of the step.
         parts: The loss of each backward pass of each rank.
         rows: The hashes of each rank's examples; None if nobody knows them.

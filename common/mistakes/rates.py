@@ -87,8 +87,8 @@ def same_number(one: float, other: float) -> bool:
     """Returns whether two hyper-parameters are the same, but for float32.
 
     Args:
-        one: The one.
-        other: The other.
+        one: One of the two.
+        other: The other one.
     """
     return one == other or abs(one - other) <= 1e-6 * abs(one) or (math.isnan(one) and math.isnan(other))
 

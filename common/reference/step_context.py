@@ -16,7 +16,7 @@ class StepContext:
         keys: The key of each example, which decides what dropout keeps; None in evaluation.
         examples: How many neighbouring examples a batch normalisation takes its statistics of; 0 if it takes the running
             ones, as in evaluation.
-        statistics: The statistics of each batch normalisation what it saw in this step, in the order of the examples.
+        statistics: For each batch normalisation, what it saw in this step, in the order of the examples.
     """
 
     keys: np.ndarray | None = None

@@ -21,7 +21,7 @@ class Watched:
     """What one process watched, from the start of its first timed window to the end of its last.
 
     Attributes:
-        order_sha256: The order sha256 of the first batches' indices into the data.
+        order_sha256: The SHA-256 digest of the first batches' indices into the data.
         compilations: The functions that it compiled or traced meanwhile.
         core_seconds: What the run's cores had to give; 0 if this process did not watch them, like the next two.
         busy_core_seconds: What of that was spent in processes, those of the run and others.
@@ -41,7 +41,7 @@ class Conditions:
 
     Attributes:
         num_parameters: The number of parameters of the model.
-        order_sha256: The order sha256 of the first batches' indices into the data.
+        order_sha256: The SHA-256 digest of the first batches' indices into the data.
         compilations: The functions that its processes compiled or traced while the clock ran.
         others_share: The share of its cores' time that processes of others had while the clock ran.
         stolen_share: The share that other virtual machines had.
@@ -115,12 +115,12 @@ class Measured(Usage):
         step_times: How many steps after the first one took how long, as `judging.percentiles` counts them; nothing where
             the call that takes a step does not wait for it.
         losses: One per step, on rank 0.
-        metric_value: The metric value on the held-out examples; None elsewhere than on rank 0.
+        metric_value: The metric on the held-out examples; None except on rank 0.
         sends: What the process sent in the observed step, in order.
         footprints: The footprints of every device that the process can report.
         measures: The strategy's own quantities.
         served: The processes that only serve; on rank 0.
-        dataset_sha256: The dataset sha256 of the data.
+        dataset_sha256: The SHA-256 digest of the data.
         device_note: As in `Hardware`, like the next two.
         backend: What carried the exchanges.
         emulation: What ran instead of the strategy's own API.
@@ -191,7 +191,7 @@ def conditions(num_parameters: int, watched: Sequence[Watched], cpu_seconds: flo
 
     Args:
         num_parameters: The number of parameters of the model.
-        watched: The watched by each process, rank 0 first, which also watched the cores.
+        watched: What each process watched, rank 0 first, which also watched the cores.
         cpu_seconds: What all processes of the run had of the cores.
     """
     first = watched[0]

@@ -50,7 +50,7 @@ class Shape:
         layers: Blocks of attention and an mlp.
         width: The width of the residual stream (the hidden size).
         heads: The heads of the queries.
-        key_heads: The key heads of keys and values.
+        key_heads: The heads of keys and values.
         hidden: Units of the mlp.
         is_gated: Whether the mlp has a third matrix.
         context: Tokens of a sequence.

@@ -56,10 +56,10 @@ class Machine:
         gpus_per_node: The GPUs that the fast links connect.
         processors: The streaming multiprocessors of a GPU, each of which computes one tile of a matrix at a time.
         memory_bytes: The memory of a GPU.
-        peak_flops_per_second: The peak flops per second of dense matrix products in the precision of training.
+        peak_flops_per_second: The peak rate of dense matrix products in the precision of training.
         memory_bytes_per_second: Between a GPU and its memory.
         node_bytes_per_second: From a GPU to others of its node.
-        network_bytes_per_second: The network bytes per second from a node to others, over all its adapters.
+        network_bytes_per_second: From a node to others, over all its adapters.
         matrix_share: What matrix products reach of the peak while every processor has a tile.
         unaligned_share: What the head reaches of its speed where the vocabulary is not a multiple of 8, which tensor cores
             and loads of 16 bytes need.

@@ -82,7 +82,7 @@ class StepTime:
         compute: Matrix products and what lies between them, on the slowest stage.
         tensor_exchange: All-reduces along `tensor`.
         pipeline_bubble: In which a stage waits for the first or the last micro-batches.
-        pipeline_sends: The pipeline sends between stages.
+        pipeline_sends: What stages send each other.
         data_exchange: Of gradients and parameters along `data` and `shard`, as far as nothing hides it.
         optimizer: The update.
     """

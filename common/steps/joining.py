@@ -87,7 +87,7 @@ class _Join:
 
     Attributes:
         whole: The tensors of the run.
-        held: The held for each tensor, the distinct pieces: (rank, place in the rank's header) of each replica of it.
+        held: For each tensor its distinct pieces, and for each piece the (rank, place in the rank's header) of every replica.
         owners: The tensor of each piece.
         replicas: The replicas of each piece, [pieces, most replicas], as places among the rows of all ranks; -1 is none.
     """

@@ -15,7 +15,7 @@ class Sums:
 
     Attributes:
         projections: float64 [tensors, PROJECTIONS].
-        square: The square norms, float64 [tensors].
+        square: The squares of norms, float64 [tensors].
         bits: The sums of bits, uint64 [tensors].
     """
 

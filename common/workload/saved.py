@@ -14,13 +14,13 @@ class Kept:
     """What one part of a model keeps of each example, in elements unless bytes are named.
 
     Attributes:
-        whole: The whole on every rank of the axis `tensor`.
+        whole: On every rank of the axis `tensor`, whole.
         parts: In equal parts along it.
         sequence: In equal parts along it if the sequence is split as well, else whole.
         batch_bytes: Of the batch itself; micro-batches are views of the same memory.
-        fixed_bytes: The fixed bytes of each micro-batch, however many examples it has.
-        copied_bytes: Of each micro-batch as well, in equal parts along `tensor`: copies of kernels that are split.
-        statistics_bytes: The statistics bytes of each micro-batch as well: batch statistics, which frozen ones have no need of.
+        fixed_bytes: For each micro-batch, however many examples it has.
+        copied_bytes: For each micro-batch as well, in equal parts along `tensor`: copies of kernels that are split.
+        statistics_bytes: For each micro-batch as well: the statistics of the batch, which frozen layers do not keep.
         masks: The bytes of masks, one for each number that may be dropped: whole, in parts, and by the sequence, as above.
     """
 

@@ -52,7 +52,7 @@ class Candidate:
         run: With its strategy, mesh, schedule and micro-batches.
         row: The row of the catalogue.
         microbatch_size: Examples of a pass of one replica.
-        needed_bytes: The needed bytes of the device that needs most: all classes of memory at their peaks.
+        needed_bytes: What the device that needs most needs: all classes of memory at their peaks.
         knows_activations: Whether they are part of that.
     """
 

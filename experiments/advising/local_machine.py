@@ -56,8 +56,8 @@ def make_here(cores: Cores, num_cores: int, memory_bytes: float, memory_bytes_pe
     Args:
         cores: What was measured of a core.
         num_cores: How many there are.
-        memory_bytes: The memory bytes of the whole machine; each core's process may have its part.
-        memory_bytes_per_second: The memory bytes per second of a core, while another one takes as much.
+        memory_bytes: The memory of the whole machine; each core's process may have its part.
+        memory_bytes_per_second: What a core moves in a second while another one moves as much.
     """
     link = cores.exchange_bytes_per_second["all_reduce"]
     rates = {

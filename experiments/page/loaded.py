@@ -94,7 +94,7 @@ class Loaded:
     """Everything that a report is about.
 
     Attributes:
-        groups: The groups at least one.
+        groups: At least one.
         problems: What could not be read.
     """
 

@@ -74,7 +74,7 @@ class PullEverything:
         """Returns a copy, whose gradients are pushed.
 
         Args:
-            gradients_bytes: The gradients bytes of the last step.
+            gradients_bytes: The bytes of the gradients of the last step.
             pulled_bytes: Ignored: what was pulled became the copy.
         """
         copied = weights.nbytes(self._parameters)
@@ -131,8 +131,8 @@ class PullRows:
         """Returns what stays on the worker; at its peak with the rows that were pulled.
 
         Args:
-            gradients_bytes: The gradients bytes of the last step.
-            pulled_bytes: The pulled bytes of the last step.
+            gradients_bytes: The bytes of the gradients of the last step.
+            pulled_bytes: The bytes that were pulled in the last step.
         """
         return self.local_state.footprint(CPU, gradients_bytes, pulled_bytes)
 

@@ -16,7 +16,7 @@ def add_kernels(model: ModelSpec, found: dict[str, Kept], item_bytes: int, least
         model: The spec.
         found: What each segment keeps, which grows.
         item_bytes: Of two bytes.
-        least_dims: The least dims of the kernels that are copied.
+        least_dims: The fewest dimensions of a kernel that is copied.
     """
     for segment in model.segments()[0 if model.name == "cnn" else 1 :]:
         kernels = [param for param in parameters_of(model, segment).values() if param.is_factor]

@@ -21,7 +21,7 @@ class Pairing:
 
     Attributes:
         tensors: Those of A, in its order.
-        places: The places of each, its place in A and in B.
+        places: The place of each tensor in A and in B.
         only_a: Names of tensors that B lacks.
         only_b: Names of tensors that A lacks.
     """

@@ -24,7 +24,7 @@ class ComparedTensors:
         one: In A.
         other: In B.
         scale: What differences are divided by.
-        times: The times for each tensor, its difference in multiples of what rounding makes.
+        times: The difference of each tensor, in multiples of what rounding makes.
     """
 
     one: Sums

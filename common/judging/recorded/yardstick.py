@@ -29,7 +29,7 @@ class RoundingScale:
     """What differences are divided by.
 
     Attributes:
-        rounding: The rounding for each tensor, the norm of a difference that rounding makes.
+        rounding: For each tensor, the norm of the difference that rounding makes.
         same: The most that a difference may have of it to be rounding.
         different: From how much on it is none. Between the two, nobody can tell.
     """

@@ -99,9 +99,9 @@ def convolve(
     Args:
         x: The inputs.
         kernel: [*size, inputs / groups, outputs].
-        strides: The strides for each dim of space.
-        pads: The pads for each dim of space.
-        dilation: The dilation for each dim of space.
+        strides: The stride along each spatial dimension.
+        pads: The padding along each spatial dimension.
+        dilation: The dilation along each spatial dimension.
         groups: Into how many groups the channels are split.
     """
     size = kernel.shape[:-2]

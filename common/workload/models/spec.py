@@ -25,7 +25,7 @@ class Param:
         lookups: How many of its rows one example looks up by id; 0: every example reads all of it.
         groups: Along `split`, how many groups of indices stay together (attention heads); 0: each index stands alone.
         shares_input: Whether its layer reads what an earlier layer reads, so that one gradient serves both.
-        tied: The tied of a table: whether a later layer multiplies with all of it, as with a kernel.
+        tied: Of a table, whether a later layer multiplies with all of it, as with a kernel.
         frozen: Whether it stays as it is: it has no gradient and no optimizer state.
         reads: How often a forward pass reads it: its layer does, and each regularizer that adds it to the loss.
     """
@@ -104,8 +104,8 @@ class DataSizes:
     Attributes:
         input_shape: One example's inputs.
         outputs: The number of distinct targets; of real targets, how many numbers one example has.
-        cardinalities: The cardinalities for tables of ids: the number of distinct ids of each column.
-        hash_buckets: The hash buckets for tables of ids: the number of ids of a last, crossed column; 0 if there is none.
+        cardinalities: For tables of ids, the number of distinct ids of each column.
+        hash_buckets: For tables of ids, the number of ids of a last, crossed column; 0 if there is none.
         loss: What fits the targets: "mean_squared_error" if they are real numbers, else "cross_entropy".
     """
 

@@ -39,7 +39,7 @@ def share(held: int, whole: int) -> str:
     """Returns how much a device holds, and which part of the whole that is.
 
     Args:
-        held: The held, in bytes.
+        held: What is held, in bytes.
         whole: What a device holds that has everything.
     """
     if not held or not whole:

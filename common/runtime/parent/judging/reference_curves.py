@@ -50,7 +50,7 @@ def reach_curve(
 
     Args:
         run: The oracle's.
-        launch: The launch for the state that it continues.
+        launch: Names the state that it continues.
         measured: What the run that is judged measured: its first step and its data.
         budget_seconds: How long the oracle may take beyond LEAST_STEPS. Infinity takes it to the last step itself, where
             its weights are known; otherwise a curve that goes beyond the last step will do.
@@ -97,8 +97,8 @@ def curve_folder(run: Run, launch: Launch, dataset_sha256: str) -> Path:
 
     Args:
         run: The oracle's.
-        launch: The launch for the state that it continues.
-        dataset_sha256: The dataset sha256 of the data.
+        launch: Names the state that it continues.
+        dataset_sha256: The SHA-256 digest of the data.
     """
     try:
         started = "" if launch.start_from is None else _digest_saved(Path(launch.start_from))
