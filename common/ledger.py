@@ -24,7 +24,7 @@ class Footprint:
         activations_bytes: The most bytes kept at once between a forward pass and its backward pass, parameters left out;
             None was not measured, or not predicted.
         source: How it was seen: "tensors", "graph" (the framework holds it inside its graph only), or "predicted".
-        optimizer_dtype: Of the optimizer state, as measured; "" if there is none.
+        optimizer_dtype: The type of the optimizer state, as measured; "" if there is none.
         residuals_bytes: What compression keeps from one exchange to the next.
         allocated_peak_bytes: The most bytes of tensors that the device's own allocator held at once in the observed step; None
             where it does not count them, as that of CPU cores, and of DTensor and parameter servers in TensorFlow.
@@ -52,9 +52,9 @@ class Footprint:
         Args:
             device: Its name.
             held_bytes: The bytes of the parameters that it holds.
-            optimizer_bytes: Of its optimizer state.
+            optimizer_bytes: The bytes of its optimizer state.
             source: How it was seen.
-            optimizer_dtype: Of its optimizer state.
+            optimizer_dtype: The type of its optimizer state.
         """
         return cls(
             device=device,

@@ -214,7 +214,7 @@ def diff(
     Args:
         a: The directory of a record; or a command, which is recorded first, into a new directory in runs/. Where rounding has
             to be measured, its command is run again.
-        b: Likewise; it is held against A.
+        b: What is held against A: also a record or a command.
         float64: Run both commands again in float64, and compare those runs.
         weights_from: "A" starts B from A's initial weights.
         steps: How many steps reruns take, at most.

@@ -182,8 +182,8 @@ def gather_states(own: TrainState | None, device: torch.device) -> list[TrainSta
     """Gathers states on rank 0, as arrays: torch's own way for objects unpickles what arrives.
 
     Args:
-        own: Of this rank; None if it adds nothing.
-        device: That the group sends from.
+        own: The state of this rank; None if it adds nothing.
+        device: The device that the group sends from.
 
     Returns:
         The states, in the order of ranks; nothing but on rank 0.

@@ -34,10 +34,10 @@ class SplitLayer(NamedTuple):
     """What a step meets in a layer that is split, or beside one.
 
     Attributes:
-        number: Of the layer, in its segment.
+        number: The number of the layer in its segment.
         kind: A "table" and a layer split by "row" have their outputs summed, one split by "column" the gradient of its inputs;
             split "logits" take a softmax of three sums; a "norm" is whole, and its elements do not depend on examples.
-        elements: Of its sum, for one example.
+        elements: The elements of its sum, for one example.
     """
 
     number: int

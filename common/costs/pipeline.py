@@ -52,7 +52,7 @@ class _Stage:
         held: Shape and role of each parameter, of which a part along `tensor`.
         trained: Those that are not frozen.
         padded: The elements of the first shard along `shard`; the others are padded to as many.
-        padded_trained: Likewise, of those that are not frozen.
+        padded_trained: The same of those that are not frozen.
     """
 
     pipe: int

@@ -40,7 +40,7 @@ def sharded_holders(
     Args:
         run: What is trained.
         held: As `shard_elements` returns them, of all parameters.
-        trained: Likewise, of those that are not frozen.
+        trained: The same of those that are not frozen.
         times: By how much there are more devices of each.
     """
     start, both = 0, (list(held), list(trained))

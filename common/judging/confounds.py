@@ -49,7 +49,7 @@ class Circumstances:
     Attributes:
         label: How messages call the run.
         facts: Confound -> part -> value. A part that one of two runs lacks says nothing about the other.
-        distorted: Of `DISTORTED`: name -> how.
+        distorted: Which of `DISTORTED` the run has: name -> how.
         compilations: Functions that were compiled or traced while the clock ran.
         others_share: The share of its cores' time that other processes had while the clock ran; None if nobody watched.
         stolen_share: The share that other virtual machines had.

@@ -173,7 +173,7 @@ def judge_batches(parity: Parity, log: Log, reference: Log) -> Parity:
     Args:
         parity: The verdict on its losses.
         log: The log of the run.
-        reference: Of the reference.
+        reference: The log of the reference.
     """
     wanted = {step.number: step.batch for step in reference.steps()}
     for step in log.steps():

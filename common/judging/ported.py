@@ -121,7 +121,7 @@ def is_right_but_for_port(run: Run, first: int, noise: float, rerun: Rerun | Non
         first: The number of its first step.
         noise: As in `ComparedSteps`.
         rerun: Takes steps again.
-        ask: Likewise; None where it cannot be done.
+        ask: Holds the two models of the file against each other. None, as of `rerun`, where nobody can.
     """
     if rerun is None or ask is None or not _is_ported(run):
         return False

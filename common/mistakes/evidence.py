@@ -101,7 +101,7 @@ class Side:
         only: The shapes of the parameters that the other run has not, by name.
         again: How many examples all steps together were given more often than those of the other run, which has them as well;
             None if nobody knows.
-        alone: Likewise, of examples that the other run has not at all.
+        alone: How many examples all steps were given that the other run does not have at all; None if nobody knows.
     """
 
     world: int

@@ -42,7 +42,7 @@ def phase_of(scalars: Sequence[Mapping[str, float]], seen: Sequence[SeenTensor])
     """Returns where gradients that differ did so first; only as the update is given them, if their factors explain it.
 
     Args:
-        scalars: Of the step, of both runs.
+        scalars: The scalars of the step, in both runs.
         seen: The gradients.
     """
     factors, ratio = [factor(each) for each in scalars], common_ratio(seen)

@@ -109,7 +109,7 @@ def forecast(cell: Cell | None, base: RunConfig, assumed: Assumptions, observe: 
     Args:
         cell: The row, which `base` includes; None stands for every row.
         base: The request.
-        assumed: Of the machine.
+        assumed: What is assumed of the machine.
         observe: Whether to take a step of the row among ranks that are not there.
 
     Raises:

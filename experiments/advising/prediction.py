@@ -122,7 +122,7 @@ def predict_row(cell: str, config: RunConfig, assumed: Assumptions, is_named: bo
     Args:
         cell: As it was asked for.
         config: The request, the cell included.
-        assumed: Of the machine.
+        assumed: What is assumed of the machine.
         is_named: Whether the user named the row: then the backend must be one of its own.
 
     Raises:

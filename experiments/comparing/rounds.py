@@ -39,7 +39,7 @@ def measure(
     Args:
         plan: The cells and the rounds.
         ready: The cells that can be run.
-        found: Of each cell, what was found before; grows with each run.
+        found: What was found of each cell before; it grows with each run.
         directory: The directory of the comparison.
         launcher: Starts the runs.
         quiet: Whether to print nothing; otherwise the progress goes to stderr.

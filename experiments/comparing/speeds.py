@@ -30,7 +30,7 @@ class Speed:
 
     Attributes:
         prediction: The prediction of its examples per second; None if it timed none.
-        step_seconds: Of the steps of all rounds, by "p50", "p95" and "p99"; None with too few steps for it.
+        step_seconds: The percentiles over the steps of all rounds: "p50", "p95" and "p99"; None with too few steps for it.
         is_reference: Whether the others are compared with it.
         against: How it differs from the reference; None for the reference, without one, and for a row that is confounded.
         confounds: What forbids a verdict.

@@ -116,7 +116,7 @@ def compose(
         asked: The comparison.
         plan: Its cells.
         directory: Where it is.
-        found: Of each cell.
+        found: What was found of each cell.
         interrupt: What ended it early.
     """
     rows = tuple(found[cell].row(cell) for cell in plan.cells)

@@ -97,7 +97,7 @@ def results(directory: Path, rows: Sequence[str] | None = None) -> str:
     """Returns the table of a comparison that was run with `--out`, and a sentence on all its rows.
 
     Args:
-        directory: Of the comparison.
+        directory: The directory of the comparison.
         rows: Those of the table; all, unless given.
     """
     found = stored.load(directory)

@@ -30,7 +30,7 @@ class DeviceBytes:
     Attributes:
         devices: Their numbers, from 0.
         measured: Bytes by class.
-        predicted: Likewise; None where devices were not predicted one by one.
+        predicted: The prediction; None where devices were not predicted one by one.
     """
 
     devices: tuple[int, ...]

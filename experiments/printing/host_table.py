@@ -34,7 +34,7 @@ def host_table(result: RunResult, width: int | None) -> str:
     """Returns the table of a run's hosts, and what its numbers are.
 
     Args:
-        result: Of a run on several hosts.
+        result: The result of a run on several hosts.
         width: What it has to fit into.
     """
     return f"{table(host_columns(result.by_host), result.by_host, width)}\n\n* {MEANING}"

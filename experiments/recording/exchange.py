@@ -17,7 +17,7 @@ class ExchangeFacts:
         """Has seen none.
 
         Args:
-            names: Of the tensors.
+            names: The names of the tensors.
             is_whole: Which of them are parameters that every rank holds whole.
         """
         self._names, self._is_whole = names, is_whole
@@ -65,7 +65,7 @@ def _are_multiples(given: np.ndarray, other: np.ndarray) -> bool:
 
     Args:
         given: [ranks, PROJECTIONS].
-        other: Likewise, or one for all ranks.
+        other: [ranks, PROJECTIONS], or [PROJECTIONS] for all ranks.
     """
     square = (other * other).sum(1)
     ratio = (given * other).sum(1) / np.where(square == 0, 1, square)

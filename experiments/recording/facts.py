@@ -98,7 +98,7 @@ class RecordFacts:
         """Returns the trained parameters that some rank holds numbers of, and of which none has what was looked for.
 
         Args:
-            found: Of each rank, whether each tensor has it.
+            found: Whether each tensor of each rank has it.
         """
         has = dict[str, bool]()
         for header, each in zip(self.headers, found, strict=True):

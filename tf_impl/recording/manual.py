@@ -56,7 +56,7 @@ class ManualSteps:
 
         Args:
             variables: The variables.
-            gradients: Of each its gradient; None if there is none.
+            gradients: The gradient of each; None if there is none.
         """
         if self.is_followed is None:
             kinds = {type(each) for each in gc.get_objects()}

@@ -23,7 +23,7 @@ class _Signs:
 
         Args:
             layout: The layout of the tensor.
-            dtype: Of the products.
+            dtype: The type of the products.
         """
         rows, columns = (np.ascontiguousarray(each.T) for each in layout.signs())
         first, last = (columns, rows) if layout.is_turned else (rows, columns)

@@ -20,7 +20,7 @@ class FlatTensor:
         owner: The parameter that the optimizer holds.
         also: The ids of other parameters with the same numbers.
         value: Reads the piece.
-        gradient: Likewise; None if there is none.
+        gradient: Reads its piece of the gradient; None if there is none.
     """
 
     name: str

@@ -36,7 +36,7 @@ class StepLosses:
         """The gradients of several losses were averaged.
 
         Args:
-            count: Of how many.
+            count: How many losses there were.
         """
         self._of_backward = [each / count for each in self._of_backward]
 

@@ -32,7 +32,7 @@ class Held:
         tensor: What the record says of it.
         owner: The parameter that an optimizer holds.
         value: Reads the piece of this process.
-        gradient: Likewise; None if there is none.
+        gradient: Reads the piece of its gradient; None if there is none.
         copies: Other tensors that hold the same numbers, which change with an update only.
         is_updated: Whether an optimizer holds it, or nobody does because there is none.
     """
@@ -167,7 +167,7 @@ def with_places(found: Iterable[Held], names: Iterable[str] = ()) -> list[Held]:
 
     Args:
         found: The tensors.
-        names: Of others.
+        names: The names that other tensors have.
     """
     seen = dict.fromkeys(names, 1)
     made = []

@@ -15,7 +15,7 @@ def add_kernels(model: ModelSpec, found: dict[str, Kept], item_bytes: int, least
     Args:
         model: The spec.
         found: What each segment keeps, which grows.
-        item_bytes: Of two bytes.
+        item_bytes: The bytes of a number, which are two.
         least_dims: The fewest dimensions of a kernel that is copied.
     """
     for segment in model.segments()[0 if model.name == "cnn" else 1 :]:

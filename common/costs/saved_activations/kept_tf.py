@@ -156,7 +156,7 @@ def mixed(model: ModelSpec, item_bytes: int) -> dict[str, Kept]:
 
     Args:
         model: The spec.
-        item_bytes: Of two bytes.
+        item_bytes: The bytes of a number, which are two.
     """
     found = _MODELS[model.name](model, item_bytes, wide=WIDE)
     add_kernels(model, found, item_bytes)

@@ -41,7 +41,7 @@ def kept(model: ModelSpec, item_bytes: int, gathered: bool = False, as_it_comes:
 
     Args:
         model: The spec.
-        item_bytes: Of two bytes.
+        item_bytes: The bytes of a number, which are two.
         gathered: Whether parameters are gathered in two bytes.
         as_it_comes: Whether linear layers keep no copies.
     """

@@ -110,8 +110,8 @@ def coarser(one: MeasuredYardstick, other: MeasuredYardstick) -> MeasuredYardsti
     """The yardstick of two runs that round differently, at the steps where both were measured; elsewhere that of the first.
 
     Args:
-        one: Of the one.
-        other: Of the other.
+        one: The yardstick of the one.
+        other: The yardstick of the other.
     """
     spreads = {key: np.fmax(each, other.spreads.get(key, each)) for key, each in one.spreads.items()}
     losses = {step: max(each, other.losses.get(step, each)) for step, each in one.losses.items()}

@@ -58,7 +58,7 @@ class Past:
         rates: The learning rate of each step.
         digests: A hash of the examples of each step.
         weights: After the step before; None if it was not looked at.
-        gradients: Likewise, of the step before.
+        gradients: The gradients of the step before; None if it was not looked at.
         examples: Those of all steps.
         is_seen_before: Whether most examples of the last step were among them.
     """

@@ -24,7 +24,7 @@ class Matching:
     Attributes:
         pairs: In torch's order of execution.
         only_source: Parameters of matched layers that TensorFlow's layer lacks, with the two layers.
-        only_target: Likewise, of TensorFlow's.
+        only_target: Parameters of matched layers that torch's layer lacks, likewise.
     """
 
     pairs: tuple[Pair, ...]

@@ -30,7 +30,7 @@ def recurrent(x: np.ndarray, params: Weights, layer: Aligned) -> Iterator[Candid
 
     Args:
         x: [batch, time, inputs].
-        params: Of both sides.
+        params: The parameters of both sides.
         layer: The layer.
     """
     levels = _levels(layer.params[0]) or _levels(layer.params[1])

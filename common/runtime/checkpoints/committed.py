@@ -35,7 +35,7 @@ class Commit:
         program: The SHA-256 digest of what the run is.
         losses: That of the losses of the steps from `begun` to `step`, as float64.
         files: Name -> (bytes, digest) of each file beside it.
-        schema: Of the checkpoint.
+        schema: The schema of the checkpoint.
     """
 
     step: int

@@ -45,7 +45,7 @@ def meet(directory: Path, roles: Sequence[str], index: int, own: Arrival, second
 
     Args:
         directory: The run directory.
-        roles: Of all processes, in the topology's order.
+        roles: The roles of all processes, in the topology's order.
         index: The place of this one.
         own: What this one tells the others.
         seconds: How long to wait.
@@ -98,7 +98,7 @@ def read_hosts(directory: Path, roles: Sequence[str]) -> tuple[dict[str, str], .
 
     Args:
         directory: The run directory.
-        roles: Of all processes.
+        roles: The roles of all processes.
     """
     _, is_complete, arrivals = _collected(directory)
     if not is_complete or len(arrivals) != len(roles):
@@ -134,7 +134,7 @@ def forget_meeting(directory: Path, roles: Sequence[str]) -> None:
 
     Args:
         directory: The run directory.
-        roles: Of all processes.
+        roles: The roles of all processes.
     """
     for path in (directory / MEETING, *(_file(directory, role) for role in roles)):
         path.unlink(missing_ok=True)

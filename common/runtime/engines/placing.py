@@ -74,7 +74,7 @@ def join(
         index: The place of this process.
         environment: `os.environ`; what it says already stays.
         timeout_seconds: The timeout of the run.
-        versions: Of the packages that decide the run's numbers.
+        versions: The versions of the packages that decide the run's numbers.
 
     Raises:
         WorkerFailed: They did not all come, or do not share the directory.

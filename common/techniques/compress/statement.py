@@ -132,7 +132,7 @@ def sum_of_int8(gradients: Ranks, kept: Kept, largest_of: Largest = largest_of_a
 
     Args:
         gradients: The gradients of one parameter.
-        kept: Of the same.
+        kept: What each rank kept of the last exchange of it.
         largest_of: As in `exchange`.
 
     Returns:
@@ -159,7 +159,7 @@ def sum_of_factors(gradients: Ranks, kept: Kept, initial: np.ndarray) -> tuple[n
 
     Args:
         gradients: The gradients of one parameter; its last dim is that of the columns of the matrix.
-        kept: Of the same.
+        kept: What each rank kept of the last exchange of it.
         initial: Q before the first exchange [columns, rank].
 
     Returns:

@@ -41,9 +41,9 @@ class BuildReport(Findings):
         segments: As in `Description`.
         splits: The axis along which tensor parallelism cuts a parameter, by neutral name.
         reads: As in `Param`, of those that are read more than once.
-        blocks: As in `Description`, like the next two.
-        featured: Likewise.
-        layers: Likewise.
+        blocks: As in `Description`.
+        featured: As in `Description`.
+        layers: As in `Description`.
         frozen: The parameters that are not trained.
     """
 

@@ -50,8 +50,8 @@ class Muon:
     Attributes:
         beta1: The share of the first moment that is kept, of matrices and of others.
         beta2: As in AdamW, like the next one.
-        epsilon: Of what is no matrix.
-        weight_decay: Of all parameters.
+        epsilon: For parameters that are not matrices.
+        weight_decay: For all parameters.
     """
 
     learning_rate: float

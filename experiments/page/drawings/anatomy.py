@@ -36,8 +36,8 @@ class Scale:
     """What lengths in a drawing stand for; two drawings next to each other share it.
 
     Attributes:
-        longest_bytes: Of the longest bar.
-        widest_bytes: Of the transfer with the widest line.
+        longest_bytes: The bytes of the longest bar.
+        widest_bytes: The bytes of the transfer with the widest line.
     """
 
     longest_bytes: float

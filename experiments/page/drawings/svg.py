@@ -45,7 +45,7 @@ def write(parent: Element, x: float, y: float, words: str, kind: str = "") -> El
     Args:
         parent: The parent of the text.
         x: Where it begins; or ends, or has its middle, as its class says.
-        y: Of its base line.
+        y: The y of its base line.
         words: What it says.
         kind: Its classes.
     """

@@ -28,7 +28,7 @@ class _Lot:
 
         Args:
             blocks: The blocks.
-            whole: Of each tensor, whether it is one block.
+            whole: Whether each tensor is one block.
             kind: Dtype and device.
         """
         self._dtype = kind[0] if kind[0] in (_SINGLE, _DOUBLE) else _SINGLE

@@ -28,8 +28,8 @@ class Signs:
         """Returns them, [PROJECTIONS, numbers].
 
         Args:
-            dtype: Of what they are multiplied with.
-            device: Likewise.
+            dtype: The type of what they are multiplied with.
+            device: Where that is.
         """
         if (dtype, device) not in self._on:
             self._on[dtype, device] = torch.from_numpy(self.values).to(device=device, dtype=dtype)

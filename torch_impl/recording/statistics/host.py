@@ -59,7 +59,7 @@ class HostLot:
 
         Args:
             blocks: The blocks.
-            whole: Of each tensor, whether it is one block.
+            whole: Whether each tensor is one block.
             dtype: That of the tensors.
         """
         ordered = sorted(blocks, key=lambda each: (each.size > _SMALL, not _is_tiny(each), id(each.columns)))
