@@ -178,7 +178,7 @@ def judge_batches(parity: Parity, log: Log, reference: Log) -> Parity:
     wanted = {step.number: step.batch for step in reference.steps()}
     for step in log.steps():
         if None not in (step.batch, other := wanted.get(step.number)) and step.batch != other:
-            reason = f"step {step.number} trained on other examples than the reference's"
+            reason = f"step {step.number} trained on different examples from the reference's"
             return dataclasses.replace(parity, passed=False, reason=f"{reason}{parity.reason and f': {parity.reason}'}")
     return parity
 

@@ -117,7 +117,7 @@ def unflatten(arrays: Mapping[str, np.ndarray]) -> TrainState:
         elif group in ("params", "buffers"):
             {"params": params, "buffers": buffers}[group][name] = value
         elif path not in ("step", "skipped"):
-            raise Unreadable(f"{path} is nothing that a state has")
+            raise Unreadable(f"{path} is not part of a state")
     ranks = tuple(local.get(rank, {}) for rank in range(max(local, default=-1) + 1))
     # Files of earlier versions have a list, in what the ranks keep.
     skipped = arrays.get("skipped", np.int64(len(ranks[0].get(SKIPPED, ())) if ranks else 0))

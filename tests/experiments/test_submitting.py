@@ -159,7 +159,7 @@ def test_the_image_has_all_that_samestep_is_made_of() -> None:
         (["--on", "slurm", "--prepare"], "--on slurm starts the run; leave out --prepare"),
         (["--on", "k8s"], "samestep starts no runs there; write what does with --prepare --for k8s."),
         (["--on", "torchrun:nodes=2"], "leave out nodes"),
-        (["--on", "mpi", "--bandwidth", "1gbit"], "--bandwidth is of links on this machine"),
+        (["--on", "mpi", "--bandwidth", "1gbit"], "--bandwidth limits links on this machine"),
     ],
 )
 def test_what_cannot_be_started_elsewhere_is_one_line(tmp_path: Path, words: list[str], told: str) -> None:

@@ -46,7 +46,7 @@ def check_launch(run: Run, launch: Launch, is_here: bool = True) -> str:
 
         check_elastic(run, launch, launch.elastic)
     if not is_here and launch.bandwidth is not None:
-        raise ConfigError("--bandwidth is of links on this machine, and an engine starts the processes; leave it out.")
+        raise ConfigError("--bandwidth limits links on this machine, and an engine starts the processes; leave it out.")
     processes = len(run.strategy.topology(run))
     notes = [*_notes_on_own(run, launch)]
     if launch.start_from is not None:

@@ -28,7 +28,7 @@ def check_elastic(run: Run, launch: Launch, elastic: str) -> None:
     """
     given, (least, most) = f"--elastic {elastic}", read_devices(elastic)
     if not launch.restarts:
-        raise ConfigError(f"{given} is of runs that are started again; add --restarts, as in --restarts 10.")
+        raise ConfigError(f"{given} is for runs that are started again; add --restarts, as in --restarts 10.")
     if run.num_devices != most:
         raise ConfigError(f"{given} starts with {most} devices; leave out the {run.num_devices} that are asked for.")
     if len(run.mesh.axes) > 1:

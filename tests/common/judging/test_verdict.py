@@ -75,7 +75,7 @@ def test_a_curve_that_is_off_does_not_pass_where_nobody_can_take_its_steps_again
 def test_the_first_step_that_trained_on_other_examples_is_named_though_no_loss_shows_it() -> None:
     seen = curve_of(LOSSES, state_of(parse(ASKED)), (7, 1, 2))
     parity = judge_trial(trial(seen, rerun=None))
-    assert (parity.passed, parity.reason) == (False, "step 1 trained on other examples than the reference's")
+    assert (parity.passed, parity.reason) == (False, "step 1 trained on different examples from the reference's")
 
 
 def test_a_log_without_digests_is_judged_by_its_losses() -> None:

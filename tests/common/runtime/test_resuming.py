@@ -179,7 +179,7 @@ def test_with_a_fixed_order_nothing_is_seen_of_that(launcher: Launcher, tmp_path
 @pytest.mark.parametrize(
     ("cell", "fields", "told"),
     [
-        ("torch:ddp", {"restarts": 0}, "is of runs that are started again; add --restarts, as in --restarts 10"),
+        ("torch:ddp", {"restarts": 0}, "is for runs that are started again; add --restarts, as in --restarts 10"),
         ("torch:ddp", {"devices": 2}, "starts with 4 devices; leave out the 2 that are asked for"),
         ("torch:hybrid+mesh=pipe=2,tensor=2", {"devices": None}, "does not say which axis of --mesh pipe=2,tensor=2"),
         ("torch:ddp", {"compress": "int8"}, "takes this step on 4 devices alone; choose a global batch"),

@@ -92,7 +92,7 @@ SHAPE = PARAMS[KERNEL].shape
         ({"step": np.array([3])}, "its step is [3]"),
         ({"step": np.uint64(2**63)}, "its step is 9223372036854775808"),
         ({"step": np.bool_(True)}, "its step is True"),
-        ({"stp": np.int64(3)}, "stp is nothing that a state has"),
+        ({"stp": np.int64(3)}, "stp is not part of a state"),
         ({"local/1000000000/x": np.zeros(1)}, "local/1000000000/x is of no rank"),
         ({"local/-1/x": np.zeros(1)}, "local/-1/x is of no rank"),
         ({"slots/zero/x": np.zeros(1)}, "but sgd continues from momentum"),
