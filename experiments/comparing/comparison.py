@@ -1,6 +1,7 @@
 """What a comparison found: a row for each cell, what it prints, and how it ends."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -58,12 +59,12 @@ class Comparison:
         """The results of the rows that have one."""
         return [row.result for row in self.rows if row.result is not None]
 
-    @property
+    @functools.cached_property
     def speeds(self) -> dict[str, Speed]:
         """The speeds of the rows that have a result, judged against that of the reference row."""
         return judge_rows(self.rounds, self.reference, find_stops(self.allowed))
 
-    @property
+    @functools.cached_property
     def scaling(self) -> "tuple[Scaling, ...]":
         """How the rows scale that have several numbers of devices."""
         measured = [row for row in self.rows if row.results]
@@ -179,7 +180,6 @@ class Comparison:
             command: The line that repeats it.
             wide: Whether the table for people shows every column.
         """
-        speeds = self.speeds
         cases = [row.case() for row in self.rows]
         cases += self.against.cases() if self.against else []
         if self.interrupt or isinstance(self.failure, Unavailable):  # no row of it is wrong, and yet it does not pass
@@ -195,7 +195,7 @@ class Comparison:
                 "allowed": sorted(self.allowed),
                 "against": self.against,
                 "scaling": self.scaling,
-                "rows": [_fields(row) | {"speed": speeds.get(row.cell)} for row in self.rows],
+                "rows": [_fields(row) | {"speed": self.speeds.get(row.cell)} for row in self.rows],
             },
             rows=[
                 {
@@ -204,7 +204,7 @@ class Comparison:
                     "reason": row.reason,
                     "seconds": row.seconds,
                     **figures(row.result),
-                    **speed_figures(speeds.get(row.cell)),
+                    **speed_figures(self.speeds.get(row.cell)),
                 }
                 for row in self.rows
             ],
