@@ -151,7 +151,9 @@ def foreign_option(framework: str, info: StrategyInfo, name: str) -> ConfigError
         name: The option, as a field is named.
     """
     if name in flags(RunConfig):
-        return ConfigError(f"{name} is no option of {framework}:{info.name}; give it as a flag, {spell_flag(name)}.")
+        return ConfigError(
+            f"{name} is not an option of {framework}:{info.name}; give it as a flag, {spell_flag(name)}."
+        )
     owners = [f"{other}:{row.name}" for other, row in catalogue() if name in flags(row.options)]
     if owners:
         return ConfigError(f"{spell_flag(name)} is an option of {', '.join(owners)}, not of {framework}:{info.name}.")

@@ -29,7 +29,7 @@ class Tree(Generic[Part]):
         self._subtotals.append(part)
 
     def pop(self) -> Part:
-        """Returns the sum of all parts, and begins anew; if their number is no power of two, the last ones come first."""
+        """Returns the sum of all parts, and begins anew; if their number is not a power of two, the last ones come first."""
         subtotals, self._subtotals, self._count = self._subtotals, [], 0
         return functools.reduce(lambda total, part: self._add(part, total), reversed(subtotals))
 

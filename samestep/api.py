@@ -221,7 +221,7 @@ def diff(
         progress: Whether to show on stderr what runs, and what a command prints.
 
     Raises:
-        ConfigError: Something is no record and no command, is damaged, or has nothing in common with the other.
+        ConfigError: Something is neither a record nor a command, is damaged, or has nothing in common with the other.
         Unavailable: A command took no step that can be recorded, or cannot be run again in float64.
         WorkerFailed: A command failed.
     """

@@ -41,7 +41,7 @@ def files_that_declare(field: str) -> set[str]:
 
 
 def of_other_units(unit: str, folder: str, units: Iterable[str]) -> set[str]:
-    """The files that are other units, which one may be made of: Muon takes what is no matrix as AdamW does.
+    """The files that are other units, which one may be made of: Muon takes what is not a matrix as AdamW does.
 
     Args:
         unit: The name of the unit's files.

@@ -189,7 +189,7 @@ def test_code_that_nobody_recorded_is_only_said(here: Path) -> None:
 @pytest.mark.parametrize("digests", ["3", '["m.py"]', '"x"'])
 def test_digests_of_another_kind_are_told(here: Path, digests: str) -> None:
     (here / "mine.toml").write_text(f'sha256 = {digests}\nmodel = "m.py"\n')
-    with pytest.raises(ConfigError, match="sha256 is no table of files"):
+    with pytest.raises(ConfigError, match="sha256 is not a table of files"):
         check_code(here / "mine.toml", comparison_file.read_file(here / "mine.toml"), {})
 
 

@@ -75,7 +75,7 @@ def _loss_of_each(model: Model, outputs: object, targets: tf.Tensor, source: str
 
 
 def _sums(built: UserModel, split: Split) -> tuple[str, ...]:
-    """Returns the layers that add a loss which is no mean over examples; none where there are too few examples to see it."""
+    """Returns the layers that add a loss which is not a mean over examples; none where there are too few examples to see it."""
     inputs = as_inputs(split.train_inputs[: 2 * EXAMPLES])
     is_tried = built.added.by_name() and len(split.train_targets) >= 2 * EXAMPLES
     return built.added.sums(built.predict, inputs) if is_tried else ()

@@ -100,7 +100,7 @@ def save(folder: Path, asked: TraceRequest, split: Split) -> None:
         split: The data.
 
     Raises:
-        ConfigError: It is no model of Keras.
+        ConfigError: It is not a model of Keras.
     """
     keras.utils.clear_session(free_memory=False)
     keras.config.set_floatx("float32")

@@ -81,7 +81,7 @@ def _measure(archive: zipfile.ZipFile, name: str, info: zipfile.ZipInfo) -> int:
     with archive.open(info) as member:
         version = npy.read_magic(member)
         if version not in headers:
-            raise Unreadable(f"{name} is no array")
+            raise Unreadable(f"{name} is not an array")
         shape, _, dtype = headers[version](member)
         if dtype.hasobject or dtype.names is not None:
             raise Unreadable(f"{name} holds objects, not numbers")

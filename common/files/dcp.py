@@ -158,7 +158,7 @@ def _tensor(archive: zipfile.ZipFile) -> np.ndarray:
 
 
 def _number(folder: Path, place: _Place | None) -> np.ndarray | None:
-    """Reads an object that is no tensor, if it is a whole number; there are many others in a state of an optimizer."""
+    """Reads an object that is not a tensor, if it is a whole number; there are many others in a state of an optimizer."""
     if place is None:
         return None
     found = read_symbols(_member(_zip(folder, place), "data.pkl"))

@@ -41,7 +41,7 @@ def open_plain(path: Path | str) -> Iterator[IO[bytes]]:
     """Opens a plain file. A pipe or a device could be read without end.
 
     Raises:
-        Unreadable: It is not there, is no plain file, or may not be read.
+        Unreadable: It is not there, is not a plain file, or may not be read.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for somebody to write

@@ -63,7 +63,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
             raise Unreadable(f"its header claims {length} bytes")
         header, data = parse_json(file.read(length)), file.read()
     if not isinstance(header, dict):
-        raise Unreadable("its header is no object")
+        raise Unreadable("its header is not an object")
     return {str(name): _array(str(name), said, data) for name, said in header.items() if name != "__metadata__"}
 
 

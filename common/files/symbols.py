@@ -46,7 +46,7 @@ class _Reader(pickle._Unpickler):
         return pid
 
     def load_tuple(self) -> None:
-        """Makes a list in place of a tuple: tuples within tuples can take years to be hashed, and a list is no key."""
+        """Makes a list in place of a tuple: tuples within tuples can take years to be hashed, and a list is not a key."""
         items = self.pop_mark()
         self.append(items)
 
@@ -80,7 +80,7 @@ def read_symbols(data: bytes) -> object:
     except Unreadable:
         raise
     except Exception as error:  # a dozen kinds on bytes that are made to annoy it
-        raise Unreadable(f"it is no pickle that can be read ({type(error).__name__})") from None
+        raise Unreadable(f"it is not a pickle that can be read ({type(error).__name__})") from None
 
 
 def symbol(found: object, name: str) -> Symbol:

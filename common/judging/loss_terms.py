@@ -7,7 +7,7 @@ from samestep.common.strategy import Run
 
 
 def name_sums(run: Run, parity: Parity) -> Parity:
-    """Says first that a run is another function on shards, if layers add to its loss what is no mean over examples.
+    """Says first that a run is another function on shards, if layers add to its loss what is not a mean over examples.
 
     Args:
         run: What left its reference.
@@ -18,5 +18,5 @@ def name_sums(run: Run, parity: Parity) -> Parity:
         return parity
     count, names = len(sums), ", ".join(sums)
     layers = f"{count} layer{'s' if count > 1 else ''} ({names})"
-    said = f"not the same function on shards: what {layers} put into the loss by add_loss is no mean over examples"
+    said = f"not the same function on shards: what {layers} put into the loss by add_loss is not a mean over examples"
     return dataclasses.replace(parity, reason=f"{said}: {parity.reason}")

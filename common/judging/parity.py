@@ -88,7 +88,7 @@ def spell_apart(one: float, other: float) -> tuple[str, str]:
 def _deviations(
     params: Mapping[str, np.ndarray], reference_params: Mapping[str, np.ndarray] | None
 ) -> dict[str, float]:
-    """Returns the largest deviation in every parameter; without a reference, only what is no number deviates."""
+    """Returns the largest deviation in every parameter; without a reference, only what is not a number deviates."""
     if reference_params is None:
         return {name: 0.0 if np.isfinite(value).all() else math.nan for name, value in params.items()}
     if {n: v.shape for n, v in params.items()} != {n: v.shape for n, v in reference_params.items()}:

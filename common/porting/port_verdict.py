@@ -35,7 +35,7 @@ def judge_port(case: PortCase) -> PortVerdict:
     Args:
         case: Both implementations.
     """
-    with np.errstate(all="ignore"):  # what is no number, or too large for one, is off
+    with np.errstate(all="ignore"):  # what is not a number, or too large for one, is off
         found = _judge(case)
     said = {name: name_sides(getattr(found, name), case.frameworks) for name in ("sentence", "cause")}
     return dataclasses.replace(found, **said, notes=tuple(name_sides(note, case.frameworks) for note in found.notes))

@@ -84,7 +84,7 @@ def refuse_run(directory: Path) -> None:
     except OSError as error:
         raise ConfigError(f"--out {directory} cannot be written ({error.strerror}); name another directory.") from None
     if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
-        what = "is no directory" if not nearest.is_dir() else "is not writable"
+        what = "is not a directory" if not nearest.is_dir() else "is not writable"
         raise ConfigError(f"--out {directory} cannot be written ({nearest} {what}); name another directory.")
 
 

@@ -190,7 +190,7 @@ def _own_task(specs: Sequence[ProcessSpec], text: str) -> int:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         pass
     raise ConfigError(
-        f"TF_CONFIG is '{text}', which is no task of this run; start it by the lines that --prepare printed."
+        f"TF_CONFIG is '{text}', which is not a task of this run; start it by the lines that --prepare printed."
     )
 
 

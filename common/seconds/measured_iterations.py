@@ -4,7 +4,7 @@ Rows on up to 8 GPUs are of one server, the others of a cluster.
 
 The rows on one server are predicted without recomputation, although the paper says that they have it: with it, the large ones
 would have reached more than the peak of an A100 beside what their other kernels must move. Their head, where the vocabulary is
-whole, takes four times what its FLOPs do: 50257 is no multiple of 8, and nothing seems to pad it there.
+whole, takes four times what its FLOPs do: 50257 is not a multiple of 8, and nothing seems to pad it there.
 
 References:
     Bang et al., arXiv 2312.12391 (vTrain).

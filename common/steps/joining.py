@@ -56,7 +56,7 @@ def read_run(directory: Path) -> RecordedRun:
         directory: The directory of the record.
 
     Raises:
-        ConfigError: It is no record, is damaged, or lacks a rank.
+        ConfigError: It is not a record, is damaged, or lacks a rank.
     """
     files = rank_files(directory)
     if not files and os.path.lexists(directory / METRICS):

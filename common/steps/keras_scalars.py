@@ -8,7 +8,7 @@ from samestep.common.steps.gradient_transforms import KERAS_NAMES
 
 _NAMES = {"beta_1": "betas.0", "beta_2": "betas.1", "epsilon": "eps"} | KERAS_NAMES
 _OTHERS = {"built", "learning_rate", "gradient_accumulation_steps"}
-"""What is no hyper-parameter, and what a record has elsewhere: a step is an update, of however many batches."""
+"""What is not a hyper-parameter, and what a record has elsewhere: a step is an update, of however many batches."""
 
 
 def written(number: float) -> float:

@@ -159,13 +159,13 @@ def _step(values: Mapping[str, object], array: bytes, header: RecordHeader, adde
 
 
 def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else _refuse(f"{value!r:.40} is no list")
+    return value if isinstance(value, list) else _refuse(f"{value!r:.40} is not a list")
 
 
 def _words(values: object) -> tuple[str, ...]:
     for each in (words := values if isinstance(values, list) else _list(values)):
         if not isinstance(each, str):
-            _refuse(f"{each!r:.40} is no text")
+            _refuse(f"{each!r:.40} is not text")
     return tuple(words)
 
 
@@ -174,7 +174,7 @@ def _whole(value: object, least: int = 0) -> int:
 
 
 def _number(value: object) -> float:
-    return float(value) if type(value) in (int, float) else _refuse(f"{value!r:.40} is no number")  # type: ignore[arg-type]
+    return float(value) if type(value) in (int, float) else _refuse(f"{value!r:.40} is not a number")  # type: ignore[arg-type]
 
 
 def _flag(value: object) -> bool:

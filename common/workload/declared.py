@@ -77,7 +77,7 @@ def load_model(source: str, framework: str) -> Model:
         except Exception as error:
             raise ConfigError(f"--model {source}: {offers[source].value} cannot be imported: {error}") from error
         if not isinstance(found, Model):
-            raise ConfigError(f"--model {source}: {offers[source].value} is no samestep.Model.")
+            raise ConfigError(f"--model {source}: {offers[source].value} is not a samestep.Model.")
         return found
     path, name = split_source(source)
     module = import_file(str(path.resolve()), framework)

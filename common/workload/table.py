@@ -166,7 +166,7 @@ def _size(field: str, text: str) -> int:
     least, most = (0 if field == "hash_buckets" else 1), (MAX_LAYERS if field == "layers" else MAX_SIZE)
     size = int(text) if text.isdecimal() and len(text) <= len(str(MAX_SIZE)) else -1
     if not least <= size <= most:
-        raise ConfigError(f"'{field}={text}' is no size; give a whole number from {least} up, at most {most}.")
+        raise ConfigError(f"'{field}={text}' is not a size; give a whole number from {least} up, at most {most}.")
     return size
 
 

@@ -168,7 +168,7 @@ def changed(change: Change, first: Timed) -> str:
 
 
 def next_step(advice: Advice, width: int) -> str:
-    """Returns the command to go on with; "" for a model of the user's, whose name is no workload.
+    """Returns the command to go on with; "" for a model of the user's, whose name is not a workload.
 
     Args:
         advice: What was found.

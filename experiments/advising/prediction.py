@@ -195,7 +195,7 @@ def parse_memory(text: str) -> int:
         text: As in 80GiB, 80GB (a GB is 1000^3 bytes) or 1.5TiB.
 
     Raises:
-        ConfigError: It is no size.
+        ConfigError: It is not a size.
     """
     match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([A-Za-z]{0,3})", text)
     if not match or match[2] not in _UNITS or not (count := round(float(match[1]) * _UNITS[match[2]])):

@@ -23,7 +23,7 @@ PARTS = {
 }
 """The parts of a step, in words."""
 ASSUMED_EFFICIENCY = 0.4
-"""Of a model that is no transformer: the share of the peak that its products reach. Nothing measured says so."""
+"""Of a model that is not a transformer: the share of the peak that its products reach. Nothing measured says so."""
 ASSUMED_LATENCY_SECONDS = 2e-5
 """Of the same: what a collective takes however few bytes it has."""
 BLOCK_LAYERS = 8
@@ -94,7 +94,7 @@ def seconds_of(candidate: Candidate, machine: Machine) -> StepTime:
 
 
 def _of_any_model(candidate: Candidate, machine: Machine) -> StepTime:
-    """A model that is no transformer: from its FLOPs, what its layers keep and its ledger, at assumed shares of the rates."""
+    """A model that is not a transformer: from its FLOPs, what its layers keep and its ledger, at assumed shares of the rates."""
     run = candidate.run
     link = machine.node_bytes_per_second
     if run.num_devices > machine.gpus_per_node:  # a ring passes each node's adapters once

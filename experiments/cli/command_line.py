@@ -74,7 +74,9 @@ def parse_beside(
     for word in foreign[:1]:
         name = word[2:].partition("=")[0].replace("-", "_")
         if cell is None or info is None or any(name in leave_out for _, _, leave_out in groups):
-            raise ConfigError(f"{spell_flag(name)} is no flag of {parser.prog}{'' if info else ' without a strategy'}.")
+            raise ConfigError(
+                f"{spell_flag(name)} is not a flag of {parser.prog}{'' if info else ' without a strategy'}."
+            )
         raise foreign_option(cell.framework, info, name)
     return {name: value for name, value in vars(values).items() if name not in ("cell", "framework", "strategy")}
 
@@ -111,7 +113,7 @@ def _named_among_flags(arguments: Sequence[str], program: str, groups: Sequence[
             every = [spell_flag(name) for owner in owners for name in flags(owner)]
             raise unknown("option", word.partition("=")[0], dict.fromkeys(every))
         if word.startswith("-") and word not in ("-h", "--help"):
-            raise ConfigError(f"'{word}' is no flag; every flag is written as --name value.")
+            raise ConfigError(f"'{word}' is not a flag; every flag is written as --name value.")
     named = [word for word in rest if not word.startswith("-")]
     named += [chosen.strategy] if "strategy" in chosen else []
     if len(named) > 1:

@@ -36,7 +36,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _spell_word(action: argparse.Action) -> str:
-    """Returns an argument that is no flag, as the usage shows it."""
+    """Returns an argument that is not a flag, as the usage shows it."""
     word = str(action.metavar or action.dest)
     return {"?": f"[{word}]", argparse.SUPPRESS: f"[{word}]", "*": f"[{word} ...]", "+": f"{word} ..."}.get(
         str(action.nargs), word

@@ -44,7 +44,7 @@ def check_code(path: Path, stored: Given, beside: Given) -> list[str]:
     """
     recorded = stored.get(DIGESTS, {})
     if not isinstance(recorded, Mapping):
-        raise ConfigError(f"{path}: {DIGESTS} is no table of files; leave it out, or write the file anew.")
+        raise ConfigError(f"{path}: {DIGESTS} is not a table of files; leave it out, or write the file anew.")
     named = _files({name: value for name, value in stored.items() if beside.get(name) is None})
     now = find_digests(stored)
     for file in named:

@@ -59,7 +59,7 @@ def make_plan(asked: ComparisonConfig) -> Plan:
     _check_names(asked, [*chosen, *required])
     oracle = (
         [Cell.parse(ORACLE)] if asked.base.model is None else []
-    )  # it has no user's model, whose reference is no row
+    )  # it has no user's model, whose reference is not a row
     every = dict.fromkeys([*oracle, *chosen, *required])
     _check_weak(asked, list(every))
     expanded = {cell: _scale(expand(cell, asked.vary, asked.base), asked) for cell in every}

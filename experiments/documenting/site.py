@@ -61,7 +61,7 @@ def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", files:
 
 
 def generated() -> dict[str, str]:
-    """Returns name -> Markdown of every page that is no file of docs/."""
+    """Returns name -> Markdown of every page that is not a file of docs/."""
     pages = {"cli.md": _commands(), "reference.md": "# Python\n\n::: samestep.api\n"}
     for file in linked(ROOT / "README.md", *sorted(DOCS.glob("*.md"))):
         path = ROOT / file

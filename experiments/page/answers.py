@@ -42,7 +42,7 @@ def answers(found: Comparison) -> list[Superlative]:
 
 
 def measured_rows(found: Comparison) -> dict[str, MeasuredRow]:
-    """Returns the rows that trained, by name; the oracle, which is no strategy, is not among them."""
+    """Returns the rows that trained, by name; the oracle, which is not a strategy, is not among them."""
     speeds = found.speeds
     return {
         row.cell: MeasuredRow(row.result, speeds[row.cell])
@@ -52,7 +52,7 @@ def measured_rows(found: Comparison) -> dict[str, MeasuredRow]:
 
 
 def _exchanging(rows: dict[str, MeasuredRow]) -> dict[str, MeasuredRow]:
-    """Returns the rows of several processes: devices of one exchange in its memory, which is no wire."""
+    """Returns the rows of several processes: devices of one exchange in its memory, which is not a wire."""
     return {name: row for name, row in rows.items() if len({each.role for each in row.result.processes}) > 1}
 
 

@@ -107,7 +107,7 @@ def _count(groups: Sequence[Group]) -> int:
 def _read(path: Path, found: _Found) -> None:
     try:
         if not path.is_dir():
-            found.problems.append(Problem(path, "is no directory" if path.exists() else "does not exist"))
+            found.problems.append(Problem(path, "is not a directory" if path.exists() else "does not exist"))
             return
         places = list(_places(path, _DEEPEST))
     except OSError as error:

@@ -65,7 +65,7 @@ def _numbers(rows: Rows) -> Numbers:
 
 
 def _or_infinity(value: float | None) -> float:
-    """Returns a deviation; infinity in the place of what is no number."""
+    """Returns a deviation; infinity in the place of what is not a number."""
     return math.inf if value is None or math.isnan(value) else value
 
 

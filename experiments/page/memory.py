@@ -116,7 +116,7 @@ def _bar(axis: AxisScale, parts: Sequence[int | None], kind: str) -> list[Mark]:
 
 
 def _lacks(parts: Sequence[int | None] | None) -> bool:
-    """Returns whether a class is missing, so that the bar is no total."""
+    """Returns whether a class is missing, so that the bar is not a total."""
     return parts is not None and None in parts
 
 

@@ -31,7 +31,7 @@ class Amount:
 
     Attributes:
         value: Bytes, seconds or a share.
-        count: The count of the operations that hand these bytes over; None for what is no operation.
+        count: The count of the operations that hand these bytes over; None for what is not an operation.
         unit: "B", "s" or "%".
     """
 

@@ -118,7 +118,7 @@ def write_picture(cells: Sequence[str], out: str | None) -> Path:
         small_run(cell)  # before any is started
     path = Path(out or "-beside-".join(file_name(cell) for cell in cells) + ".svg")
     if path.is_dir() or not path.parent.is_dir():
-        raise ConfigError(f"-o {path} is no file that can be written; name one in a directory that is there.")
+        raise ConfigError(f"-o {path} is not a file that can be written; name one in a directory that is there.")
     with Launcher() as launcher:
         text = file_of(draw(launcher, cells))
     try:

@@ -27,7 +27,7 @@ from samestep.experiments.printing.misses import explain_misses
 from samestep.experiments.printing.text import bullets, fill, github, screen_width, sharing
 
 EXCEPTIONS = 3
-"""What all rows but so many have in common is said in the caption, with the exceptions, and is no column."""
+"""What all rows but so many have in common is said in the caption, with the exceptions, and is not a column."""
 IMPORTED_BEFORE = "the frameworks imported before"
 IMPORT_INCLUDED = "the import of the framework included"
 

@@ -123,7 +123,7 @@ def load_trace(directory: Path) -> Trace | None:
         directory: The directory of the run.
 
     Raises:
-        ConfigError: The file is no trace of ours.
+        ConfigError: The file is not a trace of ours.
     """
     path = directory / TRACE
     if not path.exists():
@@ -132,7 +132,7 @@ def load_trace(directory: Path) -> Trace | None:
         content = read_json(path, _MOST_BYTES)
         return _read(content["traceEvents"])  # pyrefly: ignore
     except (Unreadable, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{path} is no trace of a run: {error}; trace the run again.") from None
+        raise ConfigError(f"{path} is not a trace of a run: {error}; trace the run again.") from None
 
 
 def _read(events: Sequence[dict]) -> Trace:

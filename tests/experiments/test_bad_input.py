@@ -138,7 +138,7 @@ def test_an_unknown_flag_is_answered_with_the_nearest(refused: Refused, flags: t
 
 
 def test_a_flag_with_one_dash_is_told_how_to_write_it(refused: Refused) -> None:
-    holds(refused(run, "-s", "3"), "'-s' is no flag; every flag is written as --name value.")
+    holds(refused(run, "-s", "3"), "'-s' is not a flag; every flag is written as --name value.")
 
 
 def test_a_run_takes_one_cell(refused: Refused) -> None:
@@ -159,7 +159,7 @@ def test_a_field_of_the_whole_request_in_a_cell_is_told_its_flag(
     refused: Refused, command: types.ModuleType, flag: str
 ) -> None:
     line = refused(command, flag, "torch:ddp+steps=3")
-    holds(line, "steps is no option of torch:ddp; give it as a flag, --steps.")
+    holds(line, "steps is not an option of torch:ddp; give it as a flag, --steps.")
     assert "Did you mean" not in line
 
 

@@ -277,7 +277,7 @@ def test_a_trace_that_cannot_be_read_is_listed_and_its_row_reported(
     (home / "whole" / "trace.json").write_text("{")
     assert report.main(["whole", "--format", "csv"]) == 1
     told = capsys.readouterr()
-    assert told.err.startswith("not reported: whole: whole/trace.json is no trace of a run")
+    assert told.err.startswith("not reported: whole: whole/trace.json is not a trace of a run")
     assert "torch:ddp" in told.out
 
 

@@ -267,8 +267,8 @@ def test_a_wrong_request_is_one_line(cell: str | None, settings: dict, told: str
     ("arguments", "told"),
     [
         (["--steps", "3"], "--steps"),
-        (["torch:ddp", "--steps", "3"], "--steps is no flag of samestep predict"),
-        (["--zero-stage", "3"], "--zero-stage is no flag of samestep predict without a strategy"),
+        (["torch:ddp", "--steps", "3"], "--steps is not a flag of samestep predict"),
+        (["--zero-stage", "3"], "--zero-stage is not a flag of samestep predict without a strategy"),
         (["torch:ddp", "--zero-stage", "3"], "--zero-stage is an option of torch:deepspeed, not of torch:ddp"),
         (["--format", "xml"], "unknown format 'xml'"),
     ],

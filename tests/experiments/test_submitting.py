@@ -28,11 +28,11 @@ def check(fields: object, value: object, at: str = "") -> None:
     if isinstance(fields, str):
         assert isinstance(value, KINDS[fields]), f"{at} is {value!r}, not {fields}"
     elif isinstance(fields, list):
-        assert isinstance(value, list), f"{at} is no list"
+        assert isinstance(value, list), f"{at} is not a list"
         for number, each in enumerate(value):
             check(fields[0], each, f"{at}[{number}]")
     else:
-        assert isinstance(fields, dict) and isinstance(value, dict), f"{at} is no object"
+        assert isinstance(fields, dict) and isinstance(value, dict), f"{at} is not an object"
         for name, each in value.items():
             assert name in fields or "*" in fields, f"{at} has no field {name}"
             check(fields.get(name, fields.get("*")), each, f"{at}.{name}")

@@ -127,7 +127,7 @@ def broken(home: Path) -> dict[Path, str]:
         lacking: "is not a result",
         empty: "holds no run",
         asked: "no readable config.json",
-        file: "is no directory",
+        file: "is not a directory",
         home / "missing": "does not exist",
         home / ("long" * 1000): "cannot be read (File name too long)",
     }

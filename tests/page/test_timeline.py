@@ -127,7 +127,7 @@ def test_a_fault_is_found(tmp_path: Path, change: Callable[[list[dict]], object]
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"traceEvents": []}', '{"traceEvents": [{"ph": "X"}]}', "nul"])
 def test_a_file_that_is_no_trace(tmp_path: Path, content: str) -> None:
     (tmp_path / TRACE).write_text(content)
-    with pytest.raises(ConfigError, match=re.escape(f"{tmp_path / TRACE} is no trace of a run")):
+    with pytest.raises(ConfigError, match=re.escape(f"{tmp_path / TRACE} is not a trace of a run")):
         load_trace(tmp_path)
 
 
@@ -275,5 +275,5 @@ def test_a_page_draws_what_was_traced(tmp_path: Path) -> None:
     assert section is not None
     assert re.findall("<summary>(.*?)</summary>", section) == ["torch:pp", "tf:mirrored"]
     assert section.count("<svg ") == 1
-    assert "is no trace of a run" in section
+    assert "is not a trace of a run" in section
     assert timelines.write(SimpleNamespace(entries=entries[2:3])) is None

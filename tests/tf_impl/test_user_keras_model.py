@@ -108,7 +108,9 @@ def test_replicas_that_wait_in_the_forward_pass_keep_their_losses_apart(run_cell
 def test_a_loss_that_is_no_mean_over_examples_is_named(run_cell: RunCell) -> None:
     result = run_cell("tf:mirrored", "digits-mlp", devices=2, dtype="float64", steps=5, **own("SUMMING"))
     assert result.parity.passed is False
-    said = "not the same function on shards: what 1 layer (adds) put into the loss by add_loss is no mean over examples"
+    said = (
+        "not the same function on shards: what 1 layer (adds) put into the loss by add_loss is not a mean over examples"
+    )
     assert result.parity.reason.startswith(said)
 
 

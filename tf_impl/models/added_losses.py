@@ -52,7 +52,7 @@ class Added:
         return found
 
     def sums(self, predict: Callable[[Inputs], object], inputs: Inputs) -> tuple[str, ...]:
-        """Returns the layers that add what is no mean over examples: on shards of a batch that is another loss.
+        """Returns the layers that add what is not a mean over examples: on shards of a batch that is another loss.
 
         Args:
             predict: Calls the model in evaluation, where no layer draws random numbers.

@@ -15,7 +15,7 @@ def update(spec: Muon, w: tf.Variable, g: tf.Tensor, slots: Sequence[tf.Variable
         spec: The hyper-parameters that are the same in every step.
         w: The parameter.
         g: Its gradient.
-        slots: Its first moment; of what is no matrix also its second one.
+        slots: Its first moment; of what is not a matrix also its second one.
         coefficients: Those of the step.
     """
     if len(slots) > 1:

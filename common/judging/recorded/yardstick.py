@@ -109,7 +109,7 @@ def floor(sums: Sums, pairing: Pairing, phase: Phase) -> np.ndarray | float:
 
 
 def finite(numbers: np.ndarray) -> np.ndarray:
-    """Returns the same with zeros for what is no finite number."""
+    """Returns the same with zeros for what is not a finite number."""
     return np.nan_to_num(numbers, posinf=0.0, neginf=0.0)
 
 

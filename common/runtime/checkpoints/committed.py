@@ -1,6 +1,6 @@
 """A checkpoint: a folder `checkpoints/step-000120` of a run directory, which is there as a whole or not at all.
 
-Its state is one file, or one of each rank. `commit.json` has their digests, and a folder without a valid one is no checkpoint.
+Its state is one file, or one of each rank. `commit.json` has their digests, and a folder without a valid one is not a checkpoint.
 """
 
 import dataclasses

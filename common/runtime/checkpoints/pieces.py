@@ -56,7 +56,7 @@ def read_pieces(folder: Path, names: Collection[str]) -> TrainState:
 
 def _piece(name: str, key: str, array: np.ndarray) -> StatePiece:
     if (found := _KEY.fullmatch(key)) is None:
-        raise Unreadable(f"{name}: {key} is no piece of an array")
+        raise Unreadable(f"{name}: {key} is not a piece of an array")
     offset, shape = (tuple(int(n) for n in found[each].split(",") if n) for each in ("offset", "shape"))
     ends = [start + size for start, size in zip(offset, array.shape, strict=False)]
     if not len(offset) == len(shape) == array.ndim or any(end > size for end, size in zip(ends, shape, strict=True)):

@@ -100,7 +100,7 @@ def find_place(environment: Mapping[str, str], processes: int) -> Place | None:
         processes: How many processes the run has.
 
     Raises:
-        ConfigError: The engine started another number of processes, or a variable is no number.
+        ConfigError: The engine started another number of processes, or a variable is not a number.
     """
     found = engines_of(environment)
     if not found:

@@ -163,7 +163,7 @@ def new_directory(name: str) -> Path:
 
 
 def check_unfinished(directory: Path) -> Path:
-    """Refuses to go on with what is no run that was cut off; returns its directory.
+    """Refuses to go on with what is not a run that was cut off; returns its directory.
 
     Args:
         directory: The directory.

@@ -40,7 +40,7 @@ def evaluate(program: Program, run: Run, launch: Launch, data: Split, file: Proc
         file: The present process's, which shows how many examples are done.
 
     Returns:
-        The metric on rank 0; None elsewhere, where it is no number, and where nobody asked for it.
+        The metric on rank 0; None elsewhere, where it is not a number, and where nobody asked for it.
     """
     held_out = len(data.test_inputs)
     if not (count := num_evaluated(run, launch.evaluate, held_out)):

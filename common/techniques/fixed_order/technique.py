@@ -26,7 +26,7 @@ def check_order(run: Run) -> None:
     if leaves & (leaves - 1):
         below = 1 << leaves.bit_length() - 1
         above = f" or {2 * below}" if 2 * below <= MOST_LEAVES else ""
-        raise ConfigError(f"--fixed-order {leaves} is no power of two, which its tree needs; give {below}{above}.")
+        raise ConfigError(f"--fixed-order {leaves} is not a power of two, which its tree needs; give {below}{above}.")
     if devices & (devices - 1) or devices > leaves:
         fitting = ", ".join(str(1 << bit) for bit in range(leaves.bit_length()))
         raise ConfigError(

@@ -67,7 +67,7 @@ class Findings:
         unread: The places of what it returns and its loss does not read.
         dtypes: The parameters and buffers of real numbers that are not in the default dtype, by the framework's own name.
         habits: On what a forward pass in training depends beside an example and the weights.
-        sums: The layers that add to the loss what is no mean over examples.
+        sums: The layers that add to the loss what is not a mean over examples.
         optimizer: That of the user's file, in the framework that built it; None if it has none.
         rounded: Its forward pass in two bytes a number.
         unused: The parameters that got no gradient when it was tried.

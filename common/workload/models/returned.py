@@ -92,7 +92,7 @@ def loss_of(returned: object, is_tensor: IsTensor) -> object:
 
 
 def main_of(returned: object, is_tensor: IsTensor) -> object:
-    """Returns the outputs that a metric is given: the tensor itself, `logits`, or the first tensor that is no single number.
+    """Returns the outputs that a metric is given: the tensor itself, `logits`, or the first tensor that is not a single number.
 
     Args:
         returned: What the model returns.

@@ -76,12 +76,12 @@ class Muon:
 
     @property
     def rounding_move(self) -> float:
-        """That of what is no matrix: within one, rounding is small beside the other numbers."""
+        """That of what is not a matrix: within one, rounding is small beside the other numbers."""
         return self.others.rounding_move
 
     @property
     def others(self) -> AdamW:
-        """The update of what is no matrix."""
+        """The update of what is not a matrix."""
         return AdamW(self.learning_rate, self.beta1, self.beta2, self.epsilon, self.weight_decay)
 
     def state(self, param: Param) -> dict[str, tuple[int, ...]]:

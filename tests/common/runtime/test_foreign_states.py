@@ -89,7 +89,7 @@ def replace(name: str, old: bytes, new: bytes) -> Callable[[Path], None]:
 
 
 DAMAGE = {
-    "a torn description": ("dcp", truncate(METADATA, 900), "it is no pickle that can be read"),
+    "a torn description": ("dcp", truncate(METADATA, 900), "it is not a pickle that can be read"),
     "a missing rank": ("dcp", lambda folder: (folder / "__1_0.distcp").unlink(), "there is no such file"),
     "a torn rank": ("dcp", truncate("__1_0.distcp", 9000), "__1_0.distcp ends before what .metadata says is in it"),
     "a rank's file elsewhere": (

@@ -35,7 +35,7 @@ class Sleeper:
 
     Attributes:
         seconds: Of a step.
-        diverges_at: The step whose loss is no number.
+        diverges_at: The step whose loss is not a number.
         agreed: What all processes agree that a part took, instead of what it took here.
         ahead: Whether a step returns before it is done, as on a GPU.
     """

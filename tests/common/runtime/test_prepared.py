@@ -159,7 +159,7 @@ def test_an_environment_without_numbers_is_told_which(refused: Refused, changed:
     ],
 )
 def test_a_cluster_that_is_not_the_runs_is_told_so(refused: Refused, text: str) -> None:
-    assert "is no task of this run; start it by" in refused(SERVERS, lambda directory: None, TF_CONFIG=text)
+    assert "is not a task of this run; start it by" in refused(SERVERS, lambda directory: None, TF_CONFIG=text)
 
 
 # --- a process that is started twice ----------------------------------------------------------------------------------

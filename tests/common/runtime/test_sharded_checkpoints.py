@@ -139,7 +139,7 @@ DAMAGE = {
             np.savez(path / name_of(1), w=np.ones(2))
             or forge(path, lambda said: said["files"].update({name_of(1): digested(path / name_of(1))}))
         ),
-        r"state-rank-1\.npz: w is no piece of an array",
+        r"state-rank-1\.npz: w is not a piece of an array",
     ),
 }
 

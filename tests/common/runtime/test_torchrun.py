@@ -192,9 +192,9 @@ TASKS = tf_cluster({"worker": 2})
         (RANKS, {"WORLD_SIZE": "two"}, "WORLD_SIZE is two, but the run was prepared for 2 processes"),
         (RANKS, {"MASTER_PORT": "port"}, "MASTER_PORT is 'port'; give a whole number from 1 to 65535."),
         (RANKS, {"MASTER_PORT": "65536"}, "MASTER_PORT is '65536'; give a whole number from 1 to 65535."),
-        (TASKS, {"TF_CONFIG": "{"}, "TF_CONFIG is '{', which is no task of this run"),
-        (TASKS, {"TF_CONFIG": "[]"}, "TF_CONFIG is '[]', which is no task of this run"),
-        (TASKS, {"TF_CONFIG": '{"task": {"type": "ps", "index": 0}}'}, "which is no task of this run"),
+        (TASKS, {"TF_CONFIG": "{"}, "TF_CONFIG is '{', which is not a task of this run"),
+        (TASKS, {"TF_CONFIG": "[]"}, "TF_CONFIG is '[]', which is not a task of this run"),
+        (TASKS, {"TF_CONFIG": '{"task": {"type": "ps", "index": 0}}'}, "which is not a task of this run"),
     ],
 )
 def test_an_environment_that_names_no_process(specs: list[ProcessSpec], environment: dict[str, str], told: str) -> None:

@@ -127,7 +127,7 @@ def test_a_size_that_is_no_positive_whole_number_is_named(value):
     ],
 )
 def test_no_size_may_be_zero_or_negative(spelling):
-    assert f"'{spelling.split('+')[1]}' is no size" in refusal(spelling)
+    assert f"'{spelling.split('+')[1]}' is not a size" in refusal(spelling)
 
 
 def test_a_field_reaches_every_spec_that_has_it():
