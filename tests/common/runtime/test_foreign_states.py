@@ -159,9 +159,9 @@ def test_a_key_that_takes_years_to_hash_is_refused() -> None:
     """Tuples within tuples, each twice: 2^50 of them, in 200 bytes."""
     nested = b"(t" + b"2\x86" * 50
     began = time.monotonic()
-    with pytest.raises(Unreadable, match="no pickle that can be read"):
+    with pytest.raises(Unreadable, match="not a pickle that can be read"):
         read_symbols(b"\x80\x04}" + nested + b"Ns.")
-    with pytest.raises(Unreadable, match="no pickle that can be read"):
+    with pytest.raises(Unreadable, match="not a pickle that can be read"):
         read_symbols(b"\x80\x04r\xff\xff\xff\xff.")  # an index that a reader in C would make room for
     assert time.monotonic() - began < 5
 
