@@ -7,6 +7,7 @@ References:
 
 import bisect
 import contextlib
+import os
 import re
 import tempfile
 import threading
@@ -17,14 +18,17 @@ from typing import NamedTuple
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from samestep.common.files.writing import copy_file
+from samestep.common.runtime.step_parts import StepParts, Window
 from samestep.common.timeline import PHASE_OF_LETTER, Activity
 from samestep.torch_impl.observing.collectives import COLLECTIVES, is_transfer
-from samestep.torch_impl.upstream import all_threads, kineto_events
+from samestep.torch_impl.upstream import all_threads, kineto_events, silenced
 
 _PASS = re.compile(r"samestep:(?P<stage>\d+)(?P<letter>[FBIW])(?P<microbatch>\d+)$")
 """What `named_pass` calls a pass."""
 _RECORDING = threading.Event()
 _BACKWARD, _UPDATE = "autograd::engine::evaluate_function", "Optimizer.step#"
+_COMPILED = ("Torch-Compiled Region", "CompiledFunctionBackward")
+_AUTOGRAD = ("autograd::", "torch::autograd::")
 _RECEIVE = "c10d::recv_"
 _SENDER = 2
 """Which of its arguments is the sender."""
@@ -57,6 +61,7 @@ class Event(NamedTuple):
         end_ns: As `time.time_ns()`.
         is_range: Whether it is such a range, in which operators ran or nothing did.
         inputs: Numbers among the arguments of an operator, by position.
+        thread: The number of the thread, as the kernel has it.
     """
 
     name: str
@@ -64,6 +69,7 @@ class Event(NamedTuple):
     end_ns: int
     is_range: bool
     inputs: Sequence[object]
+    thread: int = 0
 
 
 def record(take: Callable[[], None], devices: Sequence[str], keep: Path | None) -> list[Activity]:
@@ -78,6 +84,49 @@ def record(take: Callable[[], None], devices: Sequence[str], keep: Path | None) 
             copy_file(Path(folder, "profile.json"), keep.with_name(f"{keep.name}.json"))
     events = [Event(*each) for each in kineto_events(seen)]
     return [*_computed(events), *_transfers(events)]
+
+
+def step_parts(take: Callable[[], Window]) -> StepParts:
+    """Takes steps and finds their parts; see `SplitSteps`.
+
+    Its profiler costs some percent of a short step, and says when which operator ran on which thread.
+    """
+    seen = profile(activities=[ProfilerActivity.CPU], experimental_config=all_threads())
+    with silenced():
+        seen.__enter__()
+    window = take()
+    with silenced():
+        seen.__exit__(None, None, None)
+    events = [Event(*each) for each in kineto_events(seen) if each[1] < window.end_ns and each[2] > window.start_ns]
+    frames = sorted((e.start_ns, e.end_ns) for e in events if e.name.startswith(_UPDATE))
+    operators = [(e, _is_within(e.start_ns, frames)) for e in events if _is_operator(e)]
+    ran = _union_seconds(window, [e for e, _ in operators])
+    updating = _union_seconds(window, [e for e, is_update in operators if is_update]) if frames else None
+    taking = _union_seconds(window, [e for e, _ in operators if e.thread == os.getpid()])
+    return window.parts_by_operators(ran, updating, taking, {e.thread for e, _ in operators})
+
+
+def _is_operator(event: Event) -> bool:
+    """Returns whether an event is an operator or a compiled graph, and no transfer or a node of autograd around one."""
+    if event.name.startswith(_COMPILED):
+        return True
+    is_named = "::" in event.name and not event.name.startswith(_AUTOGRAD)
+    return is_named and not event.is_range and not _is_transfer(event.name)
+
+
+def _is_within(moment: int, frames: Sequence[tuple[int, int]]) -> bool:
+    place = bisect.bisect(frames, (moment, float("inf"))) - 1
+    return place >= 0 and frames[place][1] > moment
+
+
+def _union_seconds(window: Window, events: Iterable[Event]) -> float:
+    """Returns the seconds of a step in which at least one of some events lasted."""
+    total, end = 0, window.start_ns
+    for event in sorted(events, key=lambda each: each.start_ns):
+        start, last = max(event.start_ns, end), min(event.end_ns, window.end_ns)
+        if last > start:
+            total, end = total + last - start, last
+    return total / 1e9 / window.steps
 
 
 def named_pass(letter: str, stage: int, microbatch: int) -> contextlib.AbstractContextManager[object]:

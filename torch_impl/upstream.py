@@ -1,7 +1,8 @@
 """Private APIs of upstream, one function each; a test named after the version checks that each is as it was."""
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -176,11 +177,30 @@ def all_threads() -> object:
     return _ExperimentalConfig(profile_all_threads=True)
 
 
-def kineto_events(seen: "profile") -> list[tuple[str, int, int, bool, Sequence[object]]]:
-    """Returns what a profile saw: name, start and end in ns, whether it is a range of Python's, and arguments (torch 2.13)."""
+def kineto_events(seen: "profile") -> list[tuple[str, int, int, bool, Sequence[object], int]]:
+    """Returns what a profile saw (torch 2.13).
+
+    Of each event the name, start and end in ns, whether it is a range of Python's, the arguments, and the number of its thread.
+    """
     assert seen.profiler is not None and seen.profiler.kineto_results is not None
     found = seen.profiler.kineto_results.events()
-    return [(e.name(), e.start_ns(), e.end_ns(), e.is_user_annotation(), e.concrete_inputs()) for e in found]
+    return [
+        (e.name(), e.start_ns(), e.end_ns(), e.is_user_annotation(), e.concrete_inputs(), e.device_resource_id())
+        for e in found
+    ]
+
+
+@contextlib.contextmanager
+def silenced() -> Iterator[None]:
+    """Makes a context in which nothing gets to the standard error: Kineto writes that it starts and stops (torch 2.13)."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def without_numbers() -> contextlib.AbstractContextManager[object]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from samestep.common.errors import ConfigError
 from samestep.common.ledger import Compiled, Footprint, Send
+from samestep.common.runtime.step_parts import StepParts
 
 if TYPE_CHECKING:
     import pydantic
@@ -133,6 +134,8 @@ class Measured(Usage):
         saves: The checkpoints of this attempt.
         versions: The versions of Python and the packages that decide numbers.
         watched: What disturbed the timed windows.
+        step_parts: What the seconds of a step of this process go to; None where `no_parts` says why.
+        no_parts: Why there are none, in words.
     """
 
     first_step: int = 0
@@ -157,6 +160,8 @@ class Measured(Usage):
     saves: Saves = dataclasses.field(default_factory=Saves)
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
     watched: Watched = dataclasses.field(default_factory=Watched)
+    step_parts: StepParts | None = None
+    no_parts: str = ""
 
 
 @functools.cache

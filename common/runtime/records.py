@@ -12,6 +12,7 @@ from samestep.common.request import RunConfig
 from samestep.common.runtime.host_bytes import HostBytes
 from samestep.common.runtime.integrity import check_losses, check_request, check_result
 from samestep.common.runtime.measured import Conditions, Saves, Usage, validate
+from samestep.common.runtime.step_parts import StepParts
 from samestep.common.steps.log import METRICS_BYTES
 
 SCHEMA_VERSION = 4
@@ -135,7 +136,7 @@ class RunLedger:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunSpeed:
-    """How long it took, and under which conditions."""
+    """How long it took, under which conditions, and what the seconds of the median step go to; else `no_parts` says why not."""
 
     examples_per_second: Throughput | None
     step_seconds_median: float | None
@@ -143,6 +144,8 @@ class RunSpeed:
     compile_seconds: float | None
     conditions: Conditions = dataclasses.field(default_factory=Conditions)
     step_times: dict[int, int] = dataclasses.field(default_factory=dict)
+    step_parts: StepParts | None = None
+    no_parts: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

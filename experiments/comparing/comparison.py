@@ -164,7 +164,7 @@ class Comparison:
         return pandas.DataFrame([dict(row) for row in self.document("").rows])
 
     def plot(self, figure: str = "tradeoff") -> "Figure":
-        """Draws "tradeoff" (speed by memory), "speed", "memory", "sent", "losses", "deviations" or "scaling"; `save` writes it.
+        """Draws "tradeoff" (speed by memory), "speed", "time", "memory", "sent", "losses", "deviations" or "scaling".
 
         Raises:
             ConfigError: There is no such figure, or nothing was measured that it shows.

@@ -10,7 +10,8 @@ from samestep.experiments.advising.candidate_meshes import FRAMEWORK, Candidate,
 from samestep.experiments.advising.prediction import needed_bytes
 from samestep.experiments.advising.step_times import seconds_of
 from samestep.experiments.comparing.comparison import Comparison
-from samestep.experiments.comparing.quantities import SAME_STEP, SENT, STATE, Quantity
+from samestep.experiments.comparing.measures.quantity import Quantity
+from samestep.experiments.comparing.quantities import SAME_STEP, SENT, STATE
 from samestep.experiments.comparing.row import Row, explain_rows
 from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.doctoring.gpus import Gpu

@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Sequence
 
 from samestep.experiments.comparing.comparison import Comparison
-from samestep.experiments.comparing.quantities import SENT, STATE, Quantity
+from samestep.experiments.comparing.measures.quantity import Quantity
+from samestep.experiments.comparing.quantities import SENT, STATE
 from samestep.experiments.comparing.speeds import MeasuredRow, share_cores
 from samestep.experiments.printing.columns import range_of
 from samestep.experiments.printing.text import short

@@ -15,8 +15,14 @@
     return sign * (Number.isNaN(difference) ? letters.compare(a, b) : difference);
   }
 
-  function sort(column) {
-    const ascending = heads[column].ariaSort !== "ascending";
+  // The first click on a heading puts what is best first; the next one turns it round.
+  function turned(column) {
+    const head = heads[column], other = {ascending: "descending", descending: "ascending"};
+    return other[head.ariaSort] ?? head.dataset.first ?? "ascending";
+  }
+
+  function sort(column, direction) {
+    const ascending = direction === "ascending";
     heads.forEach((head, index) => { head.ariaSort = index === column ? (ascending ? "ascending" : "descending") : "none"; });
     const sorted = [...lines].sort((a, b) => compare(values.get(a)[column], values.get(b)[column], ascending ? 1 : -1));
     body.append(...sorted);
@@ -44,6 +50,135 @@
     for (const curve of figure.querySelectorAll(".curve")) curve.classList.toggle("on", picked.has(curve.dataset.row));
   }
 
+  // --- the view, which the address keeps ---
+
+  const titles = heads.map(head => head.textContent.trim());
+  const usual = heads.findIndex(head => head.ariaSort !== "none");
+  const names = lines.map(line => line.cells[0].textContent.trim());
+  const rowOf = new Map(lines.map((line, index) => [line.dataset.row, index]));
+
+  // A name, or where two rows have the same one, the key of the row.
+  function called(index) {
+    return names.indexOf(names[index]) === names.lastIndexOf(names[index]) ? names[index] : lines[index].dataset.row;
+  }
+
+  function keep(change) {
+    const view = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
+    for (const [name, value] of Object.entries(change)) value ? view.set(name, value) : view.delete(name);
+    const text = view.toString();
+    history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
+  }
+
+  function show() {
+    if (location.hash && !location.hash.includes("=")) return;  // a section: the view stays
+    const view = new URLSearchParams(location.hash.slice(1));
+    const column = titles.indexOf(view.get("sort"));
+    if (column >= 0) sort(column, view.get("order") === "ascending" ? "ascending" : "descending");
+    else if (usual >= 0) sort(usual, "descending");
+    const search = document.getElementById("filter");
+    if (search.value !== (view.get("filter") ?? "")) filter(search.value = view.get("filter") ?? "");
+    const index = lines.findIndex((line, each) => view.has("row") && called(each) === view.get("row"));
+    if (index >= 0) open(index);
+    else if (card.open) card.close();
+  }
+
+  // --- a card: everything that the page has on one row ---
+
+  const card = document.createElement("dialog");
+  card.id = "card";
+  card.setAttribute("aria-labelledby", "card-title");
+  document.body.append(card);
+  card.addEventListener("close", () => keep({row: ""}));
+  card.addEventListener("click", event => { if (event.target === card) card.close(); });  // beside it
+
+  function element(kind, text, ...children) {
+    const made = document.createElement(kind);
+    if (text) made.textContent = text;
+    made.append(...children);
+    return made;
+  }
+
+  // A copy that nothing refers to.
+  function copy(node) {
+    const made = node.cloneNode(true);
+    for (const each of [made, ...made.querySelectorAll("[id]")]) each.removeAttribute("id");
+    return made;
+  }
+
+  // What a figure shows of a row: its lines along their axis, its curve, or its drawing; nothing if it has none.
+  function partOf(figure, key) {
+    const own = `[data-row="${key}"]`;
+    const drawing = figure.querySelector(`details${own} > .scroll`);
+    if (drawing) return [copy(drawing)];
+    const found = [];
+    for (const each of figure.querySelectorAll(".plot, .panel")) {
+      if (!each.querySelector(`.lines > ${own}, .curve${own}`)) continue;
+      const part = copy(each);
+      for (const other of part.querySelectorAll(`.lines > [role]:not(${own}), .curve:not(${own})`)) other.remove();
+      found.push(part);
+    }
+    return found;
+  }
+
+  function facts(line) {
+    const list = element("dl");
+    [...line.cells].slice(1).forEach((cell, index) => {
+      if (cell.textContent.trim()) list.append(element("div", "", element("dt", titles[index + 1]), copyInto("dd", cell)));
+    });
+    return list;
+  }
+
+  function copyInto(kind, node) {
+    const made = element(kind);
+    made.append(...[...node.childNodes].map(each => each.cloneNode(true)));
+    return made;
+  }
+
+  function again(key) {
+    const source = document.getElementById(`from-${key}`)?.closest("tr");
+    const command = source?.querySelector("code")?.textContent ?? "";
+    const place = source?.cells[2].textContent ?? "";
+    if (!source) return [];
+    const button = element("button", "Copy");
+    button.type = "button";
+    button.addEventListener("click", () => navigator.clipboard?.writeText(command).then(() => { button.textContent = "Copied"; }));
+    const line = source.cells[1].querySelector("code") ? [element("pre", command), button] : [];
+    return [element("h3", "To run it again"), ...line, element("p", "", "Kept in ", element("code", place))];
+  }
+
+  function open(index) {
+    const line = lines[index], key = line.dataset.row;
+    const close = element("button", "Close");
+    close.type = "button";
+    close.addEventListener("click", () => card.close());
+    const title = element("h2", names[index]);
+    title.id = "card-title";
+    title.className = line.cells[0].firstElementChild.className;
+    const content = [element("header", "", title, close)];
+    if (line.dataset.reason) content.push(Object.assign(element("p", line.dataset.reason), {className: "callout"}));
+    content.push(facts(line));
+    for (const section of document.querySelectorAll("main > section")) {
+      const parts = [...section.querySelectorAll("figure")].flatMap(figure => {
+        const own = partOf(figure, key);
+        return own.length ? [Object.assign(element("div", "", ...own), {className: figure.className})] : [];
+      });
+      if (parts.length) content.push(element("h3", section.querySelector("h2").textContent), ...parts);
+    }
+    card.replaceChildren(...content, ...again(key));
+    if (!card.open) card.showModal();
+    card.scrollTop = 0;
+  }
+
+  document.addEventListener("click", event => {
+    const link = event.target.closest?.('a[href^="#from-"]');
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    const index = rowOf.get(link.hash.slice("#from-".length));
+    keep({row: called(index)});
+    open(index);
+  });
+  window.addEventListener("hashchange", show);
+
   // Paper has nothing to click on: what is shown on demand is printed, and closed again afterwards.
   let opened = [];
   window.addEventListener("beforeprint", () => {
@@ -53,6 +188,14 @@
   window.addEventListener("afterprint", () => opened.forEach(each => { each.open = false; }));
 
   for (const button of document.querySelectorAll("[data-pick]")) button.addEventListener("click", () => pick(button));
-  heads.forEach((head, column) => head.firstElementChild.addEventListener("click", () => sort(column)));
-  document.getElementById("filter").addEventListener("input", event => filter(event.target.value));
+  heads.forEach((head, column) => head.firstElementChild.addEventListener("click", () => {
+    const direction = turned(column);
+    sort(column, direction);
+    keep({sort: titles[column], order: direction});
+  }));
+  document.getElementById("filter").addEventListener("input", event => {
+    filter(event.target.value);
+    keep({filter: event.target.value});
+  });
+  if (location.hash.includes("=")) show();
 }

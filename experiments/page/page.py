@@ -21,6 +21,7 @@ from samestep.experiments.page import (
 )
 from samestep.experiments.page.loaded import Loaded
 from samestep.experiments.page.rendering import HERE, assembled
+from samestep.experiments.page.timing import step_parts
 from samestep.experiments.printing.text import count
 
 _NAMED = 3
@@ -48,6 +49,7 @@ SECTIONS: Sequence[Section] = (
     Section("parity", "Parity", parity.write),
     Section("losses", "Losses", losses.write),
     Section("speed", "Speed", speed.write),
+    Section("step-parts", "Where the time goes", step_parts.write),
     Section("scaling", "Scaling", scaling.write),
     Section("memory", "Memory", memory.write),
     Section("wire", "On the wire", wire.write),

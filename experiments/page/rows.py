@@ -1,15 +1,18 @@
 """The table of all rows: sorted and filtered in the browser, by the raw number behind each cell."""
 
 import dataclasses
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
 from samestep.common.flags import Scalar
-from samestep.experiments.comparing.quantities import METRIC, QUANTITIES, SAME_STEP, Quantity
+from samestep.experiments.comparing.measures.quantity import Quantity
+from samestep.experiments.comparing.quantities import METRIC, QUANTITIES, SAME_STEP, SPEED, WORKLOAD
 from samestep.experiments.page.loaded import Entry, Loaded
 from samestep.experiments.page.rendering import breakable, render
 from samestep.experiments.page.verdicts import status
+from samestep.experiments.printing import tables
 from samestep.experiments.printing.misses import mark
 
 Value = Callable[[Entry], Scalar]
@@ -23,20 +26,64 @@ class SortableColumn:
         title: With its unit.
         value: What it is sorted by, a number or text; None comes last.
         show: How it is written.
+        name: As of its quantity; "" if it is none.
+        falls: Whether the largest comes first.
+        has_bar: Whether a bar in each cell shows its value, from zero.
     """
 
     title: str
     value: Value
     show: Callable[[Entry], Markup | str]
+    name: str = ""
+    falls: bool = False
+    has_bar: bool = False
 
 
 def write(loaded: Loaded) -> Markup:
     """Makes the section."""
-    shown = [column for column in COLUMNS if any(column.value(entry) is not None for entry in loaded.entries)]
-    lines = [(entry, [(column.value(entry), column.show(entry)) for column in shown]) for entry in loaded.entries]
+    once = _said_once(loaded)
+    shown = [
+        column
+        for column in COLUMNS
+        if column.name not in once and any(column.value(entry) is not None for entry in loaded.entries)
+    ]
+    entries = sorted(loaded.entries, key=_by_speed)
+    most = [_most(column, entries) for column in shown]
+    lines = [(entry, [_cell(*each, entry) for each in zip(shown, most, strict=True)]) for entry in entries]
     first, *others = (f"{width}ch" for width in _widths(loaded, shown))
     widths = f"--first:{first};--columns:{' '.join(others)}"
-    return render("rows", {"columns": shown, "lines": lines, "widths": widths})
+    numbers = [place for place, each in enumerate(most, 1) if each is not None]
+    return render("rows", {"columns": shown, "lines": lines, "widths": widths, "numbers": numbers, "by": SPEED.title})
+
+
+def _said_once(loaded: Loaded) -> Sequence[str]:
+    """Returns the names of the quantities that no column needs: the verdict of the one comparison says them of all its rows."""
+    if loaded.groups[1:] or not loaded.results:
+        return ()
+    named = [entry for entry in loaded.entries if entry.result]
+    workloads = {WORKLOAD.measured(row) for entry in named if (row := entry.measured)}
+    same = [WORKLOAD.name] if len(workloads) == 1 else []
+    return same + tables.said_once(loaded.results, names=[entry.row.cell for entry in named])
+
+
+def _by_speed(entry: Entry) -> float:
+    """Sorts the fastest first, and rows without a speed last."""
+    speed = SPEED.value(row) if (row := entry.measured) else None
+    return math.inf if speed is None else -float(speed)
+
+
+def _most(column: SortableColumn, entries: Sequence[Entry]) -> float | None:
+    """Returns the largest number of a column; None if it holds no numbers."""
+    values = [value for entry in entries if (value := column.value(entry)) is not None]
+    are_numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return max(map(float, values)) if are_numbers else None
+
+
+def _cell(column: SortableColumn, most: float | None, entry: Entry) -> tuple[Scalar, Markup | str, str | None]:
+    """Returns the value of a cell, how it is written, and the style of its bar."""
+    value = column.value(entry)
+    bar = f"--bar:{100 * float(value) / most:.2f}%" if column.has_bar and value is not None and most else None
+    return value, column.show(entry), bar
 
 
 def _widths(loaded: Loaded, shown: list[SortableColumn]) -> list[int]:
@@ -67,7 +114,8 @@ def _column(quantity: Quantity) -> SortableColumn:
             return ""
         return f"{quantity.text(measured)} {mark(measured.result, quantity)}".rstrip()
 
-    return SortableColumn(quantity.title, value, show)
+    has_bar = quantity.better != "" and (quantity is SPEED or quantity.in_ledger is not None)
+    return SortableColumn(quantity.title, value, show, quantity.name, quantity.better == "more", has_bar)
 
 
 def _metric(entry: Entry) -> str:
@@ -84,7 +132,9 @@ _ROW = SortableColumn(
     lambda entry: Markup('<a href="#from-{0.key}" class="{0.framework}">{1}</a>').format(entry, breakable(entry.name)),
 )
 _ITS_OWN = {
-    SAME_STEP.name: SortableColumn(SAME_STEP.title, lambda entry: entry.row.status, lambda entry: status(entry.row)),
+    SAME_STEP.name: SortableColumn(
+        SAME_STEP.title, lambda entry: entry.row.status, lambda entry: status(entry.row), SAME_STEP.name
+    ),
     METRIC.name: dataclasses.replace(_column(METRIC), show=_metric),
 }
 """Quantities that the page writes in another way than a terminal."""

@@ -6,15 +6,8 @@ from collections.abc import Callable, Sequence
 from samestep.common.cell import Cell
 from samestep.common.judging.speed_comparison import LEAST_ROUNDS
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.comparing.quantities import (
-    METRIC,
-    QUANTITIES,
-    SAME_STEP,
-    SPEED,
-    STARTUP,
-    VERDICT,
-    Quantity,
-)
+from samestep.experiments.comparing.measures.quantity import Quantity
+from samestep.experiments.comparing.quantities import METRIC, QUANTITIES, SAME_STEP, SPEED, STARTUP, VERDICT
 from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.printing.grid import Column
 from samestep.experiments.printing.misses import mark

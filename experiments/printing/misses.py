@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.comparing.quantities import QUANTITIES, Quantity
+from samestep.experiments.comparing.measures.quantity import Quantity
+from samestep.experiments.comparing.quantities import QUANTITIES
 
 MOST = 0.05
 """By so much of what was measured a prediction may be off before the tables say so."""

@@ -83,6 +83,17 @@ def _explain_between(results: Sequence[RunResult], name: Name) -> list[str]:
     return [explain_between(several, list(map(name, several)))]
 
 
+def said_once(results: Sequence[RunResult], names: Sequence[str] = ()) -> list[str]:
+    """Returns the names of the quantities that the caption says of all rows, with the exceptions.
+
+    Args:
+        results: The rows.
+        names: As in `caption`.
+    """
+    measured, name = list(map(MeasuredRow.of, results)), named(results, names)
+    return [column.header.rstrip() for column in shared_columns(measured) if _in_common(column, measured, name)]
+
+
 def _in_common(column: Column[MeasuredRow], measured: Sequence[MeasuredRow], name: Name) -> str | None:
     """What (nearly) all rows have in a column, and the exceptions; None if there are too many. The oracle makes no rule."""
     rows = [(name(row.result), text) for row in measured if (text := column.value(row))]

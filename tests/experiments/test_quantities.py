@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from samestep.common.ledger import Footprint
-from samestep.experiments.comparing.quantities import QUANTITIES, SPEED, VERDICT, Quantity
+from samestep.experiments.comparing.measures.quantity import Quantity
+from samestep.experiments.comparing.quantities import QUANTITIES, SPEED, VERDICT
 from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.documenting.readme import quantities_table
 from samestep.experiments.exporting.replay import outcome

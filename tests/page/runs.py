@@ -10,6 +10,7 @@ from samestep.common.errors import Unavailable, WorkerFailed
 from samestep.common.judging.parity import deviation
 from samestep.common.runtime.directory import open_run, write_error, write_json
 from samestep.common.runtime.records import RunResult
+from samestep.common.runtime.step_parts import PARTS, StepParts
 from samestep.experiments.comparing.stored import run_directory
 from tests.experiments.comparisons import keep
 from tests.results import leave, made
@@ -17,6 +18,10 @@ from tests.results import leave, made
 RATES = {"torch:ddp": 1000.0, "torch:fsdp": 1400.0, "tf:mirrored": 1010.0, "torch:dp": 300.0, "torch:c10d": 900.0}
 UNMEASURED = ("torch:dp",)
 """Rows whose activations nobody measured."""
+UNTOLD = ("torch:dp",)
+"""Rows whose step has no parts."""
+SHARES = (0.4, 0.05, 0.3, 0.1, 0.15)
+"""Of the parts of a step."""
 NOISE = (0.97, 1.04, 1.0, 1.02, 0.98)
 MARKUP = "rank-1 died: <script>alert('log')</script> <b>bold</b> & \x1b[31m\x00 'quoted' \"twice\""
 """What the log of a process may hold."""
@@ -56,7 +61,13 @@ def trained(cell: str, rate: float, wrong_from: int | None = None) -> RunResult:
         )
         for row in result.processes
     ]
-    return dataclasses.replace(result, losses=losses, parity=parity, processes=held)
+    seconds = result.global_batch_size / rate
+    parts = dict(zip(PARTS, (share * seconds for share in SHARES), strict=True))
+    if result.framework == "tf":
+        parts |= {"computing_seconds": 0.45 * seconds, "update_seconds": None}
+    told = None if cell in UNTOLD else StepParts(**parts, steps=20, own_step_seconds=1.1 * seconds)
+    timed = {"step_seconds_median": seconds, "step_parts": told}
+    return dataclasses.replace(result, losses=losses, parity=parity, processes=held, **timed)
 
 
 def comparison(directory: Path) -> Path:

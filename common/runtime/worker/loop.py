@@ -12,13 +12,14 @@ from samestep.common.program import Program
 from samestep.common.request import Launch
 from samestep.common.runtime.checkpoints.resuming import Beginning, find_beginning, restore, saver_of
 from samestep.common.runtime.checkpoints.saving import Saver
-from samestep.common.runtime.measured import Measured, Saves, Usage
+from samestep.common.runtime.measured import Measured, Saves, Usage, Watched
 from samestep.common.runtime.process_file import EVALUATE, ProcessFile
 from samestep.common.runtime.state_file import write_state
-from samestep.common.runtime.worker.disturbances import watch_for
+from samestep.common.runtime.step_parts import StepParts
+from samestep.common.runtime.worker.disturbances import Disturbances, watch_for
 from samestep.common.runtime.worker.evaluation import evaluate
 from samestep.common.runtime.worker.step_log import RunLog
-from samestep.common.runtime.worker.traced_steps import trace
+from samestep.common.runtime.worker.traced_steps import measure_parts, trace
 from samestep.common.runtime.worker.traffic import Traffic
 from samestep.common.runtime.worker.windows import Windows
 from samestep.common.strategy import Run
@@ -64,10 +65,8 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     file.enter("finish")
     if launch.traces:
         trace(program, run, stream, launch, file)
-    # After everything that counts, since it moves the weights once more.
     own, served = _observe(program, run, next(stream), traffic)
-    order = digest_order(len(data.train_inputs), run.batch_size, run.seed, beginning.begun)
-    return Measured(
+    found = Measured(
         **dataclasses.asdict(own),
         first_step=beginning.begun,
         resumed_at=None if beginning.checkpoint is None else beginning.step,
@@ -85,8 +84,9 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
         device_note=program.hardware.note,
         backend=program.hardware.backend,
         emulation="; ".join(filter(None, (program.hardware.emulation, _emulated(run, program)))),
-        watched=dataclasses.replace(disturbances.watched, order_sha256=order),
+        watched=_watched(disturbances, run, len(data.train_inputs), beginning.begun),
     )
+    return dataclasses.replace(found, **_find_parts(program, run, stream, found, file))
 
 
 def _begin(program: Program, run: Run, launch: Launch, data: Split, file: ProcessFile) -> tuple[Beginning, Batches]:
@@ -101,6 +101,8 @@ def _begin(program: Program, run: Run, launch: Launch, data: Split, file: Proces
 
 def _observe(program: Program, run: Run, batch: Batch, traffic: Traffic) -> tuple[Usage, tuple[Usage, ...]]:
     """Takes a step under observation; returns what this process used, and what those used that serve it.
+
+    It comes after everything that counts, because it moves the weights once more.
 
     Args:
         program: Trained.
@@ -118,8 +120,30 @@ def _observe(program: Program, run: Run, batch: Batch, traffic: Traffic) -> tupl
     return traffic.own(threads and threads * (1 if served else len(footprints))), served
 
 
+def _find_parts(
+    program: Program, run: Run, stream: Batches, found: Measured, file: ProcessFile
+) -> dict[str, StepParts | str]:
+    """Finds what the seconds of a step go to, once everything else is measured; or why nobody can say."""
+    specs = run.strategy.topology(run)
+    if not _is_on_cpus(found.footprints):
+        return {"no_parts": "they are of steps on CPU cores; a GPU computes while its process does something else"}
+    if len(specs) > 1 and sum(not spec.serves for spec in specs) == 1:
+        return {"no_parts": "what computes are processes that only serve the one that takes the steps"}
+    timed = slice(1 if len(found.window_steps) > 1 else 0, None)
+    seconds = sum(found.window_seconds[timed]) / sum(found.window_steps[timed])
+    devices = run.threads * len(found.footprints)
+    return {"step_parts": measure_parts(program, run, stream, seconds, devices, file)}
+
+
 def _is_on_cpus(footprints: Sequence[Footprint]) -> bool:
     return all("cpu" in row.device.lower() for row in footprints)
+
+
+def _watched(disturbances: Disturbances, run: Run, examples: int, first: int) -> Watched:
+    """Returns what was watched, with the order of the examples from the first step on."""
+    return dataclasses.replace(
+        disturbances.watched, order_sha256=digest_order(examples, run.batch_size, run.seed, first)
+    )
 
 
 def _emulated(run: Run, program: Program) -> str:

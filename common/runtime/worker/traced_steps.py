@@ -1,4 +1,4 @@
-"""The traced steps: a few more after everything that counts, under the profiler of the framework."""
+"""A few more steps after everything that counts: those that find the parts of a step, and those of a trace."""
 
 import importlib
 import itertools
@@ -12,9 +12,44 @@ from samestep.common.program import Program
 from samestep.common.request import FRAMEWORKS, Launch
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.process_file import ProcessFile
+from samestep.common.runtime.step_parts import SplitSteps, StepParts, Window, read_threads, used
 from samestep.common.runtime.topology import trace_file
 from samestep.common.strategy import Run
 from samestep.common.timeline import TRACED_STEPS, Activity, Record, Recording
+
+_MOST_STEPS, _MOST_SECONDS, _MOST_SHARE = 20, 0.1, 0.1
+"""Of the steps whose parts are found, the last of them of the steps of the run; but one is taken at least."""
+
+
+def measure_parts(
+    program: Program, run: Run, stream: Iterator[Batch], step_seconds: float, devices: int, file: ProcessFile
+) -> StepParts:
+    """Takes a few steps and finds what their seconds go to; the one before them, under the same profiler, does not count.
+
+    Args:
+        program: The program, trained, with everything that counts measured.
+        run: The run.
+        stream: The batches that come next.
+        step_seconds: What a timed step took this process.
+        devices: How many devices this process drives, times the threads of each.
+        file: The file of the present process.
+    """
+    in_time = int(_MOST_SECONDS / max(program.agree(step_seconds), 1e-6))
+    count = max(1, min(_MOST_STEPS, in_time, int(_MOST_SHARE * run.steps)))
+    split: SplitSteps = importlib.import_module(f"{FRAMEWORKS[run.framework]}.profiling").step_parts
+
+    def take() -> Window:
+        program.step(next(stream))
+        program.sync()
+        before, start = read_threads(), time.time_ns()
+        for batch in itertools.islice(stream, count):
+            program.step(batch)
+            file.beat(batch.step)
+        program.sync()
+        end, threads = time.time_ns(), used(before, read_threads())
+        return Window(start, end, count, threads, len(run.strategy.topology(run)) > 1, devices)
+
+    return split(take)
 
 
 def timed(batch: Batch, gathered: list[Activity]) -> Batch:

@@ -14,9 +14,10 @@ from samestep.experiments.page.paper.charts import Key, chart
 from samestep.experiments.page.paper.figure import COLUMN, KINDS, PAGE, Figure
 from samestep.experiments.page.paper.graphs import graph
 from samestep.experiments.page.rendering import FRAMEWORKS
+from samestep.experiments.page.timing import step_parts
 from samestep.experiments.printing.picture import file_name
 
-NAMES = ("tradeoff", "speed", "memory", "sent", "losses", "deviations", "scaling")
+NAMES = ("tradeoff", "speed", "time", "memory", "sent", "losses", "deviations", "scaling")
 """The figures of a comparison; a report has the anatomy and the timeline of each row beside them."""
 
 
@@ -92,13 +93,14 @@ def _of_facet(facet: Facet) -> Iterator[tuple[str, Figure]]:
             "speed",
             [*((f"dot {name}", title) for name, title in titles), ("interval numpy", "95 % prediction interval")],
         ),
+        ("time", step_parts.swatches([result for _, result in facet.rows])),
         ("memory", memory.swatches([result for _, result in facet.rows])),
         (
             "sent",
             [*((f"bar {name}", f"{title}, measured") for name, title in titles), *wire.MARKS],
         ),
     ]
-    for (name, key), make in zip(keys, (speed.plot, memory.plot, wire.plot), strict=True):
+    for (name, key), make in zip(keys, (speed.plot, step_parts.plot, memory.plot, wire.plot), strict=True):
         if (made := make(facet)) is not None:
             yield name, Figure(lambda width, made=made, key=key: chart(made, key, width))
     for name, panel in losses.panels(facet):

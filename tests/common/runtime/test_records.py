@@ -48,7 +48,7 @@ PROMISED = [
     "examples_per_second", "step_seconds_median", "startup_seconds", "compile_seconds", "parity", "predicted",
     "exchanges", "processes", "cores", "attempt", "versions", "machine", "git_commit", "dataset_sha256",
     "workload_digest", "command", "device_note", "backend", "emulation", "step_times", "conditions", "state_sha256",
-    "resumed_at", "lost_steps", "saves", "hosts",
+    "resumed_at", "lost_steps", "saves", "hosts", "step_parts", "no_parts",
 ]
 PROMISED_WITHIN = {
     "examples_per_second": [

@@ -1,0 +1,207 @@
+"""What the seconds of a measured step go to: parts that add up to it, for every row and without a trace.
+
+A few steps more are taken after everything that counts. What a thread had of a core, and how long it was ready without one, is
+in the kernel's accounts of that thread; what is left of the step it was blocked.
+
+References:
+    proc_pid_schedstat(5): nanoseconds on a core, nanoseconds ready to run without one, and slices.
+"""
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+_TASKS = Path("/proc/self/task")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StepParts:
+    """The parts of a step, in seconds. Their sum is the step; of a run, they are scaled to its median timed step.
+
+    Attributes:
+        computing_seconds: A device of the process computed: an operator ran, in passes or anywhere but in the update.
+        update_seconds: An operator of the update ran; None where nobody can say which do, and they are in `computing_seconds`.
+        waiting_seconds: Blocked in a run of several processes: for an exchange, or for a process that is behind.
+        idle_seconds: Ready, but without a core; or, in a run of one process, blocked.
+        python_seconds: On a core, but not in an operator: Python, and the framework's own bookkeeping. It is 0 where
+            Python cannot be told from what it computes.
+        steps: How many steps these are a mean of.
+        own_step_seconds: How long one of those took, before any scaling.
+    """
+
+    computing_seconds: float
+    update_seconds: float | None
+    waiting_seconds: float
+    idle_seconds: float
+    python_seconds: float
+    steps: int
+    own_step_seconds: float
+
+    @property
+    def step_seconds(self) -> float:
+        """The whole."""
+        return sum(getattr(self, name) or 0.0 for name in PARTS)
+
+    def scaled(self, step_seconds: float) -> "StepParts":
+        """Returns the same shares of another step.
+
+        Args:
+            step_seconds: Of the whole.
+        """
+        factor = step_seconds / self.step_seconds
+        return dataclasses.replace(self, **{n: v * factor for n in PARTS if (v := getattr(self, n)) is not None})
+
+
+PARTS = tuple(field.name for field in dataclasses.fields(StepParts) if field.name not in ("steps", "own_step_seconds"))
+"""The names of the parts, in the order in which they are shown."""
+
+
+def mean(found: Sequence[StepParts]) -> StepParts:
+    """Returns the mean over processes.
+
+    Args:
+        found: At least one; whether the update is told apart is the same in all.
+    """
+    columns = {name: [getattr(each, name) for each in found] for name in (*PARTS, "own_step_seconds")}
+    means = {n: None if None in values else sum(values) / len(found) for n, values in columns.items()}
+    return StepParts(**means, steps=found[0].steps)
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """Some steps, one after the other.
+
+    Attributes:
+        start_ns: The start of the first, as `time.time_ns()`.
+        end_ns: The end of the last.
+        steps: How many.
+        accounts: What each thread had meanwhile, by its number; the one that took the steps is first.
+        waits: Whether the run has other processes, for which one that is blocked waits.
+        devices: How many devices this process drives, times the threads of each.
+    """
+
+    start_ns: int
+    end_ns: int
+    steps: int
+    accounts: dict[int, "Thread"]
+    waits: bool
+    devices: int
+
+    @property
+    def seconds(self) -> float:
+        """Of one step."""
+        return (self.end_ns - self.start_ns) / 1e9 / self.steps
+
+    def parts(self, computing: float, update: float | None, python: float, ready: float) -> StepParts:
+        """Makes the parts of a step; what is left is blocked, and nothing is more than what the ones before it left.
+
+        Args:
+            computing: Seconds of a step, as `StepParts` has them; the following as well.
+            update: None where it is part of `computing`.
+            python: On a core, in no operator.
+            ready: Without a core.
+        """
+        left, taken = self.seconds, []
+        for each in (computing, update or 0.0, python, ready):
+            taken.append(min(max(0.0, each), left))
+            left -= taken[-1]
+        return StepParts(
+            computing_seconds=taken[0],
+            update_seconds=None if update is None else taken[1],
+            waiting_seconds=left if self.waits else 0.0,
+            idle_seconds=taken[3] + (0.0 if self.waits else left),
+            python_seconds=taken[2],
+            steps=self.steps,
+            own_step_seconds=self.seconds,
+        )
+
+    def parts_by_operators(
+        self, ran: float, updating: float | None, taking: float, numbers: Collection[int]
+    ) -> StepParts:
+        """Makes the parts from when operators ran.
+
+        An operator lasts until it is done, also while its thread has no core. The kernel's accounts have what share of the
+        time that was, which is taken off every operator alike.
+
+        Args:
+            ran: The seconds of a step in which any operator ran.
+            updating: Those in which one of the update did; None where nobody can say.
+            taking: Those in which the thread was in one that takes the steps.
+            numbers: The threads that operators ran on.
+        """
+        first = next(iter(self.accounts))
+        those = [each for number, each in self.accounts.items() if number in numbers or number == first]
+        on_core, ready = sum(each.on_core_ns for each in those), sum(each.ready_ns for each in those)
+        share = on_core / (on_core + ready or 1)
+        python = max(0.0, self.accounts[first].on_core_ns / 1e9 / self.steps - share * taking)
+        without = (1 - share) * (ran + python / (share or 1))
+        update = None if updating is None else share * updating
+        return self.parts(share * (ran - (updating or 0.0)), update, python, without)
+
+    def parts_by_threads(self, computes: str = "") -> StepParts:
+        """Makes the parts from what threads had of cores alone.
+
+        Args:
+            computes: How the names of the threads begin that run operators; the one that takes the steps does, unless given.
+        """
+        taking, *others = self.accounts.values()
+        pool = [each for each in others if computes and each.name.startswith(computes)]
+        per_step, per_device = 1e-9 / self.steps, 1e-9 / self.steps / self.devices
+        python, on = taking.on_core_ns * per_step, sum(each.on_core_ns for each in pool) * per_device
+        ready = taking.ready_ns * per_step + sum(each.ready_ns for each in pool) * per_device
+        return self.parts(on, None, python, ready) if computes else self.parts(python, None, 0.0, ready)
+
+
+@dataclasses.dataclass(frozen=True)
+class Thread:
+    """What a thread had.
+
+    Attributes:
+        name: Its name, as its framework or the kernel calls it.
+        on_core_ns: Nanoseconds on a core.
+        ready_ns: Nanoseconds in which it was ready to run, without a core.
+    """
+
+    name: str
+    on_core_ns: int
+    ready_ns: int
+
+
+SplitSteps = Callable[[Callable[[], Window]], StepParts]
+"""Takes steps and finds their parts: `profiling.step_parts` of each mirror."""
+
+
+def read_threads(tasks: Path = _TASKS) -> dict[int, Thread]:
+    """Reads the kernel's accounts of the threads of this process, the main one first; where it keeps none, only that one's time.
+
+    Args:
+        tasks: The kernel's folder of them.
+    """
+    found = {}
+    for number in sorted(map(int, os.listdir(tasks)), key=lambda number: (number != os.getpid(), number)):
+        try:
+            on_core, ready, *_ = map(int, (tasks / str(number) / "schedstat").read_text().split())
+            found[number] = Thread((tasks / str(number) / "comm").read_text().strip(), on_core, ready)
+        except (OSError, ValueError):  # it has just ended, or this kernel keeps no such accounts
+            continue
+    return found or {os.getpid(): Thread("", time.thread_time_ns(), 0)}
+
+
+def used(before: dict[int, Thread], after: dict[int, Thread]) -> dict[int, Thread]:
+    """Returns what threads had between two readings.
+
+    Args:
+        before: The first reading.
+        after: The second one; a thread that is only there has begun meanwhile.
+    """
+    nothing = Thread("", 0, 0)
+    return {
+        number: Thread(
+            now.name,
+            now.on_core_ns - before.get(number, nothing).on_core_ns,
+            now.ready_ns - before.get(number, nothing).ready_ns,
+        )
+        for number, now in after.items()
+    }

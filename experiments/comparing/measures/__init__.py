@@ -1,0 +1,1 @@
+"""What a quantity is, and those that come in a family."""

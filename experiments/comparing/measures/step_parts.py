@@ -1,0 +1,25 @@
+"""The parts of a step, as quantities."""
+
+from samestep.common.runtime.step_parts import PARTS
+from samestep.experiments.comparing.measures.quantity import Quantity
+
+_PARTS = {
+    "computing": "operators ran; the update's too, where nobody can say which those are",
+    "update": "operators of the update ran",
+    "waiting": "blocked until an exchange is done, or until another process has caught up",
+    "idle": "ready, but without a core; or blocked in a run of one process",
+    "Python": "on a core in no operator: Python and the framework's own bookkeeping",
+}
+STEP_PARTS = tuple(
+    Quantity(
+        name=name,
+        unit="s",
+        meaning=meaning,
+        key=f"step_parts_{part}",
+        of_row=lambda row, part=part: row.result.step_parts and getattr(row.result.step_parts, part),
+        in_terminal=False,
+    )
+    for part, (name, meaning) in zip(PARTS, _PARTS.items(), strict=True)
+)
+"""What the seconds of the median step go to; together they are that step."""
+NO_PARTS = "nobody measured the parts of its step"

@@ -1,0 +1,167 @@
+"""Where the time of a step goes: one stacked bar a row, all on one scale, and why a row is slow in a sentence."""
+
+import itertools
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from samestep.common.runtime.records import RunResult
+from samestep.common.runtime.step_parts import PARTS
+from samestep.experiments.comparing.measures.step_parts import NO_PARTS, STEP_PARTS
+from samestep.experiments.page.axes import AxisScale, linear, spell_tick
+from samestep.experiments.page.loaded import Entry, Facet, Loaded
+from samestep.experiments.page.memory import UNKNOWN
+from samestep.experiments.page.plots import Line, Mark, Plot, mark, render_figures
+from samestep.experiments.printing.columns import range_of
+from samestep.experiments.printing.text import count, short
+
+_SLOWER = 1.5
+"""The least multiple of the fastest row's step that gets a sentence."""
+_MOST_SAID = 4
+_LEAST_SHARE = 0.1
+"""Of a step, for a part to be named."""
+_NAMES = dict(zip(PARTS, STEP_PARTS, strict=True))
+
+
+def write(loaded: Loaded) -> Markup | None:
+    """Makes the section."""
+    results = [result for facet in loaded.facets() for _, result in facet.rows]
+    said = {facet.title: list(sentences(facet)) for facet in loaded.facets()}
+    return render_figures(loaded, "step_parts", plot, {"swatches": swatches(results), "said": said})
+
+
+def swatches(results: Sequence[RunResult]) -> list[tuple[str, str]]:
+    """Returns the kinds of marks, with what they mean.
+
+    Args:
+        results: Of the rows that are drawn.
+    """
+    found = [(_kind(quantity.name), f"{quantity.name}: {quantity.meaning}") for quantity in STEP_PARTS]
+    if any(result.step_seconds_median and not result.step_parts for result in results):
+        found.append((UNKNOWN, "not told apart"))
+    return found
+
+
+def _kind(part: str) -> str:
+    return part.lower()
+
+
+def plot(facet: Facet) -> Plot | None:
+    """Makes the figure of a facet; None if the parts of no row's step are known."""
+    timed = sorted(
+        ((result.step_seconds_median, entry, result) for entry, result in facet.rows if result.step_seconds_median),
+        key=lambda line: line[0],
+    )
+    if not any(result.step_parts for *_, result in timed):
+        return None
+    slowest = timed[-1]
+    axis = _in_milliseconds(slowest[0])
+    drawn = [Line(entry, _marks(axis, result), _said(result)) for _, entry, result in timed]
+    alt = (
+        f"What the seconds of a step go to in {count(len(timed), 'row')}, {facet.title}; "
+        f"the longest bar, {short(1000 * slowest[0])} ms, is of {slowest[1].name}."
+    )
+    return Plot(alt, facet.title, axis, "milliseconds of the median step", drawn, "seconds")
+
+
+def _in_milliseconds(most: float) -> AxisScale:
+    """Returns an axis of seconds from zero, with ticks at round milliseconds."""
+    whole = linear([1000 * most], spell_tick)
+    at = tuple(tick / 1000 for tick in whole.ticks)
+    return AxisScale(0.0, whole.high / 1000, lambda value: spell_tick(1000 * value), at=at)
+
+
+def _marks(axis: AxisScale, result: RunResult) -> list[Mark]:
+    parts = parts_of(result)
+    if not parts:
+        whole = result.step_seconds_median or 0.0
+        return [mark(f"bar measured {UNKNOWN}", axis, 0.0, whole, {"data-value": whole})]
+    ends = list(itertools.accumulate(parts.values(), initial=0.0))
+    places = zip(parts.items(), ends, ends[1:], strict=False)
+    return [
+        mark(f"bar measured {_kind(name)}", axis, start, end, {"data-value": part})
+        for (name, part), start, end in places
+        if part
+    ]
+
+
+def parts_of(result: RunResult) -> dict[str, float]:
+    """Returns the seconds of each part of a step by its name, in the order of the bar; nothing where nobody told them apart.
+
+    Args:
+        result: Of a run.
+    """
+    found = result.step_parts
+    return {_NAMES[n].name: seconds for n in PARTS if (seconds := getattr(found, n)) is not None} if found else {}
+
+
+def _said(result: RunResult) -> dict[str, object]:
+    """Returns the whole, and the two largest parts."""
+    whole = f"{short(1000 * (result.step_seconds_median or 0.0))} ms"
+    return {"whole": whole, "parts": shares(result, 2) or why_not(result)}
+
+
+def why_not(result: RunResult) -> str:
+    """Returns why the parts of a run's step are not told apart."""
+    return f"not told apart: {result.no_parts or NO_PARTS}"
+
+
+def shares(result: RunResult, most: int) -> str:
+    """Returns the largest parts of a step, as in "71 % waiting, 12 % computing".
+
+    Args:
+        result: Of a run.
+        most: How many are named, of those that are not small.
+    """
+    parts = parts_of(result)
+    whole = sum(parts.values())
+    largest = sorted(parts.items(), key=lambda part: -part[1])[:most]
+    return ", ".join(
+        f"{100 * seconds / whole:.0f} % {name}" for name, seconds in largest if seconds >= _LEAST_SHARE * whole
+    )
+
+
+def sentences(facet: Facet) -> list[str]:
+    """Returns why the slowest rows are slow; nothing of those that may be as fast as the fastest one.
+
+    Args:
+        facet: The rows. The oracle is no strategy, and left out.
+    """
+    timed = [
+        (result.step_seconds_median, entry, result)
+        for entry, result in facet.rows
+        if result.step_seconds_median and not entry.row.configuration.is_oracle and result.step_parts
+    ]
+    timed.sort(key=lambda line: line[0])
+    slower = [line for line in timed[1:] if line[0] >= _SLOWER * timed[0][0] and _is_apart(timed[0][1], line[1])]
+    return [_sentence(timed[0], line) for line in slower[::-1][:_MOST_SAID]]
+
+
+def _is_apart(fast: Entry, slow: Entry) -> bool:
+    """Returns whether all of what one row measured is faster than all that another one did."""
+    ranges = [row and range_of(row) for row in (fast.measured, slow.measured)]
+    return None not in ranges and ranges[0][0] > ranges[1][1]  # type: ignore[index]
+
+
+def _sentence(fast: tuple[float, Entry, RunResult], slow: tuple[float, Entry, RunResult]) -> str:
+    """Says how much longer a step is, what it consists of, and which part is most of the difference."""
+    (fast_seconds, fast_entry, fast_result), (seconds, entry, result) = fast, slow
+    here, there = parts_of(result), parts_of(fast_result)
+    more = {name: part - there.get(name, 0.0) for name, part in here.items()}
+    most = max(more, key=lambda name: more[name])
+    named = f"{100 * here[most] / seconds:.0f} % of it is {most}{_transfers(result) if most == WAITING else ''}"
+    others = [text for text in shares(result, 3).split(", ") if not text.endswith(f"% {most}")][:1]
+    times = short(seconds / fast_seconds)
+    return (
+        f"A step of {entry.name} takes {times} times as long as one of {fast_entry.name}: "
+        f"{', '.join([named, *others])}."
+    )
+
+
+WAITING = _NAMES["waiting_seconds"].name
+
+
+def _transfers(result: RunResult) -> str:
+    """Returns how many transfers a process takes part in, as it handed them over in the observed step."""
+    number = sum(send.count for send in result.processes[0].sends)
+    return f" for {count(number, 'transfer')}" if number else " for other processes"
