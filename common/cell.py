@@ -56,7 +56,7 @@ class Cell:
         given = {n: v for owner, values in chosen for n, v in values.items() if v != flags(owner)[n].default}
         if config.mesh != f"{(*info.axes, 'data')[0]}={config.devices}":
             given["mesh"] = config.mesh
-        return cls(config.framework, config.strategy).extended(given)
+        return cls(config.framework, config.strategy, tuple((name, str(value)) for name, value in given.items()))
 
     def __str__(self) -> str:
         return self.name + "".join(f"+{name}={value}" for name, value in self.settings)

@@ -72,7 +72,7 @@ def resolve(spelling: str, path: str | None = None) -> Workload:
         ConfigError: There is no such workload or field, or model and data do not fit.
     """
     name, fields = split_spelling(spelling)
-    settable = size_names(spelling, path)
+    settable = size_names(spelling, path) if fields else []
     workload = workload_named(name)
     model, data = workload.model, workload.data if path is None else _user_data(path)
     for field in fields:
@@ -171,5 +171,5 @@ def _size(field: str, text: str) -> int:
 
 
 def _resized(spec: Spec, values: Mapping[str, Scalar]) -> Spec:
-    own = {field: values[field] for field in _settable(spec) if field in values}
+    own = {field: values[field] for field in _settable(spec) if field in values} if values else {}
     return dataclasses.replace(spec, **own)  # pyrefly: ignore

@@ -61,8 +61,10 @@ def make_plan(asked: ComparisonConfig) -> Plan:
         [Cell.parse(ORACLE)] if asked.base.model is None else []
     )  # it has no user's model, whose reference is not a row
     every = dict.fromkeys([*oracle, *chosen, *required])
-    _check_weak(asked, list(every))
-    expanded = {cell: _scale(expand(cell, asked.vary, asked.base), asked) for cell in every}
+    if is_weak := asked.scaling == "weak":
+        _check_weak(asked, list(every))
+    expanded = {cell: expand(cell, asked.vary, asked.base) for cell in every}
+    expanded = {cell: _scale(cells, asked) if is_weak else cells for cell, cells in expanded.items()}
 
     def all_of(cells: Sequence[Cell]) -> tuple[Cell, ...]:
         return tuple(dict.fromkeys(itertools.chain.from_iterable(expanded[cell] for cell in cells)))
@@ -97,9 +99,7 @@ def expand(cell: Cell, vary: Mapping[str, tuple[str, ...]], base: RunConfig) -> 
 
 
 def _scale(cells: Sequence[Cell], asked: ComparisonConfig) -> list[Cell]:
-    """Returns the cells, in weak scaling with a batch that grows with their devices."""
-    if asked.scaling == "strong":
-        return list(cells)
+    """Returns the cells with a batch that grows with their devices."""
     from samestep.common.workload.table import resolve  # here: --help imports no NumPy
 
     batch = asked.base.batch_size or resolve(asked.base.workload, asked.base.data).batch_size
@@ -110,8 +110,6 @@ def _scale(cells: Sequence[Cell], asked: ComparisonConfig) -> list[Cell]:
 
 def _check_weak(asked: ComparisonConfig, cells: Sequence[Cell]) -> None:
     """Refuses weak scaling of one number of devices, and of rows whose batch is given."""
-    if asked.scaling == "strong":
-        return
     devices = asked.vary.get("devices", ())
     if len(devices) < 2 or not all(number.isdecimal() and int(number) for number in devices):
         given = f"; --devices {','.join(devices)} is none" if devices else ""

@@ -65,7 +65,8 @@ class Attempts:
             SamestepError: The last attempt failed, or one in a way that another would repeat.
         """
         now, left, wanted, returns, newest = self.run, self.launch.restarts, 1, False, list[Path]()
-        for number in itertools.count(_num_attempts(self.directory)):
+        earlier = read_log(self.directory).attempt if os.path.lexists(self.directory / METRICS) else 0
+        for number in itertools.count(earlier):
             if self.launch.elastic is not None:
                 write_config(self.directory, as_config(now, self.launch))
                 newest = self._newest()
@@ -197,8 +198,3 @@ def begin_again(directory: Path) -> Path:
     except OSError as error:
         raise ConfigError(f"{directory} cannot be written ({error.strerror}); the run cannot go on there.") from None
     return directory
-
-
-def _num_attempts(directory: Path) -> int:
-    """Returns how many attempts at a run took steps."""
-    return read_log(directory).attempt if os.path.lexists(directory / METRICS) else 0
