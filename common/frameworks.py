@@ -21,7 +21,6 @@ class Conventions:
         not_trained: How a number is kept that is not trained.
         other_dtypes: What becomes of numbers in another dtype; it takes `counted` and `dtype`.
         why_wide: Why a model may compute nothing in two bytes.
-        refuses_optimizer: Why its strategies take no optimizer of the user's; "" if they do.
         agrees_on_gradients: Whether replicas ask each other which parameters got a gradient.
         norm_sums: How many sums over all replicas a batch normalisation takes in each phase.
         packed_bytes: The bytes of what its all-to-all takes, of which a row has a whole number.
@@ -35,7 +34,6 @@ class Conventions:
     not_trained: str
     other_dtypes: str
     why_wide: str
-    refuses_optimizer: str = ""
     agrees_on_gradients: bool = True
     norm_sums: Mapping[str, int] = dataclasses.field(default_factory=lambda: {"forward": 2, "backward": 2})
     packed_bytes: int = 1

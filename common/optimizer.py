@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from samestep.common.errors import ConfigError
-from samestep.common.frameworks import conventions
 from samestep.common.request import RunConfig
 from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import trained
@@ -28,9 +27,7 @@ def read_optimizer(config: RunConfig, workload: Workload) -> OptimizerSpec:
         return OPTIMIZERS[name](config.learning_rate or workload.learning_rate(name))
     found = workload.model.facts.optimizer
     if found is None:
-        why = "has no optimizer; add `optimizer={'torch': lambda params: ...}` to its samestep.Model"
-    elif refusal := conventions(config.framework).refuses_optimizer:
-        why = f"has an optimizer, and {refusal}"
+        why = f"has no optimizer; add `optimizer={{{config.framework!r}: function}}` to its samestep.Model"
     elif found.refused:
         why = found.refused
     else:

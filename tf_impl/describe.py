@@ -12,9 +12,9 @@ from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.draws import DRAWS
 from samestep.common.workload.models.description_report import EXAMPLES, BuildReport, LossOfEach, write_found
-from samestep.common.workload.models.findings import DescribedOptimizer
 from samestep.common.workload.models.probing import find_habits
 from samestep.common.workload.models.spec import Segment
+from samestep.tf_impl.describing.optimizer import describe_optimizer
 from samestep.tf_impl.describing.probing import Probe
 from samestep.tf_impl.describing.roundings import find_roundings
 from samestep.tf_impl.features.applied import layers_of
@@ -59,7 +59,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         sums=_sums(built, split),
         featured=layers_of(built.layers(keras.layers.Layer)),
         habits=call_user(find_habits, source, "what it does", Probe(built, model, split, source)),
-        optimizer=None if model.optimizer is None else DescribedOptimizer(),  # no row takes it, which is said
+        optimizer=describe_optimizer(model, {name: params[name] for name in built.trained}, source),
         layers=built.describe_layers(inputs),
         frozen=built.frozen,
         rounded=find_roundings(model, source, inputs),  # last: it changes how layers are built

@@ -99,9 +99,8 @@ def _facts(about: Description) -> Iterator[str]:
     if about.returns != "outputs":
         yield f"It returns {'its own loss' if about.returns == 'loss' else 'several tensors, all of which its loss is given'}."
     if about.optimizer is not None:
-        rates = f", the first at rate {about.optimizer.learning_rate:g}"
-        groups = count(len(about.optimizer.groups), "group")
-        yield f"Optimizer: the file's, with {groups}{rates if about.optimizer.groups else ''}."
+        groups, rate = count(len(about.optimizer.groups), "group"), f"at rate {about.optimizer.learning_rate:g}"
+        yield f"Optimizer: the file's, {f'with {groups}, the first ' if about.optimizer.groups else ''}{rate}."
     segments = [segment.name.replace("/", ".") for segment in about.segments]
     yield f"Segments for pipelines: {_listed(segments) if len(segments) > 1 else 'none are known'}."
     yield f"Blocks that FSDP gathers one by one: {_listed([block.name.replace('/', '.') for block in about.blocks])}."

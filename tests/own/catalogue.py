@@ -17,6 +17,8 @@ class Kind:
         cause: What the verdict names, if the model is another function on shards; "" if it is the same step.
         file: Where it is, in this folder.
         data_file: Where its data are.
+        is_reached: Whether each of its parameters gets a gradient within a few steps; torch keeps nothing of the others.
+        again: The cause where a step takes several forward passes, if there is none otherwise.
     """
 
     model: str
@@ -24,6 +26,8 @@ class Kind:
     cause: str = ""
     file: str = "wild_losses.py"
     data_file: str = "wild_losses.py"
+    is_reached: bool = True
+    again: str = ""
 
     def asked(self) -> dict[str, str]:
         folder = Path(__file__).parent
@@ -45,7 +49,29 @@ TORCH = (
     Kind("WEIGHTED_MEAN", "classes", f"{MIXED}its loss"),
     Kind("CONTRASTIVE", "classes", f"{MIXED}its loss"),
     Kind("CTC", "sounds"),
-    *(Kind(name, "tokens", file="optimizer_zoo.py", data_file="torch_zoo.py") for name in ("RATES", "SCHEDULED")),
+    *(
+        Kind(name, "tokens", file="optimizer_zoo.py", data_file="torch_zoo.py")
+        for name in ("RATES", "SCHEDULED", "AVERAGED")
+    ),
+    *(Kind(name, "tokens", file="torch_zoo.py", data_file="torch_zoo.py") for name in ("TIED_GPT", "LSTM")),
+    *(Kind(name, "tokens", file="wild_models.py", data_file="torch_zoo.py") for name in ("LLAMA", "MIXTRAL", "MAMBA")),
+    Kind("EXPERTS", "tokens", file="odd_zoo.py", data_file="torch_zoo.py", is_reached=False),
+    Kind("MASKED", "sentences", file="torch_zoo.py", data_file="torch_zoo.py"),
+    Kind("TRANSLATOR", "sentences", file="wild_models.py", data_file="torch_zoo.py"),
+    *(Kind(name, "points", file="odd_zoo.py", data_file="torch_zoo.py") for name in ("UNUSED", "UNET")),
+    *(Kind(name, "rows", file="frozen.py", data_file="frozen.py") for name in ("LORA", "BACKBONE")),
+    Kind("PATCHES", "images", file="frozen.py", data_file="frozen.py"),
+    *(Kind(name, "images", file="wild_models.py", data_file="torch_zoo.py") for name in ("SPECTRAL", "CONVNEXT")),
+    Kind("EFFICIENT", "images", "the local statistics of 3 BatchNorm layers", "wild_models.py", "torch_zoo.py"),
+    Kind("RESNET", "images", "the local statistics of 5 BatchNorm layers", "torch_zoo.py", "torch_zoo.py"),
+    Kind("SEGMENTER", "maps", file="wild_models.py"),
+    Kind("PARAMETRIZED", "points", file="wild_models.py", data_file="torch_zoo.py"),
+    Kind(
+        "LIMITED", "points", file="wild_models.py", data_file="torch_zoo.py", again="the moves of 1 running buffer"
+    ),  # its power iteration goes on in each forward pass
+    Kind("CENTRED", "points", "the moves of 1 running buffer", "wild_models.py", "torch_zoo.py"),
+    Kind("NOISY", "points", "the random numbers of 1 layer", "wild_models.py", "torch_zoo.py"),
+    Kind("MIXING", "points", MIXED, "wild_models.py", "torch_zoo.py"),
 )
 KERAS = tuple(
     Kind(model, data, file="wild_keras.py")

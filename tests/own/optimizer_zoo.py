@@ -90,6 +90,21 @@ def scheduled(params):
     return made
 
 
+def averaged(params):
+    """Keeps the running mean of each weight beside the step of AdamW."""
+    import torch
+
+    class Averaged(torch.optim.AdamW):
+        @torch.no_grad()
+        def step(self, closure=None):
+            super().step()
+            for group in self.param_groups:
+                for param in group["params"]:
+                    self.state[param].setdefault("average", torch.zeros_like(param)).lerp_(param, 0.1)
+
+    return Averaged(params, 2**-10)
+
+
 def lbfgs(params):
     import torch
 
@@ -108,3 +123,4 @@ CLIPPED = samestep.Model(torch=gpt, optimizer={"torch": clipped})
 RATES = samestep.Model(torch=gpt, optimizer={"torch": rates})
 SCHEDULED = samestep.Model(torch=gpt, optimizer={"torch": scheduled})
 LBFGS = samestep.Model(torch=gpt, optimizer={"torch": lbfgs})
+AVERAGED = samestep.Model(torch=gpt, optimizer={"torch": averaged})

@@ -17,21 +17,23 @@ QUICK_KERAS = ("HEADS", "WEIGHTED")
 
 def check(run_cell: RunCell, cell: str, kind: Kind) -> None:
     result = run_cell(cell, "digits-mlp", devices=2, dtype="float64", steps=6, **kind.asked())
-    if kind.cause:
-        assert result.parity.passed is False and kind.cause in result.parity.reason, result.parity.reason
+    if cause := kind.cause or ("accumulation_steps" in cell and kind.again):
+        assert result.parity.passed is False and cause in result.parity.reason, result.parity.reason
         assert "the strategy is right" in result.parity.reason
         return
     assert result.parity.passed, result.parity.reason
     measured, predicted = (
         max(row.state_bytes for row in rows) for rows in (result.processes, result.predicted.footprints)
     )
-    assert measured == pytest.approx(predicted, rel=0.01)
+    assert measured == pytest.approx(predicted, rel=0.01) or (measured < predicted and not kind.is_reached)
     sent = sum(row.sent_bytes_per_step for row in result.processes)
     assert sent == pytest.approx(result.predicted.sent_bytes_per_step, rel=0.05, abs=MOST_CALLS)
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("kind", [kind for kind in TORCH if kind.model in QUICK], ids=lambda kind: kind.model)
+@pytest.mark.parametrize(
+    "kind", [kind for kind in TORCH if kind.model in QUICK], ids=lambda kind: f"{kind.file[:-3]}-{kind.model}"
+)
 def test_some_models_of_torch(run_cell: RunCell, kind: Kind) -> None:
     check(run_cell, f"torch:{QUICK[kind.model]}", kind)
 
@@ -39,13 +41,15 @@ def test_some_models_of_torch(run_cell: RunCell, kind: Kind) -> None:
 @pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.parametrize("row", TORCH_ROWS)
-@pytest.mark.parametrize("kind", TORCH, ids=lambda kind: kind.model)
+@pytest.mark.parametrize("kind", TORCH, ids=lambda kind: f"{kind.file[:-3]}-{kind.model}")
 def test_models_of_torch(run_cell: RunCell, kind: Kind, row: str) -> None:
     check(run_cell, f"torch:{row}", kind)
 
 
 @pytest.mark.tf
-@pytest.mark.parametrize("kind", [kind for kind in KERAS if kind.model in QUICK_KERAS], ids=lambda kind: kind.model)
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KERAS if kind.model in QUICK_KERAS], ids=lambda kind: f"{kind.file[:-3]}-{kind.model}"
+)
 def test_some_models_of_keras(run_cell: RunCell, kind: Kind) -> None:
     check(run_cell, "tf:mirrored+accumulation_steps=2", kind)
 
@@ -53,7 +57,7 @@ def test_some_models_of_keras(run_cell: RunCell, kind: Kind) -> None:
 @pytest.mark.slow
 @pytest.mark.tf
 @pytest.mark.parametrize("row", ["mirrored", "multi_worker_mirrored", "parameter_server+accumulation_steps=2"])
-@pytest.mark.parametrize("kind", KERAS, ids=lambda kind: kind.model)
+@pytest.mark.parametrize("kind", KERAS, ids=lambda kind: f"{kind.file[:-3]}-{kind.model}")
 def test_models_of_keras(run_cell: RunCell, kind: Kind, row: str) -> None:
     check(run_cell, f"tf:{row}", kind)
 

@@ -188,7 +188,6 @@ def has_keras(server: ForkClient, tmp_path: Path) -> bool:
             "BARE",
             "keras_zoo:BARE computes nothing in two bytes: only layers of Keras do",
         ),
-        ("tf:mirrored", "WITH_ADAM", "has an optimizer, and TensorFlow's rows update by formulas of ours"),
         (
             "tf:central_storage",
             "NORMED",

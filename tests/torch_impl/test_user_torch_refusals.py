@@ -234,10 +234,10 @@ def test_no_data_and_no_file(launcher: Launcher) -> None:
         (
             "FACTORED",
             {},
-            "has an optimizer that keeps `row_var`, not shaped like its parameter: no row could gather it",
+            "has Adafactor, which keeps `row_var`, not shaped like its parameter: no row could gather it",
         ),
         ("KERAS_OPTIMIZER", {}, "has an optimizer for tf alone; add one for torch; or choose --optimizer sgd, adamw"),
-        ("REGRESSION", {"optimizer": "own"}, "has no optimizer; add `optimizer={'torch': lambda params: ...}`"),
+        ("REGRESSION", {"optimizer": "own"}, "has no optimizer; add `optimizer={'torch': function}`"),
     ],
 )
 def test_an_optimizer_that_no_row_can_take(launcher: Launcher, model: str, fields: dict[str, str], reason: str) -> None:

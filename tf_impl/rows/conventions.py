@@ -11,7 +11,6 @@ CONVENTIONS = Conventions(
     not_trained="make it with trainable=False",
     other_dtypes="{counted}, kept so beside {dtype}; make variables without dtype= to have them follow --dtype",
     why_wide="only layers of Keras do",
-    refuses_optimizer="TensorFlow's rows update by formulas of ours; `samestep port` takes one of Keras",
     agrees_on_gradients=False,
     norm_sums={"forward": 3, "backward": 2},
     packed_bytes=4,  # an int32 (2.21)

@@ -55,7 +55,8 @@ def describe_optimizer(model: Model, module: nn.Module, source: str) -> Describe
     groups = tuple(tuple(names[id(p)] for p in group["params"] if id(p) in names) for group in made.param_groups)
     odd = next((key for key, value in tensors.items() if value.shape != first.shape), None)
     if odd is not None:
-        refused = f"has an optimizer that keeps `{odd}`, not shaped like its parameter: no row could gather it"
+        name = type(made).__name__
+        refused = f"has {name}, which keeps `{odd}`, not shaped like its parameter: no row could gather it"
         return DescribedOptimizer(learning_rate=rates[0], groups=groups, refused=refused)
     trained = [each for each in parameters if each.requires_grad]
     halves, shards, some = _experiment(build, trained, [names[id(each)] for each in trained])

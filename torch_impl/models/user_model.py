@@ -13,6 +13,7 @@ from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.models.dtypes import check_numbers
 from samestep.common.workload.models.spec import ModelSpec
+from samestep.torch_impl.models import widened
 from samestep.torch_impl.models.outputs import dtype_of, finish_outputs
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 from samestep.torch_impl.step_context import StepContext
@@ -45,6 +46,7 @@ def build_declared(model: Model, source: str, unread: Collection[int] = ()) -> n
         ConfigError: The builder fails, returns no module, or one of numbers that are not real.
     """
     assert model.torch is not None
+    widened.install()
     if isinstance(model.torch, nn.Module):
         raise ConfigError(f"--model {source}: torch= is a module; give the function that builds it.")
     built = call_user(model.torch, source, "the function given as torch=")

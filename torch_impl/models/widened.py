@@ -1,0 +1,58 @@
+"""Functions of torch that take no float64 (2.13), computed of those that do: a reference needs all digits.
+
+`grouped_mm` multiplies groups of rows with a matrix each, as mixtures of experts do.
+"""
+
+import functools
+from collections.abc import Callable
+
+import torch
+from torch.nn import functional
+
+Product = Callable[..., torch.Tensor]
+
+
+def install() -> None:
+    """Has these functions take float64; any other dtype goes to torch's own."""
+    for owner, name in ((functional, "grouped_mm"), (torch, "_grouped_mm")):
+        plain = getattr(owner, name, None)
+        if plain is not None and not hasattr(plain, "__wrapped__"):
+            setattr(owner, name, _either(plain))
+
+
+def _either(plain: Product) -> Product:
+    @functools.wraps(plain)
+    def product(one: torch.Tensor, other: torch.Tensor, *args: object, **named: object) -> torch.Tensor:
+        is_ours = one.dtype == other.dtype == torch.float64 and not args and named.keys() <= {"offs"}
+        return (_grouped if is_ours else plain)(one, other, *args, **named)
+
+    return product
+
+
+def _grouped(one: torch.Tensor, other: torch.Tensor, offs: torch.Tensor | None = None) -> torch.Tensor:
+    """Multiplies each group, without a look at where groups end, so that the step is the same graph for any.
+
+    Args:
+        one: [rows, inner], cut along its rows or, where `other` has two dims, along `inner`; or [groups, rows, inner].
+        other: [groups, inner, columns]; or [inner, columns], cut along `inner`, or along its columns where `one` has three dims.
+        offs: [groups], where each group ends along the dim that is cut; None if nothing is.
+
+    Returns:
+        [rows, columns]; [groups, rows, columns] if nothing or `inner` is cut.
+    """
+    if offs is None:
+        return one @ other
+    if one.ndim == other.ndim == 2:
+        groups = _groups(offs, one.shape[1])
+        return torch.where(groups == torch.arange(len(offs), device=one.device)[:, None, None], one, 0.0) @ other
+    products, is_of_rows = one @ other, one.ndim == 2
+    places = torch.arange(products.shape[1 if is_of_rows else 2], device=one.device)
+    groups = _groups(offs, len(places))
+    return products[groups, places] if is_of_rows else products[groups, :, places].T
+
+
+def _groups(offs: torch.Tensor, count: int) -> torch.Tensor:
+    """Returns the group of each place; what is behind the last one counts to it."""
+    return torch.searchsorted(offs, torch.arange(count, dtype=offs.dtype, device=offs.device), right=True).clamp(
+        max=len(offs) - 1
+    )
