@@ -60,6 +60,10 @@ def _of_rows(named: Sequence[str], only_predicted: bool) -> "tuple[Grid, list[Ce
     """Returns what the page can be set to, the two rows that it opens with, their devices, and what was measured of them."""
     from samestep.experiments.exploring.grid import BASE, devices_of, grid_of, predict, width_of
 
+    if missing := [each for each in named if "/" in each.partition("+")[0]]:
+        raise ConfigError(
+            f"{missing[0]} is no directory of a run; name one that is there, or a strategy, as in torch:ddp."
+        )
     cells = [Cell.parse(each) for each in named]
     if not cells[1:]:
         cells.append(_beside(cells[0]))

@@ -9,7 +9,7 @@ from samestep.common.catalog import catalogue
 from samestep.common.errors import unknown
 from samestep.experiments.cli.commands import COMMANDS
 
-_TAKE_CELLS = ("run", "compare", "predict", "strategies", "advise")
+_TAKE_CELLS = ("run", "compare", "predict", "strategies", "advise", "explore")
 """The commands whose words may be rows."""
 _BASH = """# In ~/.bashrc: eval "$(samestep --completion bash)"
 _samestep() {{

@@ -68,8 +68,9 @@ def explorer(grid: Grid, start: Mapping[str, int], measured: Mapping[Cell, tuple
     }
     title, about = "A step of two strategies, side by side", _about(grid)
     sections = [("explore", "Choose, and play", render("explorer", content))]
-    style, script = (Markup(read_text(HERE / f"explorer.{kind}")) for kind in ("css", "js"))
-    return assembled(title, about, sections, script, style, "samestep explore")
+    script = "\n".join(read_text(HERE / file) for file in ("drawing.js", "explorer.js"))
+    style = Markup(read_text(HERE / "explorer.css"))
+    return assembled(title, about, sections, Markup(f'"use strict";\n{{\n{script}}}'), style, "samestep explore")
 
 
 def _about(grid: Grid) -> str:

@@ -3,10 +3,12 @@
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from samestep.common.catalog import catalogue
+from samestep.common.catalog import catalogue, strategy_info
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
+from samestep.common.mesh import AXES, Mesh
 from samestep.common.request import RunConfig
+from samestep.common.strategy import StrategyInfo
 from samestep.common.workload.optimizers.table import DEFAULT
 from samestep.common.workload.table import resize, resolve, size_names
 from samestep.experiments.advising.prediction import Assumptions, Prediction, predict_row
@@ -92,7 +94,23 @@ def request(grid: Grid, cell: Cell, devices: int, width: int | None) -> RunConfi
     """
     workload = grid.base.workload if width is None else resize(grid.base.workload, {WIDTH: str(width)})
     config = cell.apply_to(dataclasses.replace(grid.base, workload=workload))
-    return config if config.mesh or not cell.info.axes else dataclasses.replace(config, devices=devices)
+    return config if config.mesh or not cell.info.axes else dataclasses.replace(config, mesh=_mesh(cell.info, devices))
+
+
+def _mesh(info: StrategyInfo, devices: int) -> str:
+    """Returns the mesh of so many devices on which a row shows what it is for.
+
+    It lies along the first axis of the row that its twin has as well, so that twins do the same. A row that cuts a model both
+    between its layers and inside them does so first, and takes other examples with what is left.
+    """
+    twin_axes = strategy_info(*info.twin.split(":")).axes if info.twin else ()
+    cuts = {name: AXES[name].cuts[:1] for name in info.axes}
+    several = [name for cut in ("layers", "features", "examples") for name in info.axes if cuts[name] == (cut,)]
+    halvings = devices.bit_length() - 1
+    if {("layers",), ("features",)} <= {*cuts.values()} and 0 < halvings <= len(several) and devices == 1 << halvings:
+        return str(Mesh(tuple((name, 2) for name in several[:halvings])))
+    axis = next((name for name in info.axes if name in twin_axes), info.axes[0])
+    return str(Mesh(((axis, devices),)))
 
 
 def predict(grid: Grid, cell: Cell, devices: int, width: int | None) -> Prediction:

@@ -82,6 +82,12 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[Finished], RunConfig]:
         ConfigError: One cannot be read or has no step, or two trained different things.
     """
     results = [load_result(path) for path in paths]
+    for path, result in zip(paths, results, strict=True):
+        if result.config.model is not None:
+            raise ConfigError(
+                f"{path} trained {result.config.model}, which is not samestep's own; give a run of a --workload. "
+                "`samestep report` draws what any run holds and sends."
+            )
     found = [
         Finished(path, Cell.of(result.config), parse(result.config), result)
         for path, result in zip(paths, results, strict=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from samestep.common.costs.routes import RINGS
 from samestep.common.ledger import PHASES, Footprint
+from samestep.common.mesh import Dimension
 from samestep.common.strategy import Run
 from samestep.experiments.exploring.places import PredictedStep
 from samestep.experiments.exploring.sentences import sentence
@@ -21,6 +22,8 @@ MOST_MOVES = 24
 """Exchanges of a step that are played one by one; of a step with more, those that are alike are played together."""
 _EVEN = 0.02
 """By how much a part may differ from 1/n of the whole and still be called one of n: shards are padded."""
+_CUT: tuple[Dimension, ...] = ("layers", "features", "parameters")
+"""What of a mesh cuts parameters."""
 Link = tuple[int, int]
 """The places of a device that sends and of one that receives."""
 
@@ -56,17 +59,24 @@ def _said(count: float | None, lacking: str = "") -> list[object]:
 
 def _held(run: Run, rows: Sequence[Footprint], lacking: str) -> Iterator[list[object]]:
     """Yields of each device its part of the batch, of each class of memory, and its activations."""
-    wholes, before = whole_bytes(run), [0] * len(CLASSES)
+    wholes = whole_bytes(run)
+    begins: list[dict[tuple[int, ...], tuple[int, int]]] = [{} for _ in CLASSES]
     computing = next((place for place, row in enumerate(rows) if row.params_peak_bytes), 0)
     for place, row in enumerate(rows):
-        held = []
-        for number, (each, whole) in enumerate(zip(CLASSES, wholes, strict=True)):
-            count = each.bytes_of(row)
-            begin = min(before[number] % whole, whole - count) if 0 < count < whole else 0
+        held, key = [], _part_along_mesh(run, place)
+        for seen, each, whole in zip(begins, CLASSES, wholes, strict=True):
+            count, last = each.bytes_of(row), next(reversed(seen.values()), (0, 0))
+            before, _ = seen.setdefault(key, (sum(last), count))
+            begin = min(before % whole, whole - count) if 0 < count < whole else 0
             held.append([begin, count, _part(begin, count, whole)])
-            before[number] += count
         peak = row.params_peak_bytes if row.params_peak_bytes > row.params_bytes else 0
         yield [_batch(run, place - computing), held, [peak, size(peak)], _said(row.activations_bytes, lacking)]
+
+
+def _part_along_mesh(run: Run, place: int) -> tuple[int, ...]:
+    """Returns which part of the parameters a device has: replicas have the same, unless nothing but the strategy cuts them."""
+    is_cut = place < run.num_devices and any(run.mesh.parts(each) > 1 for each in _CUT)
+    return tuple(run.mesh.part(place, each) for each in _CUT) if is_cut else (place,)
 
 
 def _part(begin: int, held: int, whole: int) -> str:

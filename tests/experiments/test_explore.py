@@ -13,6 +13,7 @@ import pytest
 from samestep.common.catalog import catalogue
 from samestep.common.cell import Cell
 from samestep.common.costs.routes import RINGS
+from samestep.common.costs.sizes import MESSAGES
 from samestep.common.errors import ConfigError, SamestepError
 from samestep.common.flags import split_spelling
 from samestep.common.runtime.parent.launcher import Launcher
@@ -50,19 +51,19 @@ def row_of(data: Mapping[str, object], cell: str) -> Mapping[str, object]:
     return next(row for row in data["rows"] if row["name"].removesuffix(" (emulated)") == cell)
 
 
-def prediction(cell: str, devices: int, width: int) -> Prediction:
+def prediction(cell: str, mesh: str, width: int) -> Prediction:
     name, sizes = split_spelling(BASE.workload)
     workload = "+".join([name, *(f"{size}={value}" for size, value in {**sizes, "width": width}.items())])
-    base = Cell.parse(cell).apply_to(dataclasses.replace(BASE, workload=workload))
-    return predict_row(cell, base, Assumptions(devices=devices if Cell.parse(cell).info.axes else None))
+    base = Cell.parse(cell).apply_to(dataclasses.replace(BASE, workload=workload, mesh=mesh))
+    return predict_row(cell, base, Assumptions())
 
 
 @pytest.mark.parametrize("cell", ROWS)
 def test_the_figures_are_those_of_predict(data: Mapping[str, object], cell: str) -> None:
     """At both ends of the sliders: what every device holds, and what is handed over in every operation."""
     for devices, width in ((1, data["widths"][0]), (2, 128), (8, data["widths"][-1])):
-        step, told = row_of(data, cell)["steps"][key_of(devices, width)], prediction(cell, devices, width)
-        ledger = told.ledger
+        step = row_of(data, cell)["steps"][key_of(devices, width)]
+        ledger = prediction(cell, step["mesh"], width).ledger
         assert [total[0] for total in step["totals"]] == [
             ledger.state_bytes,
             ledger.activations_bytes,
@@ -77,12 +78,18 @@ def test_the_figures_are_those_of_predict(data: Mapping[str, object], cell: str)
         assert len(computing) == (devices if Cell.parse(cell).info.axes else 1)
         sent = collections.Counter[str]()
         for _, operation, _, links, *_, size in step["moves"]:
-            if operation != "send" or links.startswith("0-"):  # as seen from the first device
+            ends = [link.split("-") for link in links.split()]
+            own = any("0" in (link[:1] if operation == "send" else link) for link in ends)
+            if own or not ends or operation not in MESSAGES:  # what the first device takes part in
                 sent[operation] += size
         first = {each.name: each.bytes_per_step for each in ledger.exchanges}
         if cell == "torch:rpc_parameter_server":
             first = {name: devices * size for name, size in first.items()}  # one for each worker, as it is predicted
-        assert sent == first
+        if "," in step["mesh"]:  # what two stages reduce is played together, and the last one reduces its loss as well
+            assert sent.keys() == first.keys()
+            assert all(first[name] <= sent[name] < 1.001 * first[name] for name in first)
+        else:
+            assert sent == first
 
 
 @pytest.mark.parametrize("cell", ROWS)
@@ -101,12 +108,32 @@ def test_every_exchange_goes_between_devices_and_is_explained(data: Mapping[str,
         assert [move[0] for move in step["moves"]] == sorted(move[0] for move in step["moves"])
 
 
+def test_twins_lie_along_the_same_axis_and_a_row_of_all_axes_along_several(data: Mapping[str, object]) -> None:
+    meshes = {row["name"]: row["steps"][key_of(8, 128)]["mesh"] for row in data["rows"]}
+    for row in data["rows"]:
+        if row["twin"] is not None:
+            assert meshes[row["name"]] == meshes[data["rows"][row["twin"]]["name"]]
+    assert meshes["tf:dtensor"] == "tensor=8"
+    assert meshes["torch:hybrid"] == "pipe=2,tensor=2,data=2"
+    assert meshes["torch:fsdp"] == "shard=8"
+
+
 def test_shards_lie_side_by_side(data: Mapping[str, object]) -> None:
     step = row_of(data, "torch:fsdp")["steps"][key_of(4, 128)]
     said = [held[2][2] for _, _, held, _, _ in step["devices"]]
     assert [each.partition(", ")[2] for each in said] == ["1 of 4", "2 of 4", "3 of 4", "4 of 4"]
     begins = [held[2][0] for _, _, held, _, _ in step["devices"]]
     assert begins == [held[2][1] * place for place, (_, _, held, _, _) in enumerate(step["devices"])]
+
+
+def test_replicas_have_the_same_part(data: Mapping[str, object]) -> None:
+    step = row_of(data, "torch:hybrid")["steps"][key_of(8, 128)]
+    assert step["mesh"] == "pipe=2,tensor=2,data=2"
+    first = [held[0] for _, _, held, _, _ in step["devices"][:4]]
+    assert first[0] == first[2] != first[1] == first[3]
+    begins = [held[0][0] for _, _, held, _, _ in step["devices"]]
+    assert len({*begins}) == 4
+    assert max(begins[:4]) < min(begins[4:])
 
 
 def test_stages_wait_for_those_before_them(data: Mapping[str, object]) -> None:
@@ -165,6 +192,7 @@ def test_a_prediction_needs_no_numpy(tmp_path: Path) -> None:
         ([], "name one strategy or two"),
         (["torch:ddp", "tf:mirrored", "torch:fsdp"], "name one strategy or two"),
         (["torch:fspd"], "fsdp"),
+        (["runs/none"], "runs/none is no directory of a run"),
         (["torch:ddp+width=64"], r"torch:ddp\+width=64 sets width, for which the page has a slider"),
         (["torch:tp+mesh=pipe=2"], "tensor"),
         (["torch:fsdp", "numpy:oracle"], "numpy:oracle is the reference"),
@@ -257,7 +285,7 @@ def check_run(launcher: Launcher, cell: str) -> None:
     except SamestepError as error:
         pytest.skip(str(error))
     told = predict_row(
-        cell, Cell.parse(cell).apply_to(grid.base), Assumptions(2 if Cell.parse(cell).info.axes else None)
+        cell, Cell.parse(cell).apply_to(dataclasses.replace(grid.base, mesh=step["mesh"])), Assumptions()
     )
     predicted = played(told.run, predicted_step(told), told.ledger.sent_bytes_per_step)
     assert key == "2"

@@ -127,6 +127,18 @@ def test_a_twin_is_put_beside_its_twin(opened: Opened) -> None:
     assert page.locator(".twin button:visible").count() == 0
 
 
+def test_what_is_chosen_can_be_passed_on_as_an_address(opened: Opened, explorer: Path) -> None:
+    page = opened()
+    put(page, "devices", 2)
+    page.locator("[data-side=right] .twin button").click()
+    page.goto("about:blank")
+    address = f"{explorer.as_uri()}#left=tf%3Adtensor&right=torch%3Atp&devices=4"
+    page.goto(address)
+    assert page.locator("h3").all_inner_texts()[:2] == ["tf:dtensor", "torch:tp"]
+    assert page.locator(".mesh").all_inner_texts() == ["On tensor=4.", "On tensor=4."]
+    assert page.url.startswith(f"{address}&width=")
+
+
 def test_it_plays_to_the_end_and_stops(opened: Opened) -> None:
     page = opened()
     page.locator("#place").evaluate("each => { each.value = each.max - 1; each.dispatchEvent(new Event('input')); }")
