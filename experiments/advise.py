@@ -15,7 +15,7 @@ from samestep.common.run import parse_prediction
 from samestep.common.seconds.machine import Machine, load_machine
 from samestep.common.seconds.step_time import StepTime
 from samestep.common.workload.published import PUBLISHED
-from samestep.experiments.advising.advice import advise
+from samestep.experiments.advising.advice import Advice, advise
 from samestep.experiments.advising.advice_text import document
 from samestep.experiments.advising.calibration import calibrated
 from samestep.experiments.advising.candidate_meshes import FRAMEWORK, Candidate
@@ -73,9 +73,26 @@ def main(arguments: Sequence[str]) -> int:
     assumed = read_fields(SearchAssumptions, given)
     check_fields(assumed)
     check_format(assumed.format)
+    advice = find_advice(config, assumed, "weights" in given)
+    print(write(document(advice), assumed.format))
+    return 0
+
+
+def find_advice(config: RunConfig, assumed: SearchAssumptions, are_weights_given: bool) -> Advice:
+    """Ranks the layouts of a model.
+
+    Args:
+        config: The model, its batch and its optimizer.
+        assumed: The machine, and how it is used.
+        are_weights_given: Whether the bytes of a weight were asked for, which this machine has no choice of.
+
+    Raises:
+        ConfigError: The request is wrong, or the model has no room.
+        Unavailable: This machine cannot be measured.
+    """
     keep = None if assumed.mesh is None else Mesh.parse(assumed.mesh)
     is_here = assumed.machine == HERE
-    if is_here and ("weights" in given or assumed.nodes > 1):
+    if is_here and (are_weights_given or assumed.nodes > 1):
         raise ConfigError("--machine here is one node, whose cores train in float32; leave out --weights and --nodes.")
     timer, machine = _this_machine() if is_here else (seconds_of, load_machine(assumed.machine))
     found = None
@@ -84,8 +101,7 @@ def main(arguments: Sequence[str]) -> int:
     with _described(config) as asked:
         base = parse_prediction(asked, None if is_here else assumed.weights)
         ranked = advise(base, machine, assumed.nodes, keep, timer)
-        print(write(document(dataclasses.replace(ranked, calibration=found)), assumed.format))
-    return 0
+        return dataclasses.replace(ranked, calibration=found)
 
 
 @contextlib.contextmanager

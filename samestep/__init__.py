@@ -2,7 +2,8 @@
 
 `samestep.run("torch:ddp", devices=2)` trains, judges and returns the result; `samestep.compare` does so for many
 strategies; `samestep.predict` says what a step would hold and send; `samestep.record` records your own training, and
-`samestep.diff` says whether two records are of the same steps; `samestep.load` reads what a run left. Importing this package
+`samestep.diff` says whether two records are of the same steps; `samestep.load` reads what a run left, and `samestep.report`
+writes a page about it; `samestep.advise` and `samestep.port` answer questions about a model. Importing this package
 imports nothing but the standard library.
 """
 
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
     from samestep.common.judging.recorded.verdict import RecordedVerdict
     from samestep.common.runtime.records import RunResult
     from samestep.common.workload.declaration import Model
+    from samestep.experiments.advising.advice import Advice
     from samestep.experiments.advising.forecast import Forecast
     from samestep.experiments.advising.prediction import Prediction
     from samestep.experiments.comparing.comparison import Comparison
     from samestep.experiments.comparing.row import Row
+    from samestep.models import PortResult, advise, port
+    from samestep.reports import report
 
 _HOMES = {
     "samestep.common.errors": (
@@ -40,6 +44,9 @@ _HOMES = {
     "samestep.common.runtime.records": ("RunResult",),
     "samestep.common.workload.declaration": ("Model",),
     "samestep.api": ("compare", "diff", "load", "predict", "record", "resume", "run"),
+    "samestep.models": ("PortResult", "advise", "port"),
+    "samestep.reports": ("report",),
+    "samestep.experiments.advising.advice": ("Advice",),
     "samestep.experiments.comparing.comparison": ("Comparison",),
     "samestep.experiments.advising.forecast": ("Forecast",),
     "samestep.experiments.advising.prediction": ("Prediction",),
@@ -48,8 +55,8 @@ _HOMES = {
 """Module -> what this package offers of it, imported when it is first used."""
 
 __all__ = [  # noqa: RUF022 (type checkers want the names written out)
-    "run", "resume", "compare", "predict", "record", "diff", "load", "Model", "RunResult", "Comparison", "Row", "Forecast",
-    "Prediction", "RecordedVerdict",
+    "run", "resume", "compare", "predict", "record", "diff", "load", "advise", "port", "report", "Model", "RunResult",
+    "Comparison", "Row", "Forecast", "Prediction", "Advice", "PortResult", "RecordedVerdict",
     "SamestepError", "ConfigError", "Unavailable", "ParityFailed", "WorkerFailed", "Diverged",
 ]  # fmt: skip
 

@@ -7,13 +7,20 @@ from collections.abc import Callable, Mapping
 
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.runtime.records import RunResult
+from samestep.experiments.advising.advice import Advice
+from samestep.experiments.advising.advice_text import document
 from samestep.experiments.advising.forecast import Forecast
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.printing import tables
+from samestep.models import PortResult
 
+_PARAGRAPHS = 3
+"""Of advice: what was asked, the ranking, and why the first is first."""
 SHOWN: Mapping[type, Callable[..., str]] = {
     RunResult: tables.report,
     Comparison: lambda found: found.report(""),
+    Advice: lambda found: "\n\n".join(document(found).text().split("\n\n")[:_PARAGRAPHS]),
+    PortResult: lambda found: found.report(),
     Forecast: lambda found: found.report(),
     RecordedVerdict: lambda found: found.headline,
 }

@@ -1,6 +1,7 @@
 """`import samestep`: the commands as functions, silent, typed, and as docs/api.md says."""
 
 import contextlib
+import json
 import re
 import subprocess
 import sys
@@ -12,7 +13,10 @@ import samestep
 from samestep import api
 from samestep.common.catalog import catalogue
 from samestep.common.runtime.parent.launcher import Launcher
+from samestep.experiments.advise import main as advise_command
+from samestep.experiments.advising.advice_text import document
 from samestep.experiments.comparing import rounds
+from samestep.experiments.printing.formats import write
 from tests.experiments.comparisons import MISSED, UNJUDGED, make_up
 from tests.processes import descendants
 
@@ -47,6 +51,25 @@ def test_everything_offered_is_there_and_documented() -> None:
         assert name in dir(samestep)
     with pytest.raises(AttributeError, match=r"it offers .*run"):
         samestep.rnu  # noqa: B018 (looked up for its error)
+
+
+def test_a_question_about_a_model_is_refused_in_a_line() -> None:
+    with pytest.raises(samestep.ConfigError, match=r"nowhere\.py"):
+        samestep.port("nowhere.py")
+    with pytest.raises(samestep.ConfigError, match="unknown machine 'a101'"):
+        samestep.advise("gpt3-175b", machine="a101")
+    with pytest.raises(samestep.ConfigError, match="--machine here is one node"):
+        samestep.advise(machine="here", weights="bf16")
+    with pytest.raises(samestep.ConfigError, match="there is nothing to report"):
+        samestep.report("nowhere")
+
+
+def test_advice_is_that_of_the_command(capfd: pytest.CaptureFixture[str]) -> None:
+    asked = ["--workload", "gpt3-175b", "--machine", "a100-80gb", "--nodes", "64", "--batch-size", "1536"]
+    assert advise_command([*asked, "--format", "json"]) == 0
+    printed = json.loads(capfd.readouterr().out)
+    advice = samestep.advise("gpt3-175b", machine="a100-80gb", nodes=64, batch_size=1536)
+    assert printed == json.loads(write(document(advice), "json"))
 
 
 # --- a run ------------------------------------------------------------------------------------------------------------
@@ -171,7 +194,7 @@ def test_every_block_of_the_page_runs(
 ) -> None:
     for module in (api, rounds):  # the tests' own launcher has imported the frameworks already
         monkeypatch.setattr(module, "Launcher", lambda: contextlib.nullcontext(launcher))
-    assert len(BLOCKS) == 9
+    assert len(BLOCKS) == 10
     names: dict[str, object] = {}
     for number, block in enumerate(BLOCKS):
         exec(compile(block, f"docs/api.md, block {number + 1}", "exec"), names)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import samestep
 from samestep.common.cell import Cell
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
@@ -47,6 +48,15 @@ def test_what_is_shown_is_short_and_has_the_verdict(formatters: dict[str, Format
     assert len(printed[0].splitlines()) <= 40
     assert str(page).count("<table>") == 1
     assert "took the oracle" in " ".join(str(page).split())
+
+
+def test_advice_is_a_ranking_and_why_the_first_is_first(formatters: dict[str, Formatter]) -> None:
+    advice = samestep.advise("gpt3-175b", nodes=64, batch_size=1536)
+    printed: list[str] = []
+    formatters["text/plain"][type(advice)](advice, types.SimpleNamespace(text=printed.append), False)
+    assert len(printed[0].splitlines()) <= 40
+    assert advice.first.candidate.run.name in printed[0]
+    assert str(formatters["text/html"][type(advice)](advice)).count("<table>") == 1
 
 
 def test_text_becomes_html() -> None:

@@ -62,7 +62,10 @@ def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", files:
 
 def generated() -> dict[str, str]:
     """Returns name -> Markdown of every page that is not a file of docs/."""
-    pages = {"cli.md": _commands(), "reference.md": "# Python\n\n::: samestep.api\n"}
+    pages = {
+        "cli.md": _commands(),
+        "reference.md": "# Python\n\n::: samestep.api\n\n::: samestep.models\n\n::: samestep.reports\n",
+    }
     for file in linked(ROOT / "README.md", *sorted(DOCS.glob("*.md"))):
         path = ROOT / file
         text = read_text(path) if path.is_file() else ""

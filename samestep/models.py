@@ -1,0 +1,127 @@
+"""Questions about a model, as functions: how to lay it out on a machine, and whether its two implementations are the same."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from samestep.common.flags import Scalar, check_fields, read_fields
+from samestep.common.request import RunConfig
+from samestep.common.workload.accepted import check_accepted
+from samestep.experiments.advising.advice import Advice
+
+if TYPE_CHECKING:
+    from samestep.common.judging.ported import PortCase, PortVerdict
+
+Path = str | os.PathLike[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class PortResult:
+    """What holding two implementations of a model against each other found.
+
+    Attributes:
+        case: Both implementations.
+        verdict: Whether they are the same, and the first layer that differs.
+    """
+
+    case: "PortCase"
+    verdict: "PortVerdict"
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the two are the same model."""
+        return self.verdict.kind != "different"
+
+    def report(self) -> str:
+        """Returns what `samestep port` prints."""
+        from samestep.experiments.printing.port_report import port_document
+
+        return port_document(self.case, self.verdict).text()
+
+
+def advise(
+    workload: str = "prose-gpt",
+    *,
+    machine: str = "a100-80gb",
+    nodes: int = 1,
+    batch_size: int | None = None,
+    optimizer: str | None = None,
+    mesh: str | None = None,
+    weights: str | None = None,
+    model: Path | None = None,
+    data: Path | None = None,
+    calibrate: Path | None = None,
+) -> Advice:
+    """Ranks every layout of a model that has room on a machine by its predicted time. Nothing is run.
+
+    Args:
+        workload: What is trained, as in "gpt3-175b"; a model of yours takes its place.
+        machine: A machine, a file that describes yours, or "here".
+        nodes: How many of them; all their devices are used.
+        batch_size: Examples of a step, of all devices together.
+        optimizer: How weights are updated.
+        mesh: Axis sizes that are settled, as in "tensor=8".
+        weights: "bf16", the default, keeps two bytes for each parameter, activation and gradient; "float32" four.
+        model: FILE.py with a samestep.Model in it.
+        data: Its arrays.
+        calibrate: A directory of own runs, by which the predictions are corrected.
+
+    Raises:
+        ConfigError: The request is wrong, or no layout has room.
+        Unavailable: The machine is this one, and torch, which measures it, is not installed.
+    """
+    from samestep.experiments.advise import SearchAssumptions, find_advice
+
+    asked = {"workload": workload, "batch_size": batch_size, "optimizer": optimizer, **_paths(model=model, data=data)}
+    assumed = {"machine": machine, "nodes": nodes, "mesh": mesh, "weights": weights, **_paths(calibrate=calibrate)}
+    found = read_fields(SearchAssumptions, _given(assumed))
+    check_fields(found)
+    return find_advice(read_fields(RunConfig, _given(asked)), found, weights is not None)
+
+
+def port(
+    model: Path,
+    *,
+    data: Path | None = None,
+    batch_size: int | None = None,
+    steps: int | None = None,
+    optimizer: str | None = None,
+    learning_rate: float | None = None,
+    seed: int | None = None,
+    accept: Sequence[str] = (),
+) -> PortResult:
+    """Holds your torch model and your Keras model against each other, with the same weights, layer by layer in float64.
+
+    What is left out is as the command has it.
+
+    Args:
+        model: FILE.py, or FILE.py:NAME, of the samestep.Model in it, with torch= and tf=.
+        data: A .npz file, or FILE.py:FUNCTION, which returns the arrays; both models get the same.
+        batch_size: Examples of a step.
+        steps: Steps of the curve; 0 takes none.
+        optimizer: How weights are updated, unless the model says it.
+        learning_rate: Its step size.
+        seed: Determines the initial weights and the order of the examples.
+        accept: Known differences that do not count, by name.
+
+    Raises:
+        SamestepError: The request is wrong, a model cannot be built, or a parameter has no counterpart.
+    """
+    from samestep.common.runtime.parent.launcher import Launcher
+    from samestep.experiments.port import PortRequest
+
+    accepted = check_accepted(accept, "It stands in accept=.") if accept else ()
+    numbers = {"batch_size": batch_size, "steps": steps, "learning_rate": learning_rate, "seed": seed}
+    asked = {"optimizer": optimizer, **numbers, **_paths(model=model, data=data)}
+    request = read_fields(PortRequest, _given(asked))
+    with Launcher() as launcher:
+        return PortResult(*launcher.port(RunConfig(**dataclasses.asdict(request)), accepted))
+
+
+def _paths(**paths: Path | None) -> dict[str, Scalar]:
+    return {name: None if path is None else os.fspath(path) for name, path in paths.items()}
+
+
+def _given(values: dict[str, Scalar]) -> dict[str, Scalar]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,41 @@
+"""The page about runs, as a function."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from samestep.common.judging.confounds import check_allowed
+
+
+def report(
+    *runs: str | os.PathLike[str],
+    out: str | os.PathLike[str] = "report.html",
+    figures: str | os.PathLike[str] | None = None,
+    allow: Iterable[str] = (),
+) -> Path:
+    """Writes a page about runs and comparisons, or about one or two records; returns the file.
+
+    Args:
+        *runs: Directories of runs, of comparisons, or that hold some; or one or two records.
+        out: The file.
+        figures: A folder, into which every figure goes as well: as SVG and PDF, at the widths of a paper.
+        allow: The confounds in spite of which rows are ranked.
+
+    Raises:
+        ConfigError: There is nothing to report, or a file cannot be written.
+    """
+    from samestep.experiments.page.document import document
+    from samestep.experiments.page.loading import load
+    from samestep.experiments.page.paper.figures import write_figures
+    from samestep.experiments.page.records.record_page import are_records, report_records
+    from samestep.experiments.report import save
+
+    paths, path = [Path(each) for each in runs], Path(out)
+    if are_records(paths):
+        save(report_records(paths, "html"), path)
+        return path
+    loaded = load(paths, check_allowed(allow))
+    save(document(loaded, "html"), path)
+    if figures is not None:
+        write_figures(loaded, Path(figures))
+    return path
