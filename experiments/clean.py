@@ -13,7 +13,7 @@ from samestep.experiments import disk_usage
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.disk_usage import Store
-from samestep.experiments.printing.text import github, size
+from samestep.experiments.printing.text import fill, github, screen_width, size
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     print(f"{_table(stores)}\n")
     for store in stores:
         is_link = "; it is a link, and nothing in it is touched" if store.where.is_symlink() else ""
-        print(f"{store.what}: {store.where} ({store.note}{is_link})")
+        print(fill(f"{store.what}: {store.where} ({store.note}{is_link})", screen_width(), "  "))
     print("".join(f"{line}\n" for line in _left_alone()), end="")
     return 0
 

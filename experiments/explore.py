@@ -1,7 +1,6 @@
 """Writes a page on which a step of two strategies is played side by side: `samestep explore torch:fsdp tf:mirrored`."""
 
 import sys
-import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, SamestepError
 from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.browser import HELP, open_page
 from samestep.experiments.cli.parser import Parser
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def main(arguments: Sequence[str]) -> int:
     }
     save(explorer(grid, start, measured), path)
     print(f"Explorer: {path}")
-    if given.open and not webbrowser.open(path.resolve().as_uri()):
-        print(f"no browser was found; open {path.resolve().as_uri()}", file=sys.stderr)
+    if given.open:
+        open_page(path)
     return 0
 
 
@@ -136,7 +136,7 @@ def _parser() -> Parser:
     told = "file to write (default: %(default)s)"
     parser.add_argument("-o", "--out", dest="output", default=DEFAULT, metavar="FILE", help=told)
     parser.add_argument("--predicted", action="store_true", help="run nothing: all bytes are predicted")
-    parser.add_argument("--open", action="store_true", help="open the page in the browser")
+    parser.add_argument("--open", action="store_true", help=HELP)
     return parser
 
 

@@ -1,5 +1,6 @@
 """Writes a report on runs and comparisons, or on one or two records: `samestep report RUNS... -o page.html`."""
 
+import argparse
 import errno
 import os
 import sys
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.judging.confounds import ALLOW, check_allowed
 from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.browser import HELP, open_page
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.text import count
 
@@ -39,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
 
     paths = [Path(path) for path in given.runs]
     if are_records(paths):
-        _write(report_records(paths, given.format), given.output, given.format)
+        _write(report_records(paths, given.format), given)
         return 0
     allowed = check_allowed(name.strip() for text in given.allow for name in text.split(","))
     loaded = load(paths, allowed)
@@ -52,18 +54,20 @@ def main(arguments: Sequence[str]) -> int:
 
         print(f"Figures: {count(write_figures(loaded, Path(given.figures)), 'file')} in {given.figures}")
     if not given.figures or given.output:
-        _write(document(loaded, given.format), given.output, given.format)
+        _write(document(loaded, given.format), given)
     return 1 if loaded.problems else 0
 
 
-def _write(text: str, output: str | None, form: str) -> None:
+def _write(text: str, given: argparse.Namespace) -> None:
     """Writes a report where it was asked for: a page into a file, any other format to stdout, unless a file is named."""
-    out = output or (DEFAULT if form == "html" else None)
+    out = given.output or (DEFAULT if given.format == "html" else None)
     if out is None:
         print(text)
     else:
         save(text, Path(out))
-        print(f"Report: {out}")
+        print(f"Report: {out}", flush=True)
+        if given.open:
+            open_page(Path(out))
 
 
 def save(text: str, path: Path) -> None:
@@ -139,6 +143,7 @@ def _parser() -> Parser:
         metavar="FOLDER",
         help="write every figure instead, as SVG and PDF, as wide as a column (3.3 inches) and a page (6.9) of a paper",
     )
+    parser.add_argument("--open", action="store_true", help=HELP)
     parser.add_argument("--allow", action="append", default=[], metavar="NAME,NAME", help=ALLOW)
     text = f"one of {', '.join(FORMATS)}: html is a page, github is text for people, the others are for programs"
     parser.add_argument("--format", default="html", metavar="FORMAT", help=f"{text} (default: html)")

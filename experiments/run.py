@@ -15,7 +15,7 @@ from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.strategy import ProcessSpec, Run
 from samestep.experiments.cli.arguments import open_engine, run_command, take_target
 from samestep.experiments.cli.command_line import parse_run
-from samestep.experiments.printing.text import fill, screen_width
+from samestep.experiments.printing.text import again, fill, screen_width
 
 if TYPE_CHECKING:
     from samestep.common.runtime.records import RunResult
@@ -58,7 +58,10 @@ def main(arguments: Sequence[str]) -> int:
             result = launcher.run(run, launch, progress, launched_at, resume=resumed)
         directory = launcher.last_run
     traced = recorded(directory) if directory and launch.traces else ""
-    print(f"\n{_describe_result(run, result)}Run: {directory}{traced}\nAgain: {result.command}", flush=True)
+    print(
+        f"\n{_describe_result(run, result)}Run: {directory}{traced}\n{again(result.command)}",
+        flush=True,
+    )
     raise_if_missed(result)
     return 1 if result.saves.failed else 0
 

@@ -1,7 +1,6 @@
 """The sentences of an advice: why the first layout is first, what others wait for, how far to trust it, what would change it."""
 
 import shlex
-import textwrap
 from collections.abc import Iterable
 
 from samestep.common.seconds.machine import REFERENCE, load_machine
@@ -11,7 +10,7 @@ from samestep.common.seconds.validation import Score, score
 from samestep.experiments.advising.advice import EQUAL, Advice, Change, Timed
 from samestep.experiments.advising.candidate_meshes import ALONE, ONE, SPLIT, WHOLE
 from samestep.experiments.advising.step_times import PARTS, WORK
-from samestep.experiments.printing.text import count, sharing
+from samestep.experiments.printing.text import count, sharing, wrap_command
 
 _TOLD = 0.1
 """The share of a difference from which a part of it is worth a word."""
@@ -142,7 +141,7 @@ def _undecided(advice: Advice, error: float) -> str:
     if not close:
         return f"No other layout is within {_exact(error)} of the first."
     what = "1 other layout is" if len(close) == 1 else f"{len(close)} other layouts are"
-    return f"{what} within {_exact(error)} of the first, so undecided: measure before you choose among them."
+    return f"{what} within {_exact(error)} of the first, too near to tell: measure before you choose."
 
 
 def changed(change: Change, first: Timed) -> str:
@@ -183,15 +182,10 @@ def next_step(advice: Advice, width: int) -> str:
     if base.weights is None:
         named = ",".join(each.candidate.cell for each in advice.best_of()[:_MEASURED])
         line = f"samestep compare --strategies {named} {about} --no-parity --out runs"
-        return f"To measure the first ones; --calibrate runs then takes what was measured:\n{_command(line, width)}"
+        return f"To measure the first ones; --calibrate runs then takes what was measured:\n{wrap_command(line, width)}"
     memory = f"{advice.machine.memory_bytes / 1e9:g}GB"
     line = f"samestep predict {first.cell} {about} --backend nccl --weights {base.weights} --device-memory {memory}"
-    return f"To see what the first keeps and sends:\n{_command(line, width)}"
-
-
-def _command(line: str, width: int) -> str:
-    """Returns a command on as many lines as it needs, which a shell reads as one."""
-    return " \\\n  ".join(textwrap.wrap(line, width - 4, break_long_words=False, break_on_hyphens=False))
+    return f"To see what the first keeps and sends:\n{wrap_command(line, width)}"
 
 
 def waits(time: StepTime) -> float:

@@ -5,6 +5,7 @@ A line is coloured by what it says, after it is written. So files, pipes and pro
 
 import os
 import re
+from pathlib import Path
 from typing import TextIO
 
 _GREEN, _RED, _YELLOW, _DIM = "32", "1;31", "33", "2"
@@ -24,6 +25,15 @@ RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 """What is looked for in a line -> how it is shown."""
 
 
+_PLACE = re.compile(r"(?<=^Report: ).+|(?<=^Run: ).+|(?<=^Runs: ).+")
+
+
+def _linked(found: re.Match[str]) -> str:
+    """Returns a file or a folder as a link, which terminals that know links open and others show as it was."""
+    path = Path(found[0])
+    return f"\x1b]8;;{path.resolve().as_uri()}\x1b\\{found[0]}\x1b]8;;\x1b\\" if path.exists() else found[0]
+
+
 def shows_colours(stream: TextIO) -> bool:
     """Returns whether a stream goes to a terminal whose user has not said no (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -35,6 +45,7 @@ def coloured(line: str) -> str:
     Args:
         line: Without its end; as printable as it will be.
     """
+    line = _PLACE.sub(_linked, line)
     for pattern, code in RULES:
         line = pattern.sub(lambda found, code=code: f"\x1b[{code}m{found[0]}\x1b[0m" if found[0] else "", line)
     return line

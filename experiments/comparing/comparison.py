@@ -16,7 +16,7 @@ from samestep.experiments.printing import tables
 from samestep.experiments.printing.figures import figures
 from samestep.experiments.printing.formats import Case, Document, write
 from samestep.experiments.printing.misses import misses
-from samestep.experiments.printing.text import fill, screen_width
+from samestep.experiments.printing.text import again, fill, screen_width
 
 if TYPE_CHECKING:
     import pandas
@@ -226,7 +226,7 @@ class Comparison:
             tables.compiled_steps(self.results),
             "\n".join(explain_rows(self.rows)),
             self.missing,
-            "\n".join([f"Again: {command}"] * bool(command) + [f"Runs: {self.directory}"] * bool(self.directory)),
+            "\n".join(filter(None, [again(command), f"Runs: {self.directory}" if self.directory else ""])),
             fill(tables.verdict(self.results), screen_width()),
             *self._asked_beside(),
         ]

@@ -5,6 +5,7 @@ import pty
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -72,3 +73,10 @@ def test_only_a_terminal_whose_user_wants_colours_gets_them() -> None:
     assert "\x1b" not in _difference({"TERM": "xterm", "NO_COLOR": "1"}, terminal=True)
     assert "\x1b" not in _difference({"TERM": "dumb", "NO_COLOR": ""}, terminal=True)
     assert "\x1b" not in _difference({"TERM": "xterm", "NO_COLOR": ""}, terminal=False)
+
+
+def test_a_file_that_is_there_is_a_link(tmp_path: Path) -> None:
+    page = tmp_path / "a report.html"
+    page.touch()
+    assert coloured(f"Report: {page}") == f"Report: \x1b]8;;{page.as_uri()}\x1b\\{page}\x1b]8;;\x1b\\"
+    assert coloured(f"Report: {tmp_path / 'none.html'}") == f"Report: {tmp_path / 'none.html'}"

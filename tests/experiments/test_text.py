@@ -1,9 +1,20 @@
 """Tables fit, numbers are short, and nothing is cut."""
 
+import shlex
+
 import pytest
 
 from samestep.experiments.printing.grid import Column, cells, fit
-from samestep.experiments.printing.text import PIPED_WIDTH, common_unit, count, github, in_unit, screen_width, short
+from samestep.experiments.printing.text import (
+    PIPED_WIDTH,
+    common_unit,
+    count,
+    github,
+    in_unit,
+    screen_width,
+    short,
+    wrap_command,
+)
 
 Pair = tuple[str, int]
 COLUMNS: list[Column[Pair]] = [
@@ -118,3 +129,12 @@ def test_a_byte_count_is_rounded_before_its_digits_are_counted(count: float) -> 
 )
 def test_a_number_of_things_has_its_plural(number: int, noun: str, text: str) -> None:
     assert count(number, noun) == text
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_a_command_is_broken_so_that_a_shell_reads_it_as_one(width: int) -> None:
+    line = "Again: python -m samestep run torch:fsdp --out 'my runs/a b' --steps 5 --note \"it's\" --parity --model a\\ b.py"
+    found = wrap_command(line, width)
+    assert shlex.split(found.replace("\\\n", "")) == shlex.split(line)
+    assert all(len(each) <= max(width, 24) for each in found.splitlines())
+    assert "--steps 5" in found and "--out 'my runs/a b'" in found
