@@ -3,10 +3,13 @@
 import re
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from samestep.common.files.reading import Unreadable, read_end
 from samestep.common.runtime.process_file import read_life
-from samestep.common.runtime.stack_dumps import CRASH, Frame, crash_frame
+
+if TYPE_CHECKING:
+    from samestep.common.runtime.stack_dumps import Frame
 
 _NO_CAUSE = re.compile(r"^(I\d{4} \d\d:|WARNING: All log messages before absl|[WE]\d{4} .*failed call to cuInit)")
 """What TensorFlow (2.21) prints of itself, and on every machine without a GPU; as last words they would pass for a cause."""
@@ -41,7 +44,7 @@ def last_lines(text: str, count: int = 3) -> str:
     return "".join(f"\n    {line[:300]}" for line in lines[-count:])
 
 
-def obituary(directory: Path, role: str, what: str, at: Frame | None = None, said: str | None = None) -> str:
+def obituary(directory: Path, role: str, what: str, at: "Frame | None" = None, said: str | None = None) -> str:
     """Makes the message about a process: what happened to it, in which phase and step, where its log is and how the log ends.
 
     Args:
@@ -51,6 +54,8 @@ def obituary(directory: Path, role: str, what: str, at: Frame | None = None, sai
         at: The line of code it is at, if its log does not show that.
         said: The last lines of its log, if the log has grown since.
     """
+    from samestep.common.runtime.stack_dumps import CRASH, crash_frame  # here: most runs end well
+
     log = directory / f"{role}.log"
     text, _, stacks = read_log(log).partition(CRASH)
     at = at or crash_frame(stacks)

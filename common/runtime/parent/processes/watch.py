@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from samestep.common.catalog import framework_info
 from samestep.common.errors import ERRORS, WorkerFailed
@@ -14,8 +15,10 @@ from samestep.common.runtime.parent.processes.following import Progress, Pulse, 
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.parent.processes.obituary import last_lines, obituary, read_log
 from samestep.common.runtime.process_file import DONE, EVALUATE, read_life
-from samestep.common.runtime.stack_dumps import DUMP_SIGNAL, Frame, Stack, sole_straggler, waits, worker_stack
 from samestep.common.strategy import ProcessSpec
+
+if TYPE_CHECKING:
+    from samestep.common.runtime.stack_dumps import Frame, Stack
 
 POLL_SECONDS = 0.2
 """How often progress is looked at; the end of a process is told at once."""
@@ -170,11 +173,13 @@ class ProcessWatch:
         for worker in overdue:
             if (moment := (worker, silent[worker].life.seen)) not in self._asked:
                 self._asked.add(moment)
+                from samestep.common.runtime.stack_dumps import waits  # here, like those below: most runs hang nowhere
+
                 stacks = self._dump_stacks([worker])
                 if not waits(stacks[worker], self._module):  # at a window's end, a rank may well wait for a slow one
                     raise self._hang(silent, limit, stacks)
 
-    def _hang(self, silent: Mapping[int, Pulse], limit: float, stacks: Mapping[int, Stack]) -> WorkerFailed:
+    def _hang(self, silent: Mapping[int, Pulse], limit: float, stacks: "Mapping[int, Stack]") -> WorkerFailed:
         """Makes the error that names the process which the others wait for.
 
         Args:
@@ -182,6 +187,8 @@ class ProcessWatch:
             limit: For how many seconds they have shown none.
             stacks: The stacks of the processes that may be named.
         """
+        from samestep.common.runtime.stack_dumps import sole_straggler
+
         stopped = [worker for worker in stacks if self.server.is_stopped(worker)]
         worker = stopped[0] if stopped else sole_straggler(stacks, self._module)
         if worker is None:
@@ -205,8 +212,10 @@ class ProcessWatch:
             for worker in here:
                 self.server.signal_worker(worker, signal.SIGKILL)
 
-    def _dump_stacks(self, workers: Sequence[int]) -> dict[int, Stack]:
+    def _dump_stacks(self, workers: Sequence[int]) -> "dict[int, Stack]":
         """Has processes write the stacks of all their threads to their logs; `_said` is how the logs ended before."""
+        from samestep.common.runtime.stack_dumps import DUMP_SIGNAL, worker_stack
+
         ends = {worker: log.stat().st_size if (log := self._log(worker)).exists() else 0 for worker in workers}
         self._said |= {worker: last_lines(read_log(self._log(worker))) for worker in workers}
         for worker in workers:
@@ -220,5 +229,5 @@ class ProcessWatch:
     def _log(self, worker: int) -> Path:
         return self.directory / f"{self.processes[worker].role}.log"
 
-    def _obituary(self, worker: int, what: str, at: Frame | None = None, said: str | None = None) -> str:
+    def _obituary(self, worker: int, what: str, at: "Frame | None" = None, said: str | None = None) -> str:
         return obituary(self.directory, self.processes[worker].role, what, at, said)
