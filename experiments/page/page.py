@@ -67,7 +67,12 @@ def page(loaded: Loaded) -> str:
     """
     written = [(section, section.write(loaded)) for section in SECTIONS]
     there = [(section.name, section.title, content) for section, content in written if content is not None]
-    return assembled(_title(loaded), _about(loaded), there, Markup(read_text(HERE / "page.js")))
+    return assembled(
+        _title(loaded),
+        _about(loaded),
+        there,
+        Markup("".join(read_text(HERE / name) for name in ("page.js", "timelines.js"))),
+    )
 
 
 def _title(loaded: Loaded) -> str:

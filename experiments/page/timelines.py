@@ -9,12 +9,13 @@ from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.drawings.large_drawings import render_drawings
 from samestep.experiments.page.drawings.timeline import timeline
 from samestep.experiments.page.loaded import Entry, Loaded
-from samestep.experiments.printing.trace_file import load_trace
+from samestep.experiments.printing.trace_file import Trace, load_trace
 
 _HOW = (
     "The fastest of the steps that were traced after everything that counts. A bar is what a device computed, a thin line "
     "below it a transfer from where it is handed over to where it is done. Idle is where no operator ran for 0.1 ms. "
-    "Tracing makes steps longer: compare lengths within a picture. Perfetto (ui.perfetto.dev) opens `trace.json` of a run."
+    "All rows have one axis. Tracing makes steps longer. Perfetto (ui.perfetto.dev) opens `trace.json` of a run, which has all "
+    "traced steps."
 )
 
 
@@ -22,18 +23,31 @@ def write(loaded: Loaded) -> Markup | None:
     """Makes the section; None if no run was traced."""
     more = "There are more traced rows, which are not drawn here."
     alt = "What each device of a row did when, in one traced step"
-    return render_drawings(loaded, "Timeline", alt, _HOW, more, draw)
+    traces = {entry.directories: _trace_of(entry) for entry in loaded.entries}
+    spans = [each.bounds(each.fastest()) for each in traces.values() if isinstance(each, Trace)]
+    length = max((end - start for start, end in spans), default=0.0)
+
+    def drawn(entry: Entry, result: RunResult) -> Element | str | None:
+        trace = traces[entry.directories]
+        return timeline(trace, entry.name, length=length) if isinstance(trace, Trace) else trace
+
+    return render_drawings(loaded, "Timeline", alt, _HOW, more, drawn, is_open=True)
+
+
+def _trace_of(entry: Entry) -> Trace | str | None:
+    """Reads the trace of a row, or says why that cannot be; None without a trace."""
+    try:
+        return load_trace(entry.directories[0]) if entry.directories else None
+    except ConfigError as error:
+        return str(error)
 
 
 def draw(entry: Entry, result: RunResult) -> Element | str | None:
-    """Draws the timeline of a row, or says why that cannot be; None without a trace.
+    """Draws the timeline of a row on an axis of its own, or says why that cannot be; None without a trace.
 
     Args:
         entry: The row.
         result: What came of it.
     """
-    try:
-        trace = load_trace(entry.directories[0]) if entry.directories else None
-        return trace and timeline(trace, entry.name)
-    except ConfigError as error:
-        return str(error)
+    trace = _trace_of(entry)
+    return timeline(trace, entry.name) if isinstance(trace, Trace) else trace

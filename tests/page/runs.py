@@ -104,14 +104,27 @@ def scaling(directory: Path) -> Path:
     return keep(directory, rows)
 
 
-def trace(directory: Path) -> None:
-    """What `--trace` leaves in a run directory: a step of one device, with a transfer."""
+def trace(directory: Path, times: int = 1) -> None:
+    """What `--trace` leaves in a run directory: a step of one device, with a transfer.
+
+    Args:
+        directory: Of the run.
+        times: How many times as long everything takes.
+    """
     lanes = ("data", "compute", "communicate", "idle")
     named = [("process_name", 0, "rank-0"), *(("thread_name", number, lane) for number, lane in enumerate(lanes))]
     did = [(0, 0, 5, "data"), (1, 5, 400, "forward"), (1, 405, 900, "backward"), (2, 600, 900, "all_reduce")]
     events = [{"ph": "M", "pid": 0, "tid": lane, "name": kind, "args": {"name": name}} for kind, lane, name in named]
     events += [
-        {"ph": "X", "pid": 0, "tid": lane, "ts": start, "dur": length, "name": name, "args": {"step": 0}}
+        {
+            "ph": "X",
+            "pid": 0,
+            "tid": lane,
+            "ts": times * start,
+            "dur": times * length,
+            "name": name,
+            "args": {"step": 0},
+        }
         for lane, start, length, name in did
     ]
     write_json(directory / "trace.json", {"traceEvents": events})

@@ -17,7 +17,9 @@ Draw = Callable[[Entry, RunResult], Element | str | None]
 """Draws a row, says why it cannot be drawn, or returns None where there is nothing to draw."""
 
 
-def render_drawings(loaded: Loaded, kind: str, alt: str, how: str, more: str, draw: Draw) -> Markup | None:
+def render_drawings(
+    loaded: Loaded, kind: str, alt: str, how: str, more: str, draw: Draw, is_open: bool = False
+) -> Markup | None:
     """Renders a section; None if there is nothing to draw. The oracle, which has no phases to show, is left out.
 
     Args:
@@ -27,11 +29,13 @@ def render_drawings(loaded: Loaded, kind: str, alt: str, how: str, more: str, dr
         how: How to read them.
         more: What is said if not all rows are drawn.
         draw: Draws a row.
+        is_open: Whether all are shown at once.
     """
     found = _drawn(loaded, draw)
     drawn = list(itertools.islice(found, MOST_DRAWN))
     note = f"{how} {more if next(found, None) else ''}".strip()
-    return render("drawings", {"note": note, "alt": alt, "kind": kind, "drawings": drawn}) if drawn else None
+    content = {"note": note, "alt": alt, "kind": kind, "drawings": drawn, "is_open": is_open}
+    return render("drawings", content) if drawn else None
 
 
 def _drawn(loaded: Loaded, draw: Draw) -> Iterator[tuple[Entry, Element | str]]:

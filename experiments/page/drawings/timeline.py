@@ -19,6 +19,10 @@ _BAR, _FLIGHT, _GAP = 22, 7, 18
 """Heights: of what is computed, of a transfer, between devices."""
 _MOST_FLIGHTS = 4
 """Transfers that are drawn one below the other; later ones share their rows."""
+_TOTALS = 16
+"""The height of a line that says how long a device did what."""
+_TIMES = "data-us"
+"""The attribute with the start of what is drawn, and its length, in microseconds from the start of the step."""
 _LABEL = 13.0
 """The least width of a bar with a label."""
 _NARROWEST = 0.4
@@ -27,18 +31,21 @@ KEY = {"data": "data", "forward": "forward", "backward": "backward", "update": "
 """What a bar shows, by the class of its shape."""
 
 
-def timeline(trace: Trace, name: str, step: int | None = None) -> Element:
+def timeline(trace: Trace, name: str, step: int | None = None, length: float | None = None) -> Element:
     """Draws one step of a trace.
 
     Args:
         trace: The trace of a run.
         name: The name of the run.
         step: Its number; the one that took least time, unless given.
+        length: How many microseconds the axis has, if several drawings share it. Then each device also says how long it did what,
+            and what is drawn says its times, by which a page can zoom.
     """
     step = trace.fastest() if step is None else step
     start, end = trace.bounds(step)
     devices = trace.devices[:MOST_DEVICES]
-    heights = [_BAR + _FLIGHT * min(_MOST_FLIGHTS, _flights(device)) + _GAP for device in devices]
+    gap = _GAP if length is None else _GAP + _TOTALS
+    heights = [_BAR + _FLIGHT * min(_MOST_FLIGHTS, _flights(device)) + gap for device in devices]
     height = _HEAD + sum(heights) + 40
     root = drawing(WIDTH, height, f"Timeline of {name}", _in_words(trace, devices, step))
     write(root, 16, 24, name, "title")
@@ -46,16 +53,34 @@ def timeline(trace: Trace, name: str, step: int | None = None) -> Element:
     told = f"traced step {step + 1} of {len(trace.steps)}: {_milliseconds(end - start)}{more}"
     write(root, 16, 42, told, "muted small")
     _key(root)
-    scale = (_RIGHT - _LEFT) / max(end - start, 1e-9)
-    _axis(root, end - start, scale, height - 40)
+    finest = (_RIGHT - _LEFT) / max(end - start, 1e-9)
+    scale = finest if length is None else (_RIGHT - _LEFT) / max(length, 1e-9)
+    _axis(put(root, "g", "ticks"), length or end - start, scale, height - 40)
     y = float(_HEAD)
     tops = []
     for device, each in zip(devices, heights, strict=True):
-        _device(root, device, step, (start, scale), y)
+        group = put(root, "g", "device")
+        group.set("data-device", device.name)
+        _device(group, device, step, (start, scale, finest), y)
+        if length is not None:
+            write(group, _LEFT, y + each - _GAP - 2, _totals(device, step), "muted small")
         tops.append(y)
         y += each
     _arrows(root, devices, step, (start, scale), tops)
+    if length is None:
+        _forget_times(root)
+    else:
+        root.set("data-axis", f"{_LEFT:g} {_RIGHT:g} {length:.6g}")
     return root
+
+
+def _forget_times(root: Element) -> None:
+    """Takes away what only a page that zooms needs: the times, and the labels that have no room."""
+    for parent in list(root.iter("g")):
+        for each in list(parent):
+            if each.attrib.pop("visibility", None):
+                parent.remove(each)
+            each.attrib.pop(_TIMES, None)
 
 
 def _flights(device: Device) -> int:
@@ -81,11 +106,11 @@ def _axis(root: Element, length: float, scale: float, bottom: float) -> None:
     write(root, _LEFT - 12, bottom + 18, "ms", "muted small end")
 
 
-def _device(root: Element, device: Device, step: int, at: tuple[float, float], y: float) -> None:
+def _device(root: Element, device: Device, step: int, at: tuple[float, float, float], y: float) -> None:
     write(root, 16, y + 15, device.name, "strong")
     is_one_stage = len({span.stage for span in device.lanes["compute"]} - {None}) == 1
     for lane in ("idle", "data", "compute"):
-        for span in _drawn([span for span in device.lanes.get(lane, ()) if span.step == step], at[1]):
+        for span in _drawn([span for span in device.lanes.get(lane, ()) if span.step == step], at[2]):
             kind = lane if lane != "compute" else _kind(span.name)
             _bar(root, span, kind, at, (y, _BAR), is_one_stage)
     flights = [lane for lane in device.lanes if lane.startswith("communicate")]
@@ -114,16 +139,26 @@ def _drawn(spans: Sequence[Span], scale: float) -> list[Span]:
 
 
 def _bar(
-    root: Element, span: Span, kind: str, at: tuple[float, float], place: tuple[float, float], is_one_stage: bool = True
+    root: Element,
+    span: Span,
+    kind: str,
+    at: tuple[float, float, float],
+    place: tuple[float, float],
+    is_one_stage: bool = True,
 ) -> None:
-    (start, scale), (top, height) = at, place
+    (start, scale, _), (top, height) = at, place
     x, width = _LEFT + (span.start - start) * scale, max((span.end - span.start) * scale, _NARROWEST)
     bar = put(root, "rect", kind, x=round(x, 2), y=top, width=round(width, 2), height=height)
+    times = f"{span.start - start:.6g} {span.end - span.start:.6g}"
+    bar.set(_TIMES, times)
     size = f", {span.bytes:,} bytes" if span.bytes is not None else ""
     part = _label(span, is_one_stage)
     put(bar, "title").text = f"{span.name}{' ' + part if part else ''}, {_milliseconds(span.end - span.start)}{size}"
-    if part and width >= _LABEL + 3 * (len(part) - 1):
-        write(root, round(x + width / 2, 2), top + height / 2 + 4, part, f"label-{kind} middle small")
+    if part:
+        label = write(root, round(x + width / 2, 2), top + height / 2 + 4, part, f"label-{kind} middle small")
+        label.set(_TIMES, times)
+        if width < _LABEL + 3 * (len(part) - 1):
+            label.set("visibility", "hidden")
 
 
 def _label(span: Span, is_one_stage: bool) -> str:
@@ -145,7 +180,8 @@ def _arrows(
     for both in (each for each in ends.values() if len(each) == 2):
         (sent, here), (received, there) = both[False], both[True]
         points = [(_LEFT + (sent.start - at[0]) * at[1], here), (_LEFT + (received.end - at[0]) * at[1], there)]
-        stroke(root, "arrow", points, 0.8)
+        arrow = stroke(put(root, "g"), "arrow", points, 0.8)
+        arrow.set(_TIMES, f"{sent.start - at[0]:.6g} {received.end - sent.start:.6g}")
 
 
 def _milliseconds(microseconds: float) -> str:
@@ -155,14 +191,15 @@ def _milliseconds(microseconds: float) -> str:
 
 def _in_words(trace: Trace, devices: Sequence[Device], step: int) -> str:
     """Returns how long each device did what, for those who do not see the drawing."""
-    told = []
-    for device in devices:
-        totals = collections.Counter[str]()
-        for lane, spans in device.lanes.items():
-            totals[lane.partition(" ")[0]] += sum(span.end - span.start for span in spans if span.step == step)
-        parts = ", ".join(f"{lane} {_milliseconds(total)}" for lane, total in totals.items())
-        told.append(f"{device.name}: {parts}")
-    return ". ".join(told) + "."
+    return ". ".join(f"{device.name}: {_totals(device, step)}" for device in devices) + "."
+
+
+def _totals(device: Device, step: int) -> str:
+    """Returns how long a device did what in a step; transfers that are in flight together count each."""
+    totals = collections.Counter[str]()
+    for lane, spans in device.lanes.items():
+        totals[lane.partition(" ")[0]] += sum(span.end - span.start for span in spans if span.step == step)
+    return ", ".join(f"{lane} {_milliseconds(total)}" for lane, total in totals.items())
 
 
 def passes(trace: Trace, step: int) -> list[list[str]]:
