@@ -71,8 +71,14 @@ def page(loaded: Loaded) -> str:
         _title(loaded),
         _about(loaded),
         there,
-        Markup("".join(read_text(HERE / name) for name in ("page.js", "timelines.js"))),
+        _script(there),
     )
+
+
+def _script(sections: Sequence[tuple[str, str, Markup]]) -> Markup:
+    """Returns what makes the page move; only one with timelines names an address elsewhere, which a click opens."""
+    files = ["page.js", *("timelines.js" for name, _, _ in sections if name == "timeline")]
+    return Markup("".join(read_text(HERE / name) for name in files))
 
 
 def _title(loaded: Loaded) -> str:

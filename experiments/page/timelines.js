@@ -127,7 +127,11 @@
       const bar = event.target.closest("rect[data-us]");
       if (bar) look(times(bar)[0] - (times(bar)[1] - times(bar)[0]) / 2, 2 * (times(bar)[1] - times(bar)[0]));
     });
-    for (const drawing of drawings)
-      drawing.closest(".scroll").after(button("Open in Perfetto", () => openInPerfetto(drawing)));
+    for (const drawing of drawings) {
+      const below = document.createElement("p");
+      below.className = "tools";
+      below.append(button("Open in Perfetto", () => openInPerfetto(drawing)));
+      drawing.closest(".scroll").after(below);
+    }
   }
 }
