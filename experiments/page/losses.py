@@ -8,13 +8,15 @@ from markupsafe import Markup
 from samestep.common.judging.parity import bound_of
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.axes import AxisScale, linear, logarithmic
-from samestep.experiments.page.curves import Panel, Place, curve, thin
+from samestep.experiments.page.curves import MOST_POINTS, Panel, Place, curve, thin
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.plots import Numbers, render_figures
 
 _OPEN = 40
 """A list of more curves than that is closed at first."""
 Rows = Sequence[tuple[Entry, RunResult]]
+_POINTS_OF_ALL, _FEWEST_POINTS = 4800, 60
+"""What the curves of a panel have together, and one of them has at least."""
 
 
 def write(loaded: Loaded) -> Markup | None:
@@ -77,7 +79,7 @@ def _losses(across: AxisScale, rows: Rows) -> Panel:
     up = linear((loss for _, result in rows for loss in result.losses), lambda v: f"{v:g}", from_zero=False)
     curves = []
     for entry, result in sorted(rows, key=_emphasis):
-        points = _points(result.losses, result.first_step)
+        points = _points(result.losses, result.first_step, len(rows))
         said = f"{entry.name}: from {result.losses[0]:.4g} to {result.losses[-1]:.4g}"
         curves.append(curve((across, up), points, _kind(entry, result), said, entry.key))
     ends = ", ".join(dict.fromkeys(f"{result.losses[-1]:.4g}" for _, result in rows))
@@ -96,7 +98,7 @@ def _deviations(across: AxisScale, rows: Rows) -> Panel | None:
     curves = []
     for entry, result in sorted(judged, key=_emphasis):
         said = f"{entry.name}: at most {result.parity.max_relative_loss or 0:.1e} in {result.arithmetic}"
-        points = _points(result.parity.deviations, result.first_step)
+        points = _points(result.parity.deviations, result.first_step, len(judged))
         curves.append(curve((across, up), points, _kind(entry, result), said, entry.key))
     levels = [(bound, f"allowed in {dtype}: {bound:.0e}") for dtype, bound in bounds.items()]
     worst = max((result.parity.max_relative_loss or 0.0 for _, result in judged), default=0.0)
@@ -104,17 +106,18 @@ def _deviations(across: AxisScale, rows: Rows) -> Panel | None:
     return Panel(across, up, ("step", "relative deviation, logarithmic"), alt, curves, levels)
 
 
-def _points(values: Sequence[float | None], first: int) -> list[Place | None]:
-    """Returns the steps of a curve, thinned between those whose value is not finite."""
+def _points(values: Sequence[float | None], first: int, rows: int) -> list[Place | None]:
+    """Returns the steps of a curve, thinned between those whose value is not finite, and more so where many rows are drawn."""
+    most = max(_FEWEST_POINTS, min(MOST_POINTS, _POINTS_OF_ALL // rows))
     found: list[Place | None] = []
     part: list[Place] = []
     for step, value in enumerate(values, first):
         if value is None or not math.isfinite(value):
-            found += [*thin(part), None]
+            found += [*thin(part, most), None]
             part = []
         else:
             part.append((step, value))
-    return [*found, *thin(part)]
+    return [*found, *thin(part, most)]
 
 
 def _kind(entry: Entry, result: RunResult) -> str:

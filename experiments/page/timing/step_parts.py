@@ -75,11 +75,11 @@ def _marks(axis: AxisScale, result: RunResult) -> list[Mark]:
     parts = parts_of(result)
     if not parts:
         whole = result.step_seconds_median or 0.0
-        return [mark(f"bar measured {UNKNOWN}", axis, 0.0, whole, {"data-value": whole})]
+        return [mark(f"bar measured {UNKNOWN}", axis, 0.0, whole, {"data-value": float(f"{whole:.4g}")})]
     ends = list(itertools.accumulate(parts.values(), initial=0.0))
     places = zip(parts.items(), ends, ends[1:], strict=False)
     return [
-        mark(f"bar measured {_kind(name)}", axis, start, end, {"data-value": part})
+        mark(f"bar measured {_kind(name)}", axis, start, end, {"data-value": float(f"{part:.4g}")})
         for (name, part), start, end in places
         if part
     ]
