@@ -107,7 +107,7 @@ def script(framework: str, size: str) -> None:
         framework: "torch" or "keras".
         size: A key of SIZES.
     """
-    num_parameters, train = {"torch": _torch, "keras": _keras}[framework](*SIZES[size])
+    num_parameters, train = {"torch": training_of_torch, "keras": _keras}[framework](*SIZES[size])
     train(WARM_UP)
     print(num_parameters, flush=True)
     for _ in sys.stdin:
@@ -116,7 +116,13 @@ def script(framework: str, size: str) -> None:
         print(time.process_time() - start, flush=True)
 
 
-def _torch(width: int, num_sequences: int) -> tuple[int, Callable[[int], None]]:
+def training_of_torch(width: int, num_sequences: int) -> tuple[int, Callable[[int], None]]:
+    """Makes the model and its optimizer; returns how many parameters it has, and what takes a number of steps.
+
+    Args:
+        width: Of the model.
+        num_sequences: Of a batch.
+    """
     import torch
     from torch import nn
 

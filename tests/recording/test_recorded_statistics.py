@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samestep.common.steps.projections import Piece, project, sum_of_bits
-from samestep.common.steps.rows import hash_rows
+from samestep.common.steps.rows import FEW, hash_rows
 
 SHAPES = st.lists(st.integers(1, 5), max_size=4).map(tuple)
 
@@ -41,7 +41,7 @@ def test_torch_computes_what_the_statement_says() -> None:
 
     from samestep.torch_impl.recording.statistics import Statistics
 
-    shapes = [(), (1,), (7,), (7,), (7,), (4, 6), (4, 6), (3, 2, 2, 2), (300, 400), (5, 1)]
+    shapes = [(), (1,), (7,), (7,), (7,), (4, 6), (4, 6), (3, 2, 2, 2), (300, 400), (5, 1), (3, 40000), (9000, 9)]
     generator = np.random.default_rng(0)
     arrays = [np.asarray(generator.normal(size=shape), np.float32) for shape in shapes]
     pieces = [Piece.whole(shape) for shape in shapes]
@@ -95,6 +95,11 @@ def test_rows_are_hashed_as_the_statement_says() -> None:
     examples.clear()
     examples.add([images], {})
     assert examples.hashes() == tuple(hash_rows([images.numpy()]).tolist())
+    many, more = torch.randn(FEW, 3), torch.arange(2)  # too many to mix one by one
+    examples.clear()
+    examples.add([many], {})
+    examples.add([more], {})
+    assert examples.hashes() == (*hash_rows([many.numpy()]).tolist(), *hash_rows([more.numpy()]).tolist())
     result = torch.nn.Linear(2, 2)(torch.ones(4, 2))
     examples.clear()
     examples.add_result(result)

@@ -5,13 +5,14 @@ a model returned within the step, is a result and no data: its last bits may dif
 """
 
 import functools
+import itertools
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
 
-from samestep.common.steps.rows import coefficients, is_channels_last, mix
+from samestep.common.steps.rows import FEW, coefficients, is_channels_last, mix, mixed
 from samestep.torch_impl.recording.pieces import local_of
 
 _SINGLE = torch.float32  # before float64 mode renames it
@@ -24,7 +25,7 @@ class Examples:
 
     def __init__(self) -> None:
         """Has seen none."""
-        self._sums: list[torch.Tensor] = []
+        self._sums: list[list[torch.Tensor | np.ndarray]] = []
         self._results: list[weakref.ref[torch.Tensor]] = []
 
     def clear(self) -> None:
@@ -40,27 +41,34 @@ class Examples:
         """
         inputs = [
             local_of(each)
-            for each in _tensors([*arguments, *(keywords[name] for name in sorted(keywords))])
+            for each in _tensors(
+                [*arguments, *(keywords[name] for name in sorted(keywords))] if keywords else arguments
+            )
             if each.ndim and not each.requires_grad and not each.is_complex()
         ]
-        if results := {_memory(result) for each in self._results if (result := each()) is not None}:
+        if self._results:
+            results = {_memory(result) for each in self._results if (result := each()) is not None}
             inputs = [each for each in inputs if _memory(each) not in results]
         together = [each for each in inputs if each.shape[0] == inputs[0].shape[0]]
         if together:
-            self._sums.append(functools.reduce(_add, map(_sums, range(len(together)), together)))
+            self._sums.append([*map(_sums, itertools.count(), together)])
 
     def add_result(self, result: object) -> None:
         """Remembers what a module returned, in whatever mode."""
         if len(self._results) > _MOST_RESULTS:
             self._results = [each for each in self._results if each() is not None]
-        self._results += map(weakref.ref, _tensors([result]))
+        self._results += map(weakref.ref, [result] if type(result) is torch.Tensor else _tensors([result]))
 
     def hashes(self) -> tuple[int, ...] | None:
         """Returns the hash of each example of the step; None if no call had any."""
         if not self._sums:
             return None
-        sums = [each.cpu().numpy().view(np.uint64) for each in self._sums]
-        return tuple(mix(sums[0] if len(sums) == 1 else np.concatenate(sums)).tolist())
+        if sum(len(inputs[0]) for inputs in self._sums) <= FEW:
+            return mixed(
+                [sum(row) for inputs in self._sums for row in zip(*[each.tolist() for each in inputs], strict=True)]
+            )
+        sums = [functools.reduce(np.add, map(_on_host, inputs)) for inputs in self._sums]
+        return tuple(mix(np.concatenate(sums)).tolist())
 
 
 def _memory(tensor: torch.Tensor) -> int:
@@ -77,8 +85,8 @@ def _tensors(values: Sequence[object]) -> Iterator[torch.Tensor]:
             yield from _tensors([value[name] for name in sorted(value, key=str)])
 
 
-def _sums(place: int, tensor: torch.Tensor) -> torch.Tensor:
-    """Sums words x coefficients: int64 [examples], whose bits are those of the unsigned sums."""
+def _sums(place: int, tensor: torch.Tensor) -> torch.Tensor | np.ndarray:
+    """Sums words x coefficients: uint64 [examples], or int64 of the same bits."""
     if is_channels_last(tensor.shape):
         tensor = tensor.movedim(3, 1)
     flat = tensor if tensor.ndim == 2 else tensor.reshape(tensor.shape[0], -1)
@@ -86,7 +94,7 @@ def _sums(place: int, tensor: torch.Tensor) -> torch.Tensor:
     if flat.is_floating_point():
         bits = flat.to(_SINGLE).contiguous().view(torch.int32)
         if is_on_host:
-            return torch.from_numpy(_of_bits(bits.numpy().view(np.uint32), coefficients(place, size)))
+            return np.einsum("ij,j->i", bits.numpy().view(np.uint32), coefficients(place, size))
         words = bits.to(torch.int64) & 0xFFFFFFFF
     else:
         words = flat if flat.dtype == torch.int64 else flat.to(torch.int64)
@@ -94,14 +102,10 @@ def _sums(place: int, tensor: torch.Tensor) -> torch.Tensor:
     return torch.mv(words, by) if is_on_host else (words * by).sum(1)
 
 
-def _of_bits(words: np.ndarray, by: np.ndarray) -> np.ndarray:
-    return np.einsum("ij,j->i", words, by).view(np.int64)
-
-
 @functools.lru_cache(64)
 def _coefficients(place: int, size: int, device: torch.device) -> torch.Tensor:
     return torch.from_numpy(coefficients(place, size).view(np.int64)).to(device)
 
 
-def _add(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
-    return one + two.to(one.device)
+def _on_host(sums: torch.Tensor | np.ndarray) -> np.ndarray:
+    return sums if isinstance(sums, np.ndarray) else sums.cpu().numpy().view(np.uint64)

@@ -42,10 +42,10 @@ _BOUNDS = ("max_norm", "clip_value")
 def _clipped(original: Callable[..., Any], kind: str, session: Session, guard: Guard) -> Callable[..., Any]:
     @guard
     def clipped(bound: float, norm: torch.Tensor | None) -> None:
-        session.add_scalar(f"clip_max_{kind}", float(bound))
-        session.count(CLIP_CALLS)
+        session.scalars.add(f"clip_max_{kind}", float(bound))
+        session.scalars.count(CLIP_CALLS)
         if norm is not None and not is_dtensor(norm):  # a DTensor's may be the part of one rank
-            session.add_scalar(f"clip_{kind}", norm)
+            session.scalars.add(f"clip_{kind}", norm)
         session.take_again()
 
     @functools.wraps(original)
@@ -75,7 +75,7 @@ def _scaled(original: Callable[..., Any], session: Session, guard: Guard) -> Cal
 
 
 def _scaled_step(original: Callable[..., Any], session: Session, guard: Guard) -> Callable[..., Any]:
-    skip, add = guard(session.skip), guard(session.add_scalar)
+    skip, add = guard(session.skip), guard(session.scalars.add)
 
     @functools.wraps(original)
     def step(scaler: Any, optimizer: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -103,12 +103,12 @@ def follow_keras_transforms(
         of: Returns an optimizer of Keras as one of torch.
     """
     base, scaling = optimizers.base_optimizer.BaseOptimizer, optimizers.loss_scale_optimizer.LossScaleOptimizer
-    scaled, skip, add = guard(session.scale_loss), guard(session.skip), guard(session.add_scalar)
+    scaled, skip, add = guard(session.scale_loss), guard(session.skip), guard(session.scalars.add)
     clip_all, scale_loss, skipped = base._clip_gradients, scaling.scale_loss, scaling._stateful_handle_non_finite_grads
 
     @guard
     def add_norm(gradients: Sequence[Any]) -> None:
-        session.add_scalar(CLIP_NORM, nn.utils.get_total_norm([each for each in gradients if each is not None]))
+        session.scalars.add(CLIP_NORM, nn.utils.get_total_norm([each for each in gradients if each is not None]))
 
     @functools.wraps(clip_all)
     def clip(optimizer: Any, grads: Any) -> Any:

@@ -35,16 +35,13 @@ class Hooks:
     def _guard(self, function: Callable[P, T]) -> Callable[P, T | None]:
         """Returns a hook that ends no script, and that torch.compile leaves alone where it compiles a whole step."""
         guarded, thread = self._recorder.guarded(function), self._thread
-
-        @functools.wraps(function)
-        def here(*args: P.args, **kwargs: P.kwargs) -> T | None:
-            return guarded(*args, **kwargs) if thread.is_here() else None
-
-        apart = _disable_dynamo(here)  # takes longer than most hooks
+        apart = _disable_dynamo(lambda *own, **named: guarded(*own, **named) if thread.is_here() else None)
 
         @functools.wraps(function)
         def hook(*args: P.args, **kwargs: P.kwargs) -> T | None:
-            return apart(*args, **kwargs) if torch.compiler.is_compiling() else here(*args, **kwargs)
+            if torch.compiler.is_compiling():
+                return apart(*args, **kwargs)  # takes longer than most hooks
+            return guarded(*args, **kwargs) if thread.is_here() else None
 
         return hook
 

@@ -16,8 +16,8 @@ class StepLosses:
 
     def __init__(self) -> None:
         """Has none."""
-        self._of_backward: list[torch.Tensor] = []
-        self._of_grad: list[torch.Tensor] = []
+        self._of_backward: list[torch.Tensor | float] = []
+        self._of_grad: list[torch.Tensor | float] = []
         self._num_zeroed = 0
 
     def add(self, roots: Roots, scale: torch.Tensor | None = None, is_backward: bool = True) -> None:
@@ -28,9 +28,9 @@ class StepLosses:
             scale: What the loss was multiplied by.
             is_backward: Whether the pass adds to the gradients of parameters.
         """
-        scalars = [local_of(each) for each, gradient in roots if gradient is None and each.numel() == 1]
+        scalars = [each for each, gradient in roots if gradient is None and each.numel() == 1]
         found = self._of_backward if is_backward else self._of_grad
-        found += [each.clone() if scale is None else each / scale for each in scalars]
+        found += [_kept(each) if scale is None else local_of(each) / scale for each in scalars]
 
     def divide(self, count: int) -> None:
         """The gradients of several losses were averaged.
@@ -51,3 +51,8 @@ class StepLosses:
     def values(self) -> tuple[float, ...]:
         """Returns the losses."""
         return tuple(float(each) for each in self._of_backward or self._of_grad)
+
+
+def _kept(loss: torch.Tensor) -> torch.Tensor | float:
+    """Returns what a loss is now. A GPU is not waited for."""
+    return loss.item() if type(loss) is torch.Tensor and loss.is_cpu else local_of(loss).clone()

@@ -1,20 +1,67 @@
-"""The numbers of an optimizer's groups."""
+"""The numbers of a step: those of the optimizers' groups, and what else is reported of it."""
+
+import operator
+from collections.abc import Sequence
 
 import torch
 from torch.optim import Optimizer
 
+Scalars = dict[str, torch.Tensor | float]
 _IMPLEMENTATION = {"params", "param_names", "foreach", "fused", "capturable", "differentiable"}
 """What chooses how an update is computed, and not which."""
 
 
-def scalars_of(optimizer: Optimizer, first: int) -> dict[str, torch.Tensor | float]:
-    """Every number of every group: "lr" of the first group, "lr/1" of the second.
+class StepScalars:
+    """The numbers of one step after the other."""
 
-    Args:
-        optimizer: The optimizer.
-        first: How many groups other optimizers of the step have.
-    """
-    found: dict[str, torch.Tensor | float] = {}
+    def __init__(self) -> None:
+        """Has none."""
+        self._known: dict[tuple[int, int], tuple[Sequence[object], Scalars]] = {}
+        self.forget()
+
+    def forget(self) -> None:
+        """Begins a step."""
+        self._found: Scalars = {}
+        self._num_groups = 0
+
+    def add(self, name: str, value: torch.Tensor | float) -> None:
+        """Adds a number.
+
+        Args:
+            name: Its name.
+            value: What it is now.
+        """
+        self._found[name] = value.detach().clone() if isinstance(value, torch.Tensor) else value
+
+    def count(self, name: str) -> None:
+        """Adds one to a number."""
+        self._found[name] = float(self._found.get(name, 0.0)) + 1
+
+    def see(self, optimizer: Optimizer, is_again: bool = False) -> None:
+        """Adds every number of every group: "lr" of the first group of the step, "lr/1" of the second.
+
+        Args:
+            optimizer: The optimizer.
+            is_again: Whether its groups are those that were seen last.
+        """
+        first = self._num_groups - len(optimizer.param_groups) * is_again
+        groups = optimizer.param_groups
+        settings = [each for group in groups for name, each in group.items() if name not in _IMPLEMENTATION]
+        known, found = self._known.get((id(optimizer), first), ((), {}))
+        if len(known) != len(settings) or not all(map(operator.is_, known, settings)):
+            found = _numbers_of(optimizer, first)
+            is_lasting = not any(isinstance(each, list | torch.Tensor) for each in (*settings, *found.values()))
+            self._known[id(optimizer), first] = (settings if is_lasting else (), found)
+        self._found |= found
+        self._num_groups = first + len(groups)
+
+    def values(self) -> dict[str, float]:
+        """Returns the numbers of the step."""
+        return {name: float(each) for name, each in self._found.items()}
+
+
+def _numbers_of(optimizer: Optimizer, first: int) -> Scalars:
+    found: Scalars = {}
     for place, group in enumerate(optimizer.param_groups, first):
         suffix = f"/{place}" if place else ""
         for name, value in group.items():
@@ -28,7 +75,7 @@ def scalars_of(optimizer: Optimizer, first: int) -> dict[str, torch.Tensor | flo
     return found
 
 
-def _add(found: dict[str, torch.Tensor | float], name: str, value: object) -> None:
+def _add(found: Scalars, name: str, value: object) -> None:
     if isinstance(value, torch.Tensor):
         if value.numel() == 1:
             found[name] = value.detach().clone()

@@ -20,10 +20,10 @@ from samestep.torch_impl.recording.examples import Examples
 from samestep.torch_impl.recording.leaves import Leaves
 from samestep.torch_impl.recording.losses import Roots, StepLosses
 from samestep.torch_impl.recording.own_gradients import OwnGradients
-from samestep.torch_impl.recording.scalars import scalars_of
+from samestep.torch_impl.recording.scalars import StepScalars
 from samestep.torch_impl.recording.start import start_with
 from samestep.torch_impl.recording.statistics import Pending
-from samestep.torch_impl.recording.tensors import find_objects, has_gradient, parameter_ids
+from samestep.torch_impl.recording.tensors import ParameterIds, find_objects, has_gradient
 from samestep.torch_impl.recording.watch import FirstWeights, Watch
 
 
@@ -38,18 +38,18 @@ class Session:
         self._initial: FirstWeights | None = None
         self._depth, self.has_optimizer = 0, False
         self._scale: torch.Tensor | None = None
-        self.counts = Counts()
+        self.counts, self.scalars, self._of = Counts(), StepScalars(), ParameterIds()
         self.forget()
 
     def forget(self) -> None:
         """Begins a step."""
         self.losses = StepLosses()
-        self._scalars: dict[str, torch.Tensor | float] = {}
         self._gradients, self.stepped = list[Pending](), list[Optimizer]()
         self._updated: set[int] = set()
         self._infinite: list[torch.Tensor] = []
-        self._is_skipped, self._is_replayed, self._num_groups = False, False, 0
+        self._is_skipped, self._is_replayed = False, False
         self.counts.begin_step()
+        self.scalars.forget()
         self._examples.clear()
         self._own.forget()
 
@@ -175,20 +175,19 @@ class Session:
         self._is_skipped = True
 
     def _begin_update(self, optimizer: Optimizer) -> None:
-        if not (own := parameter_ids(optimizer)).isdisjoint(self._updated):
+        if not (own := self._of(optimizer)).isdisjoint(self._updated):
             self.finish()
         self._updated |= own
         if self._watch is None:
             self._begin_watch()
         else:
             self._watch.see_new(own, self.called)
-        self._scalars |= scalars_of(optimizer, self._num_groups)
-        self._num_groups += len(optimizer.param_groups)
+        self.scalars.see(optimizer)
 
     def _after_closure(self, optimizer: Optimizer) -> None:
         """The gradients are those of its first call. What an optimizer tries further is no part of the step."""
         if not self._is_replayed:
-            self._scalars |= scalars_of(optimizer, self._num_groups - len(optimizer.param_groups))
+            self.scalars.see(optimizer, is_again=True)
             self._take_of(optimizer)
             self._is_replayed = True
 
@@ -199,19 +198,6 @@ class Session:
     def scale_loss(self, scale: torch.Tensor) -> None:
         """The next backward pass begins with a loss that is multiplied."""
         self._scale = scale.clone()
-
-    def add_scalar(self, name: str, value: torch.Tensor | float) -> None:
-        """Adds a number to the step.
-
-        Args:
-            name: Its name.
-            value: The number.
-        """
-        self._scalars[name] = value.detach().clone() if isinstance(value, torch.Tensor) else value
-
-    def count(self, name: str) -> None:
-        """Adds one to a number of the step."""
-        self._scalars[name] = float(self._scalars.get(name, 0.0)) + 1
 
     def count_pass(self) -> None:
         """A DataLoader begins a pass through its data, for the next batch that is trained on."""
@@ -225,7 +211,7 @@ class Session:
                 self._recorder.number,
                 self.losses.values(),
                 self._examples.hashes(),
-                {name: float(each) for name, each in (self._scalars | self.losses.zeroed()).items()},
+                self.scalars.values() | self.losses.zeroed(),
                 self._is_skipped or any(bool(each) for each in self._infinite),
                 self.counts.values(),
                 stats,
@@ -245,6 +231,6 @@ class Session:
         scale, infinite = (vars(optimizer).get(name) for name in ("grad_scale", "found_inf"))
         self._infinite += [] if infinite is None else [infinite.clone()]
         if self._recorder.looks_at(self._recorder.number):
-            taken = self._watch.gradients(parameter_ids(optimizer))
+            taken = self._watch.gradients(self._of(optimizer))
             taken.scale = None if scale is None else scale.clone()
             self._gradients.append(taken)

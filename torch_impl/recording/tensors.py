@@ -6,6 +6,8 @@ one contains, those count that hold a parameter of an optimizer, or that were ca
 
 import dataclasses
 import gc
+import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
@@ -85,13 +87,24 @@ def find_tensors(called: Sequence[nn.Module], leaves: Sequence[Held] = ()) -> li
 
 def parameters_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:
     """Yields the parameters that an optimizer updates."""
-    for group in optimizer.param_groups:
-        yield from group["params"]
+    return itertools.chain.from_iterable(map(operator.itemgetter("params"), optimizer.param_groups))
 
 
-def parameter_ids(optimizer: Optimizer) -> frozenset[int]:
-    """Returns the ids of the parameters that an optimizer updates."""
-    return frozenset(map(id, parameters_of(optimizer)))
+class ParameterIds:
+    """The ids of the parameters that optimizers update."""
+
+    def __init__(self) -> None:
+        """Knows none yet."""
+        self._known: dict[int, tuple[list[torch.Tensor], frozenset[int]]] = {}
+
+    def __call__(self, optimizer: Optimizer) -> frozenset[int]:
+        """Returns those of an optimizer, which rarely change."""
+        now = [*parameters_of(optimizer)]
+        before, ids = self._known.get(id(optimizer), ((), frozenset()))
+        if len(now) != len(before) or not all(map(operator.is_, now, before)):
+            ids = frozenset(map(id, now))
+            self._known[id(optimizer)] = now, ids
+        return ids
 
 
 def has_gradient(optimizer: Optimizer) -> bool:

@@ -14,7 +14,7 @@ import torch
 from samestep.common.steps.projections import BITS, Piece
 from samestep.common.steps.record import stats_dtype
 from samestep.torch_impl.recording.statistics.blocks import Block, Kind, Places, Signs, blocks_of
-from samestep.torch_impl.recording.statistics.host import Found, HostLot, is_for_host, is_of_host
+from samestep.torch_impl.recording.statistics.host import Found, HostLot, is_of_host
 
 _SINGLE, _DOUBLE = torch.float32, torch.float64  # before float64 mode renames them
 _WORDS, _HALVES = torch.int32, torch.int16
@@ -109,7 +109,7 @@ class Statistics:
         on_host, others = dict[torch.dtype, list[Block]](), dict[Kind, list[Block]]()
         for kind, blocks in zip(kinds, self._blocks, strict=True):
             for each in blocks if kind is not None else ():
-                if is_of_host(*kind) and is_for_host(each):
+                if is_of_host(*kind):
                     on_host.setdefault(kind[0], []).append(each)
                 else:
                     others.setdefault(kind, []).append(each)
