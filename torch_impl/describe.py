@@ -26,6 +26,7 @@ from samestep.torch_impl.describing.probing import Probe
 from samestep.torch_impl.describing.reach import always_called, find_reach
 from samestep.torch_impl.describing.roundings import find_roundings
 from samestep.torch_impl.describing.segments import describe_segments
+from samestep.torch_impl.describing.tensor_plan import Plan, find_plan
 from samestep.torch_impl.describing.uses import describe_uses
 from samestep.torch_impl.features.applied import layers_of
 from samestep.torch_impl.features.draws import STILL
@@ -33,8 +34,6 @@ from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.outputs import main_outputs, returns
 from samestep.torch_impl.models.user_loss import loss_function
 from samestep.torch_impl.models.user_model import build_declared, dtypes_of
-
-PLANS = ("column", "row")
 
 
 def describe(folder: Path, source: str, split: Split, seed: int) -> None:
@@ -61,7 +60,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     returned, flops = _try_forward(model, module, inputs, source)
     outputs = main_outputs(returned)
     segments = describe_segments(model, module, inputs, returned, flops, source)  # in evaluation, as the outputs
-    splits, named = _splits(model, module, source), weights.named_weights(module)
+    splits, named = _splits(find_plan(model, module, inputs, source)), weights.named_weights(module)
     habits = call_user(find_habits, source, "what it does", Probe(module, model, split, source))
     reach = find_reach(module, inputs, FORWARD_PASS in habits.randoms, source, _loss_of(model, targets, source))
     blocks = tuple(_blocks(model, module, split.train_inputs if reach.may_skip else None, source))
@@ -130,28 +129,12 @@ def _told(inputs: Inputs) -> str:
     return ", ".join(f"{name} {_told(one)}" for name, one in inputs.items())
 
 
-def _splits(model: Model, module: nn.Module, source: str) -> dict[str, int]:
-    """Returns the axis along which each parameter of the tensor plan is cut, by neutral name.
-
-    Raises:
-        ConfigError: The plan names no linear layer, or another way to cut one.
-    """
-    linear = [path for path, each in module.named_modules() if isinstance(each, nn.Linear)]
+def _splits(plan: Plan) -> dict[str, int]:
+    """Returns the axis along which each parameter of the tensor plan is cut, by neutral name."""
     splits: dict[str, int] = {}
-    for pattern, way in model.tensor_plan.items():
-        if way not in PLANS:
-            raise unknown("way to cut a layer", way, PLANS, f"The tensor_plan of {source} gives it to {pattern}.")
-        parts = pattern.split(".")
-        paths = [path for path in linear if _matches(path.split("."), parts)]
-        if not paths:
-            raise unknown("linear layer", pattern, linear, f"The tensor_plan of {source} names it.")
-        for name in (path.replace(".", "/") for path in paths):
-            splits |= {f"{name}/kernel": 1, f"{name}/bias": 0} if way == "column" else {f"{name}/kernel": 0}
+    for name, way in ((path.replace(".", "/"), way) for path, way in plan.items()):
+        splits |= {f"{name}/kernel": 1, f"{name}/bias": 0} if way == "column" else {f"{name}/kernel": 0}
     return splits
-
-
-def _matches(path: list[str], parts: list[str]) -> bool:
-    return len(path) == len(parts) and all(part in ("*", own) for own, part in zip(path, parts, strict=True))
 
 
 def _blocks(model: Model, module: nn.Module, examples: np.ndarray | None, source: str) -> Iterator[Segment]:

@@ -23,7 +23,7 @@ _SAME = 1e-9
 """How far two updates in float64 may be apart, relative to the largest move of a parameter."""
 _STEPS = 2
 """The second one depends on what the first one left."""
-_RANKS = 2
+RANKS = 2
 Values = list[torch.Tensor]
 Build = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 
@@ -132,7 +132,7 @@ def _tried(build: Build, start: Values, gradients: Values) -> Values | None:
 def _sharded(build: Build, start: Values, gradients: Values) -> Values | None:
     """Returns the parameters after some steps of two shards of each, as `fully_shard` has them."""
     try:
-        with _two_ranks() as mesh:
+        with two_ranks() as mesh:
             cut = lambda each: distribute_tensor(each.clone(), mesh, [Shard(0)])  # noqa: E731
             ended = [each.full_tensor() for each in _stepped(build, [*map(cut, start)], [*map(cut, gradients)])]  # type: ignore[attr-defined]
             return [each.reconcile() if isinstance(each, LocalTensor) else each for each in ended]
@@ -141,11 +141,11 @@ def _sharded(build: Build, start: Values, gradients: Values) -> Values | None:
 
 
 @contextlib.contextmanager
-def _two_ranks() -> Iterator[dist.DeviceMesh]:
+def two_ranks() -> Iterator[dist.DeviceMesh]:
     """Makes a context in which this process computes what each of two ranks would (torch 2.13)."""
-    dist.init_process_group("fake", rank=0, world_size=_RANKS)
+    dist.init_process_group("fake", rank=0, world_size=RANKS)
     try:
-        with LocalTensorMode(_RANKS):
-            yield init_device_mesh("cpu", (_RANKS,))
+        with LocalTensorMode(RANKS):
+            yield init_device_mesh("cpu", (RANKS,))
     finally:
         dist.destroy_process_group()

@@ -1,0 +1,100 @@
+"""Which linear layers tensor parallelism cuts: as the file says, or as a model of transformers publishes; tried on two ranks."""
+
+import copy
+import itertools
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import nn
+from torch.distributed._local_tensor import LocalTensor
+from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
+
+from samestep.common.errors import ConfigError, unknown
+from samestep.common.workload.declaration import Model
+from samestep.common.workload.draws import DRAWS
+from samestep.torch_impl.describing.optimizer import RANKS, two_ranks
+from samestep.torch_impl.models.inputs import Inputs
+from samestep.torch_impl.models.outputs import main_outputs
+
+Plan = Mapping[str, str]
+"""Path of a linear layer -> how it is cut."""
+STYLES: Mapping[str, type[ParallelStyle]] = {"column": ColwiseParallel, "row": RowwiseParallel}
+_PUBLISHED = {"colwise": "column", "rowwise": "row"}
+"""What transformers calls them in `base_model_tp_plan`; it has others, which belong to no pair of linear layers."""
+_SAME = 1e-9
+"""How far outputs in float64 may be apart, relative to the largest."""
+
+
+def find_plan(model: Model, module: nn.Module, inputs: Inputs, source: str) -> Plan:
+    """Returns how each linear layer is cut; none if that is not known.
+
+    Args:
+        model: The declaration.
+        module: The built model in float64, in evaluation.
+        inputs: Some examples.
+        source: Where it is declared, for messages.
+
+    Raises:
+        ConfigError: The plan names no linear layer, another way to cut one, or layers that in parts are another function.
+    """
+    linear = {path: each for path, each in module.named_modules() if isinstance(each, nn.Linear)}
+    if not model.tensor_plan:
+        published = getattr(module, "_tp_plan", None) or {}
+        named = {pattern: _PUBLISHED[way] for pattern, way in published.items() if way in _PUBLISHED}
+        plan = {path: way for pattern, way in named.items() for path in linear if _matches(path, pattern)}
+        return plan if plan and _deviation(module, linear, plan, inputs) == 0 else {}
+    paths: dict[str, list[str]] = {}
+    for pattern, way in model.tensor_plan.items():
+        if way not in STYLES:
+            raise unknown(
+                "way to cut a layer", way, tuple(STYLES), f"The tensor_plan of {source} gives it to {pattern}."
+            )
+        paths[pattern] = [path for path in linear if _matches(path, pattern)]
+        if not paths[pattern]:
+            raise unknown("linear layer", pattern, linear, f"The tensor_plan of {source} names it.")
+
+    def cut(patterns: Iterable[str]) -> Plan:
+        return {path: model.tensor_plan[pattern] for pattern in patterns for path in paths[pattern]}
+
+    if off := _deviation(module, linear, cut(paths), inputs):
+        groups = itertools.groupby(sorted(paths, key=_parent), _parent)
+        wrong = next(
+            (g for g in (list(group) for _, group in groups) if _deviation(module, linear, cut(g), inputs)), paths
+        )
+        raise ConfigError(
+            f"--model {source}: cut as the tensor_plan says, {' and '.join(wrong)} are another function on {RANKS} ranks, off by "
+            f"{off:.0%}; each rank needs whole heads, and a layer that makes queries, keys and values at once has to be three."
+        )
+    return cut(paths)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition(".")[0]
+
+
+def _matches(path: str, pattern: str) -> bool:
+    own, parts = path.split("."), pattern.split(".")
+    return len(own) == len(parts) and all(part in ("*", name) for name, part in zip(own, parts, strict=True))
+
+
+def _deviation(module: nn.Module, linear: Mapping[str, nn.Module], plan: Plan, inputs: Inputs) -> float | None:
+    """Returns how far the outputs of two ranks are from those of one, relative; None if that could not be tried here."""
+    even = {path: way for path, way in plan.items() if not _cut(linear[path], way) % RANKS}  # as rows cut them
+    try:
+        with torch.no_grad(), DRAWS.held():
+            whole = main_outputs(module(inputs))
+            with two_ranks() as mesh:
+                cut = parallelize_module(
+                    copy.deepcopy(module), mesh, {path: STYLES[way]() for path, way in even.items()}
+                )
+                made = main_outputs(cut(inputs))
+            parts = made._local_tensors.values() if isinstance(made, LocalTensor) else [made]
+            off = max(float((part - whole).abs().max() / whole.abs().max()) for part in parts)
+    except Exception:  # the run will show what the simulation cannot
+        return None
+    return 0.0 if off <= _SAME else off
+
+
+def _cut(each: nn.Module, way: str) -> int:
+    assert isinstance(each, nn.Linear)
+    return each.out_features if way == "column" else each.in_features
