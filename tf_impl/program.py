@@ -15,6 +15,7 @@ from samestep.common.techniques.used import first_steady_step
 from samestep.common.tree import add_up
 from samestep.tf_impl import weights
 from samestep.tf_impl.devices import wait_for
+from samestep.tf_impl.features.applied import with_balance
 from samestep.tf_impl.models.inputs import Inputs, as_inputs, gather
 from samestep.tf_impl.observing.activations import kept_bytes
 from samestep.tf_impl.observing.exchanges import Copy, copies, sends_of, short_name
@@ -61,7 +62,7 @@ class TrainingProgram:
             self.model, self.params = weights.fresh_model(run)
             self.trained = weights.trained(run, self.params)
             self.slots = weights.empty_slots(run, self.trained)
-        self.loss = with_added(run, mean_loss(run), self.model)
+        self.loss = with_balance(run, with_added(run, mean_loss(run), self.model), self.model)
         self._buffers = weights.buffers_of(self.model)
         self._predict = build_prediction(parts.strategy, self.model, bool(self._buffers), parts.join)
         self._own_exchange = build_exchange(run, parts.strategy, self.trained)

@@ -17,6 +17,7 @@ from samestep.common.strategy import Run
 from samestep.common.tree import add_up
 from samestep.torch_impl import devices, weights
 from samestep.torch_impl.division import Division
+from samestep.torch_impl.features.applied import with_balance
 from samestep.torch_impl.local_state import HeldState, build_local_state
 from samestep.torch_impl.models import summed_loss
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
@@ -96,7 +97,7 @@ class TrainingProgram:
         )
         self._local_state = parts.local_state or build_local_state(run, self._optimizer, parts.bare)
         self.context = parts.context
-        self._loss = parts.loss or summed_loss(run.workload.model)
+        self._loss = with_balance(run, parts.loss or summed_loss(run.workload.model), self.context)
         self._target_share = target_share(run, self.context, self._device)
         self._scaler = scaler_of(run, self.context)
         self._division = Division(self._device)

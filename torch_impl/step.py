@@ -75,7 +75,7 @@ def accumulate(
         The sum of the detached losses.
     """
     steps, numbers = run.passes, takes_keys(run.workload.model)
-    losses = []
+    losses, context.routed = [], []
     if varies(run.workload.model):
         context.divisor = divisor(run.workload.model, run.framework, batch)
     for micro in range(steps):

@@ -15,6 +15,8 @@ class StepContext:
         divisor: What the losses of the GLOBAL batch are divided by, if that varies; 0 in a process that never sees a batch.
         seed_gradient: The gradient of the loss that the backward pass starts with; a technique may scale it.
         keys: The key of each example, which decides what dropout keeps; None in evaluation.
+        routed: The tokens of each expert, and the sums of its probabilities, of each block so far; None where no loss is to come,
+            as in evaluation, or while a block is computed again.
         recorder: Records what this process sends in a step that is observed.
     """
 
@@ -27,6 +29,7 @@ class StepContext:
         self.divisor = 0.0
         self.seed_gradient = 1.0
         self.keys: torch.Tensor | None = None
+        self.routed: list[tuple[torch.Tensor, torch.Tensor]] | None = None
         self.recorder = SendRecorder(whole)
         self._whole: torch.Tensor | None = None
 

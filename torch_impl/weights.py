@@ -13,6 +13,7 @@ from samestep.common.program import StatePiece
 from samestep.common.workload.models.transformer import TOKENS
 from samestep.common.workload.optimizers.spec import Shape
 from samestep.torch_impl.features.applied import NEUTRAL
+from samestep.torch_impl.models.experts import Stacked
 from samestep.torch_impl.models.transformer import TiedLogits
 from samestep.torch_impl.sharded import copy_shard, local_extent, local_part
 
@@ -21,6 +22,7 @@ from samestep.torch_impl.sharded import copy_shard, local_extent, local_part
 _NEUTRAL = {
     TiedLogits: {"weight": (f"/{TOKENS}", (0, 1))},
     nn.Linear: {"weight": ("kernel", (1, 0)), "bias": ("bias", (0,))},
+    Stacked: {"weight": ("kernel", (0, 1, 2)), "bias": ("bias", (0, 1))},
     nn.Conv2d: {"weight": ("kernel", (2, 3, 1, 0)), "bias": ("bias", (0,))},
     nn.Embedding: {"weight": ("table", (0, 1))},
     nn.LayerNorm: {"weight": ("scale", (0,)), "bias": ("bias", (0,))},

@@ -6,6 +6,7 @@
 import dataclasses
 
 from samestep.common.costs.data_parallel import flat, replicated
+from samestep.common.costs.layer_sends import with_layers
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.sizes import symmetric
 from samestep.common.costs.within import all_within
@@ -29,9 +30,10 @@ def cp(run: Run, backend: str) -> Ledger:
 
 
 def _with_exchanges(run: Run, summed: Ledger, backend: str) -> Ledger:
-    """Adds what attentions exchange in front of the sums of gradients."""
+    """Adds what attentions exchange in front of the sums of gradients; what layers exchange otherwise is between the passes."""
     within = [*all_within(run, run.examples_per_pass, run.workload.model.segments())] * run.passes
-    return symmetric(run, summed.footprints, (*within, *summed.sends), backend)
+    behind = (send for send in summed.sends if send.phase != "forward")
+    return symmetric(run, summed.footprints, (*with_layers(run, within), *behind), backend)
 
 
 def context(run: Run, backend: str) -> Ledger:

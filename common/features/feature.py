@@ -57,7 +57,7 @@ class LayerExchange:
         in_words: What the layers have of it.
         is_asked: Whether a run asks for it.
         sends: What layers of our models send in a phase, by path.
-        framework_sends: What layers of the framework send, likewise.
+        framework_sends: What layers of the framework send, likewise, and what is sent between the two passes.
     """
 
     flag: str
@@ -74,7 +74,7 @@ class Feature:
     Only of a model that has it, or of a run that asks for it, are its other hooks asked.
 
     Attributes:
-        flag: The field of `Features` by which a run asks for it.
+        flag: The field of `Features` by which a run asks for it; "" if only a model does.
         is_in: Whether a model has it.
         switch: Returns one of our models with what a request switches of it.
         say_switched: What a request switches, as a clause; "" if it leaves the model as it is.
@@ -93,7 +93,7 @@ class Feature:
         say_growth: Where that is more than can be judged, as what is rounded; "" if it is not.
     """
 
-    flag: str
+    flag: str = ""
     is_in: Callable[[ModelSpec], bool]
     switch: Callable[[ModelSpec, Features], ModelSpec] = lambda model, features: model
     say_switched: Callable[[Features], str] = lambda features: ""

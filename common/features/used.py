@@ -8,6 +8,8 @@ from samestep.common.errors import ConfigError
 from samestep.common.features import Features
 from samestep.common.features.batch_norm.feature import BATCH_NORM
 from samestep.common.features.dropout.feature import DROPOUT
+from samestep.common.features.experts.balance import balance_of, num_experts
+from samestep.common.features.experts.feature import EXPERTS
 from samestep.common.features.feature import Feature, LayerExchange, RunningBuffers, Suspect
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec
@@ -15,7 +17,7 @@ from samestep.common.workload.models.spec import ModelSpec
 if TYPE_CHECKING:
     import numpy as np  # only where arrays are made: a prediction does without
 
-FEATURES: tuple[Feature, ...] = (DROPOUT, BATCH_NORM)
+FEATURES: tuple[Feature, ...] = (DROPOUT, BATCH_NORM, EXPERTS)
 """All there are, in the order in which tables and verdicts name them."""
 
 
@@ -28,7 +30,11 @@ def _of(model: ModelSpec) -> tuple[Feature, ...]:
 def _used(run: Run) -> list[Feature]:
     """Returns the features that a run's model has, or that it asks for."""
     had, defaults = _of(run.workload.model), Features()
-    return [each for each in FEATURES if each in had or getattr(run, each.flag) != getattr(defaults, each.flag)]
+    return [
+        each
+        for each in FEATURES
+        if each in had or (each.flag and getattr(run, each.flag) != getattr(defaults, each.flag))
+    ]
 
 
 def switched(model: ModelSpec, features: Features) -> ModelSpec:
@@ -66,6 +72,11 @@ def takes_keys(model: ModelSpec) -> bool:
 def mask_bytes(model: ModelSpec) -> int:
     """Returns the bytes that are kept of each number that a model of ours lets pass or not."""
     return sum(each.mask_bytes(model) for each in _of(model))
+
+
+def balanced_numbers(model: ModelSpec) -> int:
+    """Returns how many numbers a load-balancing loss keeps, of all examples."""
+    return vars(model)["layers"] * num_experts(model) if balance_of(model) else 0
 
 
 def find_suspects(run: Run) -> list[Suspect]:

@@ -35,12 +35,12 @@ def accumulate(
     for micro in range(steps):
         part = WHOLE.split(micro, steps)
         inputs, targets = batch.rows(part)
-        context.keys = batch.keys(run.seed, part)
+        context.keys, context.added = batch.keys(run.seed, part), 0.0
         logits, saved = model.forward(params, inputs)
         micro_loss, dlogits = loss(logits, targets)
         gradients: Arrays = {}
         model.backward(params, saved, dlogits / count, gradients)
-        total_loss += micro_loss / count
+        total_loss += micro_loss / count + context.added
         total = {name: total[name] + value for name, value in gradients.items()} if total else gradients
     context.keys, context.examples = None, 0
     return total_loss, total

@@ -27,6 +27,7 @@ FEATURES = {
     "dropout": f"{SIZED['transformer']}+dropout=0.1",
     "ignored": f"{SIZED['transformer']}+ignored=0.3",
     "norm": f"{SIZED['cnn']}+norm=batch",
+    "experts": f"{SIZED['transformer']}+experts=4+balance=0",
 }
 """Feature -> a workload that has it."""
 STEPS = (
@@ -63,6 +64,7 @@ FAST = {
     ("norm", "torch:pp+schedule=zbv_zero_bubble"),
     *(("ignored", cell) for cell in ("tf:parameter_server",)),
     *(("pooling", cell) for cell in ("torch:ddp", "torch:pp", "tf:mirrored")),
+    *(("experts", cell) for cell in ("torch:hybrid+mesh=pipe=2,shard=2", "torch:ddp+accumulation_steps=2")),
 }
 
 

@@ -11,6 +11,7 @@ from samestep.tf_impl.features.batch_norm import BUFFER_ROLES, freeze, norms_of
 from samestep.tf_impl.features.batch_norm import batch_norm as within
 from samestep.tf_impl.features.dropout import dropout as behind
 from samestep.tf_impl.features.dropout import held_still, prepare
+from samestep.tf_impl.features.experts import with_balance
 
 __all__ = [
     "BUFFER_ROLES",
@@ -21,6 +22,7 @@ __all__ = [
     "norms_of",
     "prepare",
     "switch_layers",
+    "with_balance",
     "within",
 ]
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.tf_impl.features.applied import behind
+from samestep.tf_impl.models.experts import Experts
 from samestep.tf_impl.models.inputs import Inputs, without_keys
 from samestep.tf_impl.models.layers import ACTIVATIONS, Linear, Norm, Product, Table, VariableFactory
 from samestep.tf_impl.models.segmented import SegmentFunction, run_segments
@@ -60,8 +61,21 @@ class Attention:
         return tf.transpose(tf.reshape(x_BTD, (-1, tokens, self.heads, self.head_width)), (0, 2, 1, 3))
 
 
+class FeedForward:
+    """Up to four times the width, the activation, down again."""
+
+    def __init__(self, variable: VariableFactory, name: str, spec: TransformerSpec) -> None:
+        self.activate = ACTIVATIONS[spec.activation]
+        self.up = Linear(variable, f"{name}/up")
+        self.down = Linear(variable, f"{name}/down")
+
+    def __call__(self, x_BTD: tf.Tensor) -> tf.Tensor:
+        """[B, T, D] -> [B, T, D]."""
+        return self.down(self.activate(self.up(x_BTD)))
+
+
 class Block:
-    """x + attention(norm(x)), then x + mlp(norm(x)): up to four times the width, GELU, down again."""
+    """x + attention(norm(x)), then x + mlp(norm(x))."""
 
     def __init__(self, variable: VariableFactory, block: int, spec: TransformerSpec) -> None:
         name = f"blocks/{block}"
@@ -69,9 +83,7 @@ class Block:
         self.attention_norm = Norm(variable, f"{name}/attention_norm")
         self.attention = Attention(variable, f"{name}/attention", spec)
         self.mlp_norm = Norm(variable, f"{name}/mlp_norm")
-        self.activate = ACTIVATIONS[spec.activation]
-        self.up = Linear(variable, f"{name}/mlp/up")
-        self.down = Linear(variable, f"{name}/mlp/down")
+        self.mlp = (Experts if spec.experts else FeedForward)(variable, f"{name}/mlp", spec)
 
     def __call__(self, x_BTD: tf.Tensor, keys_B: tf.Tensor | None = None) -> tf.Tensor:
         """[B, T, D] -> [B, T, D].
@@ -82,7 +94,7 @@ class Block:
         """
         first, second = self.behind
         x_BTD = x_BTD + first(self.attention(self.attention_norm(x_BTD)), keys_B)
-        return x_BTD + second(self.down(self.activate(self.up(self.mlp_norm(x_BTD)))), keys_B)
+        return x_BTD + second(self.mlp(self.mlp_norm(x_BTD)), keys_B)
 
 
 class TiedLogits:

@@ -1,6 +1,7 @@
 """What TensorFlow's rows refuse before anything starts. Imports no framework."""
 
 from samestep.common.errors import ConfigError
+from samestep.common.features.experts.balance import balance_of
 from samestep.common.features.used import layers_apart, refuse_exchange, running_buffers, takes_keys
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice, spell_exchanges
@@ -55,7 +56,7 @@ def check_central(run: Run) -> None:
     Raises:
         ConfigError: The user's model keeps running statistics.
     """
-    refuse_exchange(run, "its replicas may not write the running statistics, of which there is one copy")
+    refuse_exchange(run, "its replicas share one copy of each variable, and exchange nothing but through it")
     if apart := layers_apart(run):
         raise ConfigError(
             f"{run.name} has one copy of each variable, and its replicas may not write the running statistics of "
@@ -87,7 +88,7 @@ def check_servers(run: Run[ParameterServerOptions]) -> None:
     Raises:
         ConfigError: There are more servers than that makes parts, or workers should exchange statistics.
     """
-    if not run.options.is_serial:
+    if not run.options.is_serial or balance_of(run.workload.model):
         refuse_exchange(run, "its workers wait for nobody")
     params = run.workload.model.params().values()
     most = max([len(params), *(param.shape[0] for param in params if param.lookups)])

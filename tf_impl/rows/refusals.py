@@ -17,9 +17,15 @@ REMOTE = {
     "compile": "XLA compiles no function whose variables are on another device",
     "norm": "every replica would write running statistics in the one place where the variables are",
 }
-ALREADY_COMPILED = {**NO_SWITCH, **NO_ORDER, "compile": "XLA compiles it in any case"}
+ALREADY_COMPILED = {
+    **NO_SWITCH,
+    **NO_ORDER,
+    "compile": "XLA compiles it in any case",
+    "experts": "XLA wants shapes that are known before a step, and how many tokens an expert takes is not",
+}
 NO_COLLECTIVES = {"compile": "XLA compiles no collectives of ours between the replicas of a process"}
 IN_PARTS = {
+    "experts": "DTensor has no layout for rows that are sorted by what a router chose",
     **NO_SWITCH,
     **NO_ORDER,
     "recompute": "DTensor sums activations and gradients at each end of tf.recompute_grad once more",

@@ -19,6 +19,7 @@ from samestep.torch_impl.features.batch_norm import (
 )
 from samestep.torch_impl.features.dropout import dropout as behind
 from samestep.torch_impl.features.dropout import held_still, prepare
+from samestep.torch_impl.features.experts import with_balance
 from samestep.torch_impl.features.synchronized import synchronize
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "prepare",
     "switch_layers",
     "widen_scales",
+    "with_balance",
 ]
 
 

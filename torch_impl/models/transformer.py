@@ -23,6 +23,7 @@ from samestep.common.batch import Chunk
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.models.transformer import NORM_EPSILON, TransformerSpec
 from samestep.torch_impl.features.applied import behind
+from samestep.torch_impl.models.experts import Experts
 from samestep.torch_impl.models.layers import activate
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 from samestep.torch_impl.step_context import StepContext
@@ -109,7 +110,7 @@ class Block(nn.Module):
         self.attention_norm = nn.LayerNorm(spec.width, eps=NORM_EPSILON)
         self.attention = Attention(spec, block, context)
         self.mlp_norm = nn.LayerNorm(spec.width, eps=NORM_EPSILON)
-        self.mlp = FeedForward(spec, block, context)
+        self.mlp = (Experts if spec.experts else FeedForward)(spec, block, context)
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
         """[B, T, D] -> [B, T, D]."""

@@ -8,6 +8,7 @@ Beside what torch keeps (`kept_torch.py`), the layers that are written out in pr
     batch norm        the normalised input, and a reciprocal deviation for each channel, whatever the number of examples
     layer norm    the centred input, its product with the reciprocal deviation, and that deviation; no mean
     attention     q, k, v and its output, and the softmax of all scores, H T a position: it is not fused; and the causal mask
+    experts       what torch keeps, with an mlp of as much as above; ids have four bytes, and how many tokens each expert takes
     pooling       nothing: a mean needs a shape only; a maximum its input, and the larger one of each two rows
     cross-entropy the log-probabilities and the targets, and the weights of targets if some do not count
     binary        exp(-|x|) and the targets as real numbers, and one byte that says where x >= 0
@@ -29,7 +30,7 @@ from typing import TYPE_CHECKING
 
 from samestep.common.costs.saved_activations.copies import WIDE, add_kernels
 from samestep.common.costs.sizes import ID_BYTES, example_bytes
-from samestep.common.features.used import layers_of, mask_bytes
+from samestep.common.features.used import balanced_numbers, layers_of, mask_bytes
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, layer
 from samestep.common.workload.saved import LOSS, Kept, SavedLists
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 TENSORS = {"gelu": 3, "relu": 0}
 """The tensors that an activation keeps, beside what the next layer keeps."""
+PLACE_BYTES = 4
+"""Of the number of an expert, of a place among the tokens of experts, and of how many they are."""
 
 
 def _tensors(model: "CnnSpec | MlpSpec | RankerSpec | TransformerSpec", wide: int) -> int:
@@ -123,10 +126,15 @@ def transformer(model: "TransformerSpec", item_bytes: int, wide: int = 1) -> dic
     """
     tokens, width = model.context, model.width
     ids, norm, scores = tokens * ID_BYTES, wide * (2 * width + 1), model.heads * tokens
-    a_position = 2 * norm + 10 * width + wide * (_tensors(model, wide) * 4 * width + scores)
+    inside = 4 * width * (1 + wide * _tensors(model, wide))
+    if model.experts:
+        inside = model.experts + 1 + model.top_k * (inside + 2 * width + 2)
+    a_position = 2 * norm + 6 * width + wide * scores + inside
     a_position += 2 * width + scores if wide > 1 else 0  # casts of what is one tensor otherwise
     mask = tokens * width * mask_bytes(model)
-    block = Kept(tokens * a_position, fixed_bytes=tokens**2, masks=(2 * mask, 0, 0))
+    places = 3 * PLACE_BYTES * tokens * model.top_k if model.experts else 0
+    fixed = tokens**2 + PLACE_BYTES * model.experts
+    block = Kept(tokens * a_position, fixed_bytes=fixed, masks=(2 * mask + places, 0, 0))
     return {
         "embedding": Kept(batch_bytes=ids, masks=(mask, 0, 0)),
         **{f"blocks/{i}": block for i in range(model.layers)},
@@ -134,6 +142,7 @@ def transformer(model: "TransformerSpec", item_bytes: int, wide: int = 1) -> dic
         LOSS: Kept(
             wide * tokens * model.vocabulary,
             batch_bytes=ids + (wide * tokens * item_bytes if model.ignored else 0),
+            fixed_bytes=item_bytes * balanced_numbers(model),
         ),
     }
 

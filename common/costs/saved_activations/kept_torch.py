@@ -13,6 +13,8 @@ Each piece of memory counts once, however many operations keep it, and parameter
     batch norm        its input, and a mean and a reciprocal deviation for each channel, whatever the number of examples;
                       where it is frozen its input alone
     attention         q, k, v, its output, and for each head and position the log of the sum of its softmax; never the scores
+    experts           the router's probabilities; of each expert that a position takes its input and output, what an mlp keeps,
+                      the probability, the weight, and three ids of eight bytes; the sum of the probabilities
     embedding         the ids
     cross-entropy     the log-probabilities, the targets, and the sum of the weights of the classes, one number
     squared error     the outputs and the targets
@@ -30,7 +32,7 @@ import math
 from typing import TYPE_CHECKING
 
 from samestep.common.costs.sizes import ID_BYTES, example_bytes
-from samestep.common.features.used import layers_of, mask_bytes
+from samestep.common.features.used import balanced_numbers, layers_of, mask_bytes
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.saved import AHEAD, BEHIND, LOSS, Kept, SavedLists
@@ -120,7 +122,10 @@ def transformer(model: "TransformerSpec", item_bytes: int) -> dict[str, Kept]:
     """
     tokens, width = model.context, model.width
     ids = tokens * ID_BYTES
-    inside = (8 if model.activation == "relu" else 12) * width + model.heads
+    inside = (4 if model.activation == "relu" else 8) * width
+    if model.experts:
+        inside = _mixture(model, inside, item_bytes)
+    inside += 4 * width + model.heads
     mask = tokens * width * mask_bytes(model)
     sequence = tokens * 2 * (width + 2)
     block = Kept(tokens * 2 * width, parts=tokens * inside, sequence=sequence, masks=(0, 0, 2 * mask))
@@ -130,8 +135,22 @@ def transformer(model: "TransformerSpec", item_bytes: int) -> dict[str, Kept]:
         ),  # the positions are looked up by number
         **{f"blocks/{i}": block for i in range(model.layers)},
         "head": Kept(tokens * width, sequence=tokens * (width + 2)),
-        LOSS: Kept(parts=tokens * model.vocabulary, batch_bytes=ids, fixed_bytes=item_bytes),
+        LOSS: Kept(
+            parts=tokens * model.vocabulary, batch_bytes=ids, fixed_bytes=item_bytes * (1 + balanced_numbers(model))
+        ),
     }
+
+
+def _mixture(model: "TransformerSpec", inside: int, item_bytes: int) -> int:
+    """Returns the numbers that a mixture of experts keeps of a position.
+
+    Args:
+        model: The spec.
+        inside: Those between the two layers of one expert.
+        item_bytes: The bytes of a number.
+    """
+    ids = 3 * ID_BYTES // item_bytes  # which experts it takes, and its place among their tokens, there and back
+    return model.experts + 1 + model.top_k * (inside + 2 * model.width + 2 + ids)
 
 
 def decoder(model: "DecoderSpec", item_bytes: int) -> dict[str, Kept]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from samestep.common.program import Arrays
 from samestep.common.reference.features.applied import behind
+from samestep.common.reference.models.experts import Experts
 from samestep.common.reference.models.layers import (
     ACTIVATIONS,
     Linear,
@@ -104,9 +105,11 @@ def Block(block: int, spec: TransformerSpec, context: StepContext) -> Sequential
         context: The context of the model.
     """
     name, (first, second) = f"blocks/{block}", (behind(spec, 2 * block + i, context) for i in (1, 2))
-    activation, down = ACTIVATIONS[spec.activation](), Linear(f"{name}/mlp/down")
+    inner = [Linear(f"{name}/mlp/up"), ACTIVATIONS[spec.activation](), Linear(f"{name}/mlp/down")]
     attention = Sequential([Norm(f"{name}/attention_norm"), Attention(f"{name}/attention", spec.heads), *first])
-    mlp = Sequential([Norm(f"{name}/mlp_norm"), Linear(f"{name}/mlp/up"), activation, down, *second])
+    if spec.experts:
+        inner = [Experts(f"{name}/mlp", spec, context)]
+    mlp = Sequential([Norm(f"{name}/mlp_norm"), *inner, *second])
     return Sequential([Residual(attention), Residual(mlp)])
 
 

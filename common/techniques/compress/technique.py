@@ -27,7 +27,8 @@ def check_compression(run: Run) -> None:
         ConfigError: There is one device, or the method is not PowerSGD.
     """
     method = run.techniques.compress
-    if method is not None and (within := exchange_within(run)) and layers_of(run.workload.model):
+    within = exchange_within(run) if method is not None else None
+    if within and (layers_of(run.workload.model) or within.framework_sends(run, "forward")):
         raise ConfigError(
             f"--compress is judged shard by shard, and no shard has {within.in_words}; leave out {within.flag}."
         )

@@ -56,6 +56,20 @@ def linear(
     return table
 
 
+def stacked(name: str, count: int, fan_in: int, fan_out: int, gain: float = 1.0) -> dict[str, Param]:
+    """Returns the parameters of linear layers side by side, each with a bias.
+
+    Args:
+        name: Their path.
+        count: How many there are.
+        fan_in: Input features of each.
+        fan_out: Output features of each.
+        gain: As in `linear`.
+    """
+    kernel = Param((count, fan_in, fan_out), "kernel", gain / math.sqrt(fan_in))
+    return {f"{name}/kernel": kernel, f"{name}/bias": Param((count, fan_out), "bias")}
+
+
 def norm(name: str, width: int) -> dict[str, Param]:
     """Returns the parameters of a normalisation of `width` features.
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
 from samestep.common.workload.models.facts import ModelFacts
-from samestep.common.workload.models.parameters import linear, norm, stated
+from samestep.common.workload.models.parameters import linear, norm, stacked, stated
 from samestep.common.workload.models.spec import ACTIVATIONS, ArraySpec, DataSizes, Param, Segment
 
 NORM_EPSILON = 1e-5
@@ -24,7 +24,12 @@ LOGITS = "head/logits"
 
 @dataclasses.dataclass(frozen=True)
 class TransformerSpec:
-    """`layers` blocks of attention and a four times wider mlp, both on a residual stream of `width`."""
+    """`layers` blocks of attention and a four times wider mlp, both on a residual stream of `width`.
+
+    With `experts` the mlp is a mixture of so many: a router of one linear layer gives each token a probability for each, the
+    token takes the `top_k` largest, and adds up what these return, weighted by their probabilities over the sum of those. No
+    token is dropped. `common/features/experts/balance.py` has the load-balancing loss.
+    """
 
     name: ClassVar[str] = "transformer"
     loss: ClassVar[str] = "cross_entropy"
@@ -40,8 +45,15 @@ class TransformerSpec:
         0.0, "the share of training targets that do not count, more in some examples", least=0, most=0.5
     )
     activation: str = flag("gelu", "what is applied between two layers; relu has a kink", choices=ACTIVATIONS)
+    experts: int = flag(0, "the mlps of each block, of which every token takes top_k; 0: one, which all take", least=0)
+    top_k: int = flag(2, "how many of the experts of a block a token takes, by the largest probabilities", least=1)
+    balance: float = flag(0.01, "how much the load-balancing loss of each block's experts counts", least=0)
 
     def __post_init__(self) -> None:
+        if self.experts and self.top_k > self.experts:
+            raise ConfigError(
+                f"a token cannot take {self.top_k} of {self.experts} experts; give at most +top_k={self.experts}."
+            )
         if self.heads > self.width:
             raise ConfigError(f"{self.heads} heads are more than the width {self.width}; give fewer.")
         if self.width % self.heads:
@@ -71,6 +83,11 @@ class TransformerSpec:
             table |= linear(f"{attention}/value", width, width, "column", groups=heads, shares_input=True)
             table |= linear(f"{attention}/output", width, width, "row", gain=residual, groups=heads)
             table |= norm(f"{path}/mlp_norm", width)
+            if self.experts:
+                table |= linear(f"{path}/mlp/router", width, self.experts, bias=False)
+                table |= stacked(f"{path}/mlp/up", self.experts, width, 4 * width)
+                table |= stacked(f"{path}/mlp/down", self.experts, 4 * width, width, gain=residual)
+                continue
             table |= linear(f"{path}/mlp/up", width, 4 * width, "column")
             table |= linear(f"{path}/mlp/down", 4 * width, width, "row", gain=residual)
         table |= norm("head/norm", width)
@@ -85,7 +102,8 @@ class TransformerSpec:
     @functools.cached_property
     def _segments(self) -> tuple[Segment, ...]:
         tokens, width = self.context, self.width
-        block = 2 * tokens * 12 * width**2 + 4 * tokens**2 * width
+        mlp = self.top_k * 8 * width**2 + width * self.experts if self.experts else 8 * width**2
+        block = 2 * tokens * (4 * width**2 + mlp) + 4 * tokens**2 * width
         return (
             Segment("embedding", tokens * width, (tokens, width)),
             *(Segment(f"blocks/{i}", block, (tokens, width)) for i in range(self.layers)),

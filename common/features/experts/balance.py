@@ -1,0 +1,96 @@
+"""The load-balancing loss of a mixture of experts: one definition for all three mirrors.
+
+A router gives each of T tokens of the GLOBAL batch a probability for each of E experts; the token takes the `top_k` = k largest.
+Each block adds to the mean loss
+
+    balance x E x sum over experts of f x P,    f = (tokens that take the expert) / (k T),    P = (sum of its probabilities) / T
+
+Where the tokens are spread evenly both are 1 / E, and it is `balance`. It is no mean over shards: f of the whole batch multiplies
+each P, so ranks sum the tokens of each expert in every step, L x E numbers, between the forward and the backward pass. f counts,
+and has no gradient.
+
+References:
+    Fedus et al., arXiv 2101.03961, equations 4 to 6; Qiu et al., arXiv 2501.11873 (of the global batch).
+"""
+
+from collections.abc import Iterator, Mapping
+
+from samestep.common.errors import ConfigError
+from samestep.common.ledger import Send
+from samestep.common.strategy import Run
+from samestep.common.workload.models.spec import ModelSpec, num_positions
+
+
+def num_experts(model: ModelSpec) -> int:
+    """Returns the number of experts of each block of one of our models; 0 if it has none."""
+    return vars(model).get("experts", 0)
+
+
+def balance_of(model: ModelSpec) -> float:
+    """Returns how much the load-balancing loss counts; 0 of a model without experts."""
+    return vars(model).get("balance", 0.0) if num_experts(model) else 0.0
+
+
+def scale_of(run: Run) -> float:
+    """Returns what a block's sum over experts of (tokens that take it) x (sum of its probabilities) is multiplied with."""
+    model = run.workload.model
+    tokens = run.batch_size * num_positions(model)
+    return balance_of(model) * num_experts(model) / (vars(model)["top_k"] * tokens * tokens)
+
+
+def check_balance(run: Run) -> None:
+    """Refuses what would make the load-balancing loss another one, or experts something that nobody can judge.
+
+    Raises:
+        ConfigError: It is asked for.
+    """
+    model = run.workload.model
+    if not num_experts(model):
+        return
+    if run.mesh.parts("features") > 1:
+        raise ConfigError(
+            f"{run.name} along tensor does not take +experts=: no plan cuts experts inside; leave it out, or choose another "
+            "strategy."
+        )
+    if run.product_bytes != run.item_bytes:
+        raise ConfigError(
+            f"--precision {run.techniques.precision} rounds the router's scores, and a token between two experts takes the other "
+            "one: no bound says by how much a step may differ; leave out --precision, or +experts=."
+        )
+    if run.techniques.compile:
+        raise ConfigError(
+            "--compile wants shapes that are known before a step, and how many tokens an expert takes is not; leave it out."
+        )
+    for is_asked, why in _conflicts(run) if balance_of(model) else ():
+        if is_asked:
+            raise ConfigError(f"{why}, or give +balance=0.")
+
+
+def _conflicts(run: Run) -> Iterator[tuple[bool, str]]:
+    """Yields whether a run has what a load-balancing loss of the whole batch cannot be had with, and why."""
+    yield (
+        run.mesh.parts("layers") > 1,
+        f"{run.name} computes the loss in its last stage, and the routers of other stages do not meet there; choose torch:ddp",
+    )
+    yield (
+        run.passes > 1,
+        "the load-balancing loss is of the whole batch, and --accumulation-steps sees one micro-batch at a time; leave it out",
+    )
+    yield (
+        run.techniques.recompute and run.framework == "tf",
+        "tf.recompute_grad returns what a block hands on, and no probabilities of its router; leave out --recompute",
+    )
+
+
+def summed_tokens(run: Run, phase: str) -> Mapping[str, Send]:
+    """Returns the sum, over all devices, of the tokens of each expert of each block.
+
+    Args:
+        run: What is trained.
+        phase: The phase of the step.
+    """
+    model = run.workload.model
+    if phase != "forward" or not balance_of(model) or run.num_devices == 1:
+        return {}
+    size = vars(model)["layers"] * num_experts(model) * run.item_bytes
+    return {"balance": Send(phase, "all_reduce", run.mesh.only_axis, run.num_devices, size)}

@@ -1,0 +1,16 @@
+"""Experts as a feature of a model."""
+
+from samestep.common.features.experts.balance import balance_of, check_balance, num_experts, summed_tokens
+from samestep.common.features.feature import Feature, LayerExchange
+
+EXPERTS = Feature(
+    is_in=lambda model: num_experts(model) > 0,
+    refuse=check_balance,
+    exchange=LayerExchange(
+        flag="+experts= with +balance= above 0",
+        in_words="the tokens that each expert takes of the whole batch",
+        is_asked=lambda run: balance_of(run.workload.model) > 0,
+        sends=lambda run, phase: {},
+        framework_sends=summed_tokens,
+    ),
+)

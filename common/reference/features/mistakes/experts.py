@@ -1,0 +1,171 @@
+"""Known mistakes of mixtures of experts, which raise no error."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from samestep.common.batch import Batch
+from samestep.common.program import Arrays
+from samestep.common.reference.models.experts import Experts, Routed
+from samestep.common.reference.models.layers import layers_below
+from samestep.common.reference.mutants import Context, Mutant
+from samestep.common.reference.program import TrainingProgram
+
+_CELL = "prose-gpt+layers=1+heads=2+width=8+context=8+experts=4+balance=0.5"
+
+
+def _each(change: Callable[[Experts, Context], object], program: TrainingProgram, context: Context) -> bool:
+    """Changes every mixture of a model.
+
+    Args:
+        change: Changes one.
+        program: The program to be made wrong.
+        context: Has the number of shards.
+    """
+    found = [each for each in layers_below(program.model) if isinstance(each, Experts)]
+    for layer in found:
+        change(layer, context)
+    return bool(found)
+
+
+def balance_of_shards(layer: Experts, context: Context) -> None:
+    """Takes the mean of the load-balancing losses of the shards.
+
+    Args:
+        layer: To be made wrong.
+        context: Has the number of shards.
+    """
+    layer.shards = context.devices
+
+
+def balance_without_gradient(layer: Experts, context: Context) -> None:
+    """Reports the load-balancing loss, and trains without it.
+
+    Args:
+        layer: To be made wrong.
+        context: Ignored.
+    """
+    right, balance = layer.backward, layer.balance
+
+    def backward(*arguments: object) -> np.ndarray:
+        layer.balance = 0.0
+        dx = right(*arguments)  # pyrefly: ignore
+        layer.balance = balance
+        return dx
+
+    vars(layer)["backward"] = backward
+
+
+def dropped_tokens(layer: Experts, context: Context) -> None:
+    """Has each expert take no more than its even share of the tokens, and counts those that it drops as taken.
+
+    Args:
+        layer: To be made wrong.
+        context: Ignored.
+    """
+    right, through = layer.route, layer.through_weights
+
+    def route(scores: np.ndarray) -> Routed:
+        routed = right(scores)
+        taken = np.eye(len(layer.experts))[routed.chosen].sum(axis=1)
+        places = np.take_along_axis(np.cumsum(taken, axis=0), routed.chosen, axis=-1)
+        capacity = math.ceil(routed.chosen.size / len(layer.experts))
+        return routed._replace(weights=routed.weights * (places <= capacity))
+
+    vars(layer)["route"] = route
+    vars(layer)["through_weights"] = lambda routed, dweights: through(routed, dweights * (routed.weights > 0))
+
+
+def router_gradient_halved(layer: Experts, context: Context) -> None:
+    """Halves the gradient that a router has from the weights of its experts.
+
+    Args:
+        layer: To be made wrong.
+        context: Ignored.
+    """
+    right = layer.through_weights
+    vars(layer)["through_weights"] = lambda routed, dweights: right(routed, dweights) / 2
+
+
+def weights_not_normalised(layer: Experts, context: Context) -> None:
+    """Weights experts by their probabilities as they are.
+
+    Args:
+        layer: To be made wrong.
+        context: Ignored.
+    """
+    right = layer.route
+
+    def route(scores: np.ndarray) -> Routed:
+        routed = right(scores)
+        return routed._replace(weights=routed.weights * routed.sums, sums=np.ones_like(routed.sums))
+
+    def through(routed: Routed, dweights: np.ndarray) -> np.ndarray:
+        dp_NE = np.zeros_like(routed.probabilities)
+        np.put_along_axis(dp_NE, routed.chosen, dweights, axis=-1)
+        return dp_NE
+
+    vars(layer)["route"], vars(layer)["through_weights"] = route, through
+
+
+def balance_times_top_k(layer: Experts, context: Context) -> None:
+    """Divides the tokens of each expert by all tokens, not by all that experts take.
+
+    Args:
+        layer: To be made wrong.
+        context: Ignored.
+    """
+    layer.balance *= layer.top_k
+
+
+def expert_gradients_over_replicas(program: TrainingProgram, context: Context) -> bool:
+    """Takes the mean of the gradients of experts over the ranks that have them, of which there is one, not over all ranks.
+
+    Args:
+        program: The program to be made wrong.
+        context: Has the number of ranks.
+    """
+    right = program.gradients
+    mixtures = [each for each in layers_below(program.model) if isinstance(each, Experts)]
+    names = {name for mixture in mixtures for expert in mixture.experts for name in expert.names}
+
+    def gradients(batch: Batch) -> tuple[float, Arrays]:
+        loss, values = right(batch)
+        return loss, {name: g * context.devices if name in names else g for name, g in values.items()}
+
+    program.gradients = gradients
+    return bool(names) and context.devices > 1
+
+
+def _mistake(change: Callable[[Experts, Context], object], sentence: str) -> Mutant:
+    return Mutant(change.__name__, sentence, partial(_each, change), _CELL)  # pyrefly: ignore
+
+
+MISTAKES = (
+    _mistake(
+        balance_of_shards,
+        "the load-balancing loss is the mean of those of {devices} shards, where it is one of the whole batch",
+    ),
+    _mistake(balance_without_gradient, "the load-balancing loss is in the loss that is reported, and has no gradient"),
+    _mistake(
+        dropped_tokens,
+        "experts take no more than an even share of the tokens, and those that they drop count in the load and in the loss",
+    ),
+    _mistake(router_gradient_halved, "the router has half of the gradient that comes from the weights of its experts"),
+    _mistake(
+        weights_not_normalised,
+        "experts are weighted by their probabilities, which are not divided by the sum of those that a token takes",
+    ),
+    _mistake(
+        balance_times_top_k,
+        "the load-balancing loss counts as often as a token takes experts: their tokens are divided by all tokens",
+    ),
+    Mutant(
+        "expert_gradients_over_replicas",
+        "the gradients of experts are the mean over the ranks that have them, not over all {devices}: {devices} times too large",
+        expert_gradients_over_replicas,
+        _CELL,
+    ),
+)

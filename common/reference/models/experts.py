@@ -1,0 +1,135 @@
+"""A mixture of experts, with its derivative written out.
+
+Shape suffixes: N tokens, D width, E experts, k experts of a token.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from samestep.common.features.experts.balance import balance_of
+from samestep.common.program import Arrays
+from samestep.common.reference.models.layers import ACTIVATIONS, Layer, Linear, Saved, Sequential
+from samestep.common.reference.step_context import StepContext
+from samestep.common.workload.models.transformer import TransformerSpec
+
+
+class Routed(NamedTuple):
+    """What a router decides.
+
+    Attributes:
+        probabilities: [N, E], of each token.
+        chosen: [N, k], the experts that a token takes.
+        sums: [N, 1], the sum of their probabilities.
+        weights: [N, k], their probabilities over that sum.
+        counts: [shards, E], the tokens of each expert.
+    """
+
+    probabilities: np.ndarray
+    chosen: np.ndarray
+    sums: np.ndarray
+    weights: np.ndarray
+    counts: np.ndarray
+
+
+class Expert:
+    """One mlp of several whose parameters are stacked.
+
+    Attributes:
+        names: The stacks.
+    """
+
+    def __init__(self, name: str, number: int, activation: str) -> None:
+        self._number = number
+        self.names = [f"{name}/{layer}/{kind}" for layer in ("up", "down") for kind in ("kernel", "bias")]
+        self.layers = Sequential([Linear(f"{name}/up"), ACTIVATIONS[activation](), Linear(f"{name}/down")])
+
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
+        """[tokens, D] -> [tokens, D]."""
+        return self.layers.forward(self._own(params), x)
+
+    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+        """Puts the gradients of its parameters into their place in the stacks."""
+        own: Arrays = {}
+        dx = self.layers.backward(self._own(params), saved, dy, own)
+        for name, value in own.items():
+            gradients.setdefault(name, np.zeros_like(params[name]))[self._number] = value
+        return dx
+
+    def _own(self, params: Arrays) -> Arrays:
+        return {name: params[name][self._number] for name in self.names}
+
+
+class Experts:
+    """Sum over the k likeliest experts of each token, by their probabilities over the sum of these.
+
+    Attributes:
+        shards: Over how many parts of the tokens the load-balancing loss is a mean: it is one, of the whole batch.
+        router: Gives each token a score for each expert.
+    """
+
+    def __init__(self, name: str, spec: TransformerSpec, context: StepContext) -> None:
+        self.router: Layer = Linear(f"{name}/router", bias=False)
+        self.experts = [Expert(name, number, spec.activation) for number in range(spec.experts)]
+        self.top_k, self.balance, self.shards = spec.top_k, balance_of(spec), 1
+        self.context = context
+
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
+        """[B, T, D] -> [B, T, D]."""
+        x_ND = x.reshape(-1, x.shape[-1])
+        scores, of_router = self.router.forward(params, x_ND)
+        routed = self.route(scores)
+        self.context.added += self._scale(len(x_ND)) * float((routed.counts * self._sums(routed.probabilities)).sum())
+        y_ND, taken = np.zeros_like(x_ND), []
+        for number, expert in enumerate(self.experts):
+            tokens, places = np.nonzero(routed.chosen == number)
+            out, saved = expert.forward(params, x_ND[tokens])
+            y_ND[tokens] += routed.weights[tokens, places, None] * out
+            taken.append((tokens, places, out, saved))
+        return y_ND.reshape(x.shape), (routed, of_router, taken)
+
+    def route(self, scores: np.ndarray) -> Routed:
+        """Decides which experts each token takes, from scores [N, E]."""
+        probabilities = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        probabilities /= probabilities.sum(axis=-1, keepdims=True)
+        chosen = np.argsort(-probabilities, axis=-1, kind="stable")[:, : self.top_k]
+        top = np.take_along_axis(probabilities, chosen, axis=-1)
+        sums = top.sum(axis=-1, keepdims=True)
+        taken = np.eye(len(self.experts))[chosen].sum(axis=1)
+        return Routed(probabilities, chosen, sums, top / sums, self._sums(taken))
+
+    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+        """Through the experts, their weights, the load-balancing loss and the softmax."""
+        routed, of_router, taken = saved
+        dy_ND = dy.reshape(-1, dy.shape[-1])
+        dx_ND, dweights = np.zeros_like(dy_ND), np.zeros_like(routed.weights)
+        for expert, (tokens, places, out, of_expert) in zip(self.experts, taken, strict=True):
+            dweights[tokens, places] = (dy_ND[tokens] * out).sum(axis=-1)
+            dy_own = routed.weights[tokens, places, None] * dy_ND[tokens]
+            dx_ND[tokens] += expert.backward(params, of_expert, dy_own, gradients)
+        dp_NE = self.through_weights(routed, dweights)
+        dp_NE += self._scale(len(dy_ND)) * np.repeat(routed.counts, len(dy_ND) // self.shards, axis=0)
+        along = (dp_NE * routed.probabilities).sum(axis=-1, keepdims=True)
+        dscores = routed.probabilities * (dp_NE - along)
+        return (dx_ND + self.router.backward(params, of_router, dscores, gradients)).reshape(dy.shape)
+
+    def through_weights(self, routed: Routed, dweights: np.ndarray) -> np.ndarray:
+        """Returns the gradient of the probabilities [N, E] from that of the weights.
+
+        Args:
+            routed: What the router decided.
+            dweights: [N, k].
+        """
+        dtop = (dweights - (dweights * routed.weights).sum(axis=-1, keepdims=True)) / routed.sums
+        dp_NE = np.zeros_like(routed.probabilities)
+        np.put_along_axis(dp_NE, routed.chosen, dtop, axis=-1)
+        return dp_NE
+
+    def _sums(self, of_tokens: np.ndarray) -> np.ndarray:
+        """Adds up numbers [N, E] over the tokens of each shard: [shards, E]."""
+        return of_tokens.reshape(self.shards, -1, of_tokens.shape[-1]).sum(axis=1)
+
+    def _scale(self, tokens: int) -> float:
+        """Returns what (tokens of an expert) x (sum of its probabilities) counts in the mean loss."""
+        of_shard = tokens // self.shards
+        return self.balance * len(self.experts) / (self.top_k * of_shard * of_shard * self.shards)

@@ -1,0 +1,37 @@
+"""The load-balancing loss of a mixture of experts, over all replicas."""
+
+from typing import TYPE_CHECKING, cast
+
+import tensorflow as tf
+
+from samestep.common.features.experts.balance import balance_of, scale_of
+from samestep.common.strategy import Run
+
+if TYPE_CHECKING:
+    from samestep.tf_impl.models.losses import Loss  # models import what is here
+    from samestep.tf_impl.models.transformer import Transformer
+    from samestep.tf_impl.step import Logits
+
+
+def with_balance(run: Run, loss: "Loss", model: "Logits") -> "Loss":
+    """Adds a replica's part of the load-balancing loss to its part of the mean loss.
+
+    Args:
+        run: What is trained.
+        loss: A replica's part of the mean loss.
+        model: What was called on the part before its loss is asked for.
+    """
+    if not balance_of(run.workload.model):
+        return loss
+    scale = scale_of(run)
+
+    def balanced(outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+        of_targets = loss(outputs, targets)
+        # Read before replicas meet, when it is the next one's turn to call the model.
+        counts, sums = zip(*(block.mlp.routed for block in cast("Transformer", model).blocks), strict=True)
+        tokens_LE, probabilities_LE = tf.cast(tf.stack(counts), sums[0].dtype), tf.stack(sums)
+        if run.num_devices > 1:
+            tokens_LE = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tokens_LE)
+        return of_targets + tf.reduce_sum(tokens_LE * probabilities_LE) * scale
+
+    return balanced

@@ -1,0 +1,82 @@
+"""A mixture of experts: each token takes some of the mlps of its block, which a router chooses.
+
+Shape suffixes: N tokens, D width, E experts, k experts of a token, S = N k slots: a token and an expert that it takes.
+"""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from samestep.common.workload.models.transformer import TransformerSpec
+from samestep.tf_impl.models.layers import ACTIVATIONS, Linear, VariableFactory
+
+
+class Stacked:
+    """Linear layers side by side, each for some of the rows; what it keeps has a shape that no routing changes."""
+
+    def __init__(self, variable: VariableFactory, name: str) -> None:
+        self.kernel, self.bias = variable(f"{name}/kernel"), variable(f"{name}/bias")
+
+    def __call__(self, x: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+        """[rows, in] -> [rows, out].
+
+        Args:
+            x: The rows of the first layer, then those of the second, and so on.
+            counts: How many rows each layer has.
+        """
+
+        def parts(rows: tf.Tensor) -> list[tf.Tensor]:
+            return tf.split(rows, counts, num=self.kernel.shape[0])
+
+        @tf.custom_gradient
+        def multiply(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Callable[..., object]]:
+            def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+                pairs = list(zip(parts(x), parts(dy), tf.unstack(kernel), strict=True))
+                dx = tf.concat([tf.matmul(d, k, transpose_b=True) for _, d, k in pairs], 0)
+                dkernel = tf.stack([tf.matmul(rows, d, transpose_a=True) for rows, d, _ in pairs])
+                dbias = tf.stack([tf.reduce_sum(d, 0) for _, d, _ in pairs])
+                return tf.ensure_shape(dx, x.shape), dkernel, dbias
+
+            each = zip(parts(x), tf.unstack(kernel), tf.unstack(bias), strict=True)
+            y = tf.concat([tf.matmul(rows, k) + b for rows, k, b in each], 0)
+            return tf.ensure_shape(y, (x.shape[0], kernel.shape[2])), gradient
+
+        return multiply(x, tf.convert_to_tensor(self.kernel), tf.convert_to_tensor(self.bias))
+
+
+class Experts:
+    """Sum over the k likeliest experts of each token, by their probabilities over the sum of these.
+
+    Attributes:
+        routed: The tokens of each expert and the sums of its probabilities, of the last call.
+    """
+
+    def __init__(self, variable: VariableFactory, name: str, spec: TransformerSpec) -> None:
+        self.router = Linear(variable, f"{name}/router", bias=False)
+        self.up, self.down = (Stacked(variable, f"{name}/{layer}") for layer in ("up", "down"))
+        self.activate = ACTIVATIONS[spec.activation]
+        self.top_k, self.count = spec.top_k, spec.experts
+        self.routed: tuple[tf.Tensor, tf.Tensor] | None = None
+
+    def __call__(self, x_BTD: tf.Tensor) -> tf.Tensor:
+        """[B, T, D] -> [B, T, D]; notes what the load-balancing loss is made of."""
+        tokens, width = x_BTD.shape[1:]
+        x_ND = tf.reshape(x_BTD, (-1, width))
+        probabilities_NE = tf.nn.softmax(self.router(x_ND))
+        top_Nk, chosen_Nk = tf.math.top_k(probabilities_NE, self.top_k)
+        weights_Nk = top_Nk / tf.reduce_sum(top_Nk, -1, keepdims=True)
+        counts_E = tf.reduce_sum(tf.one_hot(tf.reshape(chosen_Nk, (-1,)), self.count, dtype=tf.int32), 0)
+        self.routed = counts_E, tf.reduce_sum(probabilities_NE, 0)
+        order_S = tf.argsort(tf.reshape(chosen_Nk, (-1,)), stable=True)  # by expert, then by token
+        out_SD = self.compute(tf.gather(x_ND, order_S // self.top_k), counts_E)
+        out_NkD = tf.reshape(tf.gather(out_SD, tf.math.invert_permutation(order_S)), (-1, self.top_k, width))
+        return tf.reshape(tf.matmul(weights_Nk[:, None], out_NkD), (-1, tokens, width))
+
+    def compute(self, x_SD: tf.Tensor, counts_E: tf.Tensor) -> tf.Tensor:
+        """Has experts compute: [S, D] -> [S, D].
+
+        Args:
+            x_SD: What the first expert takes, then what the second one takes, and so on.
+            counts_E: How much each one takes.
+        """
+        return self.down(self.activate(self.up(x_SD, counts_E)), counts_E)

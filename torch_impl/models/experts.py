@@ -1,0 +1,74 @@
+"""A mixture of experts: each token takes some of the mlps of its block, which a router chooses.
+
+Shape suffixes: N tokens, D width, E experts, k experts of a token, S = N k slots: a token and an expert that it takes.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from samestep.common.features.experts.balance import balance_of
+from samestep.common.workload.models.transformer import TransformerSpec
+from samestep.torch_impl.features.applied import behind
+from samestep.torch_impl.models.layers import activate
+from samestep.torch_impl.step_context import StepContext
+
+
+class Stacked(nn.Module):
+    """Linear layers side by side, each for some of the rows."""
+
+    def __init__(self, count: int, fan_in: int, fan_out: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(count, fan_in, fan_out))
+        self.bias = nn.Parameter(torch.empty(count, fan_out))
+
+    def forward(self, x: torch.Tensor, counts: Sequence[int]) -> torch.Tensor:
+        """[rows, in] -> [rows, out].
+
+        Args:
+            x: The rows of the first layer, then those of the second, and so on.
+            counts: How many rows each layer has.
+        """
+        parts = zip(x.split(list(counts)), self.weight.unbind(), self.bias.unbind(), strict=True)
+        return torch.cat([torch.addmm(bias, rows, weight) for rows, weight, bias in parts])
+
+
+class Experts(nn.Module):
+    """Sum over the k likeliest experts of each token, by their probabilities over the sum of these."""
+
+    def __init__(self, spec: TransformerSpec, block: int, context: StepContext) -> None:
+        super().__init__()
+        self.behind = behind(spec, 2 * block + 2, context)
+        self.router = nn.Linear(spec.width, spec.experts, bias=False)
+        self.activation = spec.activation
+        self.up = Stacked(spec.experts, spec.width, 4 * spec.width)
+        self.down = Stacked(spec.experts, 4 * spec.width, spec.width)
+        self.top_k, self.count, self.is_balanced = spec.top_k, spec.experts, balance_of(spec) > 0
+        self.context = context
+
+    def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
+        """[B, T, D] -> [B, T, D]; in training it notes what the load-balancing loss is made of."""
+        if x_BTD.is_meta:  # a pipeline asks for shapes
+            return x_BTD
+        x_ND = x_BTD.flatten(0, 1)
+        probabilities_NE = self.router(x_ND).softmax(-1)
+        top_Nk, chosen_Nk = probabilities_NE.topk(self.top_k)
+        weights_Nk = top_Nk / top_Nk.sum(-1, keepdim=True)
+        counts_E = chosen_Nk.flatten().bincount(minlength=self.count)
+        if self.is_balanced and self.context.routed is not None:
+            self.context.routed.append((counts_E, probabilities_NE.sum(0)))
+        order_S = chosen_Nk.flatten().argsort(stable=True)  # by expert, then by token
+        out_SD = self.compute(x_ND.index_select(0, order_S // self.top_k), counts_E)
+        out_NkD = out_SD.index_select(0, order_S.argsort()).unflatten(0, (-1, self.top_k))
+        return self.behind((weights_Nk.unsqueeze(1) @ out_NkD).view(x_BTD.shape))
+
+    def compute(self, x_SD: torch.Tensor, counts_E: torch.Tensor) -> torch.Tensor:
+        """Has experts compute: [S, D] -> [S, D].
+
+        Args:
+            x_SD: What the first expert takes, then what the second one takes, and so on.
+            counts_E: How much each one takes.
+        """
+        counts = counts_E.tolist()
+        return self.down(activate(self.activation, self.up(x_SD, counts)), counts)
