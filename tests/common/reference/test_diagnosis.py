@@ -318,7 +318,7 @@ def test_a_mistake_is_named_where_replicas_are_fewer_than_devices(name: str, ask
 
 
 def test_there_are_as_many_mutants_as_the_page_says() -> None:
-    assert len(MUTANTS) == 25
+    assert len(MUTANTS) == 28
 
 
 def test_the_page_of_silent_bugs_has_each_with_its_sentence() -> None:
