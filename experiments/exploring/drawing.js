@@ -48,6 +48,7 @@ function drawDevice(root, [name, batch, held, peak, kept], top, { box, scale, wh
     const y = top + 38 + 12 * number;
     if (count < whole) svg(group, "rect", { class: "whole", x: 8, y, width: whole * scale, height: 9 });
     svg(group, "rect", { class: kind, x: 8 + begin * scale, y, width: count * scale, height: 9, "data-bytes": count });
+    svg(group, "rect", { fill: kind === "params" ? "none" : `url(#hatch-${kind})`, x: 8 + begin * scale, y, width: count * scale, height: 9 });
     let end = Math.max(whole, begin + count);
     if (kind === "params" && peak[0]) {
       svg(group, "path", { class: "peak", d: `M8 ${y - 2}H${8 + peak[0] * scale}v4`, "data-bytes": peak[0], "stroke-width": 1.5 });

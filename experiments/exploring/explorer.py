@@ -25,6 +25,8 @@ _PARAGRAPH = r"(?=\b(?:Replicated|Split|Sent)\b[:,]|\bUse it\b)"
 HERE = Path(__file__).parent
 TOTALS = ("state, fullest device", "activations, fullest device", "sent, all processes")
 SPEEDS = ((0.5, "half"), (1, "normal"), (2, "double"))
+HATCHES = ((memory.GRADIENTS, 45), (memory.OPTIMIZER_STATE, -45), (memory.ACTIVATIONS, 0))
+"""The angle of the lines by which classes differ beside their colour; parameters have none."""
 NOTES = (
     f"state: {STATE_OF_A_DEVICE}, between two steps; activations: kept between the forward and the backward pass",
     "sent: what all processes put on the wire in a step; between the devices of one process there is no wire",
@@ -63,6 +65,7 @@ def explorer(grid: Grid, start: Mapping[str, int], measured: Mapping[Cell, tuple
         "speeds": SPEEDS,
         "phases": [phase.capitalize() for phase in PHASES],
         "key": [(each.kind, each.name) for each in (*CLASSES, memory.ACTIVATIONS)],
+        "hatches": [(each.kind, angle) for each, angle in HATCHES],
         "notes": NOTES,
         "steps": Markup(json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")),
     }
