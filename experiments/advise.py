@@ -22,7 +22,9 @@ from samestep.experiments.advising.candidate_meshes import FRAMEWORK, Candidate
 from samestep.experiments.advising.step_times import Timer, seconds_of
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
+from samestep.experiments.cli.waiting import say_waiting
 from samestep.experiments.printing.formats import FORMATS, check_format, write
+from samestep.experiments.printing.text import count
 
 HERE = "here"
 """This machine, among the names of machines."""
@@ -73,6 +75,8 @@ def main(arguments: Sequence[str]) -> int:
     assumed = read_fields(SearchAssumptions, given)
     check_fields(assumed)
     check_format(assumed.format)
+    what = "your model" if config.model else config.workload
+    say_waiting(f"Ranking the layouts of {what} on {count(assumed.nodes, 'node')} of {assumed.machine}")
     advice = find_advice(config, assumed, "weights" in given)
     print(write(document(advice), assumed.format))
     return 0

@@ -1,7 +1,7 @@
 """Shows what samestep keeps on this disk, and removes what is named: `samestep clean --oracle --runs`, `samestep clean DIR`.
 
 Removed is what samestep wrote and listed; everything else in a directory stays, and no link is followed. --runs leaves alone
-what may still be wanted or be going on, such as a prepared run that waits in a queue; DIR is removed whatever state it is in.
+what may still be wanted or be going on, such as a prepared run that waits in a queue; DIR is removed in any state.
 """
 
 import datetime
@@ -57,7 +57,7 @@ def _left_alone() -> list[str]:
             "removes one."
         )
     if unlisted := disk_usage.find_unlisted(disk_usage.RUNS):
-        count = f"{len(unlisted)} without a list of what samestep wrote, as an earlier version's and copies"
+        count = f"{len(unlisted)} without a list of what samestep wrote, because an earlier version made them or they are copies"
         lines.append(f"--runs leaves alone: {count} ({unlisted[0]}); remove such a directory yourself.")
     return lines
 

@@ -13,6 +13,7 @@ from samestep.common.judging.confounds import ALLOW, check_allowed
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.browser import HELP, open_page
 from samestep.experiments.cli.parser import Parser
+from samestep.experiments.cli.waiting import say_waiting
 from samestep.experiments.printing.text import count
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         _write(report_records(paths, given.format), given)
         return 0
     allowed = check_allowed(name.strip() for text in given.allow for name in text.split(","))
+    say_waiting(f"Reading {', '.join(given.runs[:3])}{' and others' if given.runs[3:] else ''}")
     loaded = load(paths, allowed)
     for problem in loaded.problems:
         print(f"not reported: {problem.place}: {problem.message}", file=sys.stderr)
