@@ -11,6 +11,8 @@ from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.rendering import render
 
 Figure = TypeVar("Figure")
+_MOST_NUMBERS = 400
+"""Lines of a table below a figure."""
 
 
 def render_figures(
@@ -111,6 +113,11 @@ class Numbers:
     headers: Sequence[str]
     rows: Sequence[tuple[str, Sequence[str]]]
     counted: str = ""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it would make a page of many runs larger than it may be."""
+        return len(self.rows) > _MOST_NUMBERS
 
 
 def _numbers(line: Line) -> dict[str, str]:

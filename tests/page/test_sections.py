@@ -11,6 +11,7 @@ from samestep.common.ledger import Compiled
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
+from samestep.experiments.page import speed
 from samestep.experiments.page.curves import MOST_POINTS, thin
 from samestep.experiments.page.loaded import Loaded, make_group
 from samestep.experiments.page.page import page
@@ -32,6 +33,16 @@ def sections(text: str) -> list[str]:
 
 def judged(**changes: object) -> RunResult:
     return dataclasses.replace(GOOD, parity=dataclasses.replace(GOOD.parity, **changes))
+
+
+def test_a_figure_of_very_many_lines_has_no_table_below_it() -> None:
+    rows = [Row.of(Cell.parse(f"torch:ddp+seed={seed}"), trained("torch:ddp", 1000.0)) for seed in range(401)]
+    many, few = (
+        speed.write(Loaded((make_group("some", Comparison(tuple(part)), {}, 0),))) for part in (rows, rows[:400])
+    )
+    assert many is not None and few is not None
+    assert "The numbers" not in many and "401 lines are too many for a table here" in many
+    assert few.count("The numbers, examples per second") == 1
 
 
 def test_only_what_there_is_has_a_section() -> None:
