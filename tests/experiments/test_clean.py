@@ -20,7 +20,8 @@ from samestep.common.runtime.parent.judging.reference_curves import Curve, curve
 from samestep.common.runtime.start import initial_state
 from samestep.common.runtime.worker.worker import claim_role
 from samestep.common.steps.log import Log, Window
-from samestep.experiments import clean, disk_usage
+from samestep.experiments import clean
+from samestep.experiments.cleaning import disk_usage
 from samestep.experiments.comparing.comparison_file import NAME
 from tests.experiments.comparisons import placed
 

@@ -79,9 +79,8 @@ class Attempts:
             except WorkerFailed as error:
                 if not left:
                     raise
-                if (
-                    now == self.run
-                ):  # a device that has gone for good would otherwise cost a restart after every checkpoint
+                # A device that has gone for good would otherwise cost a restart after every checkpoint.
+                if now == self.run:
                     wanted = 2 * wanted if returns and self._newest() == newest else 1
                 left, following = left - 1, self._following(now)
                 why = f"{error}\nsamestep: starts again{_spell_fewer(now, following, self.run, wanted)} ({left} more)"
