@@ -35,6 +35,7 @@ KEY = "0123456789abcdef01234567"
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to be in, with an empty cache."""
+    monkeypatch.setenv("COLUMNS", "1000")  # no line depends on how long the path of this folder is
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
