@@ -22,7 +22,7 @@ BALANCED = [
         "torch:c10d+ring=true", "torch:zero1", "torch:zero2", "torch:fsdp+mesh=data=2,shard=2", "torch:ddp+devices=4"
     ),
     *slow("torch:ddp+recompute=true", "torch:deepspeed+zero_stage=2", "torch:deepspeed+zero_stage=3"),
-    *slow("tf:single", "tf:multi_worker_mirrored", "tf:mirrored+devices=4", "tf:central_storage"),
+    *slow("tf:single", "tf:multi_worker_mirrored", "tf:mirrored+devices=4"),
 ]
 
 
