@@ -14,20 +14,22 @@ waits for another.
 tpu: XLA alone decides what moves along the axis tensor, so no exchange is predicted.
 """
 
+import collections
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from samestep.common.costs.data_parallel import replicated
-from samestep.common.costs.sizes import ID_BYTES, KEY_BYTES, holder, sent_bytes
+from samestep.common.costs.sizes import ID_BYTES, holder, sent_bytes
 from samestep.common.costs.tensor import tensor_elements
 from samestep.common.ledger import Ledger, Send, in_order
-from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ignores_targets, num_positions
 from samestep.common.workload.split import even_split_table
 
 _PACKED = 1024
+_ASKED_BYTES, _TOLD_BYTES = 204, 40
+"""What a device sends the first process in each sum to ask for its key, and what it is told (tensorflow 2.21)."""
 
 
 def dtensor(run: Run, backend: str) -> Ledger:
@@ -45,18 +47,46 @@ def dtensor(run: Run, backend: str) -> Ledger:
     footprint = holder(run, tensor_elements(model, mesh.tensor), count=mesh.size)
     gathered = _packed([model.params()[name].size for name in split if model.params()[name].lookups]) * run.item_bytes
     footprint = dataclasses.replace(footprint, params_peak_bytes=footprint.params_bytes + gathered)
+    sends = [
+        Send(phase, "all_reduce", mesh.only_axis, mesh.axis(axis), size) for axis, phase, size in _sums(run, split)
+    ]
+    return Ledger((footprint,), in_order(sends), sum(dtensor_routes(run).values()))
+
+
+def dtensor_routes(run: Run) -> Mapping[tuple[int, int], float]:
+    """Predicts what the processes send each other in a step: (process, process) -> bytes.
+
+    Every sum goes around rings along its axis. The devices of every process but the first ask the first one for its key.
+
+    Args:
+        run: What is trained.
+    """
+    mesh, clients, found = run.mesh, run.options.clients, collections.Counter[tuple[int, int]]()
+    if clients == 1:
+        return found
+    split = even_split_table(run.workload.model, mesh.tensor) if mesh.tensor > 1 else {}
+    for axis, phase, size in _sums(run, split):
+        sent = sent_bytes(Send(phase, "all_reduce", axis, mesh.axis(axis), size), "grpc", run.item_bytes)
+        for device in range(mesh.size):
+            ring = mesh.members(axis, mesh.axis(axis), device)
+            ends = device, ring[(ring.index(device) + 1) % len(ring)]
+            source, to = (each * clients // mesh.size for each in ends)
+            found[source, to] += sent * (source != to)  # pyrefly: ignore
+        for client in range(1, clients):
+            found[client, 0] += _ASKED_BYTES * mesh.size // clients
+            found[0, client] += _TOLD_BYTES * mesh.size // clients
+    return +found
+
+
+def _sums(run: Run, split: Mapping[str, int]) -> Iterator[tuple[str, str, int]]:
+    """Yields each all-reduce in order: the axis along which it goes, its phase, and its bytes."""
+    mesh = run.mesh
     forward, backward = _along_tensor(run, split) if mesh.tensor > 1 else ([], [])
     gradients, targets = _along_data(run, split) if mesh.data > 1 else ([], [])
-    # DTensor packs what it sums for the update last; the targets wait for nothing.
-    told = [("data", "backward", targets), ("tensor", "forward", forward), ("tensor", "backward", backward)]
-    told.append(("data", "backward", gradients))
-    sends, sent, clients = [], 0.0, run.options.clients
-    for axis, phase, sizes in told:
-        sums = [Send(phase, "all_reduce", mesh.only_axis, mesh.axis(axis), size) for size in sizes]
-        sent += _leaving(mesh, axis, clients) * sum(sent_bytes(each, "grpc", run.item_bytes) for each in sums)
-        sent += mesh.size * KEY_BYTES * len(sums) * (clients > 1)
-        sends += sums
-    return Ledger((footprint,), in_order(sends), sent)
+    yield from (("data", "backward", size) for size in targets)  # which wait for nothing
+    yield from (("tensor", "forward", size) for size in forward)
+    yield from (("tensor", "backward", size) for size in backward)
+    yield from (("data", "backward", size) for size in gradients)  # DTensor packs what it sums for the update last
 
 
 def _packed(sizes: list[int]) -> int:
@@ -110,25 +140,6 @@ def _along_data(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int
         targets = [logits * run.item_bytes] * passes
     packs = [_packed(pack) for pack in (of_products, [*gradients, 1]) if pack]  # and the loss
     return [pack * run.item_bytes for pack in packs], targets
-
-
-def _leaving(mesh: Mesh, axis: str, clients: int) -> int:
-    """Returns the edges of all rings that join devices of two processes; only over these does anything leave a process.
-
-    Args:
-        mesh: The devices.
-        axis: The axis along which the rings lie.
-        clients: The number of processes.
-    """
-    ring, stride = mesh.axis(axis), 1 if axis == "tensor" else mesh.tensor
-    per_client = mesh.size // clients
-    period = math.lcm(ring * stride, per_client)  # after which rings and processes begin together again
-    crossing = 0
-    for device in range(period if per_client % (ring * stride) else 0):
-        place = device // stride % ring
-        neighbour = device + ((place + 1) % ring - place) * stride
-        crossing += device // per_client != neighbour // per_client
-    return mesh.size // period * crossing
 
 
 def tpu(run: Run, backend: str) -> Ledger:

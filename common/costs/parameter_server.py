@@ -1,9 +1,6 @@
-"""Servers hold parameters: every step each worker pulls what it needs of them, and pushes its gradients back.
+"""TensorFlow's servers hold parameters: every step a worker pulls what it needs of them, and pushes its gradients back.
 
-rpc_parameter_server, one server: with S bytes on it and N workers a step sends 2NS, half of it by the server: its link is
-the bottleneck. Of a table from which each example looks up one row, only those rows are moved.
-
-parameter_server, TensorFlow's servers, which hold everything: with P the bytes of the parameters that are read whole and R
+They hold everything: with P the bytes of the parameters that are read whole and R
 those of the rows that a batch looks up in tables, an update pulls P + R and pushes P + R; it runs on the servers, so no
 optimizer state travels. With K accumulation steps it pulls KP + R, since each micro-batch reads the parameters anew. What a
 regularizer adds to the loss is read once more. Of a tied table, rows are pulled beside all of it, and its gradient is whole.
@@ -15,67 +12,68 @@ References:
     (DistBelief, asynchronous).
 """
 
-import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from samestep.common.costs.saved_activations.activations import activation_bytes
-from samestep.common.costs.sizes import ID_BYTES, borrower, example_bytes, holder, holder_of, sent_bytes
+from samestep.common.costs.sizes import ID_BYTES, borrower, example_bytes, holder
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
-from samestep.common.workload.models.reached import num_trained, trained
-from samestep.common.workload.models.spec import Param, ignores_targets, parameters_of
-from samestep.common.workload.pipeline_schedule import server_segments
-
-_CALLS_BYTES, _TENSOR_BYTES = 1500, 95
-"""About what torch 2.13 sends in a step for each worker besides numbers: two calls with their replies; each tensor."""
-
-_SERVER_BYTES, _PART_BYTES, _SLOT_BYTES, _TABLE_BYTES, _READ_BYTES, _AGAIN_BYTES = 3000, 1300, 180, 350, 700, 300
-"""About what tensorflow 2.21 sends in an update besides numbers: for each server; for each part of a variable, which is
-asked for, answered, named in the call, locked and updated; for each slot of a part; for each part of a table; for each part
-of a frozen variable, which is only read; for each part that a further micro-batch reads anew."""
+from samestep.common.workload.models.reached import trained
+from samestep.common.workload.models.spec import ignores_targets
 
 
-def rpc_parameter_server(run: Run, backend: str) -> Ledger:
-    """Predicts the workers and, last, their server.
+class _Calls(NamedTuple):
+    """About what tensorflow 2.21 sends one way in an update besides numbers, counted by connection (`ss -ti`).
 
-    Args:
-        run: What is trained.
-        backend: "tensorpipe", with gloo among the workers.
-
-    Returns:
-        The footprints of the workers and of the server, and what the workers exchange among each other.
+    Attributes:
+        once: For the call itself.
+        server: For each server.
+        part: For each part of a variable.
+        slot: For each slot of a part that is trained.
+        table: For each part of a table.
     """
-    workers, model = run.num_devices, run.workload.model
-    served, kept = (list(parameters_of(model, *segments).values()) for segments in server_segments(model))
-    server = holder_of(run, served, "server")
-    if not kept:
-        worker = dataclasses.replace(
-            server, device="worker", optimizer_bytes=0, activations_bytes=activation_bytes(run), count=workers
-        )
-        calls = _CALLS_BYTES + 2 * len(served) * _TENSOR_BYTES
-        pulled, pushed = server.params_bytes, num_trained(served) * run.item_bytes
-        return Ledger((worker, server), _moved(workers, pulled, pushed), workers * (pulled + pushed + calls))
 
-    examples = run.batch_size // workers
-    rows = examples * sum(param.shape[1] for param in served) * run.item_bytes
-    ids = examples * len(served) * ID_BYTES
-    worker = holder(run, sum(param.size for param in kept), "worker", workers)
-    activations = activation_bytes(run, (server_segments(model)[1],))
-    worker = dataclasses.replace(worker, params_peak_bytes=worker.params_bytes + rows, activations_bytes=activations)
-    sent: float = workers * (2 * rows + 2 * ids + _CALLS_BYTES + 4 * len(served) * _TENSOR_BYTES)
-    reduced = Send("backward", "all_reduce", "data", workers, worker.params_bytes)
-    sent += workers * sent_bytes(reduced, "gloo", run.item_bytes)
-    return Ledger((worker, server), _moved(workers, rows, rows, reduced), math.ceil(sent))
+    once: int
+    server: int
+    part: int
+    slot: int
+    table: int
+
+    def size(self, servers: int, parts: Sequence["_Part"], slots: int) -> float:
+        """Returns the bytes to or from some of the servers, or all."""
+        learning, tables = sum(part.is_trained for part in parts), sum(part.lookups > 0 for part in parts)
+        return servers * self.server + len(parts) * self.part + learning * slots * self.slot + tables * self.table
 
 
-def _moved(workers: int, pulled: int, pushed: int, *between: Send) -> tuple[Send, ...]:
-    """Predicts what a worker moves, each way in one call; the server has the rank after the last worker's."""
-    pull, push = (
-        Send(phase, operation, "data", workers, size, to=str(workers))
-        for phase, operation, size in (("forward", "pull", pulled), ("backward", "push", pushed))
-    )
-    return pull, *between, push
+_TO_WORKER, _TO_SERVER, _FROM_SERVER = (
+    _Calls(1890, 60, 164, 90, 0),
+    _Calls(1600, 400, 415, 98, 233),
+    _Calls(540, 606, 298, 0, 440),
+)
+_TO_CHIEF_BYTES, _BETWEEN_BYTES, _AGAIN_BYTES = 540, 280, 150
+"""What a worker answers in an update; what the first server passes on for each part of another one, and gets back; and what
+goes either way for each part that a further micro-batch reads anew."""
+
+
+class _Part(NamedTuple):
+    """A part of a variable, on one server.
+
+    Attributes:
+        size: The number of its elements.
+        is_trained: Whether it is not frozen.
+        reads: How often a pass reads it whole.
+        lookups: The rows that an example looks up in it, as a share of those of its table.
+        row: The elements of a row.
+        is_sparse: Whether it is read by rows alone, and so is its gradient.
+    """
+
+    size: int
+    is_trained: bool
+    reads: int
+    lookups: float
+    row: int
+    is_sparse: bool
 
 
 def parameter_server(run: Run, backend: str) -> Ledger:
@@ -90,18 +88,10 @@ def parameter_server(run: Run, backend: str) -> Ledger:
     """
     workers, servers = run.num_devices, run.options.parameter_servers
     updates = 1 if run.options.consistency == "serial" else workers
-    model, item, batch = run.workload.model, run.item_bytes, run.batch_size
-    params, learning = model.params().values(), trained(model.params()).values()
-    tables = [param for param in params if param.lookups]
+    params = run.workload.model.params()
     parts = _parts(run)
-    dense_read = sum(param.size * param.reads for param in params if not param.read_by_rows) * item
-    dense_trained = sum(param.size for param in learning if not param.read_by_rows) * item
-    rows, pushed_rows = (
-        sum(param.lookups * param.shape[1] for param in each) * item * batch // updates
-        for each in (tables, [param for param in tables if param.read_by_rows])
-    )
-    read = run.passes * dense_read
-    pulled, pushed = read + rows, dense_trained + pushed_rows
+    read = run.passes * sum(part.size * part.reads for part in parts if not part.is_sparse) * run.item_bytes
+    pulled, pushed = map(round, _moved(run, parts))
     footprints = (
         Footprint.uniform("chief", 0, 0),
         borrower("worker", read, pushed, count=workers),
@@ -111,13 +101,53 @@ def parameter_server(run: Run, backend: str) -> Ledger:
         Send(phase, operation, "data", workers, updates * size, updates * len(each))
         for phase, operation, size, each in (
             ("forward", "pull", pulled, params),
-            ("backward", "push", pushed, learning),
+            ("backward", "push", pushed, trained(params)),
         )
     )
-    ids = sum(param.lookups for param in tables) * batch * ID_BYTES
-    examples = batch * _sent_example_bytes(run, item)
-    calls = _call_bytes(run, parts, tables)
-    return Ledger(footprints, sends, updates * (pulled + pushed + calls) + ids + examples)
+    return Ledger(footprints, sends, sum(server_routes(run).values()))
+
+
+def server_routes(run: Run) -> Mapping[tuple[int, int], float]:
+    """Predicts what chief, workers and servers send each other in a step: (process, process) -> bytes.
+
+    A worker is taken to have its share of the updates; the chief hands each to whichever is free.
+
+    Args:
+        run: What is trained.
+    """
+    workers, servers = range(1, 1 + run.num_devices), range(run.options.parameter_servers)
+    updates = 1 if run.options.consistency == "serial" else run.num_devices
+    parts, slots = _parts(run), len(run.optimizer.slots)
+    share, first = updates / run.num_devices, 1 + run.num_devices
+    examples = run.batch_size * _sent_example_bytes(run, run.item_bytes) / run.num_devices
+    handed = _TO_WORKER.once + _TO_WORKER.size(len(servers), parts, slots)
+    found: dict[tuple[int, int], float] = {}
+    for server in servers:
+        own = parts[server :: len(servers)]
+        pulled, pushed = _moved(run, own)
+        asked = sum(part.lookups * (1 + (part.is_sparse and part.is_trained)) for part in own)
+        asked *= run.batch_size // updates * ID_BYTES
+        again = (run.passes - 1) * len(own) * _AGAIN_BYTES
+        for worker in workers:
+            found[0, worker] = share * handed + examples
+            found[worker, 0] = share * _TO_CHIEF_BYTES
+            to, back = (each.once / len(servers) + each.size(1, own, slots) for each in (_TO_SERVER, _FROM_SERVER))
+            found[worker, first + server] = share * (pushed + asked + to + again)
+            found[first + server, worker] = share * (pulled + back + again)
+        if server:
+            found[first, first + server] = found[first + server, first] = updates * len(own) * _BETWEEN_BYTES
+    return found
+
+
+def _moved(run: Run, parts: Iterable[_Part]) -> tuple[float, float]:
+    """Returns the bytes of numbers that an update pulls and pushes of some parts."""
+    updates = 1 if run.options.consistency == "serial" else run.num_devices
+    pulled = pushed = 0.0
+    for part in parts:
+        rows = part.lookups * part.row * (run.batch_size // updates)
+        pulled += rows + (0 if part.is_sparse else part.size * part.reads * run.passes)
+        pushed += (rows if part.is_sparse else part.size) * part.is_trained
+    return pulled * run.item_bytes, pushed * run.item_bytes
 
 
 def _sent_example_bytes(run: Run, item: int) -> int:
@@ -128,28 +158,22 @@ def _sent_example_bytes(run: Run, item: int) -> int:
     return example_bytes(model.inputs(), item) + example_bytes(model.targets(), item) + weights
 
 
-def _call_bytes(run: Run, parts: Sequence[tuple[int, bool]], tables: Sequence[Param]) -> int:
-    """Returns what the calls of an update take beside the numbers that they carry."""
-    servers, num_trained = run.options.parameter_servers, sum(is_trained for _, is_trained in parts)
-    calls = servers * _SERVER_BYTES + num_trained * (_PART_BYTES + len(run.optimizer.slots) * _SLOT_BYTES)
-    calls += (len(parts) - num_trained) * _READ_BYTES + (run.passes - 1) * len(parts) * _AGAIN_BYTES
-    return calls + sum(min(servers, param.shape[0]) for param in tables) * _TABLE_BYTES
-
-
-def _server(run: Run, parts: Sequence[tuple[int, bool]]) -> Footprint:
+def _server(run: Run, parts: Sequence[_Part]) -> Footprint:
     """Returns a server with some parts."""
-    learning = sum(size for size, is_trained in parts if is_trained)
-    return holder(run, sum(size for size, _ in parts), "ps", trained=learning)
+    learning = sum(part.size for part in parts if part.is_trained)
+    return holder(run, sum(part.size for part in parts), "ps", trained=learning)
 
 
-def _parts(run: Run) -> list[tuple[int, bool]]:
-    """Returns the elements of each part of a variable, in order, and whether it is trained."""
+def _parts(run: Run) -> list[_Part]:
+    """Returns the parts of all variables, in order."""
     parts = []
     for param in run.workload.model.params().values():
         shards = min(run.options.parameter_servers, param.shape[0]) if param.lookups else 1
+        row = param.size // param.shape[0]
         for shard in range(shards):
-            rows = param.shape[0] // shards + (shard < param.shape[0] % shards)
-            parts.append((rows * (param.size // param.shape[0]), not param.frozen))
+            size = (param.shape[0] // shards + (shard < param.shape[0] % shards)) * row
+            looked_up = param.lookups * size / param.size
+            parts.append(_Part(size, not param.frozen, param.reads, looked_up, row, param.read_by_rows))
     return parts
 
 

@@ -1,4 +1,4 @@
-"""Models split between their layers, whose stages may be split inside, replicated or sharded: mp, pp, rpc and hybrid.
+"""Models split between their layers, whose stages may be split inside, replicated or sharded: mp, pp and hybrid.
 
 Each axis costs what it costs alone, on less. One that has a single device costs nothing, so pp is hybrid without the others.
 
@@ -18,7 +18,7 @@ from samestep.common.axes.used import as_left, segments_left
 from samestep.common.costs.optimizer_state import state_bytes
 from samestep.common.costs.saved_activations.activations import pipeline_activation_bytes
 from samestep.common.costs.shards import gathers, reductions, shard_elements, sharded_holders
-from samestep.common.costs.sizes import agreement, example_bytes, reached, sent_bytes
+from samestep.common.costs.sizes import agreement, reached, sent_bytes
 from samestep.common.costs.stage_sends import boundary_sends, carried, count_tensors, passes_of, shared_sends
 from samestep.common.costs.tensor import split_shapes
 from samestep.common.costs.within import sends_within
@@ -29,9 +29,6 @@ from samestep.common.workload.models.spec import ModelSpec, Role, Segment, param
 from samestep.common.workload.passes import Pass
 from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments
 from samestep.common.workload.split import even_split_table
-
-_CALLS_BYTES = 5500
-"""About what torch 2.13 sends to and from each further RPC worker in a step besides tensors: pickled calls, replies."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,34 +106,6 @@ def mp(run: Run, backend: str, place: int = 0) -> Ledger:
         One footprint per rank, and the sends of the rank at the place.
     """
     return hybrid(dataclasses.replace(run, options=_WholeBatch()), backend, place)
-
-
-def rpc(run: Run, backend: str, place: int = 0) -> Ledger:
-    """Predicts what `mp` costs, plus the calls themselves; the targets go to the last worker, and the loss to the driver.
-
-    Args:
-        run: What is trained.
-        backend: "tensorpipe".
-        place: Along `pipe`; the driver is the first.
-
-    Returns:
-        One footprint per worker, and the sends of the worker at the place.
-    """
-    ledger, others, passes = mp(run, "memory", place), run.num_devices - 1, run.passes
-    # Autograd saves them on the threads of calls, where nothing counts them.
-    footprints = tuple(dataclasses.replace(each, activations_bytes=None) for each in ledger.footprints)
-    ledger = dataclasses.replace(ledger, footprints=footprints)
-    if not others:
-        return ledger
-    targets = run.batch_size * example_bytes(run.workload.model.targets(), run.item_bytes)
-    sent = ledger.sent_bytes_per_step + targets + others * _CALLS_BYTES
-    if place:
-        return dataclasses.replace(ledger, sent_bytes_per_step=sent)
-    last = str(others)
-    (activations,) = (dataclasses.replace(send, count=1, bytes=send.bytes // passes) for send in ledger.sends)
-    once = [Send("forward", "send", "pipe", others + 1, targets // passes, to=last), activations]
-    losses = Send("backward", "send", "pipe", others + 1, passes * run.item_bytes, passes, to=last)
-    return dataclasses.replace(ledger, sends=in_order([*once * passes, losses]), sent_bytes_per_step=sent)
 
 
 def hybrid_footprints(run: Run) -> tuple[Footprint, ...]:

@@ -2,8 +2,7 @@
 
 import functools
 
-from samestep.common.costs.parameter_server import rpc_parameter_server
-from samestep.common.costs.pipeline import rpc
+from samestep.common.costs.rpc import rpc, rpc_parameter_server
 from samestep.common.runtime.topology import ranks, ranks_and_server
 from samestep.common.strategy import Answer, StrategyInfo
 from samestep.torch_impl.rows import dangers, measures, needs, options, refusals

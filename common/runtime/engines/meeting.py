@@ -112,6 +112,20 @@ def read_hosts(directory: Path, roles: Sequence[str]) -> tuple[dict[str, str], .
     )
 
 
+def address_for_others(directory: Path, roles: Sequence[str], role: str) -> str:
+    """Returns where other hosts reach a process; "" if all are on one host, or a launcher of ours started them.
+
+    Args:
+        directory: The run directory.
+        roles: Of all processes.
+        role: That of the process.
+    """
+    _, is_complete, arrivals = _collected(directory)
+    if not is_complete or len({each.host for each in arrivals}) < 2 or len(arrivals) != len(roles):
+        return ""
+    return arrivals[list(roles).index(role)].address[0]
+
+
 def find_differences(hosts: Sequence[Mapping[str, str]]) -> str:
     """Says in what the hosts of a run differ that may make one slower than another, or its numbers others; "" if in nothing.
 

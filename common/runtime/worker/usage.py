@@ -1,10 +1,13 @@
 """The usage endpoint of a process that only serves: it shows that it is alive, and answers rank 0 what it has sent.
 
-It answers on a Unix socket without a file, so no answer counts as traffic. The socket's name is random and stands in the
-process's file, so nobody can take it first, and only processes of the same user get an answer. The socket does not reach
-other machines; what a process there sends is unknown.
+It answers on a Unix socket without a file. The socket's name is random and stands in the process's file, so nobody can take it
+first, and only processes of the same user get an answer. Where a run has several hosts, it answers on a port instead, whoever
+sends the random word that stands in the process's file. No answer counts as traffic: rank 0 closes the connection before it
+counts its own, and the process counts before it asks for the word.
 """
 
+import contextlib
+import hmac
 import json
 import os
 import resource
@@ -12,7 +15,7 @@ import secrets
 import socket
 import struct
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +28,8 @@ _MOST_CHARACTERS = 4096
 """Of an answer: six numbers."""
 ANSWER_SECONDS = 1.0
 """A suspended process (SIGSTOP) never answers."""
+_PORT, _WORD_BYTES, _WORD = "tcp:", 32, b"?"
+"""How an endpoint that is a port begins, the length of the word at its end, and what asks for it."""
 
 
 class Counters(NamedTuple):
@@ -47,29 +52,49 @@ class Counters(NamedTuple):
     received_away_bytes: int = 0
 
 
-def serve(file: ProcessFile, beat_seconds: float, is_over: Callable[[], bool]) -> None:
+def serve(file: ProcessFile, beat_seconds: float, is_over: Callable[[], bool], address: str = "") -> None:
     """Answers until the run is over, or the process is ended from outside; the framework serves on threads of its own.
 
     Args:
         file: The file of the present process.
         beat_seconds: How often it shows that it is alive.
         is_over: Whether the run is over, which is looked at as often.
+        address: Where other hosts of the run reach this one; "" if there are none.
     """
-    with socket.socket(socket.AF_UNIX) as listening:
-        file.endpoint = _endpoint()
-        listening.bind(_address(file.endpoint))
+    with socket.socket(socket.AF_INET if address else socket.AF_UNIX) as listening:
+        file.endpoint = _open_port(listening, address) if address else _open_name(listening)
         listening.listen()
         listening.settimeout(beat_seconds)
         file.enter("serve")
         while not is_over():
             file.beat(0)
-            try:
+            with contextlib.suppress(OSError):  # nobody asked, or nobody waited for the answer
                 asking, _ = listening.accept()
                 with asking:
-                    if _uid_of(asking) == os.geteuid():
-                        asking.sendall(json.dumps(count()).encode())
-            except OSError:
-                continue  # nobody asked, or nobody waited for the answer
+                    found = count()
+                    asking.settimeout(ANSWER_SECONDS)
+                    if _may_ask(asking, file.endpoint):
+                        asking.sendall(json.dumps(found).encode())
+
+
+def _open_port(listening: socket.socket, address: str) -> str:
+    """Binds to a free port; returns the endpoint."""
+    listening.bind((address, 0))
+    return f"{_PORT}{address}:{listening.getsockname()[1]}:{secrets.token_hex(_WORD_BYTES // 2)}"
+
+
+def _open_name(listening: socket.socket) -> str:
+    """Binds to a new name; returns the endpoint."""
+    listening.bind(_address(name := _new_name()))
+    return name
+
+
+def _may_ask(asking: socket.socket, endpoint: str) -> bool:
+    """Returns whether who asks is of the same user, or on a port knows the word."""
+    if asking.family == socket.AF_UNIX:
+        return _uid_of(asking) == os.geteuid()
+    asking.sendall(_WORD)
+    return hmac.compare_digest(asking.recv(_WORD_BYTES), endpoint.rpartition(":")[2].encode())
 
 
 def count(sends: bool = True) -> Counters:
@@ -94,16 +119,26 @@ def ask(directory: Path, role: str) -> Counters | None:
     if not endpoint:
         return None
     try:
-        with socket.socket(socket.AF_UNIX) as asking:
-            asking.settimeout(ANSWER_SECONDS)
-            asking.connect(_address(endpoint))
-            with asking.makefile() as answer:
-                return Counters(*parse_json(answer.read(_MOST_CHARACTERS)))  # pyrefly: ignore
+        with _connected(endpoint) as asking, asking.makefile() as answer:
+            return Counters(*parse_json(answer.read(_MOST_CHARACTERS)))  # pyrefly: ignore
     except (OSError, ValueError, TypeError, Unreadable):
         return None
 
 
-def _endpoint() -> str:
+@contextlib.contextmanager
+def _connected(endpoint: str) -> Iterator[socket.socket]:
+    """Connects to an endpoint; on a port it says the word."""
+    is_port = endpoint.startswith(_PORT)
+    host, port, word = endpoint.removeprefix(_PORT).split(":") if is_port else ("", "0", "")
+    with socket.socket(socket.AF_INET if is_port else socket.AF_UNIX) as asking:
+        asking.settimeout(ANSWER_SECONDS)
+        asking.connect((host, int(port)) if is_port else _address(endpoint))
+        if is_port and asking.recv(1) == _WORD:
+            asking.sendall(word.encode())
+        yield asking
+
+
+def _new_name() -> str:
     """Makes a new name. Where each process has a network of its own it is a path: other names are known in one network only."""
     name = f"samestep-{secrets.token_hex(16)}"
     linked = DEVICE in (device for _, device in socket.if_nameindex())

@@ -20,6 +20,7 @@ from samestep.common.program import Program
 from samestep.common.request import Launch, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.directory import read_config, read_error, write_error
+from samestep.common.runtime.engines.meeting import address_for_others
 from samestep.common.runtime.engines.placing import join, take_place
 from samestep.common.runtime.imports import import_framework
 from samestep.common.runtime.process_file import ProcessFile
@@ -188,7 +189,8 @@ def _work(directory: Path, run: Run, launch: Launch, spec: ProcessSpec, index: i
         file.enter("build")
         program = strategy.build(run)
         if program is None:
-            return serve(file, beat_seconds, functools.partial(_is_over, directory))
+            address = address_for_others(directory, [each.role for each in run.strategy.topology(run)], spec.role)
+            return serve(file, beat_seconds, functools.partial(_is_over, directory), address)
         _KEPT.append(program)
         startup_seconds = time.time() - launched_at
         measured = train_and_measure(program, run, launch, split, file)

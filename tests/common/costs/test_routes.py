@@ -31,6 +31,13 @@ def routes_of(cell: str, **asked: object) -> tuple[dict[tuple[int, int], float],
         "tf:multi_worker_mirrored",
         "tf:multi_worker_mirrored+compress=int8",
         "tf:dtensor+clients=2",
+        "tf:dtensor+clients=2+mesh=data=2,tensor=2",
+        "tf:dtensor+clients=4+mesh=data=2,tensor=2",
+        "torch:rpc",
+        "torch:rpc+accumulation_steps=2",
+        "torch:rpc_parameter_server",
+        "tf:parameter_server",
+        "tf:parameter_server+parameter_servers=3+consistency=async",
     ],
 )
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
@@ -40,7 +47,8 @@ def test_routes_are_all_that_is_sent(cell: str, optimizer: str) -> None:
         assert not routes
         return
     assert sent and sum(routes.values()) == pytest.approx(sent, rel=1e-9)
-    assert all(one != other for one, other in routes)
+    driver = {(0, 0)} if cell.startswith("torch:rpc") else set()  # which calls itself as it calls the others
+    assert {pair for pair in routes if pair[0] == pair[1]} <= driver
 
 
 def test_a_ring_crosses_to_another_host_once_each_way() -> None:
@@ -58,12 +66,21 @@ def test_a_broadcast_goes_down_a_tree() -> None:
     assert sum(batch_norm.values()) == pytest.approx(sent)
 
 
-@pytest.mark.parametrize(
-    "cell",
-    [
-        *("torch:rpc", "torch:rpc_parameter_server", "tf:parameter_server", "tf:mirrored"),
-        "tf:dtensor+clients=2+mesh=data=2,tensor=2",  # of its sums it is not recorded along which axis they go
-    ],
-)
-def test_calls_and_servers_have_none(cell: str) -> None:
-    assert routes_of(cell)[0] == {}
+def test_calls_and_servers_have_their_own() -> None:
+    rpc, _ = routes_of("torch:rpc")
+    assert {pair for pair in rpc if 0 not in pair} == {(1, 2), (2, 1), (2, 3), (3, 2)}
+    assert rpc[1, 2] > 2 * rpc[0, 2], "activations go from stage to stage, and only calls elsewhere"
+    servers, _ = routes_of("tf:parameter_server", devices=2)
+    assert servers[0, 1] == servers[0, 2] > servers[1, 0], "the chief sends batches"
+    assert servers[1, 3] == servers[2, 3], "each worker is taken to have half of the updates"
+    tables, _ = routes_of("torch:rpc_parameter_server", workload="flights-ranker")
+    assert {(n, (n + 1) % 4) for n in range(4)} <= tables.keys(), "what workers keep is summed around a ring"
+    assert not routes_of("tf:mirrored")[0]
+
+
+def test_rings_along_an_axis_stay_where_their_devices_are() -> None:
+    """Of 2 x 2 devices on two processes, those along `tensor` share a process, and those along `data` do not."""
+    both, _ = routes_of("tf:dtensor+clients=2+mesh=data=2,tensor=2")
+    four, _ = routes_of("tf:dtensor+clients=4+mesh=data=2,tensor=2")
+    assert both.keys() == {(0, 1), (1, 0)}
+    assert {(0, 1), (0, 2)} <= four.keys() and (1, 2) not in four and (0, 3) in four

@@ -1,5 +1,6 @@
 """A process that only serves: it answers for what it sends, shows that it is alive, and is missed when it is not."""
 
+import contextlib
 import json
 import os
 import signal
@@ -21,13 +22,13 @@ SERVES = """
 import pathlib, sys
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.worker.usage import serve
-serve(ProcessFile(pathlib.Path(sys.argv[1]), "worker-0", 1, 0.1), 0.1, lambda: False)
+serve(ProcessFile(pathlib.Path(sys.argv[1]), "worker-0", 1, 0.1), 0.1, lambda: False, *sys.argv[2:])
 """
 
 
-@pytest.fixture
-def serving(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen([sys.executable, "-c", SERVES, str(tmp_path)])
+@pytest.fixture(params=[(), ("127.0.0.1",)], ids=["one host", "several hosts"])
+def serving(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, "-c", SERVES, str(tmp_path), *request.param])
     deadline = time.monotonic() + 30
     while ask(tmp_path, "worker-0") is None and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -41,8 +42,23 @@ def test_it_answers_for_itself(serving: subprocess.Popen[bytes], tmp_path: Path)
     assert isinstance(answer, Counters)
     assert answer.sent_bytes == answer.received_bytes == 0, "asking is no traffic"
     assert answer.peak_rss_bytes > 2**20
+    again = ask(tmp_path, "worker-0")
+    assert again is not None and again.sent_bytes == again.received_bytes == 0
 
 
+@pytest.mark.parametrize("serving", [("127.0.0.1",)], indirect=True)
+def test_a_port_answers_nobody_who_lacks_the_word(serving: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    _, host, port, word = read_life(tmp_path, "worker-0").endpoint.split(":")
+    for said in (b"0" * len(word), word[:-1].encode() + b"-", b"x"):
+        with socket.create_connection((host, int(port)), timeout=30) as asking:
+            assert asking.recv(1) == b"?"
+            asking.sendall(said)
+            with contextlib.suppress(ConnectionResetError):
+                assert asking.recv(100) == b""
+    assert ask(tmp_path, "worker-0") is not None
+
+
+@pytest.mark.parametrize("serving", [()], indirect=True)
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be somebody else")
 def test_it_answers_its_own_user_only(serving: subprocess.Popen[bytes], tmp_path: Path) -> None:
     endpoint = read_life(tmp_path, "worker-0").endpoint
