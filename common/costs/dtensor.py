@@ -23,6 +23,7 @@ from samestep.common.costs.data_parallel import replicated
 from samestep.common.costs.sizes import ID_BYTES, holder, sent_bytes
 from samestep.common.costs.tensor import tensor_elements
 from samestep.common.ledger import Ledger, Send, in_order
+from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ignores_targets, num_positions
 from samestep.common.workload.split import even_split_table
@@ -47,10 +48,12 @@ def dtensor(run: Run, backend: str) -> Ledger:
     footprint = holder(run, tensor_elements(model, mesh.tensor), count=mesh.size)
     gathered = _packed([model.params()[name].size for name in split if model.params()[name].lookups]) * run.item_bytes
     footprint = dataclasses.replace(footprint, params_peak_bytes=footprint.params_bytes + gathered)
-    sends = [
-        Send(phase, "all_reduce", mesh.only_axis, mesh.axis(axis), size) for axis, phase, size in _sums(run, split)
-    ]
-    return Ledger((footprint,), in_order(sends), sum(dtensor_routes(run).values()))
+    sends, sent, clients = [], 0.0, run.options.clients
+    for axis, phase, size in _sums(run, split):
+        sends.append(Send(phase, "all_reduce", mesh.only_axis, mesh.axis(axis), size))
+        sent += _leaving(mesh, axis, clients) * sent_bytes(sends[-1], "grpc", run.item_bytes)
+        sent += (clients - 1) * (mesh.size // clients) * (_ASKED_BYTES + _TOLD_BYTES)
+    return Ledger((footprint,), in_order(sends), sent)
 
 
 def dtensor_routes(run: Run) -> Mapping[tuple[int, int], float]:
@@ -73,8 +76,8 @@ def dtensor_routes(run: Run) -> Mapping[tuple[int, int], float]:
             source, to = (each * clients // mesh.size for each in ends)
             found[source, to] += sent * (source != to)  # pyrefly: ignore
         for client in range(1, clients):
-            found[client, 0] += _ASKED_BYTES * mesh.size // clients
-            found[0, client] += _TOLD_BYTES * mesh.size // clients
+            found[client, 0] += _ASKED_BYTES * (mesh.size // clients)
+            found[0, client] += _TOLD_BYTES * (mesh.size // clients)
     return +found
 
 
@@ -140,6 +143,25 @@ def _along_data(run: Run, split: Mapping[str, int]) -> tuple[list[int], list[int
         targets = [logits * run.item_bytes] * passes
     packs = [_packed(pack) for pack in (of_products, [*gradients, 1]) if pack]  # and the loss
     return [pack * run.item_bytes for pack in packs], targets
+
+
+def _leaving(mesh: Mesh, axis: str, clients: int) -> int:
+    """Returns the edges of all rings that join devices of two processes; only over these does anything leave a process.
+
+    Args:
+        mesh: The devices.
+        axis: The axis along which the rings lie.
+        clients: The number of processes.
+    """
+    ring, stride = mesh.axis(axis), 1 if axis == "tensor" else mesh.tensor
+    per_client = mesh.size // clients
+    period = math.lcm(ring * stride, per_client)  # after which rings and processes begin together again
+    crossing = 0
+    for device in range(period if per_client % (ring * stride) else 0):
+        place = device // stride % ring
+        neighbour = device + ((place + 1) % ring - place) * stride
+        crossing += device // per_client != neighbour // per_client
+    return mesh.size // period * crossing
 
 
 def tpu(run: Run, backend: str) -> Ledger:

@@ -128,12 +128,12 @@ def server_routes(run: Run) -> Mapping[tuple[int, int], float]:
         asked = sum(part.lookups * (1 + (part.is_sparse and part.is_trained)) for part in own)
         asked *= run.batch_size // updates * ID_BYTES
         again = (run.passes - 1) * len(own) * _AGAIN_BYTES
+        to, back = (each.once / len(servers) + each.size(1, own, slots) + again for each in (_TO_SERVER, _FROM_SERVER))
         for worker in workers:
             found[0, worker] = share * handed + examples
             found[worker, 0] = share * _TO_CHIEF_BYTES
-            to, back = (each.once / len(servers) + each.size(1, own, slots) for each in (_TO_SERVER, _FROM_SERVER))
-            found[worker, first + server] = share * (pushed + asked + to + again)
-            found[first + server, worker] = share * (pulled + back + again)
+            found[worker, first + server] = share * (pushed + asked + to)
+            found[first + server, worker] = share * (pulled + back)
         if server:
             found[first, first + server] = found[first + server, first] = updates * len(own) * _BETWEEN_BYTES
     return found

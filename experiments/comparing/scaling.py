@@ -8,6 +8,7 @@ from samestep.common.judging.confounds import split_allowed
 from samestep.common.judging.scaling_fit import TEXTBOOK, amdahl_share, gustafson_share, share_interval
 from samestep.common.judging.speed_comparison import Difference, predict_speed
 from samestep.common.mesh import Mesh
+from samestep.common.runtime.host_bytes import HostBytes
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.confound_report import confounds
 from samestep.experiments.comparing.row import Row
@@ -33,6 +34,7 @@ class ScalingPoint:
         communication: The share of a step in which gradients are in flight; None where the row does not measure it.
         exposed: The share in which nothing else goes on meanwhile.
         textbook: The speed-up that textbooks give.
+        by_host: What each host sends and receives in a step; nothing where there is one host.
     """
 
     devices: int
@@ -44,6 +46,7 @@ class ScalingPoint:
     communication: float | None = None
     exposed: float | None = None
     textbook: float | None = None
+    by_host: tuple[HostBytes, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,6 +153,7 @@ def _point(row: Rounds, speedup: Difference | None, stops: tuple[str, ...], base
         communication,
         exposed,
         TEXTBOOK.get(devices) if base[0].config.devices == 1 and _is_data_parallel(first) else None,
+        first.by_host,
     )
 
 

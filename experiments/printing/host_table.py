@@ -30,6 +30,19 @@ def host_columns(found: Sequence[HostBytes]) -> list[Column[HostBytes]]:
     ]
 
 
+def spell_sum(sizes: Sequence[tuple[float, float | None]]) -> str:
+    """Returns what several hosts send in a step in KiB, with what was predicted; "" without hosts.
+
+    Args:
+        sizes: Of each, the bytes measured and predicted.
+    """
+    if not sizes:
+        return ""
+    measured, predicted = zip(*sizes, strict=True)
+    expected = "" if None in predicted else f" ({in_unit(sum(filter(None, predicted)), 'KiB')})"
+    return in_unit(sum(measured), "KiB") + expected
+
+
 def host_table(result: RunResult, width: int | None) -> str:
     """Returns the table of a run's hosts, and what its numbers are.
 

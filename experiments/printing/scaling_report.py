@@ -6,6 +6,7 @@ from samestep.common.judging.scaling_fit import LEAST_POINTS, amdahl_limit
 from samestep.experiments.comparing.scaling import EXPECTED, Scaling, ScalingPoint
 from samestep.experiments.comparing.speeds import spell_confounds, spell_ratio
 from samestep.experiments.printing.grid import Column, fit, joined, meanings, table
+from samestep.experiments.printing.host_table import spell_sum
 from samestep.experiments.printing.text import bullets, count, fill, screen_width, short, spell
 
 Line = tuple[Scaling, ScalingPoint]
@@ -13,6 +14,19 @@ Line = tuple[Scaling, ScalingPoint]
 COLUMNS: tuple[Column[Line], ...] = (
     Column("strategy", lambda line: line[0].name if line[1] is line[0].points[0] else ""),
     Column("devices", lambda line: str(line[1].devices)),
+    Column("hosts", lambda line: str(len(line[1].by_host) or 1) if _has_hosts(line) else "", "", 2),
+    Column(
+        "within hosts KiB",
+        lambda line: spell_sum([(each.within_bytes, each.predicted_within_bytes) for each in line[1].by_host]),
+        "bytes of a step over TCP (predicted) from each process to others of its host, over all hosts",
+        4,
+    ),
+    Column(
+        "between hosts KiB",
+        lambda line: spell_sum([(each.sent_bytes, each.predicted_sent_bytes) for each in line[1].by_host]),
+        "bytes of a step over TCP (predicted) from host to host",
+        3,
+    ),
     Column("examples/s", lambda line: "" if line[1].rate is None else short(line[1].rate)),
     Column("speed-up", lambda line: _speedup(line[1])),
     Column(
@@ -39,6 +53,10 @@ COLUMNS: tuple[Column[Line], ...] = (
         1,
     ),
 )
+
+
+def _has_hosts(line: Line) -> bool:
+    return any(point.by_host for point in line[0].points)
 
 
 def write_scaling(found: Sequence[Scaling]) -> str:

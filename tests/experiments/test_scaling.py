@@ -7,6 +7,7 @@ import pytest
 
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
+from samestep.common.runtime.host_bytes import HostBytes
 from samestep.common.runtime.measured import Conditions
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.comparison import Comparison
@@ -165,6 +166,25 @@ def test_it_stands_below_the_table_of_a_comparison() -> None:
     assert "Strong scaling: the global batch stays the same." in comparison.report("")
     assert '"serial_share": 0.1' in comparison.to_json()
     assert "scaling" not in Comparison(rows[:1]).report("")
+
+
+def test_what_hosts_send_each_other_stands_beside_the_prediction() -> None:
+    rows = strong()
+    sends = {"predicted_within_bytes": 0.0, "predicted_sent_bytes": 1024.0, "predicted_received_bytes": 1024.0}
+    for n in (2, 4):
+        (run,) = rows[f"torch:ddp+devices={n}"]
+        each = [
+            HostBytes(host=f"host{i}", within_bytes=0.0, sent_bytes=1034.0, received_bytes=1034.0, **sends)
+            for i in range(n)
+        ]
+        rows[f"torch:ddp+devices={n}"] = [dataclasses.replace(run, by_host=tuple(each))]
+    text = write_scaling([scaled(rows)])
+    header, _, *lines = (line.split("|") for line in text.splitlines() if line.startswith("|"))
+    at = {name.strip(): number for number, name in enumerate(header)}
+    assert [line[at["hosts"]].strip() for line in lines] == ["1", "2", "4"]
+    shown = [line[at["between hosts KiB"]].strip() for line in lines]
+    assert shown == ["", "2.020 (2.000)", "4.039 (4.000)"]
+    assert "hosts" not in write_scaling([scaled(strong())])
 
 
 @pytest.mark.parametrize("width", [80, 120])
