@@ -48,8 +48,8 @@ class _Calls(NamedTuple):
 
 _TO_WORKER, _TO_SERVER, _FROM_SERVER = (
     _Calls(1890, 60, 164, 90, 0),
-    _Calls(1600, 400, 415, 98, 233),
-    _Calls(540, 606, 298, 0, 440),
+    _Calls(1600, 400, 415, 98, 150),
+    _Calls(540, 606, 298, 0, 300),
 )
 _TO_CHIEF_BYTES, _BETWEEN_BYTES, _AGAIN_BYTES = 540, 280, 150
 """What a worker answers in an update; what the first server passes on for each part of another one, and gets back; and what
@@ -125,7 +125,8 @@ def server_routes(run: Run) -> Mapping[tuple[int, int], float]:
     for server in servers:
         own = parts[server :: len(servers)]
         pulled, pushed = _moved(run, own)
-        asked = sum(part.lookups * (1 + (part.is_sparse and part.is_trained)) for part in own)
+        # With gradients of rows ids go again, but where a table is cut: there its servers have kept them.
+        asked = sum(part.lookups * (1 + (part.is_sparse and part.is_trained and len(servers) == 1)) for part in own)
         asked *= run.batch_size // updates * ID_BYTES
         again = (run.passes - 1) * len(own) * _AGAIN_BYTES
         to, back = (each.once / len(servers) + each.size(1, own, slots) + again for each in (_TO_SERVER, _FROM_SERVER))
