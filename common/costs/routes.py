@@ -80,7 +80,7 @@ def sends_by_place(run: Run, ledger: Ledger, backend: str) -> Iterator[Sequence[
             sends = pipes(run, backend, place).sends
             yield from ([_from(send, further, run) for send in sends] for further in range(apart))
         return
-    yield from [ledger.sends] * run.num_devices
+    yield from ([_from(send, place, run) for send in ledger.sends] for place in range(run.num_devices))
 
 
 def _from(send: Send, further: int, run: Run) -> Send:
