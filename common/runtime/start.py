@@ -76,7 +76,7 @@ def _check_residuals(run: Run, state: TrainState, given: str) -> None:
         if kind in (RESIDUAL, SUM_RESIDUAL) and name in params:
             _check_arrays(
                 run,
-                {name: params[name]},
+                {name: params[name].shape},
                 {name: array},
                 f"{given} is damaged: its {kind} of",
                 "give the directory of a finished run",
