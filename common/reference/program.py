@@ -15,7 +15,7 @@ from samestep.common.strategy import Run
 from samestep.common.techniques.schedule.statement import at_step
 from samestep.common.techniques.used import exchange_of, first_steady_step
 from samestep.common.workload.initial import empty_slots, init
-from samestep.common.workload.optimizers.spec import OptimizerSpec, Update
+from samestep.common.workload.optimizers.spec import OptimizerSpec, Update, of_dimensions
 
 
 class TrainingProgram:
@@ -68,7 +68,8 @@ class TrainingProgram:
         optimizer = self.optimizer_at(self._step)
         for name, value in self.params.items():
             slots = {slot: arrays[name] for slot, arrays in self.slots.items() if name in arrays}
-            self.update(optimizer, self._step - self._skipped, value, gradients[name], slots)
+            update = of_dimensions(optimizer, value.ndim)
+            self.update(update, self._step - self._skipped, value, gradients[name], slots)
 
     def optimizer_at(self, step: int) -> OptimizerSpec:
         """Returns the optimizer with the learning rate of a step, counted from 1."""

@@ -7,6 +7,7 @@ from samestep.common.techniques.accumulation.flag import AccumulationFlags
 from samestep.common.techniques.clip_norm.flag import ClipFlags
 from samestep.common.techniques.compile.flag import CompileFlags
 from samestep.common.techniques.compress.flag import CompressFlags
+from samestep.common.techniques.decayed.flag import DecayFlags
 from samestep.common.techniques.fixed_order.flag import FixedOrderFlags
 from samestep.common.techniques.overlap.flag import OverlapFlags
 from samestep.common.techniques.precision.flag import PrecisionFlags
@@ -23,6 +24,7 @@ class Techniques(
     CompileFlags,
     RecomputeFlags,
     PrecisionFlags,
+    DecayFlags,
     ScheduleFlags,
     ClipFlags,
     AccumulationFlags,

@@ -10,6 +10,7 @@ from samestep.common.techniques import Techniques
 from samestep.common.techniques.clip_norm.technique import CLIP_NORM
 from samestep.common.techniques.compile.technique import COMPILE
 from samestep.common.techniques.compress.technique import COMPRESS
+from samestep.common.techniques.decayed.technique import DECAYED
 from samestep.common.techniques.fixed_order.technique import FIXED_ORDER
 from samestep.common.techniques.precision.technique import PRECISION
 from samestep.common.techniques.recompute.technique import RECOMPUTE
@@ -18,7 +19,7 @@ from samestep.common.techniques.technique import GradientExchange, Technique
 from samestep.common.workload.models.dtypes import Dtypes
 from samestep.common.workload.models.spec import Segment
 
-TECHNIQUES: tuple[Technique, ...] = (RECOMPUTE, COMPRESS, FIXED_ORDER, PRECISION, SCHEDULE, CLIP_NORM, COMPILE)
+TECHNIQUES: tuple[Technique, ...] = (RECOMPUTE, COMPRESS, FIXED_ORDER, PRECISION, SCHEDULE, DECAYED, CLIP_NORM, COMPILE)
 """All there are, in the order in which they refuse a run."""
 
 

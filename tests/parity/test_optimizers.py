@@ -47,3 +47,12 @@ def test_it_takes_the_oracles_step_and_holds_what_is_predicted(
     sends_what_was_predicted(result)
     for row, predicted in zip(result.processes, result.predicted.devices(), strict=True):
         assert row.optimizer_bytes == predicted.optimizer_bytes
+
+
+@pytest.mark.parametrize(("cell", "devices"), CELLS)
+def test_only_matrices_decay_where_it_is_asked(run_cell: RunCell, cell: str, devices: int) -> None:
+    result = run_cell(
+        cell, SIZED["transformer"], devices=devices, dtype="float64", optimizer="adamw", decayed="matrices", steps=4
+    )
+    assert result.parity.passed, result.parity.reason
+    assert not result.parity.is_amplified

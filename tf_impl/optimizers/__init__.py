@@ -5,13 +5,12 @@ their hyper-parameters through float32 even in a float64 run. Each file has `upd
 step to step, computed in float64.
 """
 
-import functools
 import importlib
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from samestep.common.workload.optimizers.spec import OptimizerSpec
+from samestep.common.workload.optimizers.spec import OptimizerSpec, of_dimensions
 
 Update = Callable[[tf.Variable, tf.Tensor, Sequence[tf.Variable], tf.Tensor], None]
 """(parameter, gradient, its slots, coefficients of the step): changes the parameter and the slots."""
@@ -19,14 +18,23 @@ Update = Callable[[tf.Variable, tf.Tensor, Sequence[tf.Variable], tf.Tensor], No
 
 def bind_update(spec: OptimizerSpec) -> Update:
     """Binds an optimizer's update to its hyper-parameters."""
-    return functools.partial(importlib.import_module(f"{__name__}.{spec.name}").update, spec)
+    update = importlib.import_module(f"{__name__}.{spec.name}").update
+
+    def bound(w: tf.Variable, g: tf.Tensor, slots: Sequence[tf.Variable], coefficients: tf.Tensor) -> None:
+        update(spec, w, g, slots, coefficients[int(spec.spares_vectors and w.shape.rank > 1)])
+
+    return bound
 
 
 def coefficients(spec: OptimizerSpec, step: int) -> tf.Tensor:
     """Computes what changes from step to step: an argument of the traced step, so that it is traced once.
 
+    It has a row for all parameters, or if not all of them decay one for vectors and one for the others.
+
     Args:
         spec: The hyper-parameters, with the learning rate of the step.
         step: The number t of the step, from 1.
     """
-    return tf.constant(importlib.import_module(f"{__name__}.{spec.name}").coefficients(spec, step), tf.float64)
+    kinds = [of_dimensions(spec, number) for number in (1, 2)] if spec.spares_vectors else [spec]
+    module = importlib.import_module(f"{__name__}.{spec.name}")
+    return tf.constant([module.coefficients(each, step) for each in kinds], tf.float64)

@@ -9,7 +9,7 @@ from torch import nn
 
 from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.strategy import Run
-from samestep.common.workload.optimizers.spec import OptimizerSpec, Shape
+from samestep.common.workload.optimizers.spec import OptimizerSpec, Shape, of_dimensions
 from samestep.torch_impl.optimizers import own
 from samestep.torch_impl.weights import named_weights
 
@@ -72,6 +72,16 @@ def matrices_of(run: Run, *models: nn.Module) -> set[nn.Parameter]:
     return {weight.parameter for name, weight in named.items() if params[name].is_matrix}
 
 
+def _decay_groups(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> Iterable[Any]:
+    """Gives parameters that do not decay a group of their own, if there are any."""
+    vectors, others = (getattr(of_dimensions(spec, number), "weight_decay", None) for number in (1, 2))
+    if vectors == others:
+        return parameters
+    every = list(parameters)
+    kinds = [each for each in every if each.ndim > 1], [each for each in every if each.ndim < 2]
+    return [{"params": kind, "weight_decay": decay} for kind, decay in zip(kinds, (others, vectors), strict=True)]
+
+
 def build_optimizer(
     spec: OptimizerSpec, parameters: Iterable[nn.Parameter], matrices: Collection[nn.Parameter] = ()
 ) -> torch.optim.Optimizer:
@@ -87,6 +97,7 @@ def build_optimizer(
     """
     try:
         build = importlib.import_module(f"{__name__}.{spec.name}").build
-        return build(spec, parameters) if spec.is_elementwise else build(spec, parameters, matrices)
+        groups = _decay_groups(spec, parameters)
+        return build(spec, groups) if spec.is_elementwise else build(spec, groups, matrices)
     except ConfigError as error:  # the request is right, or it would have been refused before this process was started
         raise WorkerFailed(str(error)) from error

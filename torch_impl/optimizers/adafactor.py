@@ -20,7 +20,7 @@ class AdafactorOptimizer(torch.optim.Optimizer):
             parameters: The parameters to update.
             matrices: Those of them that torch lays out with their rows as columns: kernels, and no tables.
         """
-        super().__init__(parameters, {"lr": spec.learning_rate})
+        super().__init__(parameters, {"lr": spec.learning_rate, "weight_decay": spec.weight_decay})
         self._spec, self._transposed = spec, set(matrices)
 
     @torch.no_grad()
@@ -39,7 +39,7 @@ class AdafactorOptimizer(torch.optim.Optimizer):
                 length = max(spec.floor, _rms(parameter)) * spec.relative_rate(step)
                 estimate = self._estimate(parameter, parameter.grad.square(), spec.kept(step))
                 direction = parameter.grad / estimate.sqrt().clamp_(min=spec.epsilon)
-                parameter.mul_(1 - spec.learning_rate * spec.weight_decay)
+                parameter.mul_(1 - group["lr"] * group["weight_decay"])
                 parameter.add_(direction, alpha=-length / max(1.0, _rms(direction)))
 
     def _estimate(self, parameter: nn.Parameter, squares: torch.Tensor, kept: float) -> torch.Tensor:

@@ -20,7 +20,7 @@ class MuonOptimizer(torch.optim.Optimizer):
             parameters: The parameters to update.
             matrices: Those of them that are updated as matrices.
         """
-        super().__init__(parameters, {"lr": spec.learning_rate})
+        super().__init__(parameters, {"lr": spec.learning_rate, "weight_decay": spec.weight_decay})
         self._spec, self._matrices = spec, set(matrices)
 
     @torch.no_grad()
@@ -32,7 +32,7 @@ class MuonOptimizer(torch.optim.Optimizer):
         """
         for group in self.param_groups:
             for parameter in (each for each in group["params"] if each.grad is not None):
-                parameter.mul_(1 - group["lr"] * self._spec.weight_decay)
+                parameter.mul_(1 - group["lr"] * group["weight_decay"])
                 update = self._move_matrix if parameter in self._matrices else self._move
                 update(parameter, parameter.grad, group["lr"])
 

@@ -38,6 +38,7 @@ class Adafactor:
         epsilon: What a gradient is divided by at least.
         floor: The least size of weights that steps are relative to.
         weight_decay: Decoupled.
+        spares_vectors: As in `OptimizerSpec`.
     """
 
     learning_rate: float
@@ -45,6 +46,7 @@ class Adafactor:
     epsilon: float = 1e-8
     floor: float = 1e-3
     weight_decay: float = 2**-7
+    spares_vectors: bool = False
     name: str = dataclasses.field(default="adafactor", init=False)
     keys: ClassVar = {**dict(zip(FACTORS, FACTORS, strict=True)), WHOLE: "exp_avg_sq"}
     slots: ClassVar = tuple(keys)

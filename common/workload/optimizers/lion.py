@@ -27,12 +27,14 @@ class Lion:
         beta1: The share of the first moment in the average whose sign is taken.
         beta2: The share of the first moment that is kept.
         weight_decay: Decoupled. Steps are a third to a tenth of AdamW's, and the decay as many times stronger.
+        spares_vectors: As in `OptimizerSpec`.
     """
 
     learning_rate: float
     beta1: float = 0.9
     beta2: float = 0.99
     weight_decay: float = 2**-5
+    spares_vectors: bool = False
     name: str = dataclasses.field(default="lion", init=False)
     keys: ClassVar = {"first_moment": "exp_avg"}
     slots: ClassVar = tuple(keys)

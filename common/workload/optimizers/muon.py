@@ -52,6 +52,7 @@ class Muon:
         beta2: As in AdamW, like the next one.
         epsilon: For parameters that are not matrices.
         weight_decay: For all parameters.
+        spares_vectors: As in `OptimizerSpec`.
     """
 
     learning_rate: float
@@ -59,6 +60,7 @@ class Muon:
     beta2: float = 0.95
     epsilon: float = 1e-8
     weight_decay: float = 2**-7
+    spares_vectors: bool = False
     name: str = dataclasses.field(default="muon", init=False)
     keys: ClassVar = AdamW.keys
     slots: ClassVar = tuple(keys)

@@ -37,6 +37,7 @@ class Sgd:
     moves_by_sign: ClassVar = False
     counts_steps: ClassVar = False
     rests: ClassVar = True
+    spares_vectors: ClassVar = False
     rounding_move: ClassVar = 0.0
 
     @property

@@ -1,5 +1,6 @@
 """What an optimizer says of itself to everything that trains with it, predicts it or judges it."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -24,6 +25,7 @@ class OptimizerSpec(Protocol):
         moves_by_sign: Whether the first step moves a weight by the sign of its gradient, however small that is.
         counts_steps: Whether an update depends on how many there have been.
         rests: Whether a parameter that never gets a gradient stays as it is, as it does where it is left out.
+        spares_vectors: Whether weight decay leaves out biases and the scales of norms.
     """
 
     name: str
@@ -34,6 +36,11 @@ class OptimizerSpec(Protocol):
     moves_by_sign: ClassVar[bool]
     counts_steps: ClassVar[bool]
     rests: ClassVar[bool]
+
+    @property
+    def spares_vectors(self) -> bool:
+        """See the class."""
+        ...
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
@@ -70,6 +77,17 @@ class OptimizerSpec(Protocol):
             gradient: Its gradient, which stays as it is.
             state: Its slots by name.
         """
+
+
+def of_dimensions(optimizer: OptimizerSpec, num_dims: int) -> OptimizerSpec:
+    """Returns an optimizer as it updates parameters of so many dimensions: with the decay that applies to them.
+
+    Args:
+        optimizer: The optimizer of the run.
+        num_dims: 1 for biases and the scales of norms.
+    """
+    spared = optimizer.spares_vectors and num_dims < 2
+    return dataclasses.replace(optimizer, weight_decay=0.0) if spared else optimizer  # pyrefly: ignore
 
 
 Update = Callable[[OptimizerSpec, int, "np.ndarray", "np.ndarray", "dict[str, np.ndarray]"], None]

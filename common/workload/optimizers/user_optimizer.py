@@ -32,6 +32,7 @@ class UserOptimizer:
     moves_by_sign: ClassVar = True
     counts_steps: ClassVar = True
     rests: ClassVar = False
+    spares_vectors: ClassVar = False
     gradient_average: ClassVar = None
     rounding_move: ClassVar = None
 

@@ -1,0 +1,29 @@
+"""The mistake of decaying what was to be spared, as a mutant."""
+
+import dataclasses
+
+from samestep.common.reference.mutants import Context, Mutant
+from samestep.common.reference.program import TrainingProgram
+
+
+def decayed_everywhere(program: TrainingProgram, context: Context) -> bool:
+    """Lets biases and the scales of norms decay as matrices do.
+
+    Args:
+        program: The program to be made wrong.
+        context: Of no matter.
+    """
+    right, spares = program.optimizer_at, program.optimizer.spares_vectors
+    if spares:
+        program.optimizer_at = lambda step: dataclasses.replace(right(step), spares_vectors=False)  # pyrefly: ignore
+    return spares
+
+
+MISTAKES = (
+    Mutant(
+        "decayed_everywhere",
+        "biases and the scales of norms decay as well, where only matrices were to",
+        decayed_everywhere,
+        "prose-gpt+layers=1+heads=2+width=8+context=8+decayed=matrices",
+    ),
+)

@@ -1,0 +1,33 @@
+"""Weight decay of matrices alone as a technique; the optimizer carries it out."""
+
+import dataclasses
+
+from samestep.common.errors import ConfigError
+from samestep.common.strategy import Run
+from samestep.common.techniques.decayed.flag import DecayFlags
+from samestep.common.techniques.technique import Technique
+from samestep.common.workload.optimizers.spec import OptimizerSpec
+from samestep.common.workload.optimizers.table import OPTIMIZERS, USER
+
+
+def spare_vectors(optimizer: OptimizerSpec) -> OptimizerSpec:
+    """Returns an optimizer whose decay spares vectors; one without weight decay as it is, which is refused later."""
+    return dataclasses.replace(optimizer, spares_vectors=True) if _decays(type(optimizer)) else optimizer  # pyrefly: ignore
+
+
+def _decays(kind: type[OptimizerSpec]) -> bool:
+    return "weight_decay" in {field.name for field in dataclasses.fields(kind)}  # pyrefly: ignore
+
+
+def refuse(run: Run) -> None:
+    """Refuses an optimizer without weight decay, and the user's, which has its own groups."""
+    if run.optimizer.spares_vectors:
+        return
+    name, decaying = run.optimizer.name, ", ".join(name for name, kind in OPTIMIZERS.items() if _decays(kind))
+    why = "groups its parameters itself" if name == USER else "has no weight decay"
+    raise ConfigError(
+        f"--decayed {run.techniques.decayed}: --optimizer {name} {why}; choose one of {decaying}, or leave out --decayed."
+    )
+
+
+DECAYED = Technique(flags=DecayFlags, refuse=refuse)
