@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from samestep.common.files.reading import read_bytes
 from samestep.common.files.writing import replacing
-from samestep.common.runtime.step_parts import StepParts, Window
+from samestep.common.runtime.step_parts import AccountedSteps, StepParts
 from samestep.common.timeline import Activity
 from samestep.tf_impl.observing.activations import BACKWARD, FORWARD
 from samestep.tf_impl.observing.collectives import COLLECTIVES
@@ -40,7 +40,7 @@ def record(take: Callable[[], None], devices: Sequence[str], keep: Path | None) 
     return list(_activities(profiled_events(content), _device_of_operation(), places))
 
 
-def step_parts(take: Callable[[], Window]) -> StepParts:
+def step_parts(take: Callable[[], AccountedSteps]) -> StepParts:
     """Takes steps and finds their parts; see `SplitSteps`.
 
     The threads that run operators are named for it (TensorFlow 2.21). Its profiler would also tell the update, but has ended

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from samestep.common.files.writing import copy_file
-from samestep.common.runtime.step_parts import StepParts, Window
+from samestep.common.runtime.step_parts import AccountedSteps, StepParts
 from samestep.common.timeline import PHASE_OF_LETTER, Activity
 from samestep.torch_impl.observing.collectives import COLLECTIVES, is_transfer
 from samestep.torch_impl.upstream import all_threads, kineto_events, silenced
@@ -86,7 +86,7 @@ def record(take: Callable[[], None], devices: Sequence[str], keep: Path | None) 
     return [*_computed(events), *_transfers(events)]
 
 
-def step_parts(take: Callable[[], Window]) -> StepParts:
+def step_parts(take: Callable[[], AccountedSteps]) -> StepParts:
     """Takes steps and finds their parts; see `SplitSteps`.
 
     Its profiler costs some percent of a short step, and says when which operator ran on which thread.
@@ -119,7 +119,7 @@ def _is_within(moment: int, frames: Sequence[tuple[int, int]]) -> bool:
     return place >= 0 and frames[place][1] > moment
 
 
-def _union_seconds(window: Window, events: Iterable[Event]) -> float:
+def _union_seconds(window: AccountedSteps, events: Iterable[Event]) -> float:
     """Returns the seconds of a step in which at least one of some events lasted."""
     total, end = 0, window.start_ns
     for event in sorted(events, key=lambda each: each.start_ns):

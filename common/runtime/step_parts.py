@@ -70,7 +70,7 @@ def mean(found: Sequence[StepParts]) -> StepParts:
 
 
 @dataclasses.dataclass(frozen=True)
-class Window:
+class AccountedSteps:
     """Some steps, one after the other.
 
     Attributes:
@@ -169,7 +169,7 @@ class Thread:
     ready_ns: int
 
 
-SplitSteps = Callable[[Callable[[], Window]], StepParts]
+SplitSteps = Callable[[Callable[[], AccountedSteps]], StepParts]
 """Takes steps and finds their parts: `profiling.step_parts` of each mirror."""
 
 

@@ -45,7 +45,7 @@ def run_row(launcher: Launcher, grid: Grid, cell: Cell, devices: int, width: int
 
 
 @dataclasses.dataclass(frozen=True)
-class Finished:
+class PlayedRun:
     """A run that is there.
 
     Attributes:
@@ -69,7 +69,7 @@ class Finished:
         return key_of(self.run.num_devices, width), played(self.run, self.result, self.result.sent_bytes)
 
 
-def read_runs(paths: Sequence[Path]) -> tuple[list[Finished], RunConfig]:
+def read_runs(paths: Sequence[Path]) -> tuple[list[PlayedRun], RunConfig]:
     """Reads finished runs of the same model.
 
     Args:
@@ -89,7 +89,7 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[Finished], RunConfig]:
                 "`samestep report` draws what any run holds and sends."
             )
     found = [
-        Finished(path, Cell.of(result.config), parse(result.config), result)
+        PlayedRun(path, Cell.of(result.config), parse(result.config), result)
         for path, result in zip(paths, results, strict=True)
     ]
     first, *others = found

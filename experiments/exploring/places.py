@@ -13,7 +13,7 @@ MANY = 10_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Place(Footprint):
+class PredictedDevice(Footprint):
     """A predicted device.
 
     Attributes:
@@ -31,7 +31,7 @@ class Place(Footprint):
 class PredictedStep:
     """A step as it is predicted for all devices."""
 
-    processes: tuple[Place, ...]
+    processes: tuple[PredictedDevice, ...]
 
 
 def predicted_step(prediction: Prediction) -> PredictedStep:
@@ -50,7 +50,7 @@ def predicted_step(prediction: Prediction) -> PredictedStep:
         name = f"CPU:{index}" if each.device == "each" else f"{each.device}:{number}"
         sends = _in_order(by_place[index], index, run.mesh) if index < len(by_place) else ()
         footprint = {field.name: getattr(each, field.name) for field in dataclasses.fields(Footprint)}
-        places.append(Place(**footprint | {"device": name}, role=roles[process], rank=process, sends=sends))
+        places.append(PredictedDevice(**footprint | {"device": name}, role=roles[process], rank=process, sends=sends))
     return PredictedStep(tuple(places))
 
 

@@ -12,7 +12,7 @@ from samestep.common.program import Program
 from samestep.common.request import FRAMEWORKS, Launch
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.process_file import ProcessFile
-from samestep.common.runtime.step_parts import SplitSteps, StepParts, Window, read_threads, used
+from samestep.common.runtime.step_parts import AccountedSteps, SplitSteps, StepParts, read_threads, used
 from samestep.common.runtime.topology import trace_file
 from samestep.common.strategy import Run
 from samestep.common.timeline import TRACED_STEPS, Activity, Record, Recording
@@ -38,7 +38,7 @@ def measure_parts(
     count = max(1, min(_MOST_STEPS, in_time, int(_MOST_SHARE * run.steps)))
     split: SplitSteps = importlib.import_module(f"{FRAMEWORKS[run.framework]}.profiling").step_parts
 
-    def take() -> Window:
+    def take() -> AccountedSteps:
         program.step(next(stream))
         program.sync()
         before, start = read_threads(), time.time_ns()
@@ -47,7 +47,7 @@ def measure_parts(
             file.beat(batch.step)
         program.sync()
         end, threads = time.time_ns(), used(before, read_threads())
-        return Window(start, end, count, threads, len(run.strategy.topology(run)) > 1, devices)
+        return AccountedSteps(start, end, count, threads, len(run.strategy.topology(run)) > 1, devices)
 
     return split(take)
 

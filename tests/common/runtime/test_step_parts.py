@@ -10,7 +10,7 @@ import pytest
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.step_parts import PARTS, StepParts, Thread, Window, mean, read_threads, used
+from samestep.common.runtime.step_parts import PARTS, AccountedSteps, StepParts, Thread, mean, read_threads, used
 from tests.cells import SIZED
 from tests.conftest import RunCell
 from tests.lent import LentLauncher
@@ -18,7 +18,7 @@ from tests.lent import LentLauncher
 MS = 1_000_000
 
 
-def window(waits: bool = True, devices: int = 1) -> Window:
+def window(waits: bool = True, devices: int = 1) -> AccountedSteps:
     """Two steps of 10 ms: the process took them, two threads of a pool computed, one of gRPC did something else."""
     threads = {
         1: Thread("python", 4 * MS, 2 * MS),
@@ -26,7 +26,7 @@ def window(waits: bool = True, devices: int = 1) -> Window:
         3: Thread("tf_Compute", 3 * MS, 1 * MS),
         4: Thread("grpcpp_sync_ser", 7 * MS, 0),
     }
-    return Window(0, 20 * MS, 2, threads, waits, devices)
+    return AccountedSteps(0, 20 * MS, 2, threads, waits, devices)
 
 
 def milliseconds(parts: StepParts) -> list[float | None]:
