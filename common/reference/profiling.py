@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from samestep.common.runtime.step_parts import StepParts, Window
+from samestep.common.runtime.step_parts import AccountedSteps, StepParts
 from samestep.common.timeline import Activity
 
 
@@ -15,6 +15,6 @@ def record(take: Callable[[], None], devices: Sequence[str], keep: Path | None) 
     return [Activity(0, "compute", "step", start, time.time_ns())]
 
 
-def step_parts(take: Callable[[], Window]) -> StepParts:
+def step_parts(take: Callable[[], AccountedSteps]) -> StepParts:
     """Takes steps and finds their parts; see `SplitSteps`. NumPy's operators and the Python between them are one part."""
     return take().parts_by_threads()

@@ -1,11 +1,8 @@
 """Runs over several hosts: network namespaces, each with an address and a name of its own, and no loopback in common."""
 
-import contextlib
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +19,8 @@ from samestep.experiments.page.loading import load
 from samestep.experiments.page.page import page
 from samestep.experiments.printing.tables import report
 from tests.conftest import RunCell
+from tests.engines.host_box import started, switched
 
-ROOT = Path(__file__).parents[2]
 WORKLOAD = "digits-mlp+width=32"
 HOSTS = 4
 HANDED_OUT = "tf:parameter_server"
@@ -35,36 +32,9 @@ needs_root = pytest.mark.skipif(
 
 @pytest.fixture(scope="session")
 def hosts() -> Iterator[list[str]]:
-    """Namespaces on one switch, with the addresses 10.78.0.1 and so on; the devices end with them."""
-    names = [f"samestep-{os.getpid()}-{n}" for n in range(HOSTS + 1)]
-    ip = lambda *words: subprocess.run(["ip", *words], check=True, capture_output=True)  # noqa: E731
-    with contextlib.ExitStack() as stack:
-        for name in names:
-            ip("netns", "add", name)
-            stack.callback(ip, "netns", "delete", name)
-        switch, *hosts = names
-        ip("-n", switch, "link", "add", "name", "switch", "type", "bridge")
-        ip("-n", switch, "link", "set", "switch", "up")
-        for n, host in enumerate(hosts):
-            ip("-n", switch, "link", "add", "name", f"port{n}", "type", "veth", "peer", "name", "eth0", "netns", host)
-            ip("-n", switch, "link", "set", f"port{n}", "master", "switch", "up")
-            ip("-n", host, "address", "add", f"10.78.0.{n + 1}/16", "dev", "eth0")
-            ip("-n", host, "link", "set", "eth0", "up")
-            ip("-n", host, "link", "set", "lo", "up")
-        yield hosts
-
-
-def started(hosts: list[str], directory: Path, processes: int, per_host: int) -> list[subprocess.Popen[str]]:
-    """The processes of a run, so many on each host, who are told nothing but their number."""
-    begun = []
-    for rank in range(processes):
-        worker = f"hostname host{rank // per_host}; exec {sys.executable} -m samestep worker {directory}"
-        line = ["ip", "netns", "exec", hosts[rank // per_host], "unshare", "--uts", "bash", "-c", worker]
-        own = os.environ | {"RANK": str(rank), "WORLD_SIZE": str(processes), "OMP_NUM_THREADS": "1"}
-        begun.append(
-            subprocess.Popen(line, cwd=ROOT, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        )
-    return begun
+    """The hosts of every test."""
+    with switched(HOSTS) as names:
+        yield names
 
 
 def prepared(cell: str, out: Path, **fields: object) -> tuple[Path, int]:

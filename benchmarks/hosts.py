@@ -1,0 +1,66 @@
+"""How a row scales over hosts that are emulated: network namespaces on this machine, one process on each.
+
+`python -m benchmarks.hosts [torch:ddp ...] [--hosts 1,2,4] [--bandwidth 1gbit]` trains each row on so many hosts and prints their
+scaling as a comparison does: what processes within a host and on several hosts sent each other, beside its prediction. Bytes are
+those of real hosts. Seconds are of hosts that share this machine's cores. It needs root and iproute2.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from samestep.common.cell import Cell
+from samestep.common.flag_words import read_bandwidth
+from samestep.common.request import RunConfig, launch_of
+from samestep.common.run import parse
+from samestep.common.runtime.parent.attempts import prepare
+from samestep.common.runtime.records import RunResult, load_result
+from samestep.experiments.comparing.row import Row
+from samestep.experiments.comparing.scaling import find_scaling
+from samestep.experiments.printing.scaling_report import write_scaling
+from tests.engines.host_box import limit, started, switched
+
+ASKED = RunConfig(workload="digits-mlp+width=256", dtype="float64", batch_size=192, steps=200, timeout_seconds=90.0)
+
+
+def main() -> None:
+    """Trains every row on every number of hosts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cells", nargs="*", default=["torch:ddp"])
+    parser.add_argument("--hosts", default="1,2,4", help="how many, as in 1,2,4")
+    parser.add_argument("--bandwidth", default="1gbit", help="of the link of each host")
+    given = parser.parse_args()
+    numbers = [int(number) for number in given.hosts.split(",")]
+    with switched(max(numbers)) as hosts, tempfile.TemporaryDirectory() as scratch:
+        for host in hosts:
+            limit(host, read_bandwidth(given.bandwidth))
+        results = [
+            take(cell, hosts[:number], Path(scratch) / f"{place}-{number}")
+            for place, cell in enumerate(given.cells)
+            for number in numbers
+        ]
+    print(write_scaling(find_scaling([Row.of(Cell.of(each.config), each) for each in results], ())))
+
+
+def take(cell: str, hosts: list[str], out: Path) -> RunResult:
+    """Trains a row with one device on each host.
+
+    Args:
+        cell: The row.
+        hosts: The names of their namespaces.
+        out: The run's directory.
+    """
+    run = parse(
+        config := Cell.parse(cell).apply_to(RunConfig(**vars(ASKED) | {"out": str(out), "devices": len(hosts)}))
+    )
+    directory = prepare(run, launch_of(config))
+    begun = started(hosts, directory, len(run.strategy.topology(run)), 1)
+    told = [process.communicate()[0] for process in begun]
+    if any(process.returncode for process in begun):
+        sys.exit("\n".join(told))
+    return load_result(directory)
+
+
+if __name__ == "__main__":
+    main()
