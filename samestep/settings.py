@@ -35,6 +35,7 @@ class CompareSettings(TypedDict, total=False):
     learning_rate_schedule: str
     warmup_steps: int
     decay_steps: int | None
+    decayed: str
     precision: str | None
     recompute: bool
     compile: bool
@@ -93,6 +94,7 @@ class PredictSettings(OptionSettings, total=False):
     learning_rate_schedule: str
     warmup_steps: int
     decay_steps: int | None
+    decayed: str
     precision: str | None
     recompute: bool
     compile: bool

@@ -71,12 +71,19 @@ def hybrid(run: Run, backend: str, place: int = 0) -> Ledger:
     Returns:
         The footprints of all ranks, and what the first rank at the place exchanges.
     """
+    of_rank, apart = _sends_along_pipe(run), run.mesh.size // run.mesh.pipe
+    sent = sum((sent_bytes(send, backend, run.item_bytes) for sends in of_rank for send in sends), 0.0)
+    return Ledger(hybrid_footprints(run), in_order(of_rank[place]), sent * apart)
+
+
+def _sends_along_pipe(run: Run) -> list[list[Send]]:
+    """Returns what the first rank at each place along `pipe` exchanges."""
     stages, pipes, apart = _stages(run), run.mesh.pipe, run.mesh.size // run.mesh.pipe
     cut, pipes_of = [stage.segments for stage in stages], [stage.pipe for stage in stages]
     sizes, carries = [_handed_on(run, segments[-1]) for segments in cut], carried(run, cut)
     messages = boundary_sends(sizes, count_tensors(cut), pipes_of, apart, carries)
     halves = list(shared_sends(run, cut, pipes_of, apart, _parts(run)))
-    of_rank = [
+    return [
         [
             *_sends(run, stages, messages, pipe),
             *(send for rank, send in halves if rank == pipe),
@@ -85,8 +92,6 @@ def hybrid(run: Run, backend: str, place: int = 0) -> Ledger:
         ]
         for pipe in range(pipes)
     ]
-    sent = sum((sent_bytes(send, backend, run.item_bytes) for sends in of_rank for send in sends), 0.0)
-    return Ledger(hybrid_footprints(run), in_order(of_rank[place]), sent * apart)
 
 
 def pp(run: Run, backend: str, place: int = 0) -> Ledger:
@@ -106,6 +111,11 @@ def mp(run: Run, backend: str, place: int = 0) -> Ledger:
         One footprint per rank, and the sends of the rank at the place.
     """
     return hybrid(dataclasses.replace(run, options=_WholeBatch()), backend, place)
+
+
+def mp_sends(run: Run) -> list[list[Send]]:
+    """Predicts the sends of each rank, in no order; it takes a fraction of the time of so many ledgers."""
+    return _sends_along_pipe(dataclasses.replace(run, options=_WholeBatch()))
 
 
 def hybrid_footprints(run: Run) -> tuple[Footprint, ...]:

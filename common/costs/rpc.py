@@ -13,7 +13,7 @@ import collections
 import dataclasses
 from collections.abc import Mapping
 
-from samestep.common.costs.pipeline import mp
+from samestep.common.costs.pipeline import mp, mp_sends
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.sizes import ID_BYTES, example_bytes, holder, holder_of, sent_bytes
 from samestep.common.ledger import Ledger, Send, in_order
@@ -73,8 +73,8 @@ def rpc_routes(run: Run) -> Mapping[tuple[int, int], float]:
     """
     found: collections.Counter[tuple[int, int]] = collections.Counter()
     last, loss = run.num_devices - 1, run.passes * run.item_bytes
-    for worker in range(run.num_devices):
-        for send in mp(run, "memory", worker).sends:
+    for worker, sends in enumerate(mp_sends(run)):
+        for send in sends:
             found[worker, int(send.to)] += send.bytes
         to, back = (_TO_LAST, _FROM_LAST) if worker == last else (_TO_STAGE, _FROM_STAGE)
         found[0, worker] += _calls(run, to)

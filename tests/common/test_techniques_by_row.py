@@ -12,6 +12,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.strategy import StrategyInfo
 from samestep.common.techniques import Techniques
+from samestep.common.techniques.decayed.flag import ALL
 from tests.cells import every_row, usual
 
 GIVEN = {
@@ -20,6 +21,7 @@ GIVEN = {
     "learning_rate_schedule": {"learning_rate_schedule": "cosine"},
     "warmup_steps": {"warmup_steps": 2},
     "decay_steps": {"learning_rate_schedule": "linear", "decay_steps": 9},
+    "decayed": {"decayed": "matrices"},
     "precision": {"precision": "bf16"},
     "recompute": {"recompute": True},
     "compile": {"compile": True},
@@ -38,8 +40,17 @@ UNORDERED_IN_SHARDS = {"clip_norm", "precision"}
 def asked(framework: str, row: StrategyInfo, **techniques: object) -> RunConfig:
     devices = 2 if row.axes else 1
     given = Techniques(**techniques)
+    optimizer = "adamw" if given.decayed != ALL else "sgd"  # which has no decay
     return RunConfig(
-        framework, row.name, usual(row), devices, dtype=row.dtypes[0], batch_size=48, steps=9, techniques=given
+        framework,
+        row.name,
+        usual(row),
+        devices,
+        dtype=row.dtypes[0],
+        batch_size=48,
+        steps=9,
+        optimizer=optimizer,
+        techniques=given,
     )
 
 

@@ -51,8 +51,7 @@ def test_it_takes_the_oracles_step_and_holds_what_is_predicted(
 
 @pytest.mark.parametrize(("cell", "devices"), CELLS)
 def test_only_matrices_decay_where_it_is_asked(run_cell: RunCell, cell: str, devices: int) -> None:
-    result = run_cell(
-        cell, SIZED["transformer"], devices=devices, dtype="float64", optimizer="adamw", decayed="matrices", steps=4
-    )
+    asked = {"devices": devices, "dtype": "float64", "optimizer": "adamw", "steps": 4}
+    result = run_cell(f"{cell}+decayed=matrices", SIZED["transformer"], **asked)
     assert result.parity.passed, result.parity.reason
     assert not result.parity.is_amplified

@@ -205,7 +205,7 @@ def test_a_row_that_cannot_take_the_model_says_why(launcher: Launcher, cell: str
     ("cell", "reason"),
     [
         ("tf:tpu", "XLA compiles each replica alone"),
-        ("tf:central_storage", "of which there is one copy"),
+        ("tf:central_storage", "its replicas share one copy of each variable"),
         ("tf:parameter_server+consistency=async", "its workers wait for nobody"),
     ],
 )

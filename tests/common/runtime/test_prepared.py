@@ -83,7 +83,7 @@ def write(content: str) -> Callable[[Path], object]:
         ({"learning_rate": None}, "learning_rate is None"),
         ({"techniques": {"clip_norm": -1}}, "--clip-norm is -1.0"),
         ({"techniques": None}, "techniques is None, not an object"),
-        ({"techniques": {"speed": 3}}, "unknown field 'speed'. Choose from: accumulation_steps, clip_norm"),
+        ({"techniques": {"pace": 3}}, "unknown field 'pace'. Choose from: accumulation_steps, clip_norm"),
         ({"options": None}, "options is None, not an object"),
         ({"options": [1]}, "options is [1], not an object"),
         ({"options": {"speed": 3}}, "unknown option '--speed'"),
