@@ -54,8 +54,8 @@ def check_balance(run: Run) -> None:
         )
     if run.product_bytes != run.item_bytes:
         raise ConfigError(
-            f"--precision {run.techniques.precision} rounds the router's scores, and a token between two experts takes the other "
-            "one: no bound says by how much a step may differ; leave out --precision, or +experts=."
+            "--precision rounds the router's scores, and a token between two experts takes the other one: no bound says by how "
+            "much a step may differ; leave out --precision, or +experts=."
         )
     if run.techniques.compile:
         raise ConfigError(
