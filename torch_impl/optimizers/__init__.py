@@ -9,7 +9,7 @@ from torch import nn
 
 from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.strategy import Run
-from samestep.common.workload.optimizers.spec import OptimizerSpec, Shape, of_dimensions
+from samestep.common.workload.optimizers.spec import OptimizerSpec, Shape
 from samestep.torch_impl.optimizers import own
 from samestep.torch_impl.weights import named_weights
 
@@ -73,13 +73,12 @@ def matrices_of(run: Run, *models: nn.Module) -> set[nn.Parameter]:
 
 
 def _decay_groups(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> Iterable[Any]:
-    """Gives parameters that do not decay a group of their own, if there are any."""
-    vectors, others = (getattr(of_dimensions(spec, number), "weight_decay", None) for number in (1, 2))
-    if vectors == others:
+    """Gives the parameters that decay spares a group of their own, if there are any."""
+    if not spec.spares_vectors:
         return parameters
     every = list(parameters)
-    kinds = [each for each in every if each.ndim > 1], [each for each in every if each.ndim < 2]
-    return [{"params": kind, "weight_decay": decay} for kind, decay in zip(kinds, (others, vectors), strict=True)]
+    vectors = {"params": [each for each in every if each.ndim < 2], "weight_decay": 0.0}
+    return [{"params": [each for each in every if each.ndim > 1]}, vectors]
 
 
 def build_optimizer(
