@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from samestep.experiments.comparing import stored
+from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.page.loaded import Facet, Loaded
 from samestep.experiments.page.loading import load
 from samestep.experiments.page.page import page as write_page
 from tests.page import runs
@@ -73,6 +76,24 @@ def shown(browser: "Browser", report: Path) -> Iterator["Page"]:
     """The page, for tests that change nothing on it."""
     with opening(browser, report) as open_page:
         yield open_page()
+
+
+@pytest.fixture(scope="module")
+def loaded(directories: list[Path]) -> Loaded:
+    """The runs of a page."""
+    return load(directories)
+
+
+@pytest.fixture(scope="module")
+def found(directories: list[Path]) -> Comparison:
+    """The first comparison."""
+    return stored.load(directories[0])
+
+
+@pytest.fixture(scope="module")
+def facet(loaded: Loaded) -> Facet:
+    """The first table of the page."""
+    return next(loaded.facets())
 
 
 @contextlib.contextmanager

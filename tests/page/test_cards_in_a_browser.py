@@ -10,7 +10,6 @@ from samestep.common.cell import Cell
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
 from samestep.experiments.page.loaded import Loaded, make_group
-from samestep.experiments.page.loading import load
 from samestep.experiments.page.page import page as write_page
 from tests.page.runs import trained
 
@@ -24,11 +23,6 @@ BARS = """() => [...document.querySelectorAll('#table td[style]')].map(cell => {
     return [cell.cellIndex, Number(cell.dataset.v), parseFloat(style.backgroundSize), style.textAlign];
 })"""
 LINE = """([place, key]) => document.querySelector(`${place} .step-parts [data-row=${key}] .track`).innerHTML"""
-
-
-@pytest.fixture(scope="module")
-def loaded(directories: list[Path]) -> Loaded:
-    return load(directories)
 
 
 def key_of(page: "Page", name: str) -> str:

@@ -12,7 +12,6 @@ from samestep.common.judging.parity import LOSS_BOUND
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
 from samestep.experiments.page.loaded import Loaded, make_group
-from samestep.experiments.page.loading import load
 from samestep.experiments.page.memory import CLASSES, UNKNOWN, held
 from samestep.experiments.page.page import SECTIONS
 from samestep.experiments.page.page import page as write_page
@@ -27,11 +26,6 @@ WIDTHS = (390, 1440)
 SCHEMES = ("light", "dark")
 UNFOLD = "document.querySelectorAll('details').forEach(each => each.open = true)"
 COLUMN = "column => [...document.querySelectorAll('#table tbody tr')].map(line => line.cells[column].dataset.v ?? null)"
-
-
-@pytest.fixture(scope="module")
-def loaded(directories: list[Path]) -> Loaded:
-    return load(directories)
 
 
 def column(page: "Page", title: str) -> int:

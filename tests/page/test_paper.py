@@ -8,10 +8,9 @@ from xml.etree import ElementTree
 import pytest
 
 from samestep.common.errors import ConfigError
-from samestep.experiments.comparing import stored
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.page.drawings.svg import drawing, write
-from samestep.experiments.page.loaded import Facet, Loaded
+from samestep.experiments.page.loaded import Loaded
 from samestep.experiments.page.loading import load
 from samestep.experiments.page.paper.figure import COLUMN, PAGE
 from samestep.experiments.page.paper.figures import NAMES, write_figures
@@ -19,22 +18,6 @@ from samestep.experiments.page.paper.pdf import POINTS, pdf_of
 from samestep.experiments.report import main
 from tests.page import runs
 from tests.page.pdfs import reader, text_of
-
-
-@pytest.fixture(scope="module")
-def loaded(directories: list[Path]) -> Loaded:
-    return load(directories)
-
-
-@pytest.fixture(scope="module")
-def found(directories: list[Path]) -> Comparison:
-    return stored.load(directories[0])
-
-
-@pytest.fixture(scope="module")
-def facet(loaded: Loaded) -> Facet:
-    return next(loaded.facets())
-
 
 # --- the file -------------------------------------------------------------------------------------------------------------
 

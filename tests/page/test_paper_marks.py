@@ -6,11 +6,9 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from samestep.experiments.comparing import stored
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.page import losses, memory, speed, wire
-from samestep.experiments.page.loaded import Facet, Loaded
-from samestep.experiments.page.loading import load
+from samestep.experiments.page.loaded import Facet
 from samestep.experiments.page.paper.figure import COLUMN, PAGE
 from samestep.experiments.page.paper.figures import NAMES
 from samestep.experiments.page.paper.marks import HATCHES, hatched
@@ -21,21 +19,6 @@ from tests.page.pdfs import operations
 NEAR = 0.02
 """Points by which a mark may be off: a place is rounded to a thousandth of a percent of at most 500 points, and to six digits."""
 BARS = {"speed": speed.plot, "memory": memory.plot, "sent": wire.plot}
-
-
-@pytest.fixture(scope="module")
-def loaded(directories: list[Path]) -> Loaded:
-    return load(directories)
-
-
-@pytest.fixture(scope="module")
-def found(directories: list[Path]) -> Comparison:
-    return stored.load(directories[0])
-
-
-@pytest.fixture(scope="module")
-def facet(loaded: Loaded) -> Facet:
-    return next(loaded.facets())
 
 
 # --- its marks ------------------------------------------------------------------------------------------------------------

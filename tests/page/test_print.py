@@ -10,18 +10,12 @@ import pytest
 
 from samestep.experiments.page import losses, memory, speed, wire
 from samestep.experiments.page.loaded import Loaded
-from samestep.experiments.page.loading import load
 from tests.page.pdfs import text_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, CDPSession, Page
 
 Opened = Callable[..., "Page"]
-
-
-@pytest.fixture(scope="module")
-def loaded(directories: list[Path]) -> Loaded:
-    return load(directories)
 
 
 def on_paper(page: "Page") -> "CDPSession":
