@@ -2,7 +2,7 @@
 
 import dataclasses
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         SamestepError: There is no such mistake, PyTorch is not installed, or a run failed.
     """
     from samestep.common.runtime.parent.launcher import Launcher  # here, like the others: --help imports no NumPy
-    from samestep.torch_impl.planted import MISTAKE, PLANTED
+    from samestep.torch_impl.planted import PLANTED
 
     parser = Parser(prog="samestep demo", description=(__doc__ or "").partition(":")[0] + ".")
     parser.add_argument(
@@ -53,9 +53,9 @@ def main(arguments: Sequence[str]) -> int:
         folder = Path(name)
         print(f"{_asked(first)}\n", flush=True)
         launcher.warm(dict.fromkeys((first.framework, second.framework)))
-        right = _train(launcher, first, folder / "first")
-        _train(launcher, second, folder / "second")
-        mistaken = _train(launcher, first, folder / "mistaken", {MISTAKE: mistake})
+        right = _shown(first, train(launcher, first, folder / "first"))
+        _shown(second, train(launcher, second, folder / "second"))
+        mistaken = _shown(first, train(launcher, first, folder / "mistaken", mistake), ", with a mistake in it")
     print(_told(mistake, right, mistaken))
     print(NEXT.format(other=next(name for name in PLANTED if name != mistake)))
     return 0 if _is_other_step(mistaken) else 1
@@ -96,16 +96,26 @@ def _requests(mistake: str) -> "tuple[RunConfig, RunConfig]":
     return found[0], found[1]
 
 
-def _train(
-    launcher: "Launcher", asked: "RunConfig", out: Path, planted: Mapping[str, str] | None = None
-) -> "RunResult":
-    """Trains a row, and prints in one line whether it took the same step."""
+def train(launcher: "Launcher", asked: "RunConfig", out: Path, mistake: str = "") -> "RunResult":
+    """Trains a row, with a mistake in its step if one is named.
+
+    Args:
+        launcher: Starts workers of PLANTER.
+        asked: What to train.
+        out: The new directory of the run.
+        mistake: A key of PLANTED in that module, or none.
+    """
     from samestep.common.request import launch_of
     from samestep.common.run import parse
+    from samestep.torch_impl.planted import MISTAKE
 
     config = dataclasses.replace(asked, out=str(out))
-    result = launcher.run(parse(config), launch_of(config), environment=dict(planted or {}))
-    name = f"{asked.framework}:{asked.strategy}" + (", with a mistake in it" if planted else "")
+    return launcher.run(parse(config), launch_of(config), environment={MISTAKE: mistake} if mistake else {})
+
+
+def _shown(asked: "RunConfig", result: "RunResult", suffix: str = "") -> "RunResult":
+    """Prints in one line whether a row took the same step."""
+    name = f"{asked.framework}:{asked.strategy}{suffix}"
     print(f"  {name:<36}{'NOT the same step' if _is_other_step(result) else 'same step'}", flush=True)
     return result
 

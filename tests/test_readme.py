@@ -1,6 +1,7 @@
 """What the README and its first pages say is what happens: its commands run, its generated parts are current."""
 
 import ast
+import dataclasses
 import os
 import re
 import shlex
@@ -14,9 +15,11 @@ import pytest
 import samestep
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
+from samestep.common.mistakes.table import of_step
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.experiments.comparing.comparison_request import every_cell
+from samestep.experiments.comparing.stored import load
 from samestep.experiments.documenting import readme
 from tests.experiments.comparisons import keep
 from tests.results import EVERY_CELL, made
@@ -134,6 +137,9 @@ def test_the_results_are_a_comparison_of_both_frameworks() -> None:
     table = re.search(r"<!-- results -->(.*)<!-- /results -->", TEXT, re.DOTALL)
     assert table is not None
     assert all(f"| {row} " in table[1] for row in readme.FRONT)
+    wrong = [line for line in table[1].splitlines() if "| NO " in line]
+    assert len(wrong) == 1 and "(mistaken)" in wrong[0] and readme.MISTAKE in table[1]
+    assert of_step(readme.MISTAKE).format(devices=2) in " ".join(table[1].replace("\n>", " ").split())
     assert "took the oracle's" in table[1]
     assert max(map(len, table[1].splitlines())) <= readme.WIDTH == 100
     whole = re.search(r"<!-- results -->(.*)<!-- /results -->", readme.STRATEGIES.read_text(), re.DOTALL)
@@ -153,3 +159,17 @@ def test_results_are_as_wide_as_the_page_whatever_the_terminal(tmp_path: Path, m
     assert max(map(len, printed[0].splitlines())) <= 100
     assert "| 52.99 (52.99) | 36.45 (36.45) |" in printed[0]
     assert "16.2k" not in printed[0], "speeds of a tiny model say nothing of a strategy"
+
+
+def test_what_is_said_of_the_wrong_row_fits_the_page(tmp_path: Path) -> None:
+    keep(tmp_path, {name: [made(name)] for name in EVERY_CELL})
+    found = load(tmp_path)
+    right = made("torch:ddp")
+    reason = (
+        f"step 0: {of_step(readme.MISTAKE).format(devices=2)} (the loss of step 1 is 2.33704305 instead of 2.33774189)"
+    )
+    wrong = dataclasses.replace(right, parity=dataclasses.replace(right.parity, passed=False, reason=reason))
+    lines = readme.front_table(found, [right, wrong], ["torch:ddp", "torch:ddp (mistaken)"]).splitlines()
+    assert max(map(len, lines)) <= readme.WIDTH
+    assert [line.split("|")[2].strip() for line in lines if "torch:ddp" in line and "|" in line] == ["yes", "NO"]
+    assert " ".join(line.removeprefix("> ") for line in lines if line.startswith("> ")) == reason

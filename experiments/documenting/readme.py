@@ -1,19 +1,25 @@
 """Rewrites the generated parts of the README and of docs/: `python -m experiments.documenting.readme [COMPARISON_DIR]`."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from samestep.common.catalog import catalogue, framework_info
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.common.runtime.records import RunResult
 from samestep.common.workload.declaration import BUILDERS
+from samestep.experiments import demo
 from samestep.experiments.advising import published_models
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.comparing import stored
+from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.quantities import QUANTITIES
+from samestep.experiments.comparing.speeds import Speed
 from samestep.experiments.documenting import seconds_page
 from samestep.experiments.printing import tables
 from samestep.experiments.printing.grid import table
-from samestep.experiments.printing.text import github
+from samestep.experiments.printing.text import fill, github
 from samestep.experiments.strategies import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,18 +32,21 @@ MEASURING = ROOT / "docs" / "measuring.md"
 WIDTH = 100
 """Of what stands in the README as it was printed."""
 FRONT = (
-    *("numpy:oracle", "torch:single", "torch:ddp", "torch:zero1", "torch:fsdp", "torch:pp"),
+    *("torch:single", "torch:ddp", "torch:zero1", "torch:fsdp", "torch:pp"),
     *("tf:mirrored", "tf:multi_worker_mirrored", "tf:parameter_server"),
 )
 """The rows of the README, which show how strategies differ; docs/strategies.md has all."""
+MISTAKE = "forgotten_exchange"
+"""Planted in a row of the README: it saves all the traffic, and the accuracy hardly shows it."""
 SECONDS_OF_A_TINY_MODEL = ("examples/s", "[spread]", "step ms p50 p95 p99", "start-up s")
 """They say nothing of a strategy where one core beats two, and stand in no table of the README."""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Writes what comes from the catalogues; and from a comparison's directory, if one is given, its results."""
-    pages = ((README, FRONT), (STRATEGIES, None))
-    parts = [(page, "results", results(Path(directory), rows)) for directory in arguments[:1] for page, rows in pages]
+    parts = []
+    for directory in map(Path, arguments[:1]):
+        parts += [(README, "results", front(directory)), (STRATEGIES, "results", results(directory))]
     for write in (lambda: parts, generated):  # what is generated depends on the results
         for page, name, content in write():
             page.write_text(replaced(page.read_text(), name, content))
@@ -61,9 +70,8 @@ def generated() -> list[tuple[Path, str, str]]:
         "elsewhere": seconds_page.elsewhere(),
     }
     seconds = [(SECONDS, name, content) for name, content in told.items()]
-    figure = (README, "seconds", seconds_page.figure())
     measuring = (MEASURING, "quantities", quantities_table())
-    return [(STRATEGIES, "strategies", strategies()), figure, measuring, *upstreams, *predicting, *seconds]
+    return [(STRATEGIES, "strategies", strategies()), measuring, *upstreams, *predicting, *seconds]
 
 
 def strategies() -> str:
@@ -93,21 +101,51 @@ def upstream(framework: str) -> str:
     return github(["strategy", "API", "upstream says"], rows)
 
 
-def results(directory: Path, rows: Sequence[str] | None = None) -> str:
-    """Returns the table of a comparison that was run with `--out`, and a sentence on all its rows.
+def results(directory: Path) -> str:
+    """Returns the table of a comparison that was run with `--out`, what its columns mean, and a sentence on all its rows.
 
     Args:
         directory: The directory of the comparison.
-        rows: Those of the table; all, unless given.
     """
     found = stored.load(directory)
-    speeds = {name: speed for name, speed in found.speeds.items() if rows is None or name in rows}
-    shown = [row.result for row in found.rows if row.result and row.cell in speeds]
-    table = tables.comparison(shown, width=WIDTH, names=list(speeds), speeds=speeds, leave_out=SECONDS_OF_A_TINY_MODEL)
-    shown_table = (
-        table if rows is None else table.partition("\n\n")[0]
-    )  # what the columns mean stands where all rows do
-    return f"{tables.caption(shown, WIDTH)}\n\n{shown_table}\n\n{tables.verdict(found.results)}"
+    shown = [row.result for row in found.rows if row.result]
+    return f"{_table(shown, list(found.speeds), found.speeds)}\n\n{tables.verdict(found.results)}"
+
+
+def front(directory: Path) -> str:
+    """Returns the table of FRONT's rows and of one that is wrong: the first of them that samestep can plant a mistake in.
+
+    Trains that row with MISTAKE in its step, under the settings of the comparison.
+
+    Args:
+        directory: As in `results`.
+    """
+    found = stored.load(directory)
+    shown = {row.cell: row.result for row in found.rows if row.result and row.cell in FRONT}
+    with TemporaryDirectory() as scratch, Launcher(worker=demo.PLANTER) as launcher:
+        wrong = demo.train(launcher, shown[demo.ROWS[0]].config, Path(scratch, "wrong"), MISTAKE)
+    return front_table(found, [*shown.values(), wrong], [*shown, f"{demo.ROWS[0]} (mistaken)"])
+
+
+def front_table(found: Comparison, shown: Sequence[RunResult], names: Sequence[str]) -> str:
+    """Returns the table of the README, with what samestep says of its last row, which is wrong.
+
+    Args:
+        found: The comparison.
+        shown: The results of the rows.
+        names: What the rows are called.
+    """
+    table = (
+        _table(shown, names, found.speeds).partition("\n* ")[0].rstrip()
+    )  # what columns mean stands where all rows do
+    told = f"The last row is {demo.ROWS[0]} with a mistake planted in it, `{MISTAKE}`. samestep was not told, and says:"
+    said = f"> {fill(shown[-1].parity.reason, WIDTH - 2, '> ')}"
+    return f"{table}\n\n{tables.verdict(found.results)}\n{fill(told, WIDTH)}\n\n{said}"
+
+
+def _table(shown: Sequence[RunResult], names: Sequence[str], speeds: Mapping[str, Speed]) -> str:
+    table = tables.comparison(shown, width=WIDTH, names=names, speeds=speeds, leave_out=SECONDS_OF_A_TINY_MODEL)
+    return f"{tables.caption(shown, WIDTH, names)}\n\n{table}"
 
 
 def replaced(text: str, name: str, content: str) -> str:

@@ -1,7 +1,7 @@
-"""The tables of docs/seconds.md, and the figures of other pages: errors of predicted seconds, and the constants behind them."""
+"""The tables of docs/seconds.md: errors of predicted seconds, and the constants behind them."""
 
 from samestep.common.seconds.machine import RATES, load_machine
-from samestep.common.seconds.validation import CLUSTER, SERVER, Score, carried_rows, expected_error, extrapolated
+from samestep.common.seconds.validation import CLUSTER, SERVER, carried_rows, extrapolated
 from samestep.experiments.advising.validate import VALIDATIONS, errors
 from samestep.experiments.printing.text import github
 
@@ -29,17 +29,6 @@ def constants() -> str:
     return github(["constant", "value", "unit", "source"], rows)
 
 
-def figure() -> str:
-    """Returns the errors in one sentence, for the README."""
-    one, many = expected_error(True), expected_error(False)
-    return (
-        f"Of vTrain's measured iterations of GPT models, each is predicted with constants that were fitted without its model.\n"
-        f"The mean error is **{one.mape:.1%} on one node** ({one.rows} rows) and **{many.mape:.1%} on 64 to 512 GPUs** "
-        f"({many.rows} rows). The layout that\nis ranked first is {_regret(one, many):.1%} slower than the fastest measured "
-        f"one, as the mean over model, GPUs and batch."
-    )
-
-
 def extrapolation() -> str:
     """Returns how far the constants of smaller runs are off on larger ones, in a sentence."""
     found = extrapolated(carried_rows())
@@ -55,7 +44,3 @@ def extrapolation() -> str:
         f"Constants of models of hidden size 1,024 alone are off by {wider} on hidden size 2,048, and by {widest} on 3,072 and\n"
         "8,192 on many nodes."
     )
-
-
-def _regret(*scores: Score) -> float:
-    return sum((each.regret or 0.0) * each.problems for each in scores) / sum(each.problems for each in scores)
