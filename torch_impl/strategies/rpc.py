@@ -25,7 +25,16 @@ from samestep.torch_impl.local_state import merge
 from samestep.torch_impl.models.inputs import as_inputs
 from samestep.torch_impl.pipeline.stages import build_stage
 from samestep.torch_impl.rpc import worker_stages as stages
-from samestep.torch_impl.rpc.group import CPU, Served, ServingProgram, join_rpc, leave_rpc, own_rank, worker_name
+from samestep.torch_impl.rpc.group import (
+    CPU,
+    Served,
+    ServingProgram,
+    await_answers,
+    join_rpc,
+    leave_rpc,
+    own_rank,
+    worker_name,
+)
 from samestep.torch_impl.step import accumulate, mean_loss
 from samestep.torch_impl.step_context import StepContext
 
@@ -102,7 +111,8 @@ class DriverProgram:
         return {}
 
     def sync(self) -> None:
-        """Returns at once: a step is over when its calls have returned."""
+        """Waits for the answers that no step waits for, or what they send would count in no step."""
+        await_answers()
 
     def close(self) -> None:
         """Leaves the group when every process does."""
