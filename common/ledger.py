@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 PHASES = ("forward", "backward", "update")
 """Of a step, in order. The exchange of gradients belongs to the backward pass, clipping to the update."""
@@ -100,7 +100,8 @@ class Send:
         count: How many there are.
         to: Who gets a message: a rank, a device, or the role of those of whom one gets it, such as "worker"; "" for a
             collective. A pull names whom it asks.
-        source: Who sends it, likewise, or the root of a broadcast; "" is the process that records it.
+        source: Who sends it, likewise, or the root of a broadcast; of several broadcasts the root of each, between commas. ""
+            is the process that records it, or of broadcasts nobody knows.
         at: When it was handed over, as `time.time()`; None where only the order is known, and if it is predicted.
     """
 
@@ -134,9 +135,18 @@ def in_order(sends: Iterable[Send]) -> tuple[Send, ...]:
 
 def _together(sends: Iterable[Send]) -> Send:
     first, *_ = sends = tuple(sends)
-    source = first.source if len({s.source for s in sends}) == 1 else ""
     size, count = sum(s.bytes for s in sends), sum(s.count for s in sends)
-    return dataclasses.replace(first, bytes=size, count=count, source=source)
+    return dataclasses.replace(first, bytes=size, count=count, source=_source(sends, count))
+
+
+def _source(sends: Sequence[Send], count: int) -> str:
+    """Returns who sends records that become one; each of its sends has to be as large, if several do."""
+    if len(every := {send.source for send in sends}) == 1 and "," not in sends[0].source:
+        return sends[0].source
+    is_equal = len({send.bytes / send.count for send in sends}) == 1
+    if "" in every or not is_equal or count > MOST_SENDS:
+        return ""
+    return ",".join(send.source if "," in send.source else ",".join([send.source] * send.count) for send in sends)
 
 
 def exchanges_of(sends: Iterable[Send]) -> tuple[Exchange, ...]:

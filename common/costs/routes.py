@@ -91,7 +91,7 @@ def _from(send: Send, further: int, run: Run) -> Send:
 
 
 def _links(run: Run, backend: str, place: int, sends: Sequence[Send]) -> Iterator[tuple[int, int, float]]:
-    """Yields from where to where a device sends how many bytes; a broadcast is told by its root."""
+    """Yields from where to where a device sends how many bytes; broadcasts are told by their roots."""
     for send in sends:
         size, group = sent_bytes(send, backend, run.item_bytes), run.mesh.members(send.group, send.ranks, place)
         own = group.index(place)
@@ -101,7 +101,8 @@ def _links(run: Run, backend: str, place: int, sends: Sequence[Send]) -> Iterato
             yield from ((place, each, size / (len(group) - 1)) for each in group if each != place)
         elif send.operation == "send":
             yield place, int(send.to), size
-        elif send.operation == "broadcast" and send.source == str(own):
+        elif send.operation == "broadcast" and str(own) in (roots := send.source.split(",")):
+            size *= roots.count(str(own)) / len(roots)
             for target in range(1, len(group)):
                 root = 1 << target.bit_length() - 1
                 yield (

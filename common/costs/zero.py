@@ -25,7 +25,7 @@ from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.shards import gathers, reductions, shard_elements, sharded_holders
 from samestep.common.costs.sizes import symmetric, with_agreement
 from samestep.common.costs.within import sends_within
-from samestep.common.ledger import Footprint, Ledger, Send
+from samestep.common.ledger import MOST_SENDS, Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import num_trained, trained
 from samestep.common.workload.models.spec import ModelSpec, Param, parameters_of
@@ -47,8 +47,9 @@ def zero1(run: Run, backend: str) -> Ledger:
     ledger, devices = bucketed(run, DEFAULT_CAPS, backend), run.num_devices
     broadcasts, rank = list[Send](), 0
     for own, count in _owned(run):
-        size, root = (num_trained(own) * run.item_bytes or _DUMMY_BYTES) * count, str(rank) if count == 1 else ""
-        broadcasts.append(Send("update", "broadcast", "data", devices, size, count, source=root))
+        size, roots = (num_trained(own) * run.item_bytes or _DUMMY_BYTES) * count, range(rank, rank + count)
+        source = ",".join(map(str, roots)) if count <= MOST_SENDS else ""
+        broadcasts.append(Send("update", "broadcast", "data", devices, size, count, source=source))
         rank += count
     return symmetric(run, zero1_footprints(run), (*ledger.sends, *broadcasts), backend)
 

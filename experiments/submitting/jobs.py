@@ -14,13 +14,15 @@ from pathlib import Path
 from samestep.common.errors import ConfigError, Unavailable, WorkerFailed
 from samestep.common.files.writing import create
 from samestep.common.runtime.parent.elsewhere import Elsewhere, Job, JobEnd
-from samestep.common.runtime.parent.processes.obituary import ending
+from samestep.common.runtime.parent.processes.obituary import ending, read_log
 from samestep.common.strategy import Run
 from samestep.experiments.submitting.scripts import write_script
 from samestep.experiments.submitting.targets import Target
 
 CANCEL_SECONDS = 15.0
 """How long an engine may take to end a job."""
+_WAITS = "waits for "
+"""How a line begins by which the driver of Ray says what it waits for."""
 _LASTS = ("COMPLETING", "CONFIGURING", "PENDING", "REQUEUED", "RESIZING", "RUNNING", "STOPPED", "SUSPENDED")
 _KILLED = ("BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT")
 """The states of a job of Slurm that has not ended, and of one that Slurm or somebody has ended."""
@@ -96,8 +98,9 @@ class ProcessJob:
         return None if code is None else JobEnd(ending(code), code < 0)
 
     def waits_for(self) -> str:
-        """Such a job never waits."""
-        return ""
+        """Returns for what, if the last line of the log says so, as the driver of Ray does."""
+        last = read_log(self.log).rstrip().rpartition("\n")[2]
+        return last.removeprefix(_WAITS) if last.startswith(_WAITS) else ""
 
     def cancel(self) -> None:
         """Ends the command, which ends its processes; then whatever is left of them here."""
