@@ -143,8 +143,7 @@ def _source(sends: Sequence[Send], count: int) -> str:
     """Returns who sends records that become one; each of its sends has to be as large, if several do."""
     if len(every := {send.source for send in sends}) == 1 and "," not in sends[0].source:
         return sends[0].source
-    is_equal = len({send.bytes / send.count for send in sends}) == 1
-    if "" in every or not is_equal or count > MOST_SENDS:
+    if "" in every or count > MOST_SENDS or len({send.bytes / send.count for send in sends}) > 1:
         return ""
     return ",".join(send.source if "," in send.source else ",".join([send.source] * send.count) for send in sends)
 
