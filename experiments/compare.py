@@ -21,6 +21,7 @@ from samestep.experiments.report import report_comparison
 
 if TYPE_CHECKING:
     from samestep.experiments.comparing.comparison import Comparison
+    from samestep.experiments.submitting.targets import Target
 
 _DESCRIPTION = """Train one workload under many strategies and print one table, with the oracle as its first row. The rows that
 were done before an interrupt are printed, and --resume goes on from there. --on slurm:nodes=2 starts each row as a job of an
@@ -71,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
         _check_resumed(directory, out, file)
         comparison = execution.resume(Path(directory), given, elsewhere=there)
     comparison = comparison.conclude(allowed, earlier, bit_equal)
-    document = comparison.document(_again(arguments, directory), wide)
+    document = comparison.document(_again(arguments, directory, target), wide)
     print(write(document, form), flush=True)
     github_actions.show(document)
     unwritten = _write_page(comparison, form) if wants_page else None
@@ -144,11 +145,11 @@ def _axes(texts: Sequence[str]) -> dict[str, str]:
     return axes
 
 
-def _again(arguments: Sequence[str], resumed: str | None) -> str:
+def _again(arguments: Sequence[str], resumed: str | None, target: "Target | None") -> str:
     """Returns the line that repeats the comparison, without the place it was written to."""
     kept = [a for i, a in enumerate(arguments) if a.partition("=")[0] != "--out" and [*arguments, ""][i - 1] != "--out"]
     kept = kept if resumed is None else ["--file", str(Path(resumed) / "compare.toml")]
-    return shlex.join(["python", "-m", "samestep", "compare", *kept])
+    return shlex.join(["python", "-m", "samestep", "compare", *kept, *(["--on", str(target)] if target else [])])
 
 
 if __name__ == "__main__":

@@ -58,10 +58,8 @@ def main(arguments: Sequence[str]) -> int:
             result = launcher.run(run, launch, progress, launched_at, resume=resumed)
         directory = launcher.last_run
     traced = recorded(directory) if directory and launch.traces else ""
-    print(
-        f"\n{_describe_result(run, result)}Run: {directory}{traced}\n{again(result.command)}",
-        flush=True,
-    )
+    repeat = again(f"{result.command} --on {started_on}" if started_on else result.command)
+    print(f"\n{_describe_result(run, result)}Run: {directory}{traced}\n{repeat}", flush=True)
     raise_if_missed(result)
     return 1 if result.saves.failed else 0
 

@@ -105,9 +105,14 @@ def explain_fit(found: Scaling) -> str:
     """Says what stays serial, in a sentence, and a limit for all numbers of devices as far as the rounds support one."""
     fitted = [point for point in found.points if point.rate and not point.confounds]
     if found.serial_share is None:
+        how = (
+            "what the others lack is said in their speed-up"
+            if len(found.points) >= LEAST_POINTS
+            else "as in --devices 1,2,4"
+        )
         return (
             f"{found.name}: what stays serial is not fitted to {count(len(fitted), 'number')} of devices; "
-            f"measure at least {LEAST_POINTS}, as in --devices 1,2,4"
+            f"it takes at least {LEAST_POINTS}, {how}"
         )
     whose = {"strong": "Amdahl's", "weak": "Gustafson's"}[found.kind]
     if any(point.speedup and point.speedup.ratio < 1 for point in found.points):

@@ -58,7 +58,7 @@ def comparison(
     varying = [column for column in shared_columns(measured) if _in_common(column, measured, name) is None]
     rows: list[Line] = [*measured, *failures]
     reference = next((name(row.result) for row in measured if row.speed.is_reference), "")
-    found = columns_of_lines(columns(varying, measured, IMPORTED_BEFORE, reference), name)
+    found = columns_of_lines(columns(varying, measured, _included(results), reference), name)
     every = [each for each in found if each.header not in leave_out]
     shown = fit(every, rows, None if wide else width)
     lines = _meanings(shown, results, name)
@@ -81,6 +81,11 @@ def _explain_between(results: Sequence[RunResult], name: Name) -> list[str]:
     from samestep.experiments.printing.host_table import explain_between  # here: most runs have one host
 
     return [explain_between(several, list(map(name, several)))]
+
+
+def _included(results: Sequence[RunResult]) -> str:
+    """Returns what the start of a row includes: processes that an engine starts import the framework themselves."""
+    return IMPORT_INCLUDED if any(result.hosts for result in results) else IMPORTED_BEFORE
 
 
 def said_once(results: Sequence[RunResult], names: Sequence[str] = ()) -> list[str]:

@@ -59,6 +59,11 @@ class Target:
     nodes: int
     settings: Mapping[str, str]
 
+    def __str__(self) -> str:
+        """As it is written behind `--on`, without what stays as it is."""
+        own = [f"{name}={value}" for name, value in self.settings.items() if value != self.script.settings[name]]
+        return ":".join(filter(None, (self.engine, ",".join([f"nodes={self.nodes}"] * (self.nodes > 1) + own))))
+
     @property
     def script(self) -> EngineScript:
         """What starts a run there."""

@@ -103,7 +103,9 @@ def hold_whoever_was_free(result: RunResult) -> None:
         held.append((sum(each.sent_bytes for each in result.by_host), result.predicted.sent_bytes_per_step))
     for host, each in zip(result.hosts, result.by_host, strict=True):
         if all(role.startswith("worker-") for role in host["processes"].split()):
-            held.append((each.sent_bytes / each.received_bytes, each.predicted_sent_bytes / each.predicted_received_bytes))
+            held.append(
+                (each.sent_bytes / each.received_bytes, each.predicted_sent_bytes / each.predicted_received_bytes)
+            )
     assert len(held) in (0, 3)
     for measured, predicted in held:
         assert measured == pytest.approx(predicted, rel=0.01)

@@ -152,3 +152,5 @@ def test_rows_of_a_comparison_are_jobs(slurm: SlurmBox, tmp_path: Path) -> None:
     assert process.returncode == 0, said
     assert len(list((tmp_path / "all").rglob("slurm-*.log"))) == 7, "the oracle as well"
     assert told.count("yes") >= 6
+    assert "Importing" not in said and "the import of the framework included" in told
+    assert "--on slurm:nodes=2" in told, "the line that does it again"

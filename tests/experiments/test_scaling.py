@@ -70,7 +70,7 @@ def test_two_numbers_of_devices_are_no_law() -> None:
     found = scaled(strong({1: 1000.0, 2: 1200.0}))
     assert found.serial_share is found.serial_interval is None
     text = " ".join(write_scaling([found]).split())
-    assert "is not fitted to 2 numbers of devices; measure at least 3, as in --devices 1,2,4" in text
+    assert "is not fitted to 2 numbers of devices; it takes at least 3, as in --devices 1,2,4" in text
     assert "no number of devices" not in text
 
 
@@ -120,7 +120,7 @@ def test_devices_that_share_cores_have_no_speed_up_and_the_title_says_so() -> No
     text = write_scaling([found])
     assert "4 devices share 2 cores: no speed-up can be told from that." in text.splitlines()[0]
     assert "(shared-cores)" in text
-    assert "is not fitted to 2 numbers of devices" in " ".join(text.split())
+    assert "of devices; it takes at least 3, what the others lack is said in their speed-up" in " ".join(text.split())
     assert scaled(rows, ("shared-cores",)).points[-1].speedup is not None
 
 

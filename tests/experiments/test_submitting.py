@@ -111,6 +111,8 @@ def test_a_target_is_taken_out_of_a_command_line() -> None:
     rest, target = split_target(["torch:ddp", "--for", "mpi:hostfile=hosts", "--prepare"], "--for")
     assert rest == ["torch:ddp", "--prepare"]
     assert target is not None and (target.engine, target.settings) == ("mpi", {"hostfile": "hosts"})
+    for each in ("mpi", "slurm:nodes=2,partition=all,mem=4G", "ray:nodes=3,address=ray://head:10001"):
+        assert str(read_target("--on", each)) == each
     assert split_target(["--for=ray://head:10001"], "--for")[1] == read_target("--for", "ray:address=ray://head:10001")
     with pytest.raises(ConfigError, match="--for is given twice"):
         split_target(["--for", "mpi", "--for=mpi"], "--for")

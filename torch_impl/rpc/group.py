@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import os
 import threading
-import time
 from collections.abc import Mapping
 
 import numpy as np
@@ -24,7 +23,6 @@ from samestep.torch_impl.pipeline.stages import Stage
 
 CPU = torch.device("cpu")
 """Between workers RPC moves tensors of the CPU."""
-_PAUSE_SECONDS = 0.0001
 
 
 class Served:
@@ -171,17 +169,6 @@ def join_rpc(run: Run) -> None:
     )
     rpc.init_rpc(worker_name(rank), rank=rank, world_size=world_size, rpc_backend_options=options)
     del store  # until here torch finds it at its port, and opens none of its own
-
-
-def await_answers() -> None:
-    """Returns when every call of this process has been answered.
-
-    A step's own calls have been by then. torch makes others when their context or a reference to their result ends, and
-    nobody waits for these. (Private names, torch 2.13: `client_active_calls` is what its own `shutdown` waits for.)
-    """
-    agent = rpc.api._get_current_rpc_agent()
-    while agent.get_debug_info()["agent.client_active_calls"] != "0":
-        time.sleep(_PAUSE_SECONDS)
 
 
 def leave_rpc() -> None:

@@ -1,6 +1,7 @@
 """One stage of a model on each RPC worker, and what the driver calls there."""
 
 import dataclasses
+import time
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
@@ -34,6 +35,7 @@ class WorkerStage:
 Fetched = TypeVar("Fetched", bound=Inputs | Handed)
 DRIVER = 0
 """The rank of the worker that drives all."""
+_PAUSE_SECONDS = 0.0001
 _LOCAL: list[WorkerStage] = []
 """The stage of the present process: RPC calls functions by name, and they have to find it."""
 
@@ -111,6 +113,17 @@ def record_send(phase: str, handed: Handed, to: int) -> None:
     """
     if to != own_rank():
         _LOCAL[0].served.recorder.add("send", tensors_of(handed), "pipe", dist_world_size(), str(to), phase)
+
+
+def await_answers() -> None:
+    """Returns when every call of this process has been answered.
+
+    A step's own calls have been by then. torch makes others when their context or a reference to their result ends, and
+    nobody waits for these. (Private names, torch 2.13: `client_active_calls` is what its own `shutdown` waits for.)
+    """
+    agent = rpc.api._get_current_rpc_agent()
+    while agent.get_debug_info()["agent.client_active_calls"] != "0":
+        time.sleep(_PAUSE_SECONDS)
 
 
 def predict(x: Inputs | Handed) -> Handed:

@@ -5,8 +5,8 @@ Sent: activations from worker to worker as arguments, gradients back by distribu
 Use it to see how model parallelism was written before pipelines had an API; one batch at a time, like `mp`.
 """
 
-import functools
 from collections.abc import Mapping
+from functools import reduce
 
 import numpy as np
 import torch
@@ -25,16 +25,7 @@ from samestep.torch_impl.local_state import merge
 from samestep.torch_impl.models.inputs import as_inputs
 from samestep.torch_impl.pipeline.stages import build_stage
 from samestep.torch_impl.rpc import worker_stages as stages
-from samestep.torch_impl.rpc.group import (
-    CPU,
-    Served,
-    ServingProgram,
-    await_answers,
-    join_rpc,
-    leave_rpc,
-    own_rank,
-    worker_name,
-)
+from samestep.torch_impl.rpc.group import CPU, Served, ServingProgram, join_rpc, leave_rpc, own_rank, worker_name
 from samestep.torch_impl.step import accumulate, mean_loss
 from samestep.torch_impl.step_context import StepContext
 
@@ -79,8 +70,7 @@ class DriverProgram:
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Computes logits, stage by stage."""
-        predict = lambda x, worker: rpc.rpc_sync(worker, stages.predict, (x,))  # noqa: E731
-        return functools.reduce(predict, self._workers, as_inputs(inputs)).numpy()
+        return reduce(lambda x, to: rpc.rpc_sync(to, stages.predict, (x,)), self._workers, as_inputs(inputs)).numpy()
 
     def state(self) -> TrainState:
         """Fetches every worker's part."""
@@ -112,7 +102,7 @@ class DriverProgram:
 
     def sync(self) -> None:
         """Waits for the answers that no step waits for, or what they send would count in no step."""
-        await_answers()
+        stages.await_answers()
 
     def close(self) -> None:
         """Leaves the group when every process does."""
