@@ -225,6 +225,7 @@ FEATURES = {
     "tied": ["tied"],
     "ignored": ["ignored", "ignores_targets"],
     "experts": ["experts", "num_experts", "balance_of"],
+    "style": ["is_llama"],
 }
 """Feature of a model -> the words that name it."""
 

@@ -26,6 +26,7 @@ _NEUTRAL = {
     nn.Conv2d: {"weight": ("kernel", (2, 3, 1, 0)), "bias": ("bias", (0,))},
     nn.Embedding: {"weight": ("table", (0, 1))},
     nn.LayerNorm: {"weight": ("scale", (0,)), "bias": ("bias", (0,))},
+    nn.RMSNorm: {"weight": ("scale", (0,))},
     **NEUTRAL,
     nn.GroupNorm: {"weight": ("scale", (0,)), "bias": ("bias", (0,))},
 }

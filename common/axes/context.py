@@ -88,7 +88,10 @@ def _attention(model: ModelSpec, segment: Segment) -> int | None:
     """Returns the number of the last of the layers that an attention's inputs come from; None if the segment has no attention."""
     params = parameters_of(model, segment)
     layers = list(dict.fromkeys(map(layer, params)))
-    return max((layers.index(layer(name)) for name, param in params.items() if param.shares_input), default=None)
+    return max(
+        (layers.index(layer(name)) for name, param in params.items() if param.shares_input and param.groups),
+        default=None,
+    )
 
 
 def sent(run: Run, sizes: Sizes) -> float:

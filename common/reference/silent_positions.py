@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from samestep.common.program import Arrays
-from samestep.common.reference.models.layers import Saved, layers_below
+from samestep.common.reference.models.layers import layers_below
 from samestep.common.reference.models.transformer import Attention, Embedding
 from samestep.common.reference.mutants import Context
 from samestep.common.reference.program import TrainingProgram
@@ -16,32 +15,13 @@ def local_positions(program: TrainingProgram, context: Context) -> bool:
         program: The program to be made wrong.
         context: Has the number of parts.
     """
-    found, devices = [layer for layer in layers_below(program.model) if isinstance(layer, Embedding)], context.devices
-    tables = [program.params[f"{each.name}/positions/table"] for each in found]
-    if not found or devices == 1 or any(len(table) % devices for table in tables):
+    layers, devices = layers_below(program.model), context.devices
+    found = [layer for layer in layers if isinstance(layer, Embedding | Attention)]
+    if not found or devices == 1 or program.run.workload.model.inputs().shape[0] % devices:
         return False
     for layer in found:
-        _number_anew(layer, devices)
+        layer.places = lambda tokens: np.arange(tokens) % (tokens // devices)
     return True
-
-
-def _number_anew(layer: Embedding, parts: int) -> None:
-    name, right = f"{layer.name}/positions/table", layer.backward
-
-    def rows(params: Arrays) -> np.ndarray:
-        tokens = len(params[name])
-        return np.arange(tokens) % (tokens // parts)
-
-    def forward(params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
-        return params[f"{layer.name}/tokens/table"][x] + params[name][rows(params)], x
-
-    def backward(params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        right(params, saved, dy, gradients)
-        gradients[name] = np.zeros_like(params[name])
-        np.add.at(gradients[name], rows(params), dy.sum(axis=0))
-        return dy
-
-    vars(layer).update(forward=forward, backward=backward)
 
 
 def local_attention(program: TrainingProgram, context: Context) -> bool:

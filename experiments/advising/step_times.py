@@ -53,7 +53,7 @@ def _shape(model: TransformerSpec | DecoderSpec, key_heads: int, hidden: int, is
 
 def _transformer(spec: ModelSpec) -> Shape:
     model = cast(TransformerSpec, spec)
-    return _shape(model, model.heads, 4 * model.width, False)
+    return _shape(model, model.num_key_heads, model.hidden, model.is_llama)
 
 
 def _decoder(spec: ModelSpec) -> Shape:

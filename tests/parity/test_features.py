@@ -28,6 +28,7 @@ FEATURES = {
     "ignored": f"{SIZED['transformer']}+ignored=0.3",
     "norm": f"{SIZED['cnn']}+norm=batch",
     "experts": f"{SIZED['transformer']}+experts=4+balance=0",
+    "style": f"{SIZED['transformer']}+style=llama+key_heads=2",
 }
 """Feature -> a workload that has it."""
 STEPS = (
@@ -64,6 +65,7 @@ FAST = {
     ("norm", "torch:pp+schedule=zbv_zero_bubble"),
     *(("ignored", cell) for cell in ("tf:parameter_server",)),
     *(("pooling", cell) for cell in ("torch:ddp", "torch:pp", "tf:mirrored")),
+    *(("style", cell) for cell in ("torch:tp+sequence_parallel=true", "tf:context")),
     *(("experts", cell) for cell in ("torch:hybrid+mesh=pipe=2,shard=2", "torch:ddp+accumulation_steps=2")),
 }
 

@@ -40,7 +40,7 @@ class HeadExchange:
         """Returns which part of the positions the present replica has."""
         return self._mesh.part(_replica(), "positions")
 
-    def rows(self, table: tf.Variable, tokens: int) -> tf.Variable | tf.Tensor:
+    def rows(self, table: tf.Variable | tf.Tensor, tokens: int) -> tf.Variable | tf.Tensor:
         """Returns the rows of a table of positions that the present replica has: [T, D] -> [t, D].
 
         Args:
@@ -110,4 +110,5 @@ def exchange_heads(run: Run, model: Callable[..., tf.Tensor], strategy: tf.distr
     for each in (model.behind, *(behind for block in model.blocks for behind in block.behind)):
         each.part = exchange.part
     for block in model.blocks:
+        block.attention.own_rows = exchange.rows
         block.attention.attend = exchange.around(block.attention.attend)

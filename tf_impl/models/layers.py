@@ -115,6 +115,17 @@ class Norm:
         return centred * tf.math.rsqrt(variance + NORM_EPSILON) * self.scale + self.bias
 
 
+class RootNorm:
+    """Divides by the root of the mean square over the last dimension (RMSNorm)."""
+
+    def __init__(self, variable: VariableFactory, name: str) -> None:
+        self.scale = variable(f"{name}/scale")
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """The input / sqrt(mean of its squares + epsilon) * scale."""
+        return x * tf.math.rsqrt(tf.reduce_mean(x * x, axis=-1, keepdims=True) + NORM_EPSILON) * self.scale
+
+
 class Table:
     """A table whose rows are looked up by id."""
 

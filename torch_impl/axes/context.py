@@ -69,7 +69,7 @@ def place_positions(model: nn.Module, part: Chunk) -> None:
         part: Which part of them.
     """
     for module in model.modules():
-        if isinstance(module, Embedding):
+        if isinstance(module, Embedding | Attention):
             module.part = part
     for each in in_parts(model):
         each.place(1, part)

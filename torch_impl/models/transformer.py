@@ -1,6 +1,6 @@
-"""The transformer: pre-LN, causal, learned positions, exact GELU.
+"""The causal transformer, in the two styles of its spec.
 
-Shape suffixes: B batch, T tokens, D width, H heads, K width of a head, V vocabulary.
+Shape suffixes: B batch, T tokens, D width, H heads, G heads of keys, K width of a head, V vocabulary.
 
 References:
     Korthikanti et al., arXiv 2205.05198 (sequence parallel).
@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from samestep.common.batch import Chunk
 from samestep.common.workload.models.spec import ModelSpec
-from samestep.common.workload.models.transformer import NORM_EPSILON, TransformerSpec
+from samestep.common.workload.models.transformer import NORM_EPSILON, ROTARY_BASE, TransformerSpec
 from samestep.torch_impl.features.applied import behind
 from samestep.torch_impl.models.experts import Experts
 from samestep.torch_impl.models.layers import activate
@@ -29,8 +29,13 @@ from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 from samestep.torch_impl.step_context import StepContext
 
 
+def norm(spec: TransformerSpec) -> nn.Module:
+    """Makes a norm over the width."""
+    return (nn.RMSNorm if spec.is_llama else nn.LayerNorm)(spec.width, eps=NORM_EPSILON)
+
+
 class Embedding(nn.Module):
-    """Token table plus position table.
+    """Token table, plus position table if there is one.
 
     Attributes:
         part: Which of the positions it is given, where a batch is cut by them as well.
@@ -39,16 +44,44 @@ class Embedding(nn.Module):
     def __init__(self, spec: TransformerSpec, context: StepContext) -> None:
         super().__init__()
         self.tokens = nn.Embedding(spec.vocabulary, spec.width)
-        self.positions = nn.Embedding(spec.context, spec.width)
+        self.positions = None if spec.is_llama else nn.Embedding(spec.context, spec.width)
         self.behind = behind(spec, 0, context)
-        self.part = Chunk()
+        self.part, self.whole = Chunk(), spec.context
 
     def forward(self, x_BT: torch.Tensor) -> torch.Tensor:
         """[B, T] ids -> [B, T, D]."""
-        count = x_BT.shape[1]
-        first = self.part.index * count % self.positions.num_embeddings  # 0 of whole examples, as in evaluation
-        places_T = torch.arange(first, first + count, device=x_BT.device)
-        return self.behind(self.tokens(x_BT) + self.positions(places_T))
+        x_BTD = self.tokens(x_BT)
+        return self.behind(
+            x_BTD if self.positions is None else x_BTD + self.positions(places(x_BTD, self.part, self.whole))
+        )
+
+
+def places(x_BTD: torch.Tensor, part: Chunk, whole: int) -> torch.Tensor:
+    """Returns the positions [T] of the tokens that a rank is given: all of an example, as in evaluation, or a part.
+
+    Args:
+        x_BTD: What the rank has of each example.
+        part: Which of the positions it is given in training.
+        whole: The number of positions of an example.
+    """
+    count = x_BTD.shape[1]
+    first = part.index * count % whole  # 0 of whole examples
+    return torch.arange(first, first + count, device=x_BTD.device)
+
+
+def turn(x_BHTK: torch.Tensor, cos_TK: torch.Tensor, sin_TK: torch.Tensor) -> torch.Tensor:
+    """Turns each element and the one half a head behind it, as a pair, by an angle (rotary positions).
+
+    Args:
+        x_BHTK: Queries or keys.
+        cos_TK: The cosine of the angle of each pair.
+        sin_TK: Its sine.
+
+    References:
+        Su et al., arXiv 2104.09864.
+    """
+    first, second = x_BHTK.chunk(2, dim=-1)
+    return x_BHTK * cos_TK + torch.cat((-second, first), -1) * sin_TK
 
 
 def causal_attention(q_BHTK: torch.Tensor, k_BHTK: torch.Tensor, v_BHTK: torch.Tensor) -> torch.Tensor:
@@ -63,28 +96,44 @@ def causal_attention(q_BHTK: torch.Tensor, k_BHTK: torch.Tensor, v_BHTK: torch.T
 
 
 class Attention(nn.Module):
-    """Causal self-attention; q, k and v are separate, k has no bias.
+    """Causal self-attention; q, k and v are separate, k has no bias, and keys and values may have fewer heads.
 
     Attributes:
+        part: Which of the positions it is given, where a batch is cut by them as well.
         attend: Mixes the values, given queries, keys and values; another one where a rank has some of the positions.
     """
 
     def __init__(self, spec: TransformerSpec, block: int, context: StepContext) -> None:
         super().__init__()
         self.behind = behind(spec, 2 * block + 1, context, f"blocks/{block}/attention/output")
-        self.head_width = spec.width // spec.heads
-        self.query = nn.Linear(spec.width, spec.width)
-        self.key = nn.Linear(spec.width, spec.width, bias=False)
-        self.value = nn.Linear(spec.width, spec.width)
-        self.output = nn.Linear(spec.width, spec.width)
+        self.head_width, self.queries_a_key = spec.width // spec.heads, spec.heads // spec.num_key_heads
+        self.is_rotary, has_biases, of_keys = spec.is_llama, not spec.is_llama, self.head_width * spec.num_key_heads
+        self.query = nn.Linear(spec.width, spec.width, bias=has_biases)
+        self.key = nn.Linear(spec.width, of_keys, bias=False)
+        self.value = nn.Linear(spec.width, of_keys, bias=has_biases)
+        self.output = nn.Linear(spec.width, spec.width, bias=has_biases)
+        self.part, self.whole = Chunk(), spec.context
         self.attend = causal_attention
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
         """[B, T, D] -> [B, T, D]; the number of heads follows from what the projections hold."""
         projected = (self.query(x_BTD), self.key(x_BTD), self.value(x_BTD))
-        q_BHTK, k_BHTK, v_BHTK = (a.unflatten(-1, (-1, self.head_width)).transpose(1, 2) for a in projected)
-        mixed_BHTK = self.attend(q_BHTK, k_BHTK, v_BHTK)
+        q_BHTK, k_BGTK, v_BGTK = (a.unflatten(-1, (-1, self.head_width)).transpose(1, 2) for a in projected)
+        if self.is_rotary:
+            angles = self._angles(q_BHTK)
+            q_BHTK, k_BGTK = turn(q_BHTK, *angles), turn(k_BGTK, *angles)
+        if self.queries_a_key > 1:
+            k_BGTK, v_BGTK = (a.repeat_interleave(self.queries_a_key, 1) for a in (k_BGTK, v_BGTK))
+        mixed_BHTK = self.attend(q_BHTK, k_BGTK, v_BGTK)
         return self.behind(self.output(mixed_BHTK.transpose(1, 2).flatten(2)))
+
+    def _angles(self, x_BHTK: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns cosines and sines [T, K], as exact as the type of the queries has them."""
+        half = self.head_width // 2
+        exponents = torch.arange(half, device=x_BHTK.device, dtype=torch.float64) / -half
+        places_T = places(x_BHTK[:, 0], self.part, self.whole)
+        angles_TK = torch.outer(places_T.double(), ROTARY_BASE**exponents).repeat(1, 2)
+        return angles_TK.cos().to(x_BHTK.dtype), angles_TK.sin().to(x_BHTK.dtype)
 
 
 class FeedForward(nn.Module):
@@ -94,12 +143,27 @@ class FeedForward(nn.Module):
         super().__init__()
         self.behind = behind(spec, 2 * block + 2, context, f"blocks/{block}/mlp/down")
         self.activation = spec.activation
-        self.up = nn.Linear(spec.width, 4 * spec.width)
-        self.down = nn.Linear(4 * spec.width, spec.width)
+        self.up = nn.Linear(spec.width, spec.hidden)
+        self.down = nn.Linear(spec.hidden, spec.width)
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
         """[B, T, D] -> [B, T, D]."""
         return self.behind(self.down(activate(self.activation, self.up(x_BTD))))
+
+
+class GatedMlp(nn.Module):
+    """Down(silu(gate(x)) * up(x)), without biases (SwiGLU)."""
+
+    def __init__(self, spec: TransformerSpec, block: int, context: StepContext) -> None:
+        super().__init__()
+        self.behind = behind(spec, 2 * block + 2, context, f"blocks/{block}/mlp/down")
+        self.up = nn.Linear(spec.width, spec.hidden, bias=False)
+        self.gate = nn.Linear(spec.width, spec.hidden, bias=False)
+        self.down = nn.Linear(spec.hidden, spec.width, bias=False)
+
+    def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
+        """[B, T, D] -> [B, T, D]."""
+        return self.behind(self.down(functional.silu(self.gate(x_BTD)) * self.up(x_BTD)))
 
 
 class Block(nn.Module):
@@ -107,10 +171,11 @@ class Block(nn.Module):
 
     def __init__(self, spec: TransformerSpec, block: int, context: StepContext) -> None:
         super().__init__()
-        self.attention_norm = nn.LayerNorm(spec.width, eps=NORM_EPSILON)
+        self.attention_norm = norm(spec)
         self.attention = Attention(spec, block, context)
-        self.mlp_norm = nn.LayerNorm(spec.width, eps=NORM_EPSILON)
-        self.mlp = (Experts if spec.experts else FeedForward)(spec, block, context)
+        self.mlp_norm = norm(spec)
+        mlp = Experts if spec.experts else GatedMlp if spec.is_llama else FeedForward
+        self.mlp = mlp(spec, block, context)
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
         """[B, T, D] -> [B, T, D]."""
@@ -127,7 +192,7 @@ class Head(nn.Module):
 
     def __init__(self, spec: TransformerSpec) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(spec.width, eps=NORM_EPSILON)
+        self.norm = norm(spec)
         kind = TiedLogits if spec.tied else nn.Linear
         self.logits = kind(spec.width, spec.vocabulary, bias=False)
 

@@ -7,6 +7,8 @@ Beside what torch keeps (`kept_torch.py`), the layers that are written out in pr
     dropout       a byte for each element, which says whether it is kept
     batch norm        the normalised input, and a reciprocal deviation for each channel, whatever the number of examples
     layer norm    the centred input, its product with the reciprocal deviation, and that deviation; no mean
+    RMS norm      its input, its output before the scale, and the reciprocal root
+    gated mlp     as in torch
     attention     q, k, v and its output, and the softmax of all scores, H T a position: it is not fused; and the causal mask
     experts       what torch keeps, with an mlp of as much as above; ids have four bytes, and how many tokens each expert takes
     pooling       nothing: a mean needs a shape only; a maximum its input, and the larger one of each two rows
@@ -126,14 +128,17 @@ def transformer(model: "TransformerSpec", item_bytes: int, wide: int = 1) -> dic
     """
     tokens, width = model.context, model.width
     ids, norm, scores = tokens * ID_BYTES, wide * (2 * width + 1), model.heads * tokens
-    inside = 4 * width * (1 + wide * _tensors(model, wide))
+    inside = model.hidden * (1 + wide * (3 if model.is_llama else _tensors(model, wide)))
     if model.experts:
         inside = model.experts + 1 + model.top_k * (inside + 2 * width + 2)
     a_position = 2 * norm + 6 * width + wide * scores + inside
-    a_position += 2 * width + scores if wide > 1 else 0  # casts of what is one tensor otherwise
+    a_position += (
+        (3 if model.is_llama else 2) * width + scores if wide > 1 else 0
+    )  # casts of what is one tensor otherwise
     mask = tokens * width * mask_bytes(model)
     places = 3 * PLACE_BYTES * tokens * model.top_k if model.experts else 0
     fixed = tokens**2 + PLACE_BYTES * model.experts
+    fixed += 2 * tokens * width // model.heads * wide * item_bytes if model.is_llama else 0  # cosines and sines
     block = Kept(tokens * a_position, fixed_bytes=fixed, masks=(2 * mask + places, 0, 0))
     return {
         "embedding": Kept(batch_bytes=ids, masks=(mask, 0, 0)),

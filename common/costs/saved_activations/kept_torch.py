@@ -10,11 +10,14 @@ Each piece of memory counts once, however many operations keep it, and parameter
     max pooling       its input, and eight bytes for each maximum, which say where it was
     dropout           a byte for each element, which says whether it is kept
     layer norm        its input, and a mean and a reciprocal deviation for each position
+    RMS norm          its input, its output before the scale, and a reciprocal root for each position
     batch norm        its input, and a mean and a reciprocal deviation for each channel, whatever the number of examples;
                       where it is frozen its input alone
     attention         q, k, v, its output, and for each head and position the log of the sum of its softmax; never the scores
     experts           the router's probabilities; of each expert that a position takes its input and output, what an mlp keeps,
                       the probability, the weight, and three ids of eight bytes; the sum of the probabilities
+    rotary positions  a cosine and a sine for each position and element of a head, once for queries and keys
+    gated mlp         of each hidden unit the gate, what its activation returns, what that is multiplied with, and the product
     embedding         the ids
     cross-entropy     the log-probabilities, the targets, and the sum of the weights of the classes, one number
     squared error     the outputs and the targets
@@ -116,25 +119,26 @@ def ranker(model: "RankerSpec", item_bytes: int) -> dict[str, Kept]:
 def transformer(model: "TransformerSpec", item_bytes: int) -> dict[str, Kept]:
     """Lists what a block keeps per position: 2 D for what enters its pairs, 2 (D + 2) for norms, 12 D + H inside the pairs.
 
+    In the style of LLaMA norms keep 2 (2 D + 1), and the mlp four times its hidden units.
+
     Args:
         model: The spec.
         item_bytes: The bytes of a number.
     """
-    tokens, width = model.context, model.width
-    ids = tokens * ID_BYTES
-    inside = (4 if model.activation == "relu" else 8) * width
+    tokens, width, is_llama = model.context, model.width, model.is_llama
+    ids, norm = tokens * ID_BYTES, 2 * width + 1 if is_llama else width + 2
+    inside = (4 if is_llama else 1 if model.activation == "relu" else 2) * model.hidden
     if model.experts:
         inside = _mixture(model, inside, item_bytes)
     inside += 4 * width + model.heads
     mask = tokens * width * mask_bytes(model)
-    sequence = tokens * 2 * (width + 2)
-    block = Kept(tokens * 2 * width, parts=tokens * inside, sequence=sequence, masks=(0, 0, 2 * mask))
+    angles = 2 * tokens * width // model.heads * item_bytes if is_llama else 0
+    block = Kept(2 * tokens * width, tokens * inside, 2 * tokens * norm, fixed_bytes=angles, masks=(0, 0, 2 * mask))
+    learned = 0 if is_llama else ids  # positions are looked up by number
     return {
-        "embedding": Kept(
-            batch_bytes=ids, fixed_bytes=ids, masks=(mask, 0, 0)
-        ),  # the positions are looked up by number
+        "embedding": Kept(batch_bytes=ids, fixed_bytes=learned, masks=(mask, 0, 0)),
         **{f"blocks/{i}": block for i in range(model.layers)},
-        "head": Kept(tokens * width, sequence=tokens * (width + 2)),
+        "head": Kept(tokens * width, sequence=tokens * norm),
         LOSS: Kept(
             parts=tokens * model.vocabulary, batch_bytes=ids, fixed_bytes=item_bytes * (1 + balanced_numbers(model))
         ),

@@ -4,10 +4,11 @@ It is what `kept_torch.py` lists, with these differences:
 
     loss              in float32: everything counts twice
     layer norm        its input, mean and reciprocal deviation are in float32, and count twice
+    RMS norm          in float32, and counts twice, also where parameters are gathered in two bytes
     batch norm        its mean and reciprocal deviation are in float32; its scale is widened where it was gathered in two bytes
     attention         the logs of its sums are in float32
     a cast            what products take of float32 is copied, once for each product: inputs that are data, and the output of a
-                      norm once for each of queries, keys and values, where it otherwise is one tensor
+                      norm once for each of queries, keys and values, and for up and gate, where it otherwise is one tensor
     kernels           are copied as well, and kept for the gradient of what they are multiplied with, for each micro-batch
 
 Where parameters are gathered in two bytes (`gathered`), what goes on from layer to layer has two bytes as well: nothing but the
@@ -62,7 +63,7 @@ def kept(model: ModelSpec, item_bytes: int, gathered: bool = False, as_it_comes:
         each, wide = found[layer(path)], WIDE * item_bytes * channels
         fixed = each.fixed_bytes + (wide if gathered else 0)
         found[layer(path)] = dataclasses.replace(each, fixed_bytes=fixed, statistics_bytes=2 * wide)
-    return _MORE[model.name](model, found, gathered) if model.name in _MORE else found
+    return _MORE[model.name](model, found, gathered, as_it_comes) if model.name in _MORE else found
 
 
 def _kept_wide(model: ModelSpec) -> dict[str, int]:
@@ -72,17 +73,17 @@ def _kept_wide(model: ModelSpec) -> dict[str, int]:
     return {segments[taking].name: math.prod(segments[taking - 1].outputs)} if taking else {}
 
 
-def _with_norms(model: "TransformerSpec", found: dict[str, Kept], gathered: bool) -> dict[str, Kept]:
+def _with_norms(model: "TransformerSpec", found: dict[str, Kept], gathered: bool, as_it_comes: bool) -> dict[str, Kept]:
     tokens, width = model.context, model.width
     for segment in model.segments()[1:]:
         each, is_block = found[segment.name], segment.name != "head"
-        norms = 2 if is_block else 1
-        wide = 0 if gathered else norms * tokens * (width + 2)
+        norms, copies = (2 if is_block else 1), 3 if model.is_llama and not as_it_comes else 2
+        of_norm = 2 * width + 1 if model.is_llama else 0 if gathered else width + 2
         found[segment.name] = dataclasses.replace(
             each,
-            whole=each.whole + (2 * tokens * width if is_block and not gathered else 0),
+            whole=each.whole + (copies * tokens * width if is_block and not gathered else 0),
             parts=each.parts + (tokens * model.heads if is_block else 0),
-            sequence=each.sequence + wide,
+            sequence=each.sequence + norms * tokens * of_norm,
         )
     return found
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from scipy.special import erf
+from scipy.special import erf, expit
 
 from samestep.common.program import Arrays
 from samestep.common.workload.models.transformer import NORM_EPSILON
@@ -136,6 +136,20 @@ class Gelu:
         return slope
 
 
+class Silu:
+    """x * sigmoid(x)."""
+
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
+        """Elementwise."""
+        sigmoid = expit(x)
+        return x * sigmoid, (x, sigmoid)
+
+    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+        """sigmoid(x) (1 + x (1 - sigmoid(x)))."""
+        x, sigmoid = saved
+        return dy * sigmoid * (1 + x * (1 - sigmoid))
+
+
 class Relu:
     """The larger of x and 0."""
 
@@ -174,6 +188,27 @@ class Norm:
         dn = dy * params[f"{self.name}/scale"]
         along = (dn * normal).mean(axis=-1, keepdims=True)
         return inverse * (dn - dn.mean(axis=-1, keepdims=True) - normal * along)
+
+
+@dataclasses.dataclass
+class RootNorm:
+    """Divides by the root of the mean square over the last dimension (RMSNorm)."""
+
+    name: str
+    epsilon: float = NORM_EPSILON
+
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
+        """The input / sqrt(mean of its squares + epsilon) * scale."""
+        inverse = 1 / np.sqrt((x * x).mean(axis=-1, keepdims=True) + self.epsilon)
+        normal = x * inverse
+        return normal * params[f"{self.name}/scale"], (normal, inverse)
+
+    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+        """The component along the normalised input is projected out."""
+        normal, inverse = saved
+        gradients[f"{self.name}/scale"] = (dy * normal).sum(axis=tuple(range(dy.ndim - 1)))
+        dn = dy * params[f"{self.name}/scale"]
+        return inverse * (dn - normal * (dn * normal).mean(axis=-1, keepdims=True))
 
 
 class Flatten:

@@ -1,6 +1,6 @@
-"""The transformer: pre-LN, causal, learned positions, exact GELU.
+"""The causal transformer, in the two styles of its spec.
 
-Shape suffixes: B batch, T tokens, D width, H heads, K width of a head, V vocabulary.
+Shape suffixes: B batch, T tokens, D width, H heads, G heads of keys, K width of a head, V vocabulary.
 """
 
 import dataclasses
@@ -14,58 +14,74 @@ from samestep.common.reference.features.applied import behind
 from samestep.common.reference.models.experts import Experts
 from samestep.common.reference.models.layers import (
     ACTIVATIONS,
+    Layer,
     Linear,
     Norm,
     Residual,
+    RootNorm,
     Saved,
     Sequential,
+    Silu,
     rows_times,
     scatter_rows,
 )
 from samestep.common.reference.step_context import StepContext
-from samestep.common.workload.models.transformer import TOKENS, TransformerSpec
+from samestep.common.workload.models.transformer import ROTARY_BASE, TOKENS, TransformerSpec
 
 
-@dataclasses.dataclass
 class Embedding:
-    """Token table plus position table."""
+    """Table of tokens, and table of positions if it has one.
 
-    name: str
+    Attributes:
+        places: Returns the positions of so many tokens.
+    """
+
+    def __init__(self, name: str, has_positions: bool) -> None:
+        self.tokens, self.positions = f"{name}/tokens/table", f"{name}/positions/table" if has_positions else ""
+        self.places: Callable[[int], np.ndarray] = np.arange
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """[B, T] ids -> [B, T, D]."""
-        return params[f"{self.name}/tokens/table"][x] + params[f"{self.name}/positions/table"], x
+        looked_up = params[self.tokens][x]
+        return looked_up + params[self.positions][self.places(x.shape[1])] if self.positions else looked_up, x
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """Ids have no gradient; rows looked up twice add up."""
-        rows = len(params[f"{self.name}/tokens/table"])
-        looked_up = scatter_rows(saved.ravel(), dy.reshape(-1, dy.shape[-1]), rows)
-        gradients[f"{self.name}/tokens/table"] = gradients.get(f"{self.name}/tokens/table", 0.0) + looked_up
-        gradients[f"{self.name}/positions/table"] = dy.sum(axis=0)
+        looked_up = scatter_rows(saved.ravel(), dy.reshape(-1, dy.shape[-1]), len(params[self.tokens]))
+        gradients[self.tokens] = gradients.get(self.tokens, 0.0) + looked_up
+        if self.positions:
+            places = self.places(saved.shape[1])
+            gradients[self.positions] = scatter_rows(places, dy.sum(axis=0), len(params[self.positions]))
         return dy
 
 
 class Attention:
-    """Causal self-attention; q, k and v are separate, k has no bias.
+    """Causal self-attention; q, k and v are separate, k has no bias, and keys and values may have fewer heads.
 
     Attributes:
         sees: Returns for so many positions which of them, in columns, each one sees.
+        places: Returns the positions of so many tokens, by which queries and keys are turned if they are.
     """
 
-    def __init__(self, name: str, heads: int) -> None:
-        self.heads = heads
+    def __init__(self, name: str, spec: TransformerSpec) -> None:
+        self.head_width, self.queries_a_key = spec.width // spec.heads, spec.heads // spec.num_key_heads
+        self.is_rotary, has_biases = spec.is_llama, not spec.is_llama
         self.sees: Callable[[int], np.ndarray] = np.tri
-        self.query = Linear(f"{name}/query")
+        self.places: Callable[[int], np.ndarray] = np.arange
+        self.query = Linear(f"{name}/query", has_biases)
         self.key = Linear(f"{name}/key", bias=False)
-        self.value = Linear(f"{name}/value")
-        self.output = Linear(f"{name}/output")
+        self.value = Linear(f"{name}/value", has_biases)
+        self.output = Linear(f"{name}/output", has_biases)
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """[B, T, D] -> [B, T, D]."""
         (q, x_BTD), (k, _), (v, _) = (part.forward(params, x) for part in (self.query, self.key, self.value))
-        q_BHTK, k_BHTK, v_BHTK = (self._split(a) for a in (q, k, v))
+        q_BHTK, k_BGTK, v_BGTK = (self._split(a) for a in (q, k, v))
+        if self.is_rotary:
+            q_BHTK, k_BGTK = (self._turn(a, 1) for a in (q_BHTK, k_BGTK))
+        k_BHTK, v_BHTK = (a.repeat(self.queries_a_key, axis=1) for a in (k_BGTK, v_BGTK))
         scores_BHTT = q_BHTK @ k_BHTK.swapaxes(-1, -2)
-        scores_BHTT /= math.sqrt(q_BHTK.shape[-1])
+        scores_BHTT /= math.sqrt(self.head_width)
         scores_BHTT += np.where(self.sees(x.shape[1]), 0, -np.inf)
         scores_BHTT -= scores_BHTT.max(axis=-1, keepdims=True)
         weights_BHTT = np.exp(scores_BHTT, out=scores_BHTT)
@@ -81,19 +97,65 @@ class Attention:
         dweights_BHTT = dmixed_BHTK @ v_BHTK.swapaxes(-1, -2)
         dv_BHTK = weights_BHTT.swapaxes(-1, -2) @ dmixed_BHTK
         dweights_BHTT -= np.einsum("bhtu,bhtu->bht", dweights_BHTT, weights_BHTT)[..., None]
-        dscores_BHTT = weights_BHTT * dweights_BHTT / math.sqrt(q_BHTK.shape[-1])
+        dscores_BHTT = weights_BHTT * dweights_BHTT / math.sqrt(self.head_width)
         dq_BHTK = dscores_BHTT @ k_BHTK
         dk_BHTK = dscores_BHTT.swapaxes(-1, -2) @ q_BHTK
-        parts = ((self.query, dq_BHTK), (self.key, dk_BHTK), (self.value, dv_BHTK))
+        dk_BGTK, dv_BGTK = (self._sum_queries(da) for da in (dk_BHTK, dv_BHTK))
+        if self.is_rotary:
+            dq_BHTK, dk_BGTK = (self._turn(da, -1) for da in (dq_BHTK, dk_BGTK))
+        parts = ((self.query, dq_BHTK), (self.key, dk_BGTK), (self.value, dv_BGTK))
         return sum(part.backward(params, x_BTD, self._merge(da), gradients) for part, da in parts)
+
+    def _turn(self, x_BHTK: np.ndarray, way: int) -> np.ndarray:
+        """Turns each element and the one half a head behind it, as a pair, by the angle of its position; -1 turns back."""
+        half = self.head_width // 2
+        angles = np.outer(self.places(x_BHTK.shape[2]), ROTARY_BASE ** (-np.arange(half) / half))
+        turned = (x_BHTK[..., :half] + 1j * x_BHTK[..., half:]) * np.exp(1j * way * angles)
+        return np.concatenate((turned.real, turned.imag), axis=-1)
+
+    def _sum_queries(self, x_BHTK: np.ndarray) -> np.ndarray:
+        """Adds up what the queries have for a head of keys: [B, H, T, K] -> [B, G, T, K]."""
+        batch, heads, tokens, width = x_BHTK.shape
+        return x_BHTK.reshape(batch, heads // self.queries_a_key, self.queries_a_key, tokens, width).sum(axis=2)
 
     def _split(self, x_BTD: np.ndarray) -> np.ndarray:
         batch, tokens, _ = x_BTD.shape
-        return x_BTD.reshape(batch, tokens, self.heads, -1).transpose(0, 2, 1, 3)
+        return x_BTD.reshape(batch, tokens, -1, self.head_width).transpose(0, 2, 1, 3)
 
     def _merge(self, x_BHTK: np.ndarray) -> np.ndarray:
         batch, _, tokens, _ = x_BHTK.shape
         return x_BHTK.transpose(0, 2, 1, 3).reshape(batch, tokens, -1)
+
+
+class GatedMlp:
+    """Down(silu(gate(x)) * up(x)), without biases (SwiGLU)."""
+
+    def __init__(self, name: str) -> None:
+        self.up, self.gate, self.down = (Linear(f"{name}/{layer}", bias=False) for layer in ("up", "gate", "down"))
+        self.activation = Silu()
+
+    def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
+        """[B, T, D] -> [B, T, D]."""
+        (up, _), (gate, _) = self.up.forward(params, x), self.gate.forward(params, x)
+        open_, of_gate = self.activation.forward(params, gate)
+        inner = open_ * up
+        return self.down.forward(params, inner)[0], (x, up, open_, of_gate, inner)
+
+    def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
+        """Through the product of both layers."""
+        x, up, open_, of_gate, inner = saved
+        dinner = self.down.backward(params, inner, dy, gradients)
+        dgate = self.activation.backward(params, of_gate, dinner * up, gradients)
+        dx = self.up.backward(params, x, dinner * open_, gradients)
+        return dx + self.gate.backward(params, x, dgate, gradients)
+
+
+def _mlp(name: str, spec: TransformerSpec, context: StepContext) -> list[Layer]:
+    if spec.experts:
+        return [Experts(name, spec, context)]
+    if spec.is_llama:
+        return [GatedMlp(name)]
+    return [Linear(f"{name}/up"), ACTIVATIONS[spec.activation](), Linear(f"{name}/down")]
 
 
 def Block(block: int, spec: TransformerSpec, context: StepContext) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
@@ -105,11 +167,9 @@ def Block(block: int, spec: TransformerSpec, context: StepContext) -> Sequential
         context: The context of the model.
     """
     name, (first, second) = f"blocks/{block}", (behind(spec, 2 * block + i, context) for i in (1, 2))
-    inner = [Linear(f"{name}/mlp/up"), ACTIVATIONS[spec.activation](), Linear(f"{name}/mlp/down")]
-    attention = Sequential([Norm(f"{name}/attention_norm"), Attention(f"{name}/attention", spec.heads), *first])
-    if spec.experts:
-        inner = [Experts(f"{name}/mlp", spec, context)]
-    mlp = Sequential([Norm(f"{name}/mlp_norm"), *inner, *second])
+    norm = RootNorm if spec.is_llama else Norm
+    attention = Sequential([norm(f"{name}/attention_norm"), Attention(f"{name}/attention", spec), *first])
+    mlp = Sequential([norm(f"{name}/mlp_norm"), *_mlp(f"{name}/mlp", spec, context), *second])
     return Sequential([Residual(attention), Residual(mlp)])
 
 
@@ -131,7 +191,8 @@ class TiedLogits:
 
 def Head(spec: TransformerSpec) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
     """[B, T, D] -> logits [B, T, V]."""
-    return Sequential([Norm("head/norm"), TiedLogits(TOKENS) if spec.tied else Linear("head/logits", bias=False)])
+    norm = RootNorm if spec.is_llama else Norm
+    return Sequential([norm("head/norm"), TiedLogits(TOKENS) if spec.tied else Linear("head/logits", bias=False)])
 
 
 def Transformer(spec: TransformerSpec, context: StepContext) -> Sequential:  # noqa: N802 (a class in the other two mirrors)
@@ -142,4 +203,4 @@ def Transformer(spec: TransformerSpec, context: StepContext) -> Sequential:  # n
         context: What its layers read of the present micro-batch.
     """
     blocks = [Block(block, spec, context) for block in range(spec.layers)]
-    return Sequential([Embedding("embedding"), *behind(spec, 0, context), *blocks, Head(spec)])
+    return Sequential([Embedding("embedding", not spec.is_llama), *behind(spec, 0, context), *blocks, Head(spec)])

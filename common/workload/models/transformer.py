@@ -1,7 +1,15 @@
-"""A pre-LN causal transformer: learned positions, separate q, k and v, exact GELU; the head is tied if asked for.
+"""A causal transformer whose norms stand ahead of attention and mlp, in the two styles that most decoders have.
 
-The key projection has no bias: its true gradient is zero (softmax does not see a constant added to every score), and
-Adam would amplify the rounding noise that stands in its place.
+    gpt      layer norms, biases, learned positions, an mlp of two layers, four times as wide, exact GELU
+    llama    RMS norms, no biases, rotary positions, which have no parameters, and a gated mlp (SwiGLU), 8/3 as wide
+
+In either, q, k and v are separate, keys and values may have fewer heads than queries, and the head is tied if asked for. The key
+projection has no bias: its true gradient is zero (softmax does not see a constant added to every score), and Adam would amplify
+the rounding noise that stands in its place.
+
+References:
+    Radford et al. 2019 (GPT-2); Touvron et al., arXiv 2302.13971, section 2.2 (LLaMA); Su et al., arXiv 2104.09864 (rotary);
+    Ainslie et al., arXiv 2305.13245 (keys and values shared by groups of heads).
 """
 
 import dataclasses
@@ -20,11 +28,15 @@ TOKENS = "embedding/tokens/table"
 """The table of tokens, which a tied head reads as well."""
 LOGITS = "head/logits"
 """The last layer."""
+STYLES = ("gpt", "llama")
+ROTARY_BASE = 10_000.0
+_HIDDEN_MULTIPLE = 16
+"""Of the width of a gated mlp, so that it divides among the ranks of a tensor axis."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TransformerSpec:
-    """`layers` blocks of attention and a four times wider mlp, both on a residual stream of `width`.
+    """`layers` blocks of attention and a wider mlp, both on a residual stream of `width`; see the module for `style`.
 
     With `experts` the mlp is a mixture of so many: a router of one linear layer gives each token a probability for each, the
     token takes the `top_k` largest, and adds up what these return, weighted by their probabilities over the sum of those. No
@@ -39,6 +51,10 @@ class TransformerSpec:
     width: int = 96
     context: int = 64
     vocabulary: int = dataclasses.field(default=256, metadata={"may_exceed_data": True})
+    style: str = flag("gpt", "llama has RMS norms, rotary positions, a gated mlp and no biases", choices=STYLES)
+    key_heads: int = flag(
+        0, "the heads of keys and values, each of which serves as many of queries; 0: as many", least=0
+    )
     tied: bool = flag(False, "the head multiplies with the table of tokens instead of a kernel of its own")
     dropout: float = flag(0.0, "the share of hidden elements that a training step drops", least=0, most=0.9)
     ignored: float = flag(
@@ -60,6 +76,39 @@ class TransformerSpec:
             raise ConfigError(
                 f"width {self.width} does not divide into {self.heads} heads; give a multiple of {self.heads}."
             )
+        if self.key_heads and self.heads % self.key_heads:
+            raise ConfigError(
+                f"{self.heads} heads do not divide among {self.key_heads} heads of keys; give a +key_heads= that divides them."
+            )
+        if self.is_llama:
+            self._check_llama()
+
+    def _check_llama(self) -> None:
+        if self.width // self.heads % 2:
+            raise ConfigError(
+                f"rotary positions turn pairs, and {self.width} / {self.heads} is odd; give a +width= of {2 * self.heads} n."
+            )
+        if self.experts:
+            raise ConfigError("+style=llama has one gated mlp in each block; leave out +experts= or +style=.")
+        if self.activation != "gelu":
+            raise ConfigError(
+                f"+style=llama has an activation of its own (SiLU); leave out +activation={self.activation} or +style=."
+            )
+
+    @property
+    def is_llama(self) -> bool:
+        """Whether its style is that of LLaMA."""
+        return self.style == "llama"
+
+    @property
+    def num_key_heads(self) -> int:
+        """The number of heads of its keys, and of its values."""
+        return self.key_heads or self.heads
+
+    @property
+    def hidden(self) -> int:
+        """The number of hidden units of an mlp."""
+        return -(-8 * self.width // (3 * _HIDDEN_MULTIPLE)) * _HIDDEN_MULTIPLE if self.is_llama else 4 * self.width
 
     def params(self) -> dict[str, Param]:
         """Megatron's cuts: q, k, v and up by column (whole heads), the two outputs by row, vocabulary by row and column."""
@@ -68,32 +117,42 @@ class TransformerSpec:
     @functools.cached_property
     def _params(self) -> dict[str, Param]:
         """Made once: a deep model has thousands, and a prediction asks for them many times."""
-        width = self.width
-        residual = 1 / math.sqrt(2 * self.layers)
         table = {
-            TOKENS: Param((self.vocabulary, width), "table", std=0.1, split=0, lookups=self.context, tied=self.tied),
-            "embedding/positions/table": Param((self.context, width), "table", std=0.1),
+            TOKENS: Param(
+                (self.vocabulary, self.width), "table", std=0.1, split=0, lookups=self.context, tied=self.tied
+            )
         }
+        if not self.is_llama:
+            table["embedding/positions/table"] = Param((self.context, self.width), "table", std=0.1)
         for block in range(self.layers):
-            path = f"blocks/{block}"
-            table |= norm(f"{path}/attention_norm", width)
-            attention, heads = f"{path}/attention", self.heads
-            table |= linear(f"{attention}/query", width, width, "column", groups=heads)
-            table |= linear(f"{attention}/key", width, width, "column", bias=False, groups=heads, shares_input=True)
-            table |= linear(f"{attention}/value", width, width, "column", groups=heads, shares_input=True)
-            table |= linear(f"{attention}/output", width, width, "row", gain=residual, groups=heads)
-            table |= norm(f"{path}/mlp_norm", width)
-            if self.experts:
-                table |= linear(f"{path}/mlp/router", width, self.experts, bias=False)
-                table |= stacked(f"{path}/mlp/up", self.experts, width, 4 * width)
-                table |= stacked(f"{path}/mlp/down", self.experts, 4 * width, width, gain=residual)
-                continue
-            table |= linear(f"{path}/mlp/up", width, 4 * width, "column")
-            table |= linear(f"{path}/mlp/down", 4 * width, width, "row", gain=residual)
-        table |= norm("head/norm", width)
+            table |= self._block(f"blocks/{block}")
+        table |= self._norm("head/norm")
         if not self.tied:
-            table |= linear(LOGITS, width, self.vocabulary, "column", bias=False)
+            table |= linear(LOGITS, self.width, self.vocabulary, "column", bias=False)
         return table
+
+    def _block(self, path: str) -> dict[str, Param]:
+        width, attention, bias = self.width, f"{path}/attention", not self.is_llama
+        keys, residual = width // self.heads * self.num_key_heads, 1 / math.sqrt(2 * self.layers)
+        shared = functools.partial(linear, fan_in=width, split="column", shares_input=True)
+        table = self._norm(f"{path}/attention_norm")
+        table |= linear(f"{attention}/query", width, width, "column", bias=bias, groups=self.heads)
+        table |= shared(f"{attention}/key", fan_out=keys, bias=False, groups=self.num_key_heads)
+        table |= shared(f"{attention}/value", fan_out=keys, bias=bias, groups=self.num_key_heads)
+        table |= linear(f"{attention}/output", width, width, "row", gain=residual, bias=bias, groups=self.heads)
+        table |= self._norm(f"{path}/mlp_norm")
+        if self.experts:
+            table |= linear(f"{path}/mlp/router", width, self.experts, bias=False)
+            table |= stacked(f"{path}/mlp/up", self.experts, width, self.hidden)
+            return table | stacked(f"{path}/mlp/down", self.experts, self.hidden, width, gain=residual)
+        table |= linear(f"{path}/mlp/up", width, self.hidden, "column", bias=bias)
+        if self.is_llama:
+            table |= shared(f"{path}/mlp/gate", fan_out=self.hidden, bias=False)
+        return table | linear(f"{path}/mlp/down", self.hidden, width, "row", gain=residual, bias=bias)
+
+    def _norm(self, path: str) -> dict[str, Param]:
+        both = norm(path, self.width)
+        return {f"{path}/scale": both[f"{path}/scale"]} if self.is_llama else both
 
     def segments(self) -> tuple[Segment, ...]:
         """Returns the embedding, each block, the head."""
@@ -102,8 +161,11 @@ class TransformerSpec:
     @functools.cached_property
     def _segments(self) -> tuple[Segment, ...]:
         tokens, width = self.context, self.width
-        mlp = self.top_k * 8 * width**2 + width * self.experts if self.experts else 8 * width**2
-        block = 2 * tokens * (4 * width**2 + mlp) + 4 * tokens**2 * width
+        kernels = sum(
+            param.size for param in self._block("").values() if param.role == "kernel" and len(param.shape) == 2
+        )
+        kernels += self.top_k * 2 * width * self.hidden if self.experts else 0  # of as many experts as a token takes
+        block = 2 * tokens * kernels + 4 * tokens**2 * width
         return (
             Segment("embedding", tokens * width, (tokens, width)),
             *(Segment(f"blocks/{i}", block, (tokens, width)) for i in range(self.layers)),
@@ -111,7 +173,7 @@ class TransformerSpec:
         )
 
     def _of_tied_head(self) -> tuple[str, ...] | None:
-        return (*norm("head/norm", self.width), TOKENS) if self.tied else None
+        return (*self._norm("head/norm"), TOKENS) if self.tied else None
 
     def blocks(self) -> tuple[Segment, ...]:
         """Lists the segments; without those that share the tied table, which is there for the whole step."""
