@@ -40,8 +40,8 @@ def context(run: Run, backend: str) -> Ledger:
     """The same between the replicas of one process, which keep as much as for whole examples, of which each has fewer.
 
     TensorFlow keeps what goes into an attention's products, and what comes out of it only where the next layer takes it. So a
-    replica of N keeps 1/N of everything, the scores of its own heads included; the mask, and the
-    cosines of all positions, it keeps whole.
+    replica of N keeps 1/N of everything, the scores of its own heads included; whole it keeps the mask, and the cosines and sines
+    of all positions.
 
     Args:
         run: What is trained.
