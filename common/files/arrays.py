@@ -1,9 +1,10 @@
 """Arrays that somebody else wrote: each is measured before anything is allocated for what its header claims to hold."""
 
+import contextlib
 import math
 import os
 import zipfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -33,14 +34,35 @@ def read_arrays(path: Path | str, names: Collection[str] = ()) -> "dict[str, np.
     Raises:
         Unreadable: The file is damaged, or claims to hold more than it does or than this machine could.
     """
-    with open_plain(path) as file:
-        try:
-            return load_arrays(file, names, os.fstat(file.fileno()).st_size)
-        except Unreadable:
-            raise
-        # zipfile, zlib, ast and NumPy raise a dozen kinds on bytes that are made to annoy them, MemoryError among them.
-        except Exception as error:
-            raise Unreadable(f"it is damaged ({type(error).__name__})") from None
+    with open_plain(path) as file, _one_kind_of_error():
+        return load_arrays(file, names, os.fstat(file.fileno()).st_size)
+
+
+def each_array(path: Path | str) -> "Iterator[tuple[str, np.ndarray]]":
+    """Yields the name and the numbers of each array of a `.npz` file by itself, in the order of the names.
+
+    Args:
+        path: The file.
+
+    Raises:
+        Unreadable: As `read_arrays` raises it.
+    """
+    with open_plain(path) as file, _one_kind_of_error(), zipfile.ZipFile(file) as archive:
+        members = _members(archive, (), os.fstat(file.fileno()).st_size)
+        for name, info in sorted(members.items()):
+            _check_memory(_measure(archive, name, info))
+            yield name, _load(archive, info)
+
+
+@contextlib.contextmanager
+def _one_kind_of_error() -> Iterator[None]:
+    try:
+        yield
+    except Unreadable:
+        raise
+    # zipfile, zlib, ast and NumPy raise a dozen kinds on bytes that are made to annoy them, MemoryError among them.
+    except Exception as error:
+        raise Unreadable(f"it is damaged ({type(error).__name__})") from None
 
 
 def load_arrays(file: IO[bytes], names: Collection[str], size: int) -> "dict[str, np.ndarray]":
@@ -52,22 +74,29 @@ def load_arrays(file: IO[bytes], names: Collection[str], size: int) -> "dict[str
         size: The bytes of the file.
     """
     with zipfile.ZipFile(file) as archive:
-        members: dict[str, zipfile.ZipInfo] = {}
-        for info in archive.infolist():
-            if (name := info.filename.removesuffix(".npy")) in members:
-                raise Unreadable(f"it has two arrays named {name}")
-            members[name] = info
-        folders = tuple(name for name in names if name.endswith("/"))
-        wanted = {
-            name: info for name, info in members.items() if not names or name in names or name.startswith(folders)
-        }
-        inflated = sum(info.file_size for info in wanted.values())
-        if inflated > max(SMALL_BYTES, MOST_INFLATION * size):
-            raise Unreadable(f"it inflates to more than {MOST_INFLATION} times its size")
-        elements = {name: _measure(archive, name, info) for name, info in wanted.items()}
-        if (needed := 8 * sum(elements.values())) > memory_bytes():
-            raise Unreadable(f"it takes {needed / 2**30:.3g} GiB, and this machine has {memory_bytes() / 2**30:.3g}")
+        wanted = _members(archive, names, size)
+        _check_memory(sum(_measure(archive, name, info) for name, info in wanted.items()))
         return {name: _load(archive, info) for name, info in wanted.items()}
+
+
+def _members(archive: zipfile.ZipFile, names: Collection[str], size: int) -> dict[str, zipfile.ZipInfo]:
+    """Returns the members of an archive of so many bytes that are named, as `read_arrays` takes names."""
+    members: dict[str, zipfile.ZipInfo] = {}
+    for info in archive.infolist():
+        if (name := info.filename.removesuffix(".npy")) in members:
+            raise Unreadable(f"it has two arrays named {name}")
+        members[name] = info
+    folders = tuple(name for name in names if name.endswith("/"))
+    wanted = {name: info for name, info in members.items() if not names or name in names or name.startswith(folders)}
+    if sum(info.file_size for info in wanted.values()) > max(SMALL_BYTES, MOST_INFLATION * size):
+        raise Unreadable(f"it inflates to more than {MOST_INFLATION} times its size")
+    return wanted
+
+
+def _check_memory(elements: int) -> None:
+    """Refuses so many numbers of eight bytes if this machine has no room for them."""
+    if (needed := 8 * elements) > memory_bytes():
+        raise Unreadable(f"it takes {needed / 2**30:.3g} GiB, and this machine has {memory_bytes() / 2**30:.3g}")
 
 
 def _measure(archive: zipfile.ZipFile, name: str, info: zipfile.ZipInfo) -> int:

@@ -10,7 +10,7 @@ from typing import IO
 import numpy as np
 
 from samestep.common.errors import ConfigError
-from samestep.common.files.arrays import load_arrays, read_arrays
+from samestep.common.files.arrays import each_array, load_arrays, read_arrays
 from samestep.common.files.reading import Unreadable
 from samestep.common.files.writing import replacing
 from samestep.common.flags import MAX_STEPS
@@ -79,14 +79,17 @@ def read_state(directory: Path, asked: str = "--start-from", names: Collection[s
 
 
 def digest_state(directory: Path) -> str:
-    """The sha256 of every bit of a state that a run left, names and shapes included; "" if it left none that can be read here."""
+    """The sha256 of every bit of a state that a run left, names and shapes included; "" if it left none that can be read here.
+
+    One array of it is in memory at a time.
+    """
+    digest = hashlib.sha256()
     try:
-        arrays, digest = read_arrays(directory / STATE), hashlib.sha256()
+        for name, array in each_array(directory / STATE):
+            digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
     except Unreadable:  # there is none, or it is larger than the memory
         return ""
-    for name, array in sorted(arrays.items()):
-        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
-        digest.update(array.tobytes())
     return digest.hexdigest()
 
 
