@@ -37,10 +37,22 @@ PUBLISHED = {
             "up to a multiple of 256",
         ),
         _published(
+            "llama3-8b",
+            DecoderSpec("llama", 32, 32, 8, 4096, 14336, 8192, 128000),
+            512,
+            "Grattafiori et al., arXiv 2407.21783, table 3; batches of 4 million tokens",
+        ),
+        _published(
             "llama3-70b",
             DecoderSpec("llama", 80, 64, 8, 8192, 28672, 8192, 128000),
             512,
             "Grattafiori et al., arXiv 2407.21783, table 3; batches of 4 million tokens",
+        ),
+        _published(
+            "llama3-405b",
+            DecoderSpec("llama", 126, 128, 8, 16384, 53248, 8192, 128000),
+            2048,
+            "Grattafiori et al., arXiv 2407.21783, table 3; batches of 16 million tokens, as in table 4",
         ),
         _published(
             "gpt3-175b",

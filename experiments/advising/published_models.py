@@ -21,6 +21,7 @@ MESHES = (
     ("megatron-7.5b", "torch:hybrid+mesh=data=32,tensor=4"),
     ("llama-65b", "torch:fsdp+mesh=shard=2048"),
     ("llama3-70b", "torch:fsdp+mesh=shard=64"),
+    ("llama3-405b", "torch:hybrid+schedule=1f1b+microbatches=32+mesh=shard=64,pipe=16,tensor=8"),
     ("gpt3-175b", "torch:hybrid+schedule=1f1b+microbatches=24+mesh=data=64,pipe=8,tensor=8"),
     ("mt-nlg-530b", "torch:hybrid+schedule=1f1b+microbatches=120+mesh=data=16,pipe=35,tensor=8"),
 )

@@ -17,7 +17,9 @@ COUNTS = {
     "zero-7.5b": (7.5, 0.05),
     "megatron-7.5b": (7.5, 0.05),
     "llama-65b": (65.2, 0.1),  # cut off, not rounded
+    "llama3-8b": (8, 0.5),
     "llama3-70b": (70, 1),
+    "llama3-405b": (405, 1),
     "gpt3-175b": (175, 0.5),
     "mt-nlg-530b": (530, 0.5),
 }
