@@ -20,6 +20,7 @@ from samestep.experiments.advising.advice_text import document
 from samestep.experiments.advising.calibration import calibrated
 from samestep.experiments.advising.candidate_meshes import FRAMEWORK, Candidate
 from samestep.experiments.advising.step_times import Timer, seconds_of
+from samestep.experiments.advising.training_cost import Training
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.cli.waiting import say_waiting
@@ -38,8 +39,8 @@ _ABOUT = (
 
 
 @dataclasses.dataclass(frozen=True)
-class SearchAssumptions:
-    """The machine, and how it is used."""
+class SearchAssumptions(Training):
+    """The machine, how it is used, and what for."""
 
     machine: str = flag(
         "a100-80gb", "a machine, a machine file of your own (FILE.toml), or here: the cores of this machine, in float32"
@@ -66,6 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(prog="samestep advise", description=_ABOUT, allow_abbrev=False)
     parser.examples = (
         "samestep advise --workload gpt3-175b --machine a100-80gb --nodes 64",
+        "samestep advise --workload llama3-70b --machine h100-80gb --nodes 16 --tokens 1e12 --price 2.5",
         "samestep advise --workload prose-gpt --machine here",
     )
     add_flags(parser, "model", RunConfig, tuple(name for name in flags(RunConfig) if name not in ASKED))
@@ -104,8 +106,10 @@ def find_advice(config: RunConfig, assumed: SearchAssumptions, are_weights_given
         timer, found = calibrated(timer, machine, Path(assumed.calibrate))
     with _described(config) as asked:
         base = parse_prediction(asked, None if is_here else assumed.weights)
+        training = Training(assumed.tokens, assumed.price)
+        training.check(base)
         ranked = advise(base, machine, assumed.nodes, keep, timer)
-        return dataclasses.replace(ranked, calibration=found)
+        return dataclasses.replace(ranked, calibration=found, training=training)
 
 
 @contextlib.contextmanager

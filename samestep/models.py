@@ -52,6 +52,8 @@ def advise(
     model: Path | None = None,
     data: Path | None = None,
     calibrate: Path | None = None,
+    tokens: float | None = None,
+    price: float | None = None,
 ) -> Advice:
     """Ranks every layout of a model that has room on a machine by its predicted time. Nothing is run.
 
@@ -66,6 +68,8 @@ def advise(
         model: FILE.py with a samestep.Model in it.
         data: Its arrays.
         calibrate: A directory of own runs, by which the predictions are corrected.
+        tokens: How many tokens are trained on in all, for the days, the device hours and the energy that they take.
+        price: The price of one device for an hour.
 
     Raises:
         ConfigError: The request is wrong, or no layout has room.
@@ -75,6 +79,7 @@ def advise(
 
     asked = {"workload": workload, "batch_size": batch_size, "optimizer": optimizer, **_paths(model=model, data=data)}
     assumed = {"machine": machine, "nodes": nodes, "mesh": mesh, "weights": weights, **_paths(calibrate=calibrate)}
+    assumed |= {"tokens": tokens, "price": price}
     found = read_fields(SearchAssumptions, _given(assumed))
     check_fields(found)
     return find_advice(read_fields(RunConfig, _given(asked)), found, weights is not None)

@@ -27,12 +27,14 @@ class Rate:
         most: The largest.
         unit: Its unit.
         is_measured: Whether only measurements have it, and no data sheet.
+        may_lack: Whether a file may leave it out, for which nothing stands in.
     """
 
     least: float
     most: float
     unit: str
     is_measured: bool = False
+    may_lack: bool = False
 
 
 def _rate(least: float, most: float, unit: str) -> float:
@@ -72,6 +74,7 @@ class Machine:
         all_reduce_host_seconds: The host's time for one all-reduce along `tensor`.
         unfused_softmax_seconds: More of the host's time in a block where Megatron's fused softmax refuses the sizes.
         wait_seconds: How late a GPU is on average at an all-reduce along `tensor`.
+        device_watts: What a GPU draws at most; None if nobody says so.
         sources: Where each value is from, by field.
     """
 
@@ -94,6 +97,9 @@ class Machine:
     all_reduce_host_seconds: float = _seconds()
     unfused_softmax_seconds: float = _seconds()
     wait_seconds: float = _seconds()
+    device_watts: float | None = dataclasses.field(
+        default=None, metadata={"rate": Rate(1.0, 1e5, "watts", may_lack=True)}
+    )
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
 
 
@@ -145,6 +151,8 @@ def parse_machine(tables: Mapping[str, object], where: str) -> Machine:
     reference = load_machine(REFERENCE) if left_out else None
     values, sources = {}, {}
     for name, about in RATES.items():
+        if about.may_lack and name not in tables:
+            continue
         if reference and name in left_out:
             values[name], sources[name] = getattr(reference, name), f"not measured; that of {REFERENCE}"
         else:

@@ -14,6 +14,7 @@ from samestep.experiments.advising.calibration import Calibration
 from samestep.experiments.advising.candidate_meshes import Candidate
 from samestep.experiments.advising.candidates import Search, search
 from samestep.experiments.advising.step_times import SHAPES, Timer, seconds_of
+from samestep.experiments.advising.training_cost import Training
 from samestep.experiments.printing.text import count
 
 SLOWER = (2, 4, 8, 16)
@@ -71,6 +72,7 @@ class Advice:
         changes: What would be first under other conditions.
         validation: How far such predictions were off where they could be held against measurements; None where none were.
         calibration: What was fitted to own measurements, if there are any.
+        training: The whole training that it is for.
     """
 
     base: Run
@@ -81,6 +83,12 @@ class Advice:
     changes: tuple[Change, ...]
     validation: Score | None = None
     calibration: Calibration | None = None
+    training: Training = dataclasses.field(default_factory=Training)
+
+    @property
+    def num_devices(self) -> int:
+        """How many devices there are."""
+        return self.nodes * self.machine.gpus_per_node
 
     @property
     def first(self) -> Timed:

@@ -4,6 +4,12 @@ from samestep.common.flags import Scalar
 from samestep.common.workload.models.spec import num_params
 from samestep.experiments.advising import advice_reasons as reasons
 from samestep.experiments.advising.advice import Advice, Timed
+from samestep.experiments.advising.training_cost import (
+    examples_per_second,
+    model_flops_utilization,
+    say_rate,
+    say_whole,
+)
 from samestep.experiments.printing.formats import Case, Document
 from samestep.experiments.printing.grid import Column, table
 from samestep.experiments.printing.text import bullets, count, fill, large_number, screen_width
@@ -25,7 +31,7 @@ def document(advice: Advice) -> Document:
         "machine": advice.machine,
         "nodes": advice.nodes,
         "global_batch_size": advice.base.batch_size,
-        "layouts": [_figures(each) for each in advice.ranked],
+        "layouts": [_figures(each, advice) for each in advice.ranked],
         "without_room": {name: each.needed_bytes for name, each in advice.search.closest.items()},
         "not_possible": advice.search.refused,
         "validation": advice.validation,
@@ -33,13 +39,13 @@ def document(advice: Advice) -> Document:
         "changes": [
             {
                 "what": each.what,
-                "first": each.first and _figures(each.first),
-                "before": each.before and _figures(each.before),
+                "first": each.first and _figures(each.first, advice),
+                "before": each.before and _figures(each.before, advice),
             }
             for each in advice.changes
         ],
     }
-    rows = [_figures(each) for each in advice.ranked]
+    rows = [_figures(each, advice) for each in advice.ranked]
     return Document(
         "samestep advise", lambda: report(advice), record, rows, [Case(each.layout) for each in advice.ranked]
     )
@@ -52,12 +58,19 @@ def report(advice: Advice) -> str:
         fill(_caption(advice), width),
         _table(advice, width),
         fill(f"First is {advice.first.candidate.cell}. {reasons.why(advice)}", width),
+        fill(_whole(advice), width),
         bullets([*reasons.others(advice), *reasons.impossible(advice)], width),
         fill(reasons.trust(advice), width),
         "What would change it:\n" + bullets((reasons.changed(each, advice.first) for each in advice.changes), width),
         reasons.next_step(advice, width),
     ]
     return "\n\n".join(filter(None, parts))
+
+
+def _whole(advice: Advice) -> str:
+    """Returns tokens a second and the share of the peak, and what a whole training takes if that was asked for."""
+    of_first = (advice.base, advice.first.time.total, advice.machine, advice.num_devices)
+    return f"{say_rate(*of_first)} {say_whole(advice.training, *of_first)}".strip()
 
 
 def _caption(advice: Advice) -> str:
@@ -106,9 +119,10 @@ def _schedule(timed: Timed) -> str:
     return timed.candidate.run.options.schedule if timed.candidate.run.mesh.pipe > 1 else ""
 
 
-def _figures(timed: Timed) -> dict[str, Scalar]:
+def _figures(timed: Timed, advice: Advice) -> dict[str, Scalar]:
     """Returns the columns for programs."""
     candidate, time = timed.candidate, timed.time
+    step = (candidate.run, time.total)
     return {
         "cell": candidate.cell,
         "strategy": candidate.run.name,
@@ -119,5 +133,7 @@ def _figures(timed: Timed) -> dict[str, Scalar]:
         "needed_bytes": candidate.needed_bytes,
         "knows_activations": candidate.knows_activations,
         "step_seconds": time.total,
+        "examples_per_second": examples_per_second(*step),
+        "model_flops_utilization": model_flops_utilization(*step, advice.machine, advice.num_devices),
         **{f"{name}_seconds": seconds for name, seconds in time.parts().items()},
     }

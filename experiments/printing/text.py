@@ -206,7 +206,7 @@ def short(number: float) -> str:
 
 def large_number(count: int) -> str:
     """Returns a number of things as people say it: 529.6 billion, 12.3 million, 502,240."""
-    names = ((10**9, "billion"), (10**6, "million"))
+    names = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"))
     return next((f"{count / scale:.4g} {name}" for scale, name in names if count >= scale), f"{count:,}")
 
 
