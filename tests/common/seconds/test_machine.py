@@ -7,7 +7,7 @@ import pytest
 from samestep.common.errors import ConfigError
 from samestep.common.seconds.machine import RATES, REFERENCE, load_machine, machines, parse_machine
 
-GIVEN = [name for name, rate in RATES.items() if not rate.is_measured]
+GIVEN = [name for name, rate in RATES.items() if not rate.is_measured and not rate.may_lack]
 MEASURED = [name for name, rate in RATES.items() if rate.is_measured]
 
 
@@ -27,6 +27,12 @@ def test_a_missing_rate_is_named(rate: str) -> None:
     left = {name: value for name, value in tables().items() if name != rate}
     with pytest.raises(ConfigError, match=rf"mine\.toml has no {rate}"):
         parse_machine(left, "mine.toml")
+
+
+def test_what_a_device_draws_may_be_unknown() -> None:
+    left = {name: value for name, value in tables().items() if name != "device_watts"}
+    assert parse_machine(left, "mine.toml").device_watts is None
+    assert load_machine(REFERENCE).device_watts == 400
 
 
 def test_what_was_not_measured_is_the_references() -> None:
