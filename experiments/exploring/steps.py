@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from samestep.common.costs.routes import RINGS
 from samestep.common.ledger import PHASES, Footprint
-from samestep.common.mesh import Dimension
 from samestep.common.strategy import Run
 from samestep.experiments.exploring.places import PredictedStep
 from samestep.experiments.exploring.sentences import sentence
 from samestep.experiments.page.drawings.anatomy import amount
-from samestep.experiments.page.drawings.held import CLASSES, device_names, share, whole_bytes
+from samestep.experiments.page.drawings.held import CLASSES, device_names, held_from, share, whole_bytes
 from samestep.experiments.page.drawings.transfers import DrawnTransfer, Path, transfers
 from samestep.experiments.printing.text import size
 
@@ -22,8 +21,6 @@ MOST_MOVES = 24
 """Exchanges of a step that are played one by one; of a step with more, those that are alike are played together."""
 _EVEN = 0.02
 """By how much a part may differ from 1/n of the whole and still be called one of n: shards are padded."""
-_CUT: tuple[Dimension, ...] = ("layers", "features", "parameters")
-"""What of a mesh cuts parameters."""
 Link = tuple[int, int]
 """The places of a device that sends and of one that receives."""
 
@@ -60,23 +57,12 @@ def _said(count: float | None, lacking: str = "") -> list[object]:
 def _held(run: Run, rows: Sequence[Footprint], lacking: str) -> Iterator[list[object]]:
     """Yields of each device its part of the batch, of each class of memory, and its activations."""
     wholes = whole_bytes(run)
-    begins: list[dict[tuple[int, ...], tuple[int, int]]] = [{} for _ in CLASSES]
     computing = next((place for place, row in enumerate(rows) if row.params_peak_bytes), 0)
-    for place, row in enumerate(rows):
-        held, key = [], _part_along_mesh(run, place)
-        for seen, each, whole in zip(begins, CLASSES, wholes, strict=True):
-            count, last = each.bytes_of(row), next(reversed(seen.values()), (0, 0))
-            before, _ = seen.setdefault(key, (sum(last), count))
-            begin = min(before % whole, whole - count) if 0 < count < whole else 0
-            held.append([begin, count, _part(begin, count, whole)])
+    for place, (row, begins) in enumerate(zip(rows, held_from(run, rows), strict=True)):
+        counts = [each.bytes_of(row) for each in CLASSES]
+        held = [[at, count, _part(at, count, whole)] for at, count, whole in zip(begins, counts, wholes, strict=True)]
         peak = row.params_peak_bytes if row.params_peak_bytes > row.params_bytes else 0
         yield [_batch(run, place - computing), held, [peak, size(peak)], _said(row.activations_bytes, lacking)]
-
-
-def _part_along_mesh(run: Run, place: int) -> tuple[int, ...]:
-    """Returns which part of the parameters a device has: replicas have the same, unless nothing but the strategy cuts them."""
-    is_cut = place < run.num_devices and any(run.mesh.parts(each) > 1 for each in _CUT)
-    return tuple(run.mesh.part(place, each) for each in _CUT) if is_cut else (place,)
 
 
 def _part(begin: int, held: int, whole: int) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +12,11 @@ from xml.etree import ElementTree
 import pytest
 
 from samestep.common.catalog import catalogue
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.ledger import Footprint, Send
 from samestep.common.mesh import Mesh
+from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import DeviceRow, RunResult
@@ -21,7 +24,7 @@ from samestep.experiments import strategies
 from samestep.experiments.documenting import docs_pictures
 from samestep.experiments.page import anatomies
 from samestep.experiments.page.drawings.anatomy import Scale, anatomy
-from samestep.experiments.page.drawings.held import drawn_from
+from samestep.experiments.page.drawings.held import CLASSES, drawn_from, whole_bytes
 from samestep.experiments.page.drawings.large_drawings import MOST_DRAWN, most_telling
 from samestep.experiments.page.drawings.svg import file_of
 from samestep.experiments.page.drawings.transfers import DrawnTransfer
@@ -302,3 +305,27 @@ def test_every_strategy_is_drawn_before_any_is_drawn_twice_and_twins_stand_toget
     twins = {f"{framework}:{row.name}": row.twin for framework, row in catalogue() if row.twin}
     apart = {cell for cell, twin in twins.items() if abs(names.index(cell) - names.index(twin)) > 1}
     assert len(twins) >= 10 and apart == set()
+
+
+def test_bars_lie_where_the_parts_of_their_owners_lie() -> None:
+    """On three axes: replicas along `data` hold the same bytes, and what the others hold adds up to all of it."""
+    asked = Cell.parse("torch:hybrid").apply_to(
+        RunConfig(workload="prose-gpt", mesh="pipe=2,data=2,tensor=2", batch_size=16)
+    )
+    run = parse(asked)
+    rows = [device(rank, held=0) for rank in range(run.mesh.size)]
+    predicted = run.strategy.cost(run, run.strategy.backend).devices()
+    rows = [dataclasses.replace(row, **dataclasses.asdict(each)) for row, each in zip(rows, predicted, strict=True)]
+    result = dataclasses.replace(observed(str(run.mesh), *rows), workload=run.workload.name)
+    root = anatomy(run, result)
+    for number, each in enumerate(CLASSES):
+        bars = [rect for rect in root.iter("rect") if rect.get("class") == each.kind]
+        places = [(float(rect.attrib["x"]), float(rect.attrib["x"]) + float(rect.attrib["width"])) for rect in bars]
+        owners = [(run.mesh.part(rank, "layers"), run.mesh.part(rank, "features")) for rank in range(run.mesh.size)]
+        assert len({*owners}) == 4 and len({*places}) == 4
+        assert len({*zip(owners, places, strict=True)}) == 4, "replicas hold the same part"
+        scale = (places[0][1] - places[0][0]) / each.bytes_of(rows[0])
+        first, *rest = sorted({*places})
+        for left, right in itertools.pairwise((first, *rest)):  # layer norms are whole on each device along `tensor`
+            assert left[0] < right[0] <= left[1] + 1e-3
+        assert rest[-1][1] - first[0] == pytest.approx(whole_bytes(run)[number] * scale, rel=1e-5)

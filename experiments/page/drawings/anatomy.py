@@ -11,7 +11,15 @@ from xml.etree.ElementTree import Element
 from samestep.common import memory
 from samestep.common.ledger import PHASES, Footprint
 from samestep.common.strategy import Run
-from samestep.experiments.page.drawings.held import CLASSES, device_names, drawn_from, share, whole_bytes, word
+from samestep.experiments.page.drawings.held import (
+    CLASSES,
+    device_names,
+    drawn_from,
+    held_from,
+    share,
+    whole_bytes,
+    word,
+)
 from samestep.experiments.page.drawings.svg import drawing, put, stroke, write
 from samestep.experiments.page.drawings.transfers import DrawnTransfer, transfers
 from samestep.experiments.printing.text import count, size
@@ -74,8 +82,8 @@ def anatomy(run: Run, result: "RunResult", scale: Scale | None = None) -> Elemen
     root.set("data-drawn-from", drawn_from(result))
     _caption(root, run, result)
     wholes = whole_bytes(run)
-    for index in range(shown):
-        _device(root, result.processes, index, names[index], wholes, _BAR / scale.longest_bytes)
+    for index, begins in enumerate(held_from(run, result.processes)[:shown]):
+        _device(root, index, (names[index], result.processes[index]), begins, wholes, _BAR / scale.longest_bytes)
     _strip(root, found, shown, scale.widest_bytes)
     _list(root, found, names, top + 28)
     if len(names) > shown:
@@ -95,26 +103,24 @@ def _caption(root: Element, run: Run, result: "RunResult") -> None:
 
 def _device(
     root: Element,
-    rows: Sequence[Footprint],
     index: int,
-    name: str,
+    device: tuple[str, Footprint],
+    begins: Sequence[int],
     wholes: Sequence[int],
     scale: float,
 ) -> None:
-    """One bar for each class: filled what the device holds, dashed what a device with everything would."""
-    top = _HEAD + index * _ROW
+    """One bar for each class: filled what the device holds, and which part that is, dashed what one with everything would."""
+    top, (name, row) = _HEAD + index * _ROW, device
     stroke(root, "line", [(16, top), (_STRIP - 12, top)])
     write(root, 16, top + 17, name, "strong")
-    for number, (each, whole) in enumerate(zip(CLASSES, wholes, strict=True)):
-        y, held = top + 22 + 16 * number, each.bytes_of(rows[index])
-        before = sum(each.bytes_of(row) for row in rows[:index])
-        begin = min(before % whole, whole - held) if 0 < held < whole else 0
+    for number, (each, whole, begin) in enumerate(zip(CLASSES, wholes, begins, strict=True)):
+        y, held = top + 22 + 16 * number, each.bytes_of(row)
         write(root, _BARS - 6, y + 9, word(each), "muted small end")
         if held < whole:
             put(root, "rect", "whole", x=_BARS, y=y, width=whole * scale, height=10)
         put(root, "rect", each.kind, x=_BARS + begin * scale, y=y, width=held * scale, height=10)
         end = max(held, whole)
-        if each is memory.PARAMETERS and (peak := rows[index].params_peak_bytes) > held:
+        if each is memory.PARAMETERS and (peak := row.params_peak_bytes) > held:
             end = max(end, peak)
             stroke(root, "peak", [(_BARS, y - 3), (_BARS + peak * scale, y - 3), (_BARS + peak * scale, y + 3)], 1.5)
         write(root, _BARS + end * scale + 6, y + 9, share(held, whole), "small")

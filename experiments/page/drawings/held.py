@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from samestep.common import memory
 from samestep.common.costs.optimizer_state import optimizer_bytes
+from samestep.common.ledger import Footprint
+from samestep.common.mesh import Dimension
 from samestep.common.request import DTYPES
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_params
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from samestep.common.runtime.records import RunResult  # it needs NumPy
 
 
+_CUT: tuple[Dimension, ...] = ("layers", "features", "parameters")
+"""What of a mesh cuts parameters."""
 CLASSES = (memory.PARAMETERS, memory.GRADIENTS, memory.OPTIMIZER_STATE)
 
 
@@ -33,6 +38,32 @@ def whole_bytes(run: Run) -> tuple[int, int, int]:
     elements = num_params(run.workload.model)
     params = elements * DTYPES[run.dtype]
     return params, params, optimizer_bytes(run, elements)
+
+
+def held_from(run: Run, rows: Sequence[Footprint]) -> list[list[int]]:
+    """Returns of each device where in the whole that begins which it holds, in bytes of each class of memory.
+
+    Parts follow each other in the order of the devices, and those that have the same part of the mesh have the same bytes.
+
+    Args:
+        run: What was trained.
+        rows: What each device holds.
+    """
+    found: list[list[int]] = [[] for _ in rows]
+    for each, whole in zip(CLASSES, whole_bytes(run), strict=True):
+        begins, end = dict[tuple[int, ...], int](), 0
+        for place, (row, of_device) in enumerate(zip(rows, found, strict=True)):
+            held, part = each.bytes_of(row), _part_of_mesh(run, place)
+            if part not in begins:
+                begins[part], end = end, end + held
+            of_device.append(min(begins[part] % whole, whole - held) if 0 < held < whole else 0)
+    return found
+
+
+def _part_of_mesh(run: Run, place: int) -> tuple[int, ...]:
+    """Returns which part of the parameters a device has: replicas have the same, unless nothing but the strategy cuts them."""
+    is_cut = place < run.num_devices and any(run.mesh.parts(each) > 1 for each in _CUT)
+    return tuple(run.mesh.part(place, each) for each in _CUT) if is_cut else (place,)
 
 
 def share(held: int, whole: int) -> str:
