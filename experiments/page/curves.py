@@ -1,6 +1,7 @@
 """Curves in a frame with two axes."""
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 
 from samestep.experiments.page.axes import AxisScale
@@ -10,6 +11,8 @@ MOST_POINTS = 160
 """Of a curve, to be drawn: more than a screen shows."""
 Place = tuple[float, float]
 """Values along both axes."""
+FRAME = 1000
+"""The units of a panel in either direction: one is less than a pixel, and whole numbers keep a page of many curves small."""
 
 
 def thin(points: Sequence[Place], most: int = MOST_POINTS) -> list[Place]:
@@ -36,14 +39,19 @@ class PlottedCurve:
     Attributes:
         kind: Its class in the style sheet.
         title: What it is.
-        path: As SVG has it, in percent.
+        parts: Its points between gaps, from the left and from above, in units of FRAME.
         data: Attributes of the element.
     """
 
     kind: str
     title: str
-    path: str
+    parts: Sequence[Sequence[tuple[int, int]]]
     data: Mapping[str, object]
+
+    @property
+    def path(self) -> str:
+        """It as SVG has it: of each part the first point, then the way from each to the next."""
+        return "".join(map(_path, self.parts))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,13 +92,20 @@ def curve(
     across, up = axes
     there = [point for point in points if point is not None]
     places = zip(across.places(x for x, _ in there), up.places(y for _, y in there), strict=True)
-    path, pen = [], "M"
+    parts: list[list[tuple[int, int]]] = [[]]
     for point in points:
-        if point is not None:
+        if point is None:
+            parts.append([])
+        else:
             x, y = next(places)
-            path.append(f"{pen}{x:.4g} {100 - y:.4g}")
-        pen = "M" if point is None else "L"
-    return PlottedCurve(kind, title, "".join(path), {"data-row": row})
+            parts[-1].append((round(x * FRAME / 100), round((100 - y) * FRAME / 100)))
+    return PlottedCurve(kind, title, [part for part in parts if part], {"data-row": row})
+
+
+def _path(part: Sequence[tuple[int, int]]) -> str:
+    ways = [(x - before_x, y - before_y) for (before_x, before_y), (x, y) in itertools.pairwise(part)]
+    rest = " ".join(f"{x} {y}" for x, y in ways).replace(" -", "-")
+    return f"M{part[0][0]} {part[0][1]}" + (f"l{rest}" if rest else "")
 
 
 def dot(

@@ -15,7 +15,7 @@ from samestep.experiments.page.plots import Numbers, render_figures
 _OPEN = 40
 """A list of more curves than that is closed at first."""
 Rows = Sequence[tuple[Entry, RunResult]]
-_POINTS_OF_ALL, _FEWEST_POINTS = 4800, 60
+_POINTS_OF_ALL, _FEWEST_POINTS = 2400, 40
 """What the curves of a panel have together, and one of them has at least."""
 
 

@@ -70,6 +70,18 @@ class Line:
         """The name of the row, and what of it the line is."""
         return f"{self.entry.name}, {self.about}" if self.about else self.entry.name
 
+    @property
+    def elements(self) -> list[Mark]:
+        """The marks as a page has them: bars of one place and number are one element, with the classes of each."""
+        found: dict[object, Mark] = {}
+        for each in self.marks:
+            words = each.kind.split()
+            place = (words[0], each.style, *each.data.items())
+            if place in found:
+                words = [*found[place].kind.split()[:-1], *words]
+            found[place] = dataclasses.replace(each, kind=" ".join(dict.fromkeys(words)))
+        return list(found.values())
+
 
 @dataclasses.dataclass(frozen=True)
 class Plot:

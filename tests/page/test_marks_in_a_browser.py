@@ -122,11 +122,12 @@ def test_marks_beside_names_are_where_their_numbers_belong(sized: "Page") -> Non
     for track in sized.evaluate(TRACKS):
         stacked = {"measured": 0.0, "predicted": 0.0}
         for mark in track["marks"]:
-            kind, data = mark["kind"].split()[0], mark["data"]
+            (kind, *words), data = mark["kind"].split(), mark["data"]
             if kind == "bar":
-                level = mark["kind"].split()[1]
-                start, stacked[level] = stacked[level], stacked[level] + float(data.get("value", 0))
-                ends = (start, stacked[level]) if "value" in data else ()
+                (start,) = {stacked[level] for level in words[:-1]}  # both levels end where one element stands for both
+                end = start + float(data.get("value", 0))
+                stacked |= dict.fromkeys(words[:-1], end)
+                ends = (start, end) if "value" in data else ()
             else:
                 ends = [float(data[end]) for end in (("value", "value") if "value" in data else ("low", "high"))]
             counted[kind] = counted.get(kind, 0) + 1

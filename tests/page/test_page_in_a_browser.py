@@ -1,5 +1,6 @@
 """The page in a real browser: it opens, can be read, sorted, filtered and reached by keyboard, and its numbers are true."""
 
+import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from samestep.common.cell import Cell
 from samestep.common.judging.parity import LOSS_BOUND
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
+from samestep.experiments.page.curves import FRAME
 from samestep.experiments.page.loaded import Loaded, make_group
 from samestep.experiments.page.memory import CLASSES, UNKNOWN, held
 from samestep.experiments.page.page import SECTIONS
@@ -275,27 +277,28 @@ CURVES = """name => [...document.querySelectorAll('.losses')].map(figure => [...
 
 
 def points(path: str, across: list[float], up: list[float], is_log: bool) -> list[tuple[float, float]]:
-    """The values that a drawn curve goes through."""
+    """The values that a drawn curve goes through: it says where it begins, then the way to each next point."""
+    numbers = [int(number) for number in re.findall(r"-?\d+", path)]
     found = []
-    for x, y in re.findall(r"[ML]([\d.-]+) ([\d.-]+)", path):
-        share = 1 - float(y) / 100
+    for x, y in zip(itertools.accumulate(numbers[::2]), itertools.accumulate(numbers[1::2]), strict=True):
+        share = 1 - y / FRAME
         value = up[0] * (up[1] / up[0]) ** share if is_log else up[0] + share * (up[1] - up[0])
-        found.append((across[0] + float(x) / 100 * (across[1] - across[0]), value))
+        found.append((across[0] + x / FRAME * (across[1] - across[0]), value))
     return found
 
 
 def test_losses_and_deviations_of_every_step(shown: "Page", loaded: Loaded) -> None:
-    """Read off the curves as they are drawn: a hundredth of a percent of the frame is what a coordinate has."""
+    """Read off the curves as they are drawn: coordinates are whole, so a value is off by half of one at most."""
     entries = {entry.key: entry.result for entry in loaded.entries if entry.result}
     seen = 0
     for losses, deviations in shown.evaluate(CURVES):
-        near = 2e-4 * (losses["y"][1] - losses["y"][0])
+        near = 0.51 / FRAME * (losses["y"][1] - losses["y"][0])
         for key, path in losses["curves"]:
             drawn, result = points(path, losses["x"], losses["y"], False), entries[key]
             assert [round(step) for step, _ in drawn] == list(range(len(result.losses)))
             assert [value for _, value in drawn] == pytest.approx(result.losses, abs=near)
             seen += 1
-        factor = (deviations["y"][1] / deviations["y"][0]) ** 2e-4 - 1
+        factor = (deviations["y"][1] / deviations["y"][0]) ** (0.51 / FRAME) - 1
         for key, path in deviations["curves"]:
             drawn = points(path, deviations["x"], deviations["y"], True)
             wanted = [max(each, deviations["y"][0]) for each in entries[key].parity.deviations]

@@ -1,15 +1,13 @@
 """Draws curves in a frame with two axes, as the page shows them, at any width."""
 
-import re
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element
 
-from samestep.experiments.page.curves import Panel
+from samestep.experiments.page.curves import FRAME, Panel
 from samestep.experiments.page.drawings.svg import drawing, put, stroke, write
 from samestep.experiments.page.paper.layout import SMALL, SWATCH, draw_axis, draw_key, room_for
 from samestep.experiments.page.paper.marks import point
 
-_PLACE = re.compile(r"([ML])([\d.e+-]+) ([\d.e+-]+)")
 _ASPECT, _MOST_HEIGHT = 0.62, 300.0
 _FOOT = 40.0
 
@@ -47,7 +45,9 @@ def graph(panel: Panel, title: str, key: Sequence[tuple[str, str]], width: float
         stroke(root, "level", [(left, y), (right, y)])
         write(root, right - 2, y + 12, meaning, "small end")
     for each in panel.curves:
-        d = "".join(f"{pen}{frame.x(float(x)):.5g} {frame.y(float(y)):.5g}" for pen, x, y in _PLACE.findall(each.path))
+        share = 100 / FRAME
+        parts = [[f"{frame.x(x * share):.5g} {frame.y(y * share):.5g}" for x, y in part] for part in each.parts]
+        d = "".join(f"M{'L'.join(part)}" for part in parts)
         curve = put(root, "path", f"curve {each.kind}", d=d)
         put(curve, "title").text = each.title
     for each in panel.dots:
