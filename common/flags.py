@@ -52,6 +52,11 @@ def flag(
 
 def flags(owner: type | object) -> dict[str, "dataclasses.Field[Scalar]"]:
     """Returns the fields of a dataclass that are flags, by name."""
+    return dict(_flags(owner if isinstance(owner, type) else type(owner)))
+
+
+@functools.cache
+def _flags(owner: type) -> Mapping[str, "dataclasses.Field[Scalar]"]:
     fields = dataclasses.fields(owner)  # pyrefly: ignore
     return {field.name: field for field in fields if "help" in field.metadata}
 
@@ -75,7 +80,7 @@ def check_fields(values: object) -> None:
 
 
 def _check_field(owner: type, name: str, value: object, prefix: str = "--") -> None:
-    about, kinds = flags(owner)[name].metadata, _kinds(owner, name)
+    about, kinds = _flags(owner)[name].metadata, _kinds(owner, name)
     spelled = prefix + spell_flag(name)[2:]
     if value is None and type(None) in kinds:
         return

@@ -1,6 +1,7 @@
 """Whether a result is whole, and whether the files beside it are of the same run."""
 
 import dataclasses
+import functools
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -157,23 +158,24 @@ def check_losses(directory: Path, first_step: int, losses: tuple[float, ...]) ->
 def _damages(values: object, made: object, place: str) -> Iterator[str]:
     """Finds what no run writes in some values: unknown fields, and numbers that are not finite."""
     if isinstance(values, Mapping):
-        known = {field.name for field in dataclasses.fields(made)} if _is_record(made) else set(values)
+        known = _names(type(made)) if dataclasses.is_dataclass(made) and not isinstance(made, type) else None
         for name, each in values.items():
-            if name not in known:
+            if known is not None and name not in known:
                 yield f"it has an unknown field {_short(f'{place}{name}')}"
-            elif name not in _NOT_ALWAYS_FINITE:
-                yield from _damages(each, getattr(made, name) if _is_record(made) else None, f"{place}{name}.")
+            elif name not in _NOT_ALWAYS_FINITE and isinstance(each, float | list | Mapping):
+                yield from _damages(each, getattr(made, name) if known is not None else None, f"{place}{name}.")
     elif isinstance(values, list):
         members = made if isinstance(made, list | tuple) else [None] * len(values)
         for number, (each, member) in enumerate(zip(values, members, strict=True)):
-            if not isinstance(each, float) or not math.isfinite(each):  # a million losses are soon looked at
+            if isinstance(each, list | Mapping) or (isinstance(each, float) and not math.isfinite(each)):
                 yield from _damages(each, member, f"{place}{number}.")
     elif isinstance(values, float) and not math.isfinite(values):
         yield f"its {place.removesuffix('.')} is {values}"
 
 
-def _is_record(made: object) -> bool:
-    return dataclasses.is_dataclass(made) and not isinstance(made, type)
+@functools.cache
+def _names(record: type) -> frozenset[str]:
+    return frozenset(field.name for field in dataclasses.fields(record))  # pyrefly: ignore
 
 
 def _short(value: object) -> str:

@@ -48,7 +48,7 @@ def find_huge_number(values: object) -> str:
         if isinstance(value, dict):
             left += [(f"{place}.{name}" if place else str(name), each) for name, each in value.items()]
         elif isinstance(value, list):
-            left += [(place, each) for each in value]
+            left += [(place, each) for each in value if type(each) is not float or abs(each) >= MOST_REAL]
         elif isinstance(value, float) and abs(value) >= MOST_REAL:
             return f"{place} is {value}, and no measured number is"
         elif isinstance(value, int) and abs(value) >= MOST_WHOLE:

@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree.ElementTree import Element, tostring
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from samestep.common.catalog import framework_info
 from samestep.common.files.reading import read_text
@@ -89,8 +89,8 @@ def clean(text: str) -> str:
 
 def attributes(values: Mapping[str, object]) -> Markup:
     """Spells attributes of an element by their names; None is left out."""
-    there = {name: clean(str(value)) for name, value in values.items() if value is not None}
-    return Markup("").join(Markup(' {}="{}"').format(name, value) for name, value in there.items())
+    there = ((name, clean(str(value))) for name, value in values.items() if value is not None)
+    return Markup("".join(f' {name}="{escape(value)}"' for name, value in there))
 
 
 def prose(text: str) -> Markup:

@@ -20,7 +20,7 @@ def drawing(width: float, height: float, title: str, description: str) -> Elemen
         description: What a reader sees in it, for those who do not see it.
     """
     root = Element("svg", {"class": "drawing", "role": "img", "viewBox": f"0 0 {width:g} {height:g}"})
-    root.attrib |= {"width": f"{width:g}", "height": f"{height:g}", "aria-label": f"{title}. {description}"}
+    root.attrib |= {"width": f"{width:g}", "height": f"{height:g}"}
     SubElement(root, "title").text = title
     SubElement(root, "desc").text = description
     return root
@@ -64,7 +64,7 @@ def stroke(parent: Element, kind: str, points: list[tuple[float, float]], width:
         width: The width of the line.
     """
     path = "M" + "L".join(f"{x:.6g} {y:.6g}" for x, y in points)
-    return put(parent, "path", kind, d=path, stroke_width=width)
+    return put(parent, "path", kind, d=path, **({"stroke_width": width} if width != 1 else {}))
 
 
 def file_of(root: Element) -> str:
