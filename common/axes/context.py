@@ -31,8 +31,8 @@ def refuse(run: Run) -> None:
     params = model.params().values()
     if model.facts.source or not any(param.shares_input for param in params):  # attention does
         raise ConfigError(
-            f"a context axis cuts the sequences of our transformer, as in prose-gpt; {name} is another model: choose "
-            "another strategy."
+            f"a context axis cuts the sequences of our transformer, as in prose-gpt, and {name} is another model; "
+            "choose another strategy."
         )
     (positions,), heads = model.inputs().shape, max(param.groups for param in params) // run.mesh.parts("features")
     if positions % count:

@@ -150,8 +150,8 @@ def judge(
     reason = ""
     if bad is not None:
         seen, wanted = spell_apart(losses[bad], reference_losses[bad])
-        apart = f"relative deviation {deviations[bad]:.1e}, allowed {allowed:.2g}"
-        reason = f"the loss of step {first_step + bad} is {seen} instead of {wanted} ({apart})"
+        apart = f"a relative deviation of {deviations[bad]:.1e} where {allowed:.2g} is allowed"
+        reason = f"the loss of step {first_step + bad} is {seen} instead of {wanted}, {apart}"
     elif not (worst_weight <= (bound := max(WEIGHT_BOUND[dtype], noise)) and math.isfinite(worst_weight)):
         reason = f"after the last step {worst_name} is off by {worst_weight:.1e} (allowed {bound:.0e})"
     return Parity(

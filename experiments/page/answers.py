@@ -74,7 +74,7 @@ def _certainty(best: str, second: str, rows: dict[str, MeasuredRow]) -> str:
         return "devices share cores here, so this says little of a machine with one for each"
     predicted = rows[best].speed.prediction
     if predicted is None or predicted.rounds == 1:
-        return f"measured once, so it is not ranked before {second}; --repeats 5 would"
+        return f"measured once, so not ranked above {second}; --repeats 5 ranks them"
     ranges = [range_of(rows[name]) for name in (best, second)]
     if None not in ranges and ranges[0][0] > ranges[1][1]:  # type: ignore[index]
         return f"its interval lies above that of the next, {second}"

@@ -5,6 +5,7 @@ from collections import Counter
 
 from markupsafe import Markup
 
+from samestep.common.judging.speed_comparison import LEAST_ROUNDS
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.confound_report import explain_confounds
 from samestep.experiments.comparing.gate import headline
@@ -99,7 +100,8 @@ def _speeds(found: Comparison) -> str:
     if not verdicts:
         return ""
     told = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.most_common())
-    return f"Speed against {found.reference}: {told}."
+    why = f"; a verdict takes {LEAST_ROUNDS} rounds" if "not judged" in verdicts else ""
+    return f"Speed against {found.reference}: {told}{why}."
 
 
 def _lines(text: str) -> list[str]:

@@ -61,6 +61,6 @@ def _marks(axis: AxisScale, entry: Entry, result: RunResult, sent: float, least:
 
 def _said(entry: Entry, result: RunResult, sent: float, least: float | None) -> dict[str, object]:
     if not (entry.measured and sent):
-        return {"bytes": "nothing", "against": f"over {result.backend}"}
+        return {"bytes": "nothing", "against": "between processes" if len(result.processes) > 1 else ""}
     against = f"{sent / least:.2f}x the lower bound" if least else "no formula" if least is None else ""
     return {"bytes": SENT.text(entry.measured), "against": against}

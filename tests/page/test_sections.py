@@ -7,18 +7,21 @@ import re
 import pytest
 
 from samestep.common.cell import Cell
-from samestep.common.ledger import Compiled
-from samestep.common.runtime.records import RunResult
+from samestep.common.ledger import Compiled, Send
+from samestep.common.runtime.records import RunResult, Throughput
+from samestep.common.runtime.step_parts import PARTS, StepParts
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
 from samestep.experiments.page import speed
 from samestep.experiments.page.curves import MOST_POINTS, thin
 from samestep.experiments.page.loaded import Loaded, make_group
 from samestep.experiments.page.page import page
+from samestep.experiments.page.timing import step_parts
 from tests.page.runs import trained
 from tests.results import made
 
 GOOD = trained("torch:ddp", 10.0)
+SEND = Send("backward", "all_reduce", "data", 2, 8)
 COMPILED = Compiled("v4:2x2", 100, 20, 10, 1000, (), 130, 1000, True, "libtpu")
 UNTRAINED = made("tf:tpu", judged=None, compiled=COMPILED, examples_per_second=None, losses=())
 
@@ -43,6 +46,31 @@ def test_a_figure_of_very_many_lines_has_no_table_below_it() -> None:
     assert many is not None and few is not None
     assert "The numbers" not in many and "401 lines are too many for a table here" in many
     assert few.count("The numbers, examples per second") == 1
+
+
+def test_a_sentence_says_why_a_row_is_slow() -> None:
+    """The part that grew most, then the largest other one, if it is not small."""
+    fast = dataclasses.replace(GOOD, examples_per_second=Throughput(100.0, 90.0, 110.0, 5), step_seconds_median=1.0)
+    fast = dataclasses.replace(fast, step_parts=parts(computing=0.9, waiting=0.1))
+    (row, *others), sends = GOOD.processes, (dataclasses.replace(SEND, count=3), dataclasses.replace(SEND, count=8))
+    slow = dataclasses.replace(
+        fast,
+        examples_per_second=Throughput(4.0, 3.0, 5.0, 5),
+        step_seconds_median=25.0,
+        step_parts=parts(computing=1.0, update=1.5, waiting=17.75, python=4.75),
+        processes=[dataclasses.replace(row, sends=sends), *others],
+    )
+    rows = [Row.of(Cell.parse(name), result) for name, result in (("torch:ddp", fast), ("torch:fsdp", slow))]
+    (facet,) = Loaded((make_group("some", Comparison(tuple(rows)), {}, 0),)).facets()
+    assert list(step_parts.sentences(facet)) == [
+        "A step of torch:fsdp takes 25.0 times as long as one of torch:ddp. Of that, 71 % is spent waiting for 11 transfers "
+        "and 19 % in Python."
+    ]
+
+
+def parts(**seconds: float) -> StepParts:
+    known = dict.fromkeys(PARTS, 0.0) | {f"{name}_seconds": value for name, value in seconds.items()}
+    return StepParts(**known, steps=20, own_step_seconds=sum(seconds.values()))
 
 
 def test_only_what_there_is_has_a_section() -> None:

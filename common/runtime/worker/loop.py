@@ -128,7 +128,7 @@ def _find_parts(
     if not _is_on_cpus(found.footprints):
         return {"no_parts": "they are of steps on CPU cores; a GPU computes while its process does something else"}
     if len(specs) > 1 and sum(not spec.serves for spec in specs) == 1:
-        return {"no_parts": "what computes are processes that only serve the one that takes the steps"}
+        return {"no_parts": "the processes that compute only serve the one that takes the steps"}
     timed = slice(1 if len(found.window_steps) > 1 else 0, None)
     seconds = sum(found.window_seconds[timed]) / sum(found.window_steps[timed])
     devices = run.threads * len(found.footprints)

@@ -4,11 +4,11 @@ from samestep.common.runtime.step_parts import PARTS
 from samestep.experiments.comparing.measures.quantity import Quantity
 
 _PARTS = {
-    "computing": "operators ran; the update's too, where nobody can say which those are",
+    "computing": "operators ran, those of the update included where they cannot be told apart",
     "update": "operators of the update ran",
     "waiting": "blocked until an exchange is done, or until another process has caught up",
-    "idle": "ready, but without a core; or blocked in a run of one process",
-    "Python": "on a core in no operator: Python and the framework's own bookkeeping",
+    "idle": "ready to run but without a core, or blocked in a run of one process",
+    "Python": "on a core but in no operator: Python and the framework's bookkeeping",
 }
 STEP_PARTS = tuple(
     Quantity(

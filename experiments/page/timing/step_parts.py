@@ -149,19 +149,23 @@ def _sentence(fast: tuple[float, Entry, RunResult], slow: tuple[float, Entry, Ru
     here, there = parts_of(result), parts_of(fast_result)
     more = {name: part - there.get(name, 0.0) for name, part in here.items()}
     most = max(more, key=lambda name: more[name])
-    named = f"{100 * here[most] / seconds:.0f} % of it is {most}{_transfers(result) if most == WAITING else ''}"
-    others = [text for text in shares(result, 3).split(", ") if not text.endswith(f"% {most}")][:1]
-    times = short(seconds / fast_seconds)
+    others = [name for name in sorted(here, key=lambda name: -here[name]) if name != most][:1]
+    named = [name for name in (most, *others) if name == most or here[name] >= _LEAST_SHARE * seconds]
+    spent = [(f"{100 * here[name] / seconds:.0f} %", _doing(name, result)) for name in named]
+    (share, doing), *rest = spent
     return (
-        f"A step of {entry.name} takes {times} times as long as one of {fast_entry.name}: "
-        f"{', '.join([named, *others])}."
+        f"A step of {entry.name} takes {short(seconds / fast_seconds)} times as long as one of {fast_entry.name}. "
+        f"Of that, {share} is spent {doing}{''.join(f' and {also} {so}' for also, so in rest)}."
     )
 
 
-WAITING = _NAMES["waiting_seconds"].name
+_DOING = {"update_seconds": "on the update", "python_seconds": "in Python"}
+"""What a step does in a part, where that is not the part's name."""
 
 
-def _transfers(result: RunResult) -> str:
-    """Returns how many transfers a process takes part in, as it handed them over in the observed step."""
-    number = sum(send.count for send in result.processes[0].sends)
-    return f" for {count(number, 'transfer')}" if number else " for other processes"
+def _doing(part: str, result: RunResult) -> str:
+    """Returns what a step does in a part; the first process handed over the transfers in the observed step."""
+    if part == _NAMES["waiting_seconds"].name:
+        number = sum(send.count for send in result.processes[0].sends)
+        return f"waiting for {count(number, 'transfer') if number else 'other processes'}"
+    return {_NAMES[name].name: words for name, words in _DOING.items()}.get(part, part)

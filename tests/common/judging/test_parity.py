@@ -94,7 +94,7 @@ def test_without_the_references_weights_the_losses_are_judged_and_weights_must_b
 
 def test_two_losses_that_differ_are_spelled_so_that_it_shows():
     reason = held_against([2.0, 1.5 * (1 + 2e-12), 1.25, 1.0]).reason
-    assert reason.startswith("the loss of step 1 is 1.500000000003 instead of 1.5 (relative deviation 2.0e-12")
+    assert reason.startswith("the loss of step 1 is 1.500000000003 instead of 1.5, a relative deviation of 2.0e-12")
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -114,7 +114,10 @@ def test_the_weight_that_is_no_number_is_the_one_that_is_named():
 def test_the_first_bad_step_is_named_by_its_number_in_the_whole_training():
     found = held_against([2.0, 1.5, 1.3, 1.1], first=50)
     assert found.first_bad_step == 52
-    assert found.reason == ("the loss of step 52 is 1.3 instead of 1.25 (relative deviation 4.0e-02, allowed 1e-12)")
+    assert (
+        found.reason
+        == "the loss of step 52 is 1.3 instead of 1.25, a relative deviation of 4.0e-02 where 1e-12 is allowed"
+    )
     assert found.max_relative_loss == pytest.approx(0.1)
 
 
