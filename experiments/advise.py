@@ -53,7 +53,7 @@ class SearchAssumptions(Training):
         choices=KEPT_WEIGHTS,
     )
     calibrate: str | None = flag(
-        None, "correct the predictions by own measurements on this machine: a directory of runs, at any depth"
+        None, "correct the predictions by measurements of your own on this machine: a directory of runs, at any depth"
     )
     format: str = flag("github", "github is for people, the others are for programs", choices=FORMATS)
 

@@ -19,8 +19,8 @@ class ModelRequest:
     """What a description is asked for: those fields of a request that it has, with its own defaults."""
 
     data: str | None = flag(None, "a .npz file, or FILE.py:FUNCTION, which returns the arrays")
-    devices: int = flag(2, "of the rows that are asked whether they can take it", least=1, most=MAX_DEVICES)
-    batch_size: int | None = flag(None, "examples of a step of theirs", least=1)
+    devices: int = flag(2, "how many devices the rows have that may take it", least=1, most=MAX_DEVICES)
+    batch_size: int | None = flag(None, "examples of a step of these rows", least=1)
     seed: int = flag(0, "determines the initial weights", least=0, most=MAX_SEED)
     timeout_seconds: float = flag(60.0, "end a model that takes longer to be built", least=1, most=MAX_SECONDS)
 

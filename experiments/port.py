@@ -41,7 +41,7 @@ class PortRequest:
     )
 
 
-_ACCEPT = f"known differences between the two that are none to you, separated by commas: {', '.join(ACCEPTABLE)}"
+_ACCEPT = f"known differences between the two that you accept, separated by commas: {', '.join(ACCEPTABLE)}"
 _WEIGHTS = "a checkpoint of the torch model; --to keras writes it as FILE.weights.h5 if the two are the same model"
 _ABOUT = (
     "Load the same weights into your torch model and into your Keras model, compare them in float64 layer by layer, and say "

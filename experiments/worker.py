@@ -8,12 +8,13 @@ from typing import NoReturn
 
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.ending import SIGNALS
+from samestep.experiments.printing.text import fill, screen_width
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
     """Does the process's part of the run, then ends the process; rank 0 also judges and writes the result."""
     if list(arguments) in (["-h"], ["--help"]):
-        print("usage: samestep worker DIR\n\n" + (__doc__ or ""))
+        print(f"usage: samestep worker DIR\n\n{fill(__doc__ or '', screen_width())}")
         sys.exit(0)
     for number in {*SIGNALS} - {signal.SIGINT}:  # a worker waits inside its framework, where Python runs no handler
         signal.signal(number, signal.SIG_DFL)

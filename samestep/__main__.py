@@ -23,20 +23,27 @@ COMPLETION = "--completion"
 def main() -> None:
     """Runs the command that the first argument names on the other arguments."""
     name, arguments = (sys.argv[1:2] or [""])[0], sys.argv[2:]
+    if name == "help":
+        name, arguments = (arguments[0], ["--help"]) if arguments else ("", [])
     if name == "--version":
         print(f"samestep {importlib.metadata.version('samestep')}")
     elif name == COMPLETION:
         run_command(_complete, arguments)
     elif name in ("", "-h", "--help"):
-        print("\n".join(_overview(screen_width())))
+        run_command(_begin, arguments)
     else:
         run_command(lambda given: _command(name)(given), arguments)
+
+
+def _begin(arguments: Sequence[str]) -> int:
+    print("\n".join(_overview(screen_width())))
+    return 0
 
 
 def _overview(width: int) -> Iterator[str]:
     yield from (fill(TITLE, width), "", "Begin with:")
     yield from (f"  {line:<46}{text}" for line, text in BEGIN.items())
-    yield from ("", "usage: samestep COMMAND ... (each has its own --help)", "")
+    yield from ("", "usage: samestep COMMAND ... (each has its own --help, as in samestep help run)", "")
     yield from (fill(f"  {command:<12}{text}", width, " " * 14) for command, text in COMMANDS.items())
 
 

@@ -97,6 +97,12 @@ def test_the_command_helps(line: list[str]) -> None:
     assert "usage: samestep" in ran(ROOT, sys.executable, "-m", "samestep", *line, "--help")
 
 
+def test_help_is_a_command_as_well() -> None:
+    line = [sys.executable, "-m", "samestep", "help"]
+    assert ran(ROOT, *line).startswith("samestep: one training step")
+    assert ran(ROOT, *line, "worker").startswith("usage: samestep worker")
+
+
 def test_an_unknown_command_is_one_line() -> None:
     line = [sys.executable, "-m", "samestep", "rnu"]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)

@@ -17,11 +17,12 @@ from typing import NamedTuple
 
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from samestep.common.files.silence import silenced
 from samestep.common.files.writing import copy_file
 from samestep.common.runtime.step_parts import AccountedSteps, StepParts
 from samestep.common.timeline import PHASE_OF_LETTER, Activity
 from samestep.torch_impl.observing.collectives import COLLECTIVES, is_transfer
-from samestep.torch_impl.upstream import all_threads, kineto_events, silenced
+from samestep.torch_impl.upstream import all_threads, kineto_events
 
 _PASS = re.compile(r"samestep:(?P<stage>\d+)(?P<letter>[FBIW])(?P<microbatch>\d+)$")
 """What `named_pass` calls a pass."""

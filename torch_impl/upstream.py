@@ -1,8 +1,7 @@
 """Private APIs of upstream, one function each; a test named after the version checks that each is as it was."""
 
 import contextlib
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -188,19 +187,6 @@ def kineto_events(seen: "profile") -> list[tuple[str, int, int, bool, Sequence[o
         (e.name(), e.start_ns(), e.end_ns(), e.is_user_annotation(), e.concrete_inputs(), e.device_resource_id())
         for e in found
     ]
-
-
-@contextlib.contextmanager
-def silenced() -> Iterator[None]:
-    """Makes a context in which nothing gets to the standard error: Kineto writes that it starts and stops (torch 2.13)."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
 
 
 def without_numbers() -> contextlib.AbstractContextManager[object]:

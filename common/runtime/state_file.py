@@ -74,7 +74,8 @@ def read_state(directory: Path, asked: str = "--start-from", names: Collection[s
         return unflatten(read_arrays(directory / STATE, names))
     except Unreadable as error:
         raise ConfigError(
-            f"{asked} {directory}: no readable state.npz: {error}; give the directory of a finished run."
+            f"{asked} {directory}: no readable state.npz: {error}; give a checkpoint, or the directory of a finished run "
+            "with --keep-state."
         ) from None
 
 

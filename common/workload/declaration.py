@@ -60,7 +60,7 @@ class Model:
         optimizer: Framework -> what makes its optimizer: for torch of the parameters, for TensorFlow of nothing. Ours,
             unless given.
         names: Torch's layer or parameter -> TensorFlow's, where samestep cannot match them.
-        accept: Known differences between the two that are none to you, as in ("double_bias", "epsilon").
+        accept: Known differences between the two that you accept, as in ("double_bias", "epsilon").
     """
 
     torch: Builder | None = None

@@ -30,7 +30,7 @@ def odd_figure(cores: Cores, memory_bytes_per_second: float) -> str:
     for what, value, unit, least, most in _figures(cores, memory_bytes_per_second):
         if not (math.isfinite(value) and least <= value <= most):
             limit = f"at least {short(least)}" if not value >= least else f"at most {short(most)}"
-            return f"{what} is {value:.3g} {unit}, and {limit} is possible"
+            return f"{what} came out as {value:.3g} {unit}, where {limit} is possible"
     return ""
 
 
@@ -46,5 +46,5 @@ def _figures(cores: Cores, memory: float) -> Iterator[tuple[str, float, str, flo
     for name, rate in cores.exchange_bytes_per_second.items():
         yield f"a large {name}", rate, "bytes/s", tiny, memory
     for name, (step, each) in cores.overhead_seconds.items():
-        yield f"{name}, a step,", step, "s", LEAST_STEP_SECONDS, MOST_SECONDS
-        yield f"{name}, a layer and micro-batch,", each, "s", LEAST_LAYER_SECONDS, MOST_SECONDS
+        yield f"a step of {name}", step, "s", LEAST_STEP_SECONDS, MOST_SECONDS
+        yield f"a layer and micro-batch of {name}", each, "s", LEAST_LAYER_SECONDS, MOST_SECONDS

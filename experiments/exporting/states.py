@@ -7,6 +7,7 @@ from pathlib import Path
 from samestep.common.catalog import framework_info, require
 from samestep.common.errors import ConfigError
 from samestep.common.files.safetensors import SUFFIX, write_safetensors
+from samestep.common.files.silence import silenced
 from samestep.common.frameworks import FRAMEWORKS
 from samestep.common.program import TrainState
 from samestep.common.runtime.checkpoints.committed import read_saved
@@ -35,7 +36,8 @@ def export_state(directory: Path, framework: str, folder: Path) -> Path:
     if not framework:
         write_safetensors(folder / f"model{SUFFIX}", _weights(state))
         return folder / f"model{SUFFIX}"
-    importlib.import_module(f"{FRAMEWORKS[framework]}.exported").write_exported(state, folder)
+    with silenced():  # TensorFlow 2.21 logs what it finds on the machine, whatever its log level
+        importlib.import_module(f"{FRAMEWORKS[framework]}.exported").write_exported(state, folder)
     return folder
 
 

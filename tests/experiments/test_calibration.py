@@ -125,24 +125,30 @@ POSSIBLE = Cores(
 )
 MEMORY = 5e9
 IMPOSSIBLE: list[tuple[str, dict[str, object]]] = [
-    *(("a matrix product of 16 is", {"matmul": {16: rate}}) for rate in (0.0, -1e9, math.inf, math.nan, 1e18)),
-    *(("an elementwise operation is", {"element_seconds": seconds}) for seconds in (0.0, -1.0, math.nan, 1e-30)),
-    *(("a small send is", {"latency_seconds": {"send": seconds}}) for seconds in (0.0, -1e-6, math.inf)),
+    *(("a matrix product of 16 came out as", {"matmul": {16: rate}}) for rate in (0.0, -1e9, math.inf, math.nan, 1e18)),
     *(
-        ("a large send is", {"exchange_bytes_per_second": {"send": rate}})
+        ("an elementwise operation came out as", {"element_seconds": seconds})
+        for seconds in (0.0, -1.0, math.nan, 1e-30)
+    ),
+    *(("a small send came out as", {"latency_seconds": {"send": seconds}}) for seconds in (0.0, -1e-6, math.inf)),
+    *(
+        ("a large send came out as", {"exchange_bytes_per_second": {"send": rate}})
         for rate in (0.0, math.nan, 8.4e15, 2 * MEMORY)
     ),
     *(
-        ("torch:fsdp, a step, is", {"overhead_seconds": {"torch:fsdp": (s, 1e-5)}})
+        ("a step of torch:fsdp came out as", {"overhead_seconds": {"torch:fsdp": (s, 1e-5)}})
         for s in (0.0, -1e-3, 1e-7, math.nan)
     ),
-    *(("torch:fsdp, a layer", {"overhead_seconds": {"torch:fsdp": (1e-3, s)}}) for s in (0.0, -1e-4, math.inf)),
+    *(
+        ("a layer and micro-batch of torch:fsdp", {"overhead_seconds": {"torch:fsdp": (1e-3, s)}})
+        for s in (0.0, -1e-4, math.inf)
+    ),
 ]
 
 
 def test_what_a_machine_can_have_is_taken() -> None:
     assert odd_figure(POSSIBLE, MEMORY) == ""
-    assert odd_figure(POSSIBLE, math.nan).startswith("memory is nan")
+    assert odd_figure(POSSIBLE, math.nan).startswith("memory came out as nan")
 
 
 @pytest.mark.parametrize(("told", "changed"), IMPOSSIBLE)
@@ -192,7 +198,10 @@ def test_what_came_out_impossible_is_measured_again(tmp_path: Path, monkeypatch:
 @pytest.mark.torch
 @pytest.mark.parametrize(
     ("overhead", "send_rate", "told"),
-    [((0.0, 1e-5), 1e9, "torch:single, a step, is 0 s"), ((1e-3, 1e-5), 8.4e15, "a large send is 8.4e\\+15 bytes/s")],
+    [
+        ((0.0, 1e-5), 1e9, "a step of torch:single came out as 0 s"),
+        ((1e-3, 1e-5), 8.4e15, "a large send came out as 8.4e\\+15 bytes/s"),
+    ],
 )
 def test_what_stays_impossible_is_refused_and_nothing_is_stored(
     overhead: tuple[float, float], send_rate: float, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
