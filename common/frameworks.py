@@ -23,6 +23,7 @@ class Conventions:
         why_wide: Why a model may compute nothing in two bytes.
         agrees_on_gradients: Whether replicas ask each other which parameters got a gradient.
         norm_sums: How many sums over all replicas a batch normalisation takes in each phase.
+        has_equal_parts: Whether the parts of its all-to-all are equal, so that each has room for the largest that might come.
         packed_bytes: The bytes of what its all-to-all takes, of which a row has a whole number.
     """
 
@@ -36,6 +37,7 @@ class Conventions:
     why_wide: str
     agrees_on_gradients: bool = True
     norm_sums: Mapping[str, int] = dataclasses.field(default_factory=lambda: {"forward": 2, "backward": 2})
+    has_equal_parts: bool = False
     packed_bytes: int = 1
 
 

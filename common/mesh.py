@@ -8,15 +8,15 @@ from typing import Literal, NamedTuple
 
 from samestep.common.errors import ConfigError, unknown
 
-Dimension = Literal["examples", "positions", "parameters", "features", "layers"]
+Dimension = Literal["examples", "positions", "parameters", "stacked", "features", "layers"]
 
 
 class Axis(NamedTuple):
     """What lies in parts along a mesh axis, and how far apart its neighbours are.
 
     Attributes:
-        cuts: What is cut: the batch by examples or by the positions of each, the parameters at rest, the model inside its
-            layers (by features) or between them.
+        cuts: What is cut: the batch by examples or by the positions of each, the parameters at rest, layers that are
+            stacked side by side (experts), the model inside its layers (by features) or between them.
         order: The place of the axis in the ranks' order. The axis with the highest varies fastest: its neighbours share
             a machine. Axes are applied to a model in the order layers, features, then examples and parameters.
     """
@@ -29,7 +29,8 @@ AXES = {
     "data": Axis(("examples",), 1),
     "shard": Axis(("examples", "parameters"), 3),
     "context": Axis(("positions",), 2),
-    "tensor": Axis(("features",), 4),
+    "expert": Axis(("examples", "stacked"), 4),
+    "tensor": Axis(("features",), 5),
     "pipe": Axis(("layers",), 0),
 }
 
@@ -144,7 +145,7 @@ class Mesh:
 
     @property
     def replica_axes(self) -> tuple[str, ...]:
-        """Those of them along which every device has the same parameters."""
+        """Those of them along which every device has the same parameters, but for those of experts."""
         cutting = self._several({"parameters", "features", "layers"})
         return tuple(name for name in self.batch_axes if name not in cutting)
 

@@ -1,5 +1,6 @@
 """From the optimizer that was asked for to its spec, refused where a strategy would take another step with it."""
 
+import math
 from collections.abc import Iterable
 
 from samestep.common.errors import ConfigError
@@ -52,7 +53,7 @@ def check_optimizer(run: Run) -> None:
                 f"--optimizer {optimizer.name} does not update a {param.role}, as {name} of {run.workload.name} is; choose "
                 f"{_listed(OPTIMIZERS)}."
             )
-    is_sharded = run.mesh.parts("parameters") * run.mesh.parts("features") > 1
+    is_sharded = math.prod(map(run.mesh.parts, ("parameters", "features", "stacked"))) > 1
     is_cut = run.strategy.cuts_parameters or is_sharded
     if optimizer.name == USER:
         _check_own(run, is_sharded)

@@ -1,7 +1,7 @@
 """What a strategy is in the catalogue (StrategyInfo), and the checked request that names it (Run)."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, Literal, TypeVar
 
 from samestep.common.features import Features
@@ -156,6 +156,8 @@ class Run(Features, Generic[Options]):
 
 Cost = Callable[[Run, str], Ledger]
 """What a step costs, given what carries its exchanges."""
+CostAsMeasured = Callable[[Run, str, Sequence[Mapping[str, float]]], Ledger]
+"""The same, given also what `Program.measures` returned in each process."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -172,6 +174,8 @@ class StrategyInfo:
         axes: The mesh axes it understands; the first takes `--devices`. Empty: one device only.
         topology: The processes that a run needs.
         cost: What a step costs: memory, exchanges, bytes on the wire.
+        cost_as_measured: The same of the observed step, given the measures of every process, where the data decide what a step
+            sends and keeps; None where they do not.
         backend: What carries its exchanges between CPUs: "memory", "gloo", "grpc" or "tensorpipe".
         reference: The API it shows.
         status: What the maintainers of that API say of it.
@@ -207,6 +211,7 @@ class StrategyInfo:
     status: str
     twin: str = ""
     options: type = NoOptions
+    cost_as_measured: "CostAsMeasured | None" = None
     measures: tuple[Measure, ...] = ()
     dtypes: tuple[str, ...] = tuple(DTYPES)
     cuts_parameters: bool = False

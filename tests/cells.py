@@ -38,14 +38,24 @@ def optimizers_of(mutant: str) -> tuple[str, ...]:
     return (OWNERS[mutant],) if mutant in OWNERS else USUAL_OPTIMIZERS
 
 
+def _cuts(row: StrategyInfo) -> set[str]:
+    """What a row cuts on several devices unless it is given a mesh."""
+    return {cut for axis in row.axes[:1] for cut in AXES[axis].cuts}
+
+
 def takes(row: StrategyInfo, model: str) -> bool:
-    """Whether a row trains a model of SIZED: those that cut sequences take the one that has some."""
-    return model == "transformer" or not any("positions" in AXES[axis].cuts for axis in row.axes[:1])
+    """Whether a row trains a model of SIZED: those that cut sequences or experts take the one that may have some."""
+    return model == "transformer" or not _cuts(row) & {"positions", "stacked"}
+
+
+def sized(row: StrategyInfo, model: str) -> str:
+    """A workload of SIZED, with experts where a row cuts them."""
+    return SIZED[model] + ("+experts=4+balance=0" if "stacked" in _cuts(row) else "")
 
 
 def usual(row: StrategyInfo) -> str:
     """The workload for tests of every row: the mlp, or the transformer where that needs to be."""
-    return SIZED["mlp" if takes(row, "mlp") else "transformer"]
+    return sized(row, "mlp" if takes(row, "mlp") else "transformer")
 
 
 def every_row() -> list[tuple[str, StrategyInfo]]:

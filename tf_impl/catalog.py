@@ -6,6 +6,7 @@ from samestep.common.catalog import FrameworkInfo
 from samestep.common.costs.context import context
 from samestep.common.costs.data_parallel import replicated
 from samestep.common.costs.dtensor import dtensor, tpu
+from samestep.common.costs.expert import expert
 from samestep.common.costs.one_process import central_storage, mirrored
 from samestep.common.costs.parameter_server import parameter_server
 from samestep.common.costs.routes import routes
@@ -20,6 +21,7 @@ from samestep.tf_impl.rows.refusals import (
     NO_COLLECTIVES,
     NO_ORDER,
     NO_SWITCH,
+    OWN_VARIABLES,
     REMOTE,
 )
 
@@ -124,6 +126,20 @@ FRAMEWORK = FrameworkInfo(
             reference="tf.raw_ops.CollectiveAllToAllV2, tf.distribute.MirroredStrategy",
             status="no API; a pattern of DeepSpeed-Ulysses, of collectives of ours between the replicas of a stable strategy",
             twin="torch:cp",
+        ),
+        in_one_process(
+            name="expert",
+            summary="Each replica has some of the experts of each block; tokens go to those that have theirs, and back.",
+            goal="memory: experts, 1/N each",
+            data_split=SHARD_PER_REPLICA,
+            model_split=Answer("partial", "the experts, whole ones to a replica; everything else is on every replica"),
+            hardware="several GPUs of one machine; logical devices of one CPU",
+            axes=("expert", "data"),
+            refuses=NO_SWITCH | NO_ORDER | NO_COLLECTIVES | OWN_VARIABLES,
+            cost=expert,
+            reference="tf.raw_ops.CollectiveAllToAllV2, tf.distribute.MirroredStrategy",
+            status="no API; a pattern of GShard, of collectives of ours between the replicas of a stable strategy",
+            twin="torch:ep",
         ),
         over_grpc(
             name="dtensor",

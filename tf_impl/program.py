@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +16,7 @@ from samestep.common.tree import add_up
 from samestep.tf_impl import weights
 from samestep.tf_impl.devices import wait_for
 from samestep.tf_impl.features.applied import with_balance
+from samestep.tf_impl.holding import Holding, Whole
 from samestep.tf_impl.models.inputs import Inputs, as_inputs, gather
 from samestep.tf_impl.observing.activations import kept_bytes
 from samestep.tf_impl.observing.exchanges import Copy, copies, sends_of, short_name
@@ -23,7 +24,7 @@ from samestep.tf_impl.observing.gpus import follow_allocators
 from samestep.tf_impl.optimizers import bind_update, coefficients
 from samestep.tf_impl.prediction import Join, build_prediction, join_replicas
 from samestep.tf_impl.step import accumulate, mean_loss, micro_batches, with_added
-from samestep.tf_impl.techniques.applied import build_exchange, exchange_read, transform
+from samestep.tf_impl.techniques.applied import build_exchange, exchange_read, transform_replicas
 from samestep.tf_impl.upstream import function_names
 
 
@@ -38,6 +39,7 @@ class Parts:
         sum_losses: Sums losses [steps] over processes, as a tree; this process's own replicas are summed already.
         join: Joins what this process's replicas predict, and in rank order what those of other processes do.
         compiled: Whether XLA compiles the forward and backward pass of each replica; exchange and update stay outside.
+        holding: What replicas hold of the parameters.
     """
 
     strategy: tf.distribute.Strategy
@@ -45,6 +47,7 @@ class Parts:
     sum_losses: Callable[[np.ndarray], np.ndarray] = lambda losses: losses
     join: Join = join_replicas
     compiled: bool = False
+    holding: Holding = dataclasses.field(default_factory=Whole)
 
 
 class TrainingProgram:
@@ -59,7 +62,7 @@ class TrainingProgram:
         self._copies: list[Copy] = []
         self._activations, self._allocated = dict[str, int](), dict[str, int]()
         with parts.strategy.scope():
-            self.model, self.params = weights.fresh_model(run)
+            self.model, self.params = weights.fresh_model(run, parts.holding.make)
             self.trained = weights.trained(run, self.params)
             self.slots = weights.empty_slots(run, self.trained)
         self.loss = with_balance(run, with_added(run, mean_loss(run), self.model), self.model)
@@ -103,6 +106,7 @@ class TrainingProgram:
     def _replica_step(self, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor, is_plain: bool) -> tf.Tensor:
         """Runs on one replica: forward and backward on each micro-batch, then the exchange and the update of all replicas."""
         loss, gradients = self._replica_gradients(x, y)
+        gradients = self.parts.holding.sum_divided(dict(zip(self.trained, gradients, strict=True))).values()
         if self._own_exchange and not is_plain:
             gradients = exchange_read(self._own_exchange, gradients, self.trained.values())
         tf.distribute.get_replica_context().merge_call(self.apply, args=(coefficients, is_plain, *gradients))
@@ -132,19 +136,14 @@ class TrainingProgram:
             *gradients: The gradients of each replica, in the order of the parameters; None leaves one as it is.
         """
         read = {name: each for name, each in zip(self.trained, gradients, strict=True) if each is not None}
-        total = self.exchange(strategy, read) if is_plain else list(read.values())
-        if self.run.techniques.need_norm:
-            total = self._transformed(strategy, total)
+        if is_plain:
+            shared = {name: each for name, each in read.items() if name not in self.parts.holding.divided}
+            read |= zip(shared, self.exchange(strategy, shared), strict=True)
+        add_up = functools.partial(self.parts.holding.sum_squares, list(read))
+        total = transform_replicas(strategy, list(read.values()), self.run.techniques, add_up)
         for gradient, name in zip(total, read, strict=True):
             slots = tuple(slot[name] for slot in self.slots.values() if name in slot)
             strategy.extended.update(self.trained[name], self.update, args=(gradient, slots, coefficients), group=False)
-
-    def _transformed(self, strategy: tf.distribute.Strategy, summed: list[tf.Tensor]) -> Sequence[tf.Tensor]:
-        """Transforms the gradients where they are: each replica its copy, or the one device that has them all."""
-        if isinstance(summed[0], tf.distribute.DistributedValues):
-            return strategy.extended.call_for_each_replica(transform, args=(summed, self.run.techniques))
-        with tf.device(summed[0].device):
-            return transform(summed, self.run.techniques)
 
     def exchange(self, strategy: tf.distribute.Strategy, gradients: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
         """Sums gradients over all replicas: packed, or with overlap each as soon as it is there.
@@ -176,7 +175,7 @@ class TrainingProgram:
 
     def state(self) -> TrainState:
         """Reads parameters and optimizer state."""
-        state = weights.snapshot(self._step, self.params, self.slots, lambda held: held.numpy(), self._buffers)
+        state = weights.snapshot(self._step, self.params, self.slots, self.parts.holding.read, self._buffers)
         kept = self._own_exchange.snapshot() if self._own_exchange else ()
         return dataclasses.replace(state, local=kept, skipped=self._skipped)
 
@@ -186,7 +185,7 @@ class TrainingProgram:
     def restore(self, state: TrainState) -> None:
         """Assigns everything on every replica."""
         self._step, self._skipped = state.step, state.skipped
-        weights.restore(state, self.run.dtype, self.params, self.slots, lambda v, value: v.assign(value), self._buffers)
+        weights.restore(state, self.run.dtype, self.params, self.slots, self.parts.holding.write, self._buffers)
         if self._own_exchange:
             self._own_exchange.restore(state.local)
 

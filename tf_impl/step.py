@@ -114,7 +114,7 @@ def accumulate(
     taken = Tree(_add_parts)
     for x, y in parts:
         with tf.GradientTape() as tape, tf.name_scope(FORWARD):
-            tape.watch([param for param in params if isinstance(param, tf.Tensor)])  # a tape sees variables anyway
+            tape.watch([param for param in params if not getattr(param, "trainable", False)])  # others it sees anyway
             part_loss = loss(logits(x), y)
         with tf.name_scope(BACKWARD):
             gradients = tape.gradient(part_loss, params)

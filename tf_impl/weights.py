@@ -1,5 +1,6 @@
 """Neutral names <-> TensorFlow's variables. The layouts are the same."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
@@ -51,6 +52,19 @@ def make_buffer(value: np.ndarray, name: str) -> tf.Variable:
         synchronization=tf.VariableSynchronization.ON_READ,
         aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
     )
+
+
+def make_like(variable: tf.Variable, value: tf.Tensor) -> tf.Variable:
+    """Makes a variable that nothing trains, where another one is: of which each replica has its own, if that is so of the other.
+
+    Args:
+        variable: The other one.
+        value: The initial value.
+    """
+    on_read = tf.VariableSynchronization.ON_READ
+    if variable.synchronization is not on_read:
+        return tf.Variable(value, trainable=False)
+    return tf.Variable(value, trainable=False, synchronization=on_read, aggregation=variable.aggregation)
 
 
 def fresh_model(
@@ -106,10 +120,11 @@ def empty_slots(run: Run, variables: Mapping[str, tf.Variable]) -> dict[str, dic
         variables: Those of the parameters that are trained, by name.
     """
     params, optimizer = run.workload.model.params(), run.optimizer
-    kept = {name: optimizer.state(params[name]) for name in variables}
+    held = {name: dataclasses.replace(params[name], shape=tuple(each.shape)) for name, each in variables.items()}
+    kept = {name: optimizer.state(param) for name, param in held.items()}
     return {
         slot: {
-            name: tf.Variable(tf.zeros(shapes[slot], variables[name].dtype), trainable=False)
+            name: make_like(variables[name], tf.zeros(shapes[slot], variables[name].dtype))
             for name, shapes in kept.items()
             if slot in shapes
         }

@@ -7,6 +7,7 @@ from samestep.common.catalog import FrameworkInfo
 from samestep.common.costs.context import cp
 from samestep.common.costs.data_parallel import c10d, ddp, replicated
 from samestep.common.costs.deepspeed import deepspeed
+from samestep.common.costs.expert import ep, ep_as_routed
 from samestep.common.costs.one_process import dp
 from samestep.common.costs.pipeline import hybrid, mp, pp
 from samestep.common.costs.routes import routes
@@ -204,6 +205,21 @@ FRAMEWORK = FrameworkInfo(
             status="no API; a pattern of DeepSpeed-Ulysses. torch's context_parallel is experimental, and fails on CPUs (2.13)",
             twin="tf:context",
             refuses=refusals.NO_SWITCH | refusals.PARTS_OF_SUMS,
+        ),
+        over_ranks(
+            name="ep",
+            summary="Each rank has some of the experts of each block; tokens go to the ranks that have theirs, and back.",
+            goal="memory: experts, 1/N each",
+            data_split=SHARD_PER_RANK,
+            model_split=Answer("partial", "the experts, whole ones to a rank; everything else is on every rank"),
+            axes=("expert", "data"),
+            cost=ep,
+            reference="torch.distributed._functional_collectives.all_to_all_single_autograd",
+            status="no API; a pattern of GShard and Megatron-LM, of collectives that torch calls private",
+            twin="tf:expert",
+            cost_as_measured=ep_as_routed,
+            measures=measures.EXPERTS,
+            refuses=refusals.NO_SWITCH | refusals.AT_OWNERS,
         ),
         *by_calls.ROWS,
         pipelined(

@@ -176,6 +176,31 @@ def _local_statistics() -> None:
     applied.synchronize = lambda model, device: model
 
 
+def _balance_of_shards() -> None:
+    import types
+
+    import torch.distributed as dist
+
+    from samestep.torch_impl.features import experts
+
+    experts.dist = types.SimpleNamespace(all_reduce=lambda tokens: tokens.mul_(dist.get_world_size()))
+
+
+def _expert_gradients_over_replicas() -> None:
+    from samestep.torch_impl import program
+    from samestep.torch_impl.models.experts import Stacked
+
+    right = program.TrainingProgram.apply
+
+    def apply(self: program.TrainingProgram) -> None:
+        for module in self.parts.bare.modules():
+            for parameter in module.parameters() if isinstance(module, Stacked) else ():
+                parameter.grad.mul_(self.run.num_devices)
+        right(self)
+
+    program.TrainingProgram.apply = apply
+
+
 def _first(part: BatchPart) -> BatchPart:
     return WHOLE.split(0, part.examples.count)
 
@@ -201,6 +226,8 @@ PLANTED: Mapping[str, Callable[[], None]] = {
         _ignored_counted,
         _same_order_each_epoch,
         _local_statistics,
+        _balance_of_shards,
+        _expert_gradients_over_replicas,
     )
 }
 """The name of each mistake in `common/reference/known.py`, and what makes a process wrong in that way."""

@@ -1,12 +1,12 @@
 """What an axis of a mesh consists of, beside what it cuts: the hooks that its file fills in, and over which all else loops."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from samestep.common.ledger import Send
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import ModelSpec, Segment
+from samestep.common.workload.models.spec import ModelSpec, Param, Segment
 
 
 class Within(NamedTuple):
@@ -72,11 +72,14 @@ class AxisHooks:
         refuse: Raises a ConfigError for a run that it cannot split, whatever the strategy.
         leave: Returns the run as one device along it sees the batch: what the other axes cost, they cost on that.
         exchange: What a rank exchanges along it in one segment of a pass, in the order of the layers in either phase.
-        keeps: The elements of each example that a segment keeps because of it, beside what one device would keep.
+        hold: What a device along it has of parameters; of those that it has in parts, the shapes of its own.
+        keeps: The bytes that a segment keeps of each example because of it, beside what one device would keep, given the bytes
+            of a number.
     """
 
     textbook: Term
     refuse: Callable[[Run], None] = lambda run: None
     leave: Callable[[Run], Run] = lambda run: run
     exchange: Callable[[Run, StagePass, Segment], Iterable[Within]] = lambda run, stage, segment: ()
-    keeps: Callable[[ModelSpec, Segment], int] = lambda model, segment: 0
+    hold: Callable[[Run, Mapping[str, Param]], Mapping[str, Param]] = lambda run, params: params
+    keeps: Callable[[ModelSpec, Segment, int], int] = lambda model, segment, item_bytes: 0

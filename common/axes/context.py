@@ -68,20 +68,19 @@ def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
         yield Within(place, send)
 
 
-def keeps(model: ModelSpec, segment: Segment) -> int:
-    """Returns the outputs of an attention: on one device they are the same memory as what the layer behind takes.
+def keeps(model: ModelSpec, segment: Segment, item_bytes: int) -> int:
+    """Returns the bytes of the outputs of an attention: on one device they are the same memory as what the layer behind takes.
 
     Here they were sent in between.
 
     Args:
         model: The model as one rank sees it.
         segment: A segment of it.
+        item_bytes: The bytes of a number.
     """
-    return (
-        0
-        if _attention(model, segment) is None
-        else cast("TransformerSpec", model).context * cast("TransformerSpec", model).width
-    )
+    if _attention(model, segment) is None:
+        return 0
+    return cast("TransformerSpec", model).context * cast("TransformerSpec", model).width * item_bytes
 
 
 def _attention(model: ModelSpec, segment: Segment) -> int | None:

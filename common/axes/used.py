@@ -2,12 +2,12 @@
 
 import functools
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from samestep.common.axes.axis import AxisHooks
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import Segment
+from samestep.common.workload.models.spec import Param, Segment
 
 
 @functools.cache
@@ -36,6 +36,11 @@ def check_split(run: Run) -> None:
 def as_left(run: Run) -> Run:
     """Returns the run as one device sees the batch: each axis cuts what the axes before it left."""
     return functools.reduce(lambda left, axis: axis.leave(left), used(run.mesh), run)
+
+
+def held_params(run: Run) -> Mapping[str, Param]:
+    """Returns what a device has of the parameters of a run's model, where axes leave it some of their neutral layout."""
+    return functools.reduce(lambda held, axis: axis.hold(run, held), used(run.mesh), run.workload.model.params())
 
 
 def segments_left(left: Run, segments: Sequence[Segment]) -> tuple[Segment, ...]:

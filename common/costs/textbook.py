@@ -2,9 +2,9 @@
 
 They stand beside what `costs/` predicts for a backend, so that a reader sees where theory and backend differ. Letters are
 those of `docs/predicting.md`: a model of Ψ parameters, each with w bytes of weights, g of gradients and k of optimizer
-state; N devices, of which d, c, s, t, p along data, context, shard, tensor and pipe; L blocks that hand on a activations each,
-over the whole batch; m micro-batches, v stages a rank. Of activations: B examples of a device or micro-batch, T tokens each,
-width D, H heads.
+state, of which Ψe are those of experts and Ψs all others; N devices, of which d, c, e, s, t, p along data, context, expert,
+shard, tensor and pipe; L blocks that hand on a activations each, over the whole batch, and of whose experts a token takes κ; m
+micro-batches, v stages a rank. Of activations: B examples of a device or micro-batch, T tokens each, width D, H heads.
 
 What is sent along an axis is in `common/axes/`, and added up.
 
@@ -25,6 +25,7 @@ from samestep.common.axes.used import hooks_of, used
 from samestep.common.costs.context import cp
 from samestep.common.costs.data_parallel import c10d, ddp, replicated
 from samestep.common.costs.deepspeed import deepspeed
+from samestep.common.costs.expert import ep
 from samestep.common.costs.one_process import mirrored
 from samestep.common.costs.optimizer_state import optimizer_bytes
 from samestep.common.costs.pipeline import hybrid, mp, pp
@@ -84,6 +85,8 @@ def _activations(run: Run) -> tuple[Formula, ...]:
     model, mesh, rows = run.workload.model, run.mesh, run.batch_size // run.passes
     if run.framework == "numpy" or getattr(model, "style", "") != "gpt":
         return ()
+    if any(param.stacked for param in model.params().values()):  # whose mlps none of these count
+        return ()
     model = cast("DecoderSpec", model)  # by the sizes that count, a transformer of ours is one
     rows //= mesh.replicas
     if mesh.pipe > 1:  # p micro-batches are in flight, each through 1 / p of the blocks
@@ -129,8 +132,11 @@ def _split(run: Run, backend: str, microbatches: Callable[[Run], tuple[int, int]
     """
     model, mesh = run.workload.model, run.mesh
     each = 2 * run.item_bytes + optimizer_bytes(run, num_params(model)) / num_params(model)
-    held = each * num_params(model) / math.prod(map(mesh.parts, ("parameters", "features", "layers")))
-    told = [Formula("state", held, "(w + g + k) Ψ / (s t p)", f"{_MEGATRON}, section 3")]
+    of_experts = sum(param.size for param in model.params().values() if param.stacked)
+    whole = num_params(model) - of_experts + of_experts / mesh.parts("stacked")
+    held = each * whole / math.prod(map(mesh.parts, ("parameters", "features", "layers")))
+    text = "(w + g + k) Ψ / (s t p)" if mesh.parts("stacked") == 1 else "(w + g + k) (Ψs + Ψe / e)"
+    told = [Formula("state", held, text, f"{_MEGATRON}, section 3")]
     if (handed_on := _handed_on(run)) is not None:
         sizes = Sizes(run.item_bytes * num_params(model), handed_on, len(model.segments()) - 2)
         terms = [axis.textbook for axis in used(mesh) or map(hooks_of, run.strategy.axes)]
@@ -162,7 +168,7 @@ _FORMULAS: Mapping[Cost, Formulas] = {
     zero2: functools.partial(_zero, stage=2),
     fsdp: functools.partial(_zero, stage=3),
     deepspeed: _deepspeed,
-    **dict.fromkeys((mp, tp, cp), functools.partial(_split, microbatches=lambda run: (1, 1))),
+    **dict.fromkeys((mp, tp, cp, ep), functools.partial(_split, microbatches=lambda run: (1, 1))),
     **dict.fromkeys((pp, hybrid), functools.partial(_split, microbatches=_scheduled)),
 }
 """Cost model -> what the textbooks say of its rows."""

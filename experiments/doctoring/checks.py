@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from samestep.common.catalog import framework_info
 from samestep.common.cell import Cell
+from samestep.common.mesh import AXES
 from samestep.common.strategy import StrategyInfo
 from samestep.common.techniques.used import for_other_hardware
 from samestep.experiments.doctoring.gpus import Gpu
@@ -36,12 +37,17 @@ def list_checks(found: Mapping[str, Sequence[Gpu]]) -> list[Cell]:
         found: The GPUs that each framework sees.
     """
     return [
-        Cell(framework, row.name).extended(settings)
+        Cell.parse(f"{framework}:{row.name}{_sizes(row)}").extended(settings)
         for framework, gpus in found.items()
         if gpus
         for row in framework_info(framework).rows
         for settings in _settings(row, len(gpus))
     ]
+
+
+def _sizes(row: StrategyInfo) -> str:
+    """Returns the sizes of a model that a row can cut, where not every one has what it cuts."""
+    return "+experts=4" if any("stacked" in AXES[axis].cuts for axis in row.axes[:1]) else ""
 
 
 def _settings(row: StrategyInfo, num_gpus: int) -> Iterator[dict[str, object]]:
@@ -54,5 +60,7 @@ def _settings(row: StrategyInfo, num_gpus: int) -> Iterator[dict[str, object]]:
 
 def _arithmetics(row: StrategyInfo) -> Iterator[dict[str, object]]:
     yield {}
+    if _sizes(row):  # nobody judges a router in two bytes
+        return
     for name, choices in for_other_hardware().items():
         yield from ({name: choice} for choice in choices if name not in row.refuses)

@@ -57,6 +57,10 @@ _CUT_POSITIONS: Mapping[tuple[str, str], str] = {
     ("forward", "all_to_all"): "In attention, devices exchange positions for heads, and back.",
     ("backward", "all_to_all"): "The gradients of attention take the same way back.",
 }
+_CUT_EXPERTS: Mapping[tuple[str, str], str] = {
+    ("forward", "all_to_all"): "Tokens go to the devices that have their experts, and what experts return comes back.",
+    ("backward", "all_to_all"): "Their gradients take the same way back.",
+}
 
 
 def sentence(each: DrawnTransfer) -> str:
@@ -71,4 +75,6 @@ def sentence(each: DrawnTransfer) -> str:
         return _CUT_LAYERS[kind]
     if "positions" in cut and kind in _CUT_POSITIONS:
         return _CUT_POSITIONS[kind]
+    if "stacked" in cut and kind in _CUT_EXPERTS:
+        return _CUT_EXPERTS[kind]
     return _SENTENCES.get(kind, "Devices exchange numbers.")

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 SMALL = RunConfig(workload="synthetic-mlp+width=32", batch_size=48, steps=4, optimizer=DEFAULT, parity=False)
 """What is trained for a drawing: AdamW, whose state is twice the parameters. DDP has found its buckets after two steps."""
 DEVICES = 2
-SEQUENCES = "synthetic-gpt+layers=1+heads=2+width=8+context=8"
-"""What is trained where a row cuts examples by positions."""
+_SEQUENCES = "synthetic-gpt+layers=1+heads=2+width=8+context=8"
+_WORKLOADS = {"positions": _SEQUENCES, "stacked": f"{_SEQUENCES}+experts=4"}
+"""What is trained where a row cuts something that not every model has."""
 
 
 def small_request(cell: str) -> RunConfig:
@@ -36,8 +37,8 @@ def small_request(cell: str) -> RunConfig:
     """
     config = Cell.parse(cell).apply_to(SMALL)
     axes = strategy_info(config.framework, config.strategy).axes
-    if any("positions" in AXES[axis].cuts for axis in axes[:1]):
-        config = dataclasses.replace(config, workload=SEQUENCES)
+    for cut in [cut for axis in axes[:1] for cut in AXES[axis].cuts if cut in _WORKLOADS]:
+        config = dataclasses.replace(config, workload=_WORKLOADS[cut])
     alone = not axes or config.mesh or config.devices
     return config if alone else dataclasses.replace(config, devices=DEVICES)
 

@@ -98,7 +98,9 @@ OWN_VALUES = {
     ),
     "mesh": st.builds(
         lambda axes: ",".join(f"{name}={size}" for name, size in axes),
-        st.lists(st.tuples(st.sampled_from(["data", "shard", "context", "tensor", "pipe"]), SIZES), max_size=3),
+        st.lists(
+            st.tuples(st.sampled_from(["data", "shard", "context", "expert", "tensor", "pipe"]), SIZES), max_size=3
+        ),
     ),
     "tpu_topology": st.sampled_from(["v5e:2x2", "v5e:999x998", "v4:2x2x1", "v9:1"]),
     "data": st.sampled_from(["/dev/zero", "/dev", "absent.npz", "d" * 5000, __file__]),

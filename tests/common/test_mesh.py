@@ -13,7 +13,7 @@ def test_a_mesh_keeps_the_order_in_which_it_was_written():
 
 
 def test_an_axis_that_is_not_there_has_size_one():
-    assert [Mesh.parse("data=4").axis(name) for name in AXES] == [4, 1, 1, 1, 1]
+    assert [Mesh.parse("data=4").axis(name) for name in AXES] == [4, 1, 1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("written", ["pipe=2,data=3,tensor=2", "tensor=2,pipe=2,data=3"])
@@ -58,7 +58,7 @@ def test_what_is_no_axis_is_a_config_error_of_one_line(text, axis):
     assert "\n" not in str(caught.value)
     if axis is not None:
         assert f"unknown mesh axis '{axis}'" in str(caught.value)
-        assert "data, shard, context, tensor, pipe" in str(caught.value)
+        assert "data, shard, context, expert, tensor, pipe" in str(caught.value)
 
 
 def test_a_misspelled_axis_is_answered_with_the_nearest():

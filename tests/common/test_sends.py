@@ -8,7 +8,7 @@ from samestep.common.ledger import MOST_SENDS, Exchange, Send, exchanges_of, in_
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import StrategyInfo
-from tests.cells import SIZED, every_row, takes
+from tests.cells import SIZED, every_row, sized, takes
 
 GATHER = Send("forward", "all_gather", "shard", 4, 100)
 SUM = Send("backward", "all_reduce", "data", 2, 8)
@@ -46,7 +46,7 @@ def test_exchanges_are_totals_over_phases_and_groups() -> None:
 )
 def test_every_row_predicts_phases_in_the_order_of_a_step(framework: str, row: StrategyInfo) -> None:
     """Forward comes first and the update last; what is sent has a size and a group."""
-    for workload in (SIZED[model] for model in SIZED if takes(row, model)):
+    for workload in (sized(row, model) for model in SIZED if takes(row, model)):
         devices = 4 if row.axes else 1
         asked = RunConfig(framework, row.name, workload, devices=devices, batch_size=48)
         run = parse(asked)

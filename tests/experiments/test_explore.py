@@ -29,7 +29,13 @@ from samestep.experiments.page.drawings.transfers import DrawnTransfer
 from tests.explored import embedded, exchanged, few_points, write
 from tests.results import leave, made
 
-ROWS = [f"{framework}:{row.name}" for framework, row in catalogue() if framework != "numpy"]
+OF_EXPERTS = ("torch:ep", "tf:expert")
+"""Rows that take no other models."""
+ROWS = [
+    cell
+    for framework, row in catalogue()
+    if framework != "numpy" and (cell := f"{framework}:{row.name}") not in OF_EXPERTS
+]
 BY_CALLS = {"torch:rpc", "torch:rpc_parameter_server", "tf:parameter_server", "tf:central_storage"}
 """Rows of which only what one process asks for is predicted."""
 
@@ -92,6 +98,11 @@ def test_the_figures_are_those_of_predict(data: Mapping[str, object], cell: str)
             assert sent == first
 
 
+@pytest.mark.parametrize("cell", OF_EXPERTS)
+def test_a_row_that_cannot_take_the_model_says_why(data: Mapping[str, object], cell: str) -> None:
+    assert "an expert axis cuts mixtures of experts" in row_of(data, cell)["steps"][key_of(8, 128)]
+
+
 @pytest.mark.parametrize("cell", ROWS)
 def test_every_exchange_goes_between_devices_and_is_explained(data: Mapping[str, object], cell: str) -> None:
     unknown = sentence(DrawnTransfer("forward", "unheard_of", "data", (), 1))
@@ -109,10 +120,11 @@ def test_every_exchange_goes_between_devices_and_is_explained(data: Mapping[str,
 
 
 def test_twins_lie_along_the_same_axis_and_a_row_of_all_axes_along_several(data: Mapping[str, object]) -> None:
-    meshes = {row["name"]: row["steps"][key_of(8, 128)]["mesh"] for row in data["rows"]}
-    for row in data["rows"]:
-        if row["twin"] is not None:
-            assert meshes[row["name"]] == meshes[data["rows"][row["twin"]]["name"]]
+    steps = {row["name"]: row["steps"][key_of(8, 128)] for row in data["rows"]}
+    meshes = {name: step["mesh"] for name, step in steps.items() if name not in OF_EXPERTS}
+    for name, twin in ((row["name"], row["twin"]) for row in data["rows"]):
+        if twin is not None and name in meshes:
+            assert meshes[name] == meshes[data["rows"][twin]["name"]]
     assert meshes["tf:dtensor"] == "tensor=8"
     assert meshes["torch:hybrid"] == "pipe=2,tensor=2,data=2"
     assert meshes["torch:fsdp"] == "shard=8"

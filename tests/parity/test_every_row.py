@@ -9,7 +9,7 @@ from samestep.common.program import TrainState
 from samestep.common.runtime.state_file import read_state
 from samestep.common.steps.log import read_log
 from samestep.common.strategy import StrategyInfo
-from tests.cells import REGRESSION, SIZED, every_row, takes, usual
+from tests.cells import REGRESSION, SIZED, every_row, sized, takes, usual
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
 
@@ -65,7 +65,7 @@ def took_the_same_step(run_cell: RunCell, framework: str, row: StrategyInfo, wor
 def test_float64_adamw(run_cell: RunCell, framework: str, row: StrategyInfo, model: str) -> None:
     if "float64" not in row.dtypes:
         pytest.skip(f"{framework}:{row.name} trains in {', '.join(row.dtypes)} only")
-    took_the_same_step(run_cell, framework, row, SIZED[model], dtype="float64", optimizer="adamw")
+    took_the_same_step(run_cell, framework, row, sized(row, model), dtype="float64", optimizer="adamw")
 
 
 @pytest.mark.parametrize(("framework", "row"), fast(*SUMS))

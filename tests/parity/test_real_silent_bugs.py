@@ -14,6 +14,7 @@ from tests.lent import LentLauncher
 
 GPT = "prose-gpt+layers=1+heads=2+width=16+context=8"
 NORMED = "digits-mlp+width=16+norm=batch"
+EXPERTS = f"{GPT}+experts=4+balance=0.5"
 SENTENCES = {mutant.name: mutant.sentence.format(devices=2) for mutant in KNOWN}
 CASES = [
     ("torch_times_microbatches", "ddp+accumulation_steps=4", GPT),
@@ -37,6 +38,9 @@ CASES = [
     ("torch_local_statistics", "ddp+batch_norm=sync", NORMED),
     ("torch_statistics_of_last_microbatch", "ddp+accumulation_steps=2", NORMED),
     ("torch_statistics_moved_twice", "c10d", NORMED),
+    ("torch_balance_of_shards", "ddp", EXPERTS),
+    ("torch_balance_of_shards", "ep", EXPERTS),
+    ("torch_expert_gradients_over_replicas", "ep", EXPERTS),
     ("tf_local_statistics", "mirrored+batch_norm=sync", NORMED),
     ("tf_ignored_counted", "mirrored", f"{GPT}+ignored=0.5"),
     ("tf_clip_forgotten", "mirrored+clip_norm=0.05", GPT),

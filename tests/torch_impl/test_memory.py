@@ -15,7 +15,7 @@ pytestmark = pytest.mark.torch
 def test_the_times_of_a_long_run_are_not_all_kept() -> None:
     model, timeline = nn.Linear(1, 1), Timeline(SendRecorder("data"))
     model.weight.grad = torch.ones(1, 1)
-    exchange = FlatExchange(model, torch.device("cpu"), lambda flat: None, may_skip=False)
+    exchange = FlatExchange(model.parameters(), torch.device("cpu"), lambda flat: None, may_skip=False)
     for _ in range(KEPT_STEPS + 50):
         with timeline.step(), exchange(last=True):
             pass

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from samestep.common.strategy import Run
 from samestep.tf_impl.models.transformer import Attend, Transformer
-from samestep.tf_impl.techniques.replica_collectives import Collectives, Replicas
+from samestep.tf_impl.techniques.replica_collectives import Collectives, Replicas, replica_id
 
 
 class HeadExchange:
@@ -38,7 +38,7 @@ class HeadExchange:
 
     def part(self) -> int:
         """Returns which part of the positions the present replica has."""
-        return self._mesh.part(_replica(), "positions")
+        return self._mesh.part(replica_id(), "positions")
 
     def rows(self, table: tf.Variable | tf.Tensor, tokens: int) -> tf.Variable | tf.Tensor:
         """Returns the rows of a table of positions that the present replica has: [T, D] -> [t, D].
@@ -78,7 +78,7 @@ class HeadExchange:
         return exchange(parts)
 
     def _collectives(self) -> Collectives:
-        replica = _replica()
+        replica = replica_id()
         if replica not in self._own:
             group = self._mesh.part(replica, "examples")
             self._own[replica] = self._replicas.collectives("context", group, "context")
@@ -87,11 +87,6 @@ class HeadExchange:
 
 def _all_to_all(collectives: Collectives, parts: tf.Tensor) -> tf.Tensor:
     return tf.reshape(collectives.to_owners(tf.reshape(parts, (parts.shape[0], -1))), parts.shape)
-
-
-def _replica() -> int:
-    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-    return replica if isinstance(replica, int) else int(tf.get_static_value(replica))
 
 
 def exchange_heads(run: Run, model: Callable[..., tf.Tensor], strategy: tf.distribute.Strategy) -> None:

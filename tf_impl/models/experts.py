@@ -22,23 +22,32 @@ class Stacked:
 
         Args:
             x: The rows of the first layer, then those of the second, and so on.
-            counts: How many rows each layer has.
+            counts: How many rows each layer has; of those behind zeros come out.
         """
 
         def parts(rows: tf.Tensor) -> list[tf.Tensor]:
-            return tf.split(rows, counts, num=self.kernel.shape[0])
+            behind = rows.shape[0] or tf.shape(rows)[0]
+            sizes = tf.concat([counts, [behind - tf.reduce_sum(counts)]], 0)
+            return tf.split(rows, sizes, num=self.kernel.shape[0] + 1)
+
+        def zeros(rows: list[tf.Tensor], columns: int) -> tf.Tensor:
+            return tf.zeros((tf.shape(rows[-1])[0], columns), rows[-1].dtype)
 
         @tf.custom_gradient
         def multiply(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Callable[..., object]]:
             def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-                pairs = list(zip(parts(x), parts(dy), tf.unstack(kernel), strict=True))
-                dx = tf.concat([tf.matmul(d, k, transpose_b=True) for _, d, k in pairs], 0)
+                kernels, own, gradients = tf.unstack(kernel), parts(x), parts(dy)
+                pairs = list(zip(own[:-1], gradients[:-1], kernels, strict=True))
+                dx = tf.concat(
+                    [*(tf.matmul(d, k, transpose_b=True) for _, d, k in pairs), zeros(own, kernel.shape[1])], 0
+                )
                 dkernel = tf.stack([tf.matmul(rows, d, transpose_a=True) for rows, d, _ in pairs])
                 dbias = tf.stack([tf.reduce_sum(d, 0) for _, d, _ in pairs])
                 return tf.ensure_shape(dx, x.shape), dkernel, dbias
 
-            each = zip(parts(x), tf.unstack(kernel), tf.unstack(bias), strict=True)
-            y = tf.concat([tf.matmul(rows, k) + b for rows, k, b in each], 0)
+            own = parts(x)
+            each = zip(own[:-1], tf.unstack(kernel), tf.unstack(bias), strict=True)
+            y = tf.concat([*(tf.matmul(rows, k) + b for rows, k, b in each), zeros(own, kernel.shape[2])], 0)
             return tf.ensure_shape(y, (x.shape[0], kernel.shape[2])), gradient
 
         return multiply(x, tf.convert_to_tensor(self.kernel), tf.convert_to_tensor(self.bias))

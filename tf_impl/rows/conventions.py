@@ -13,5 +13,6 @@ CONVENTIONS = Conventions(
     why_wide="only layers of Keras do",
     agrees_on_gradients=False,
     norm_sums={"forward": 3, "backward": 2},
+    has_equal_parts=True,
     packed_bytes=4,  # an int32 (2.21)
 )

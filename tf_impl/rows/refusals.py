@@ -24,6 +24,10 @@ ALREADY_COMPILED = {
     "experts": "XLA wants shapes that are known before a step, and how many tokens an expert takes is not",
 }
 NO_COLLECTIVES = {"compile": "XLA compiles no collectives of ours between the replicas of a process"}
+OWN_VARIABLES = {
+    "precision": "it rounds the router's scores, and a token between two experts takes the other one",
+    "recompute": "tf.recompute_grad returns no gradient of a variable of which each replica has its own (2.21)",
+}
 IN_PARTS = {
     "experts": "DTensor has no layout for rows that are sorted by what a router chose",
     **NO_SWITCH,

@@ -10,8 +10,9 @@ import tensorflow as tf
 
 from samestep.common.program import Arrays
 from samestep.common.strategy import Run
+from samestep.common.techniques import Techniques
 from samestep.common.techniques.used import sums_gradients
-from samestep.tf_impl.techniques.clip_norm import transform
+from samestep.tf_impl.techniques.clip_norm import AddUp, transform
 from samestep.tf_impl.techniques.fixed_order import Ordered, keep_order
 from samestep.tf_impl.techniques.powersgd import kind_of
 from samestep.tf_impl.techniques.precision import narrow_type, product_of
@@ -26,6 +27,7 @@ __all__ = [
     "product_of",
     "restructure",
     "transform",
+    "transform_replicas",
 ]
 
 
@@ -78,3 +80,22 @@ def exchange_read(
     filled = [tf.zeros_like(param) if each is None else each for each, param in zip(gradients, params, strict=True)]
     summed = zip(gradients, exchange.exchange(filled), strict=True)
     return [None if own is None else each for own, each in summed]
+
+
+def transform_replicas(
+    strategy: tf.distribute.Strategy, summed: list[tf.Tensor], techniques: Techniques, add_up: AddUp
+) -> Sequence[tf.Tensor]:
+    """Transforms the gradients where they are: each replica its copy, or the one device that has them all.
+
+    Args:
+        strategy: In its cross-replica context.
+        summed: The gradient of every parameter, summed over all replicas.
+        techniques: The techniques of the run.
+        add_up: Adds up squares on a replica, where each has parts of some gradients.
+    """
+    if not techniques.need_norm:
+        return summed
+    if isinstance(summed[0], tf.distribute.DistributedValues):
+        return strategy.extended.call_for_each_replica(transform, args=(summed, techniques, add_up))
+    with tf.device(summed[0].device):
+        return transform(summed, techniques)

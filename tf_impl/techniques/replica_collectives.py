@@ -18,6 +18,12 @@ ALONG = "along_"
 """What the name of a collective along an axis of the mesh begins with."""
 
 
+def replica_id() -> int:
+    """Returns the number of the replica whose part of a step is traced."""
+    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+    return replica if isinstance(replica, int) else int(tf.get_static_value(replica))
+
+
 class Replicas:
     """All replicas of a strategy, over all its processes: variables of which each has its own, and what goes between them."""
 

@@ -12,6 +12,7 @@ from samestep.common.features.experts.balance import balance_of
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.torch_impl.features.applied import behind
 from samestep.torch_impl.models.layers import activate
+from samestep.torch_impl.sharded import local_part
 from samestep.torch_impl.step_context import StepContext
 
 
@@ -30,7 +31,8 @@ class Stacked(nn.Module):
             x: The rows of the first layer, then those of the second, and so on.
             counts: How many rows each layer has.
         """
-        parts = zip(x.split(list(counts)), self.weight.unbind(), self.bias.unbind(), strict=True)
+        own = local_part(self.weight).unbind(), local_part(self.bias).unbind()
+        parts = zip(x.split(list(counts)), *own, strict=True)
         return torch.cat([torch.addmm(bias, rows, weight) for rows, weight, bias in parts])
 
 
@@ -45,7 +47,7 @@ class Experts(nn.Module):
         self.up = Stacked(spec.experts, spec.width, 4 * spec.width)
         self.down = Stacked(spec.experts, 4 * spec.width, spec.width)
         self.top_k, self.count, self.is_balanced = spec.top_k, spec.experts, balance_of(spec) > 0
-        self.context = context
+        self.context, self.block = context, block
 
     def forward(self, x_BTD: torch.Tensor) -> torch.Tensor:
         """[B, T, D] -> [B, T, D]; in training it notes what the load-balancing loss is made of."""
@@ -53,7 +55,10 @@ class Experts(nn.Module):
             return x_BTD
         x_ND = x_BTD.flatten(0, 1)
         probabilities_NE = self.router(x_ND).softmax(-1)
-        top_Nk, chosen_Nk = probabilities_NE.topk(self.top_k)
+        # Of experts that are as likely the first ones, as in the other mirrors; `topk` takes any of them (2.13).
+        likeliest_NE = probabilities_NE.detach().argsort(descending=True, stable=True)
+        chosen_Nk = likeliest_NE[:, : self.top_k].contiguous()
+        top_Nk = probabilities_NE.gather(1, chosen_Nk)
         weights_Nk = top_Nk / top_Nk.sum(-1, keepdim=True)
         counts_E = chosen_Nk.flatten().bincount(minlength=self.count)
         if self.is_balanced and self.context.routed is not None:

@@ -1,7 +1,8 @@
 """The record of what an observed step sends, in order."""
 
+import collections
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -15,17 +16,20 @@ class SendRecorder:
     Attributes:
         phase: What the step is at. A backward pass shows by itself, everything else says so.
         whole: What a group of all ranks is called: the mesh axis along which they lie, if there is but one.
+        counted: What was counted in the forward passes of the observed step, by name.
     """
 
     def __init__(self, whole: str) -> None:
         self.phase = "forward"
         self.whole = whole
+        self.counted: collections.Counter[str] = collections.Counter()
         self._sends: list[Send] = []
         self._is_on = False
 
     def start(self) -> None:
         """Forgets everything, and records from now on."""
         self._sends, self._is_on, self.phase = [], True, "forward"
+        self.counted.clear()
 
     def add(
         self,
@@ -52,6 +56,15 @@ class SendRecorder:
             size = sum(tensor.nbytes for tensor in tensors)
             send = Send(phase or self.phase, operation, group, ranks, size, to=to, source=source, at=time.time())
             self._sends.append(send)
+
+    def count(self, numbers: Mapping[str, int]) -> None:
+        """Counts what only the data decide; not outside of an observed step, nor what a backward pass computes again.
+
+        Args:
+            numbers: How many there are, by name.
+        """
+        if self._is_on and self.phase == "forward":
+            self.counted.update(numbers)
 
     def stop(self) -> tuple[Send, ...]:
         """Records no more; returns what was recorded."""

@@ -1,6 +1,7 @@
 """The quantities that rows measure. Imports no framework."""
 
 from samestep.common.strategy import Measure
+from samestep.common.workload.routing import AWAY, TAKEN
 
 OVERLAP = (
     Measure("communication_seconds", "s per step", "how long gradients were in flight"),
@@ -12,4 +13,8 @@ PIPELINE = (
 )
 MASTER = (Measure("master_share", "share of the step", "how long the master works while its replicas wait"),)
 WAITING = (Measure("idle_share", "share of the step", "how long this rank waited for another's tensors"),)
+EXPERTS = (
+    Measure(TAKEN, "tokens a step", "how many the experts of a rank took in the observed step, over all blocks"),
+    Measure(AWAY, "tokens a step", "how many of a rank's own went to an expert of another rank, once for each"),
+)
 SERVER = (Measure("staleness", "updates", "mean age of the parameters to which gradients were applied"),)

@@ -8,7 +8,7 @@ Use it to see the algorithm, and as the control for `ddp`: here nothing is sent 
 import collections
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,7 @@ from samestep.torch_impl.devices import join_group, synchronize, use_device
 from samestep.torch_impl.gradient_reach import agree
 from samestep.torch_impl.program import Parts, TrainingProgram
 from samestep.torch_impl.rows.options import C10dOptions
+from samestep.torch_impl.sharded import local_part
 from samestep.torch_impl.step import KEPT_STEPS
 from samestep.torch_impl.step_context import StepContext
 from samestep.torch_impl.techniques.applied import summing
@@ -54,9 +55,13 @@ class FlatExchange:
     """Sums the gradients of all ranks once they are there, and times it."""
 
     def __init__(
-        self, model: nn.Module, device: torch.device, all_reduce: Callable[[torch.Tensor], object], may_skip: bool
+        self,
+        parameters: Iterable[nn.Parameter],
+        device: torch.device,
+        all_reduce: Callable[[torch.Tensor], object],
+        may_skip: bool = False,
     ) -> None:
-        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._parameters = [parameter for parameter in parameters if parameter.requires_grad]
         self._device = device
         self._all_reduce = all_reduce
         self._may_skip = may_skip
@@ -75,15 +80,16 @@ class FlatExchange:
 
     def _exchange(self) -> None:
         """Sums all gradients in one piece, with zeros for what this rank's examples did not reach."""
-        own = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
+        whole = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
+        own = [local_part(gradient) for gradient in whole]
         flat = torch.cat([gradient.flatten() for gradient in own])
         self._all_reduce(flat)
         reached = [parameter.grad is not None for parameter in self._parameters]
         agreed = agree(reached, self._device) if self._may_skip else reached
-        for parameter, gradient, part, is_reached in zip(
-            self._parameters, own, flat.split([each.numel() for each in own]), agreed, strict=True
-        ):
-            parameter.grad = gradient.copy_(part.view(gradient.shape)) if is_reached else None
+        for gradient, part in zip(own, flat.split([each.numel() for each in own]), strict=True):
+            gradient.copy_(part.view(gradient.shape))
+        for parameter, gradient, is_reached in zip(self._parameters, whole, agreed, strict=True):
+            parameter.grad = gradient if is_reached else None
 
     def measures(self) -> Mapping[str, float]:
         """Returns the median over the last steps, since the first step also connects the ranks."""
@@ -97,6 +103,6 @@ def build(run: Run[C10dOptions]) -> TrainingProgram:
     context = StepContext(run.mesh.only_axis)
     model = build_fresh_model(run, device, context)
     all_reduce = ring_all_reduce if run.options.ring else summing(run)
-    exchange = FlatExchange(model, device, all_reduce, run.workload.model.facts.may_skip)
+    exchange = FlatExchange(model.parameters(), device, all_reduce, run.workload.model.facts.may_skip)
     parts = Parts(bare=model, hardware=hardware, context=context, exchange=exchange, measures=exchange.measures)
     return TrainingProgram(run, parts)

@@ -24,6 +24,6 @@ def build(run: Run) -> TrainingProgram:
     mesh, context = device_mesh(run, device), StepContext(run.mesh.only_axis)
     model = build_fresh_model(run, device, context)
     exchange_heads(run, model, mesh)
-    exchange = FlatExchange(model, device, summing(run), run.workload.model.facts.may_skip)
+    exchange = FlatExchange(model.parameters(), device, summing(run), run.workload.model.facts.may_skip)
     parts = Parts(bare=model, hardware=hardware, context=context, exchange=exchange)
     return TrainingProgram(run, parts)

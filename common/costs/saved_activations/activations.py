@@ -130,10 +130,10 @@ def _each(
 ) -> Mapping[str, _Each]:
     kept, more = listed(lists, model, item_bytes), collections.Counter[str]()
     for segment, axis in itertools.product(model.segments(), axes):
-        more[segment.name] += axis.keeps(model, segment) // parts
+        more[segment.name] += axis.keeps(model, segment, item_bytes) // parts
     return {
         name: _Each(
-            item_bytes * (elements + more[name]) + masks,
+            item_bytes * elements + more[name] + masks,
             each.fixed_bytes + each.copied_bytes // parts,
             each.statistics_bytes,
             each.batch_bytes,

@@ -128,7 +128,7 @@ def transformer(model: "TransformerSpec", item_bytes: int, wide: int = 1) -> dic
     """
     tokens, width = model.context, model.width
     ids, norm, scores = tokens * ID_BYTES, wide * (2 * width + 1), model.heads * tokens
-    inside = model.hidden * (1 + wide * (3 if model.is_llama else _tensors(model, wide)))
+    inside = _between(model, wide)
     if model.experts:
         inside = model.experts + 1 + model.top_k * (inside + 2 * width + 2)
     a_position = 2 * norm + 6 * width + wide * scores + inside
@@ -150,6 +150,16 @@ def transformer(model: "TransformerSpec", item_bytes: int, wide: int = 1) -> dic
             fixed_bytes=item_bytes * balanced_numbers(model),
         ),
     }
+
+
+def _between(model: "TransformerSpec", wide: int = 1) -> int:
+    """Returns the numbers that are kept of a position between the two layers of an mlp."""
+    return model.hidden * (1 + wide * (3 if model.is_llama else _tensors(model, wide)))
+
+
+def at_expert(model: "TransformerSpec") -> int:
+    """Returns the numbers that an expert keeps of a position that takes it: its input, and what its mlp keeps."""
+    return _between(model) + model.width
 
 
 def _data(model: "MlpSpec | CnnSpec", item_bytes: int, wide: int) -> tuple[int, int]:

@@ -127,9 +127,7 @@ def transformer(model: "TransformerSpec", item_bytes: int) -> dict[str, Kept]:
     """
     tokens, width, is_llama = model.context, model.width, model.is_llama
     ids, norm = tokens * ID_BYTES, 2 * width + 1 if is_llama else width + 2
-    inside = (4 if is_llama else 1 if model.activation == "relu" else 2) * model.hidden
-    if model.experts:
-        inside = _mixture(model, inside, item_bytes)
+    inside = _mixture(model, item_bytes) if model.experts else _between(model)
     inside += 4 * width + model.heads
     mask = tokens * width * mask_bytes(model)
     angles = 2 * tokens * width // model.heads * item_bytes if is_llama else 0
@@ -145,16 +143,25 @@ def transformer(model: "TransformerSpec", item_bytes: int) -> dict[str, Kept]:
     }
 
 
-def _mixture(model: "TransformerSpec", inside: int, item_bytes: int) -> int:
+def _between(model: "TransformerSpec") -> int:
+    """Returns the numbers that are kept of a position between the two layers of an mlp."""
+    return (4 if model.is_llama else 1 if model.activation == "relu" else 2) * model.hidden
+
+
+def at_expert(model: "TransformerSpec") -> int:
+    """Returns the numbers that an expert keeps of a position that takes it: its input, and what its mlp keeps."""
+    return _between(model) + model.width
+
+
+def _mixture(model: "TransformerSpec", item_bytes: int) -> int:
     """Returns the numbers that a mixture of experts keeps of a position.
 
     Args:
         model: The spec.
-        inside: Those between the two layers of one expert.
         item_bytes: The bytes of a number.
     """
     ids = 3 * ID_BYTES // item_bytes  # which experts it takes, and its place among their tokens, there and back
-    return model.experts + 1 + model.top_k * (inside + 2 * model.width + 2 + ids)
+    return model.experts + 1 + model.top_k * (at_expert(model) + model.width + 2 + ids)
 
 
 def decoder(model: "DecoderSpec", item_bytes: int) -> dict[str, Kept]:

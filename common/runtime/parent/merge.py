@@ -13,7 +13,7 @@ from samestep.common.files.reading import memory_bytes
 from samestep.common.flags import Scalar
 from samestep.common.judging.metrics import direction_of
 from samestep.common.judging.parity import Parity
-from samestep.common.ledger import exchanges_of
+from samestep.common.ledger import Ledger, exchanges_of
 from samestep.common.request import Launch, RunConfig
 from samestep.common.run import arguments, as_config
 from samestep.common.runtime.measured import Measured, Usage, conditions
@@ -60,7 +60,7 @@ def merge(run: Run, launch: Launch, measured: Sequence[Measured], parity: Parity
         step_seconds_median=step_median,
         compile_seconds=compile_seconds,
         parity=parity,
-        predicted=run.strategy.cost(run, first.backend),
+        predicted=_predict(run, measured),
         conditions=conditions(
             num_params(run.workload.model),
             [each.watched for each in measured],
@@ -74,6 +74,14 @@ def merge(run: Run, launch: Launch, measured: Sequence[Measured], parity: Parity
         workload_digest=run.workload.digest,
         command=command(config),
     )
+
+
+def _predict(run: Run, measured: Sequence[Measured]) -> Ledger:
+    """Returns what the step that was observed should cost."""
+    exact, backend = run.strategy.cost_as_measured, measured[0].backend
+    if exact is None:
+        return run.strategy.cost(run, backend)
+    return exact(run, backend, [each.measures for each in measured])
 
 
 def _uncounted(run: Run, first: Measured) -> tuple[str, ...]:

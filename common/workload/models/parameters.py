@@ -66,8 +66,8 @@ def stacked(name: str, count: int, fan_in: int, fan_out: int, gain: float = 1.0)
         fan_out: Output features of each.
         gain: As in `linear`.
     """
-    kernel = Param((count, fan_in, fan_out), "kernel", gain / math.sqrt(fan_in))
-    return {f"{name}/kernel": kernel, f"{name}/bias": Param((count, fan_out), "bias")}
+    kernel = Param((count, fan_in, fan_out), "kernel", gain / math.sqrt(fan_in), stacked=count)
+    return {f"{name}/kernel": kernel, f"{name}/bias": Param((count, fan_out), "bias", stacked=count)}
 
 
 def norm(name: str, width: int) -> dict[str, Param]:

@@ -26,6 +26,7 @@ class Param:
         groups: Along `split`, how many groups of indices stay together (attention heads); 0: each index stands alone.
         shares_input: Whether its layer reads what an earlier layer reads, so that one gradient serves both.
         tied: Of a table, whether a later layer multiplies with all of it, as with a kernel.
+        stacked: Of how many layers it stacks what they have, along its first dim, of which an example takes some; 0: of none.
         frozen: Whether it stays as it is: it has no gradient and no optimizer state.
         reads: How often a forward pass reads it: its layer does, and each regularizer that adds it to the loss.
     """
@@ -39,6 +40,7 @@ class Param:
     groups: int = 0
     shares_input: bool = False
     tied: bool = False
+    stacked: int = 0
     frozen: bool = False
     reads: int = 1
 

@@ -1,0 +1,148 @@
+"""Every device holds some of the experts of each block, along the axis `expert` of a mesh, and everything else.
+
+`common/axes/expert.py` has what mixtures exchange.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from samestep.common.axes.used import held_params
+from samestep.common.costs.layer_sends import with_layers
+from samestep.common.costs.saved_activations import kept_tf, kept_torch
+from samestep.common.costs.saved_activations.activations import activation_bytes
+from samestep.common.costs.sizes import ID_BYTES, holder_of, symmetric, with_agreement
+from samestep.common.costs.within import all_within
+from samestep.common.ledger import Footprint, Ledger, Send, in_order
+from samestep.common.mesh import Mesh
+from samestep.common.strategy import Run
+from samestep.common.techniques.used import computed_twice
+from samestep.common.workload.models.reached import trained
+from samestep.common.workload.models.spec import ModelSpec, num_positions
+from samestep.common.workload.routing import AWAY, TAKEN
+
+if TYPE_CHECKING:
+    from samestep.common.workload.models.transformer import TransformerSpec
+
+
+def ep(run: Run, backend: str) -> Ledger:
+    """Every rank sends tokens to their experts in each block, and sums gradients in two pieces: of experts, and all others.
+
+    Args:
+        run: What is trained.
+        backend: "gloo" or "nccl".
+
+    Returns:
+        The footprint of all ranks, the exchanges of both passes, and the all-reduces, where experts take alike.
+    """
+    held = dataclasses.replace(_holder(run), activations_bytes=activation_bytes(run))
+    return symmetric(run, (held,), _step(run, _within(run)), backend)
+
+
+def ep_as_routed(run: Run, backend: str, measures: Sequence[Mapping[str, float]]) -> Ledger:
+    """Returns the same of a step in which a router sent the experts of each rank so many tokens.
+
+    Args:
+        run: What is trained.
+        backend: As in `ep`.
+        measures: Of each rank, see `common/workload/routing.py`.
+
+    Returns:
+        The footprint of each rank, the exchanges of the first one, and what all put on the wire.
+    """
+    expected, model, ranks = ep(run, backend), cast("TransformerSpec", run.workload.model), run.mesh.parts("stacked")
+    if ranks == 1:
+        return expected
+    taken = [[round(each[f"{TAKEN}/{block}"]) for block in range(model.layers)] for each in measures]
+    alike = run.examples_per_pass * run.passes * num_positions(model) * model.top_k * model.layers
+    moved = model.width * run.product_bytes * (6 if computed_twice(run) else 4)  # to an expert and back, both ways
+    more = sum(each[AWAY] for each in measures) - run.num_devices * alike * (1 - 1 / ranks)
+    sends, sent = in_order(_step(run, _routed(run, taken[0]))), expected.sent_bytes_per_step + moved * more
+    (each,) = expected.footprints
+    # Of passes and blocks that are kept one at a time nobody says which one takes most.
+    if each.activations_bytes is None or run.passes > 1 or computed_twice(run):
+        return Ledger(expected.footprints, sends, sent)
+    of_token = kept_torch.at_expert(model) * run.product_bytes + 2 * ID_BYTES  # an id on the way there, and one back
+    kept = (each.activations_bytes + (sum(own) - alike) * of_token for own in taken)
+    return Ledger(tuple(dataclasses.replace(each, activations_bytes=own, count=1) for own in kept), sends, sent)
+
+
+def expert(run: Run, backend: str) -> Ledger:
+    """The same between the replicas of one process, which send equal parts that have room for all tokens of a replica.
+
+    So experts keep what they would of all tokens of all replicas, zeros where nobody takes them. There are four ids more: where
+    a token lies among those that are sent, there and back, and among those of the experts.
+
+    Args:
+        run: What is trained.
+        backend: "memory".
+
+    Returns:
+        The footprint of all replicas, the exchanges of both passes, and the all-reduces.
+    """
+    model, ranks, kept = run.workload.model, run.mesh.parts("stacked"), activation_bytes(_in_data_parallel(run))
+    if kept is not None and ranks > 1:
+        model = cast("TransformerSpec", model)
+        slots = run.examples_per_pass * num_positions(model) * model.top_k
+        of_block = (ranks - 1) * slots * kept_tf.at_expert(model) * run.item_bytes
+        of_block += kept_tf.PLACE_BYTES * (2 * (ranks + 1) * slots - _num(model) + _num(model) // ranks)
+        kept += run.passes * model.layers * of_block
+    held = dataclasses.replace(_holder(run), activations_bytes=kept)
+    return symmetric(run, (held,), _step(run, _within(run)) if run.num_devices > 1 else (), backend)
+
+
+def _num(model: ModelSpec) -> int:
+    """Returns the number of experts of a block."""
+    return max(param.stacked for param in model.params().values())
+
+
+def _in_data_parallel(run: Run) -> Run:
+    return dataclasses.replace(run, mesh=Mesh((("data", run.mesh.size),)))
+
+
+def _holder(run: Run) -> Footprint:
+    return holder_of(run, held_params(run).values(), count=run.num_devices)
+
+
+def _within(run: Run) -> list[Send]:
+    return [*all_within(run, run.examples_per_pass, run.workload.model.segments())] * run.passes
+
+
+def _routed(run: Run, taken: Sequence[int]) -> Iterator[Send]:
+    """Yields the exchanges of mixtures; of each two that move tokens the second one goes by what the experts of a rank take.
+
+    Args:
+        run: What is trained.
+        taken: How many tokens they take of each block, in every pass as many as in the others.
+    """
+    model, again = cast("TransformerSpec", run.workload.model), 2 if computed_twice(run) else 1
+    seen = collections.Counter[str]()
+    for send in _within(run):
+        if send.bytes != _num(model) * ID_BYTES:
+            number, is_by_taken = divmod(seen[send.phase], 2)
+            seen[send.phase] += 1
+            turn, block = (
+                divmod(number, model.layers) if send.phase == "forward" else divmod(number // again, model.layers)
+            )
+            if is_by_taken:
+                of_block = taken[block if send.phase == "forward" else model.layers - 1 - block]
+                tokens = of_block * (turn + 1) // run.passes - of_block * turn // run.passes
+                send = dataclasses.replace(send, bytes=tokens * model.width * run.product_bytes)
+        yield send
+
+
+def _step(run: Run, within: Iterable[Send]) -> list[Send]:
+    """Adds the sums of gradients to the exchanges of mixtures, and what layers and techniques exchange."""
+    mesh, learning = run.mesh, trained(held_params(run)).values()
+    shared, of_experts = (
+        sum(param.size for param in learning if bool(param.stacked) == is_expert) * run.item_bytes
+        for is_expert in (False, True)
+    )
+    sends = [*within, Send("backward", "all_reduce", mesh.only_axis, mesh.size, shared)]
+    if mesh.data > 1:
+        sends.append(Send("backward", "all_reduce", *mesh.group_along(["data"]), of_experts))
+    if run.techniques.need_norm and mesh.parts("stacked") > 1:
+        norms = 1 if run.framework == "tf" else sum(param.stacked > 0 for param in learning)
+        sends += [Send("update", "all_reduce", *mesh.group_along(["expert"]), run.item_bytes)] * norms
+    return with_agreement(run, with_layers(run, sends))

@@ -1,0 +1,37 @@
+"""Two experts that are exactly as likely: every mirror takes the first ones, on one device and on several."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from samestep.common.runtime.state_file import read_state, write_state
+from tests.cells import SIZED
+from tests.conftest import RunCell
+from tests.parity.test_batch_norm import marked
+
+TIED = f"{SIZED['transformer']}+experts=4+top_k=2"
+ROWS = [*marked("torch:single", "torch:ep", "tf:expert")]
+
+
+@pytest.mark.parametrize("cell", ROWS)
+def test_of_experts_that_are_as_likely_a_token_takes_the_first(run_cell: RunCell, tmp_path: Path, cell: str) -> None:
+    """All columns of each router are one column: all experts are as likely for each token, and the first two learn alone."""
+    fields = {"dtype": "float64", "devices": 1 if cell.endswith("single") else 2, "optimizer": "sgd"}
+    begun, out = tmp_path / "begun", tmp_path / "run"
+    run_cell(cell, TIED, steps=1, parity=False, keep_state=True, out=str(begun), **fields)
+    state = read_state(begun)
+    params = {
+        name: np.repeat(value[:, :1], value.shape[1], axis=1) if "router" in name else value
+        for name, value in state.params.items()
+    }
+    slots = {slot: {name: np.zeros_like(value) for name, value in kept.items()} for slot, kept in state.slots.items()}
+    write_state(begun, dataclasses.replace(state, params=params, slots=slots))
+    result = run_cell(cell, TIED, steps=2, start_from=str(begun), keep_state=True, out=str(out), **fields)
+    assert result.parity.passed, result.parity.reason
+    assert not result.parity.is_amplified
+    for name in (name for name in params if "/mlp/up/" in name or "/mlp/down/" in name):
+        moved = np.abs(read_state(out).params[name] - params[name])
+        assert moved[:2].max() > 0
+        assert moved[2:].max() == 0

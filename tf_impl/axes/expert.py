@@ -1,0 +1,158 @@
+"""The axis `expert`: every replica has some of the experts of each block, and takes other examples.
+
+Each token goes to the replicas that have its experts, and what they return comes back: all-to-all, of which no token is dropped.
+TensorFlow's all-to-all takes equal parts of a size that a graph knows (2.21), so a part has room for all tokens of a replica,
+and zeros behind those that are sent. A replica computes its experts on the tokens of all replicas, in the order of the examples,
+as one device does.
+
+Shape suffixes: S slots of a replica, a token and an expert that it takes; R = N S slots of N replicas; D width, E experts, e
+experts of a replica.
+
+References:
+    Lepikhin et al., arXiv 2006.16668 (GShard, of which each part has room for some tokens, and drops the others).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import numpy as np
+import tensorflow as tf
+
+from samestep.common.strategy import Run
+from samestep.tf_impl.models.transformer import Transformer
+from samestep.tf_impl.techniques.replica_collectives import Collectives, Replicas, replica_id
+from samestep.tf_impl.weights import make_variable
+
+Compute = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+"""What experts take in turn [S, D], how much each one takes [E] -> what they return [S, D]."""
+
+
+class ExpertParts:
+    """What the replicas of a strategy have of experts, and what they exchange.
+
+    Attributes:
+        divided: The names of the parameters of experts.
+    """
+
+    def __init__(self, run: Run, strategy: tf.distribute.Strategy) -> None:
+        """Makes what the collectives need.
+
+        Args:
+            run: What is trained.
+            strategy: Outside of its scope.
+        """
+        self._mesh, self._count = run.mesh, run.mesh.axis("expert")
+        params = run.workload.model.params()
+        self.divided = {name for name, param in params.items() if param.stacked} if self._count > 1 else set[str]()
+        self._strategy = strategy
+        self._along = {axis: Replicas(strategy, run.mesh.axis(axis)) for axis in ("expert", "data")}
+        # Each replica is traced as often as the others, so the number of a call is the same for all.
+        self._own: dict[tuple[str, int], Collectives] = {}
+
+    def make(self, value: np.ndarray, name: str) -> tf.Variable:
+        """Makes a variable in the strategy's scope: of experts, each replica its own part.
+
+        Args:
+            value: The whole initial value.
+            name: The neutral name.
+        """
+        if name not in self.divided:
+            return make_variable(value, name)
+        variable = self._along["expert"].variable(value[: len(value) // self._count])
+        self.write(variable, value)
+        return variable
+
+    def write(self, variable: tf.Variable, value: np.ndarray) -> None:
+        """Assigns a whole value: of experts, each replica its own part."""
+        if variable.synchronization is not tf.VariableSynchronization.ON_READ:
+            variable.assign(value)
+            return
+        parts = np.split(value, self._count)
+        for replica, own in enumerate(self._strategy.experimental_local_results(variable)):
+            own.assign(parts[self._mesh.part(replica, "stacked")])
+
+    def read(self, variable: tf.Variable) -> np.ndarray:
+        """Returns a whole value: of experts, the parts of the first replicas that have them all."""
+        if variable.synchronization is not tf.VariableSynchronization.ON_READ:
+            return variable.numpy()
+        own = self._strategy.experimental_local_results(variable)
+        return np.concatenate([each.numpy() for each in own[: self._count]])
+
+    def sum_divided(self, gradients: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Sums the gradients of experts over the replicas that have the same ones, in one piece.
+
+        Args:
+            gradients: By name, those of all parameters.
+        """
+        own = {name: each for name, each in gradients.items() if name in self.divided}
+        if self._mesh.data == 1 or not own:
+            return gradients
+        flat = tf.concat([tf.reshape(each, [-1]) for each in own.values()], 0)
+        parts = tf.split(self._collectives("data").total(flat), [each.shape.num_elements() for each in own.values()])
+        return gradients | {name: tf.reshape(part, own[name].shape) for name, part in zip(own, parts, strict=True)}
+
+    def sum_squares(self, names: Sequence[str], squares: Sequence[tf.Tensor]) -> tf.Tensor:
+        """Adds up the squares of a whole gradient; those of experts over all replicas along the axis.
+
+        Args:
+            names: Of the parameters.
+            squares: Those of what a replica has of the gradient of each.
+        """
+        of_experts, shared = (
+            tf.add_n([each for name, each in zip(names, squares, strict=True) if (name in self.divided) == is_divided])
+            for is_divided in (True, False)
+        )
+        return shared + self._collectives("expert").total(of_experts[None])[0]
+
+    def around(self, compute: Compute) -> Compute:
+        """Makes of experts of one replica those of all of them."""
+
+        def exchanging(x_SD: tf.Tensor, counts_E: tf.Tensor) -> tf.Tensor:
+            count, (slots, width) = self._count, x_SD.shape
+            counts_Ne, numbers_S = tf.reshape(counts_E, (count, -1)), tf.range(slots)
+            each = counts_Ne.shape[1]
+            ranks_S = tf.searchsorted(tf.cumsum(counts_E), numbers_S, side="right") // each
+            first_N = tf.cumsum(tf.reduce_sum(counts_Ne, 1), exclusive=True)
+            places_S = ranks_S * slots + numbers_S - tf.gather(first_N, ranks_S)
+            sent_RD = tf.scatter_nd(places_S[:, None], x_SD, (count * slots, width))
+            counted_Ne = self._collectives("expert").to_owners(tf.cast(counts_Ne, tf.int64))
+            received_Ne = tf.cast(counted_Ne, tf.int32)
+            ends_Ne = tf.cumsum(received_Ne, axis=1)
+            experts_NS = tf.searchsorted(ends_Ne, tf.tile(numbers_S[None], (count, 1)), side="right")  # e of no token
+            order_R = tf.argsort(tf.reshape(experts_NS, [-1]), stable=True)
+            out_RD = compute(tf.gather(self._exchange(sent_RD), order_R), tf.reduce_sum(received_Ne, 0))
+            return tf.gather(self._exchange(tf.gather(out_RD, tf.math.invert_permutation(order_R))), places_S)
+
+        return exchanging
+
+    def _exchange(self, parts_RD: tf.Tensor) -> tf.Tensor:
+        """[N S, D], S for each replica -> [N S, D], S from each replica."""
+        collectives = self._collectives("expert")
+
+        def to_owners(x: tf.Tensor) -> tf.Tensor:
+            return tf.reshape(collectives.to_owners(tf.reshape(x, (self._count, -1))), x.shape)
+
+        @tf.custom_gradient
+        def exchange(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+            return to_owners(x), to_owners
+
+        return exchange(parts_RD)
+
+    def _collectives(self, axis: str) -> Collectives:
+        """Returns those of the present replica along an axis, whose groups have numbers of their own."""
+        replica, own = replica_id(), self._mesh.part(replica_id(), "stacked")
+        if (axis, replica) not in self._own:
+            group = self._mesh.part(replica, "examples") // self._count if axis == "expert" else self._mesh.data + own
+            self._own[axis, replica] = self._along[axis].collectives(axis, group, axis)
+        return self._own[axis, replica]
+
+
+def exchange_tokens(model: Callable[..., tf.Tensor], parts: ExpertParts) -> None:
+    """Has the tokens of a model go to the replicas that have their experts, in place.
+
+    Args:
+        model: The model; without several replicas along `expert` nothing changes.
+        parts: With which it was made.
+    """
+    for block in cast(Transformer, model).blocks if parts.divided else ():
+        block.mlp.compute = parts.around(block.mlp.compute)

@@ -1,0 +1,99 @@
+"""The axis `expert`: every device has some of the experts of each block, and takes other examples.
+
+Each token goes to the devices that have its experts, and what they return comes back: all-to-all, in parts as unequal as the
+router makes them, so none is dropped. A rank computes its experts on the tokens of all ranks, in the order of the examples, as
+one device does.
+
+Shape suffixes: S slots of a rank, a token and an expert that it takes; R slots of all ranks for experts of this one; D width,
+E experts, e experts of a rank, N ranks.
+
+References:
+    Lepikhin et al., arXiv 2006.16668 (GShard); Gale et al., arXiv 2211.15841 (dropless).
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed._functional_collectives import all_to_all_single, all_to_all_single_autograd
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Shard
+
+from samestep.common.strategy import Run
+from samestep.common.workload.routing import AWAY, TAKEN
+from samestep.torch_impl.models.experts import Experts, Stacked
+from samestep.torch_impl.observing.recorder import SendRecorder
+
+Compute = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""What experts take in turn [S, D], how much each one takes [E] -> what they return [S, D]."""
+
+
+class TokenExchange:
+    """Experts that lie on several ranks, as if they were here."""
+
+    def __init__(self, compute: Compute, group: dist.ProcessGroup, recorder: SendRecorder, block: int) -> None:
+        """Begins with nothing sent.
+
+        Args:
+            compute: Has the experts of this rank compute.
+            group: The ranks that have the others.
+            recorder: Counts the tokens of an observed step.
+            block: The number of the block, under which it counts them.
+        """
+        self._compute, self._group, self._recorder, self._block = compute, group, recorder, block
+
+    def __call__(self, x_SD: torch.Tensor, counts_E: torch.Tensor) -> torch.Tensor:
+        """Has experts compute, each where it is: [S, D] -> [S, D].
+
+        Args:
+            x_SD: What the first expert takes, then what the second one takes, and so on.
+            counts_E: How much each one takes.
+        """
+        ranks = self._group.size()
+        received_Ne = all_to_all_single(counts_E, None, None, self._group).unflatten(0, (ranks, -1))
+        to_ranks, from_ranks = counts_E.unflatten(0, (ranks, -1)).sum(1).tolist(), received_Ne.sum(1).tolist()
+        taken, away = sum(from_ranks), sum(to_ranks) - to_ranks[self._group.rank()]
+        self._recorder.count({TAKEN: taken, f"{TAKEN}/{self._block}": taken, AWAY: away})
+        x_RD = self._exchange(x_SD, to_ranks, from_ranks)
+        experts_Ne = torch.arange(received_Ne.shape[1], device=x_SD.device).expand(received_Ne.shape)
+        order_R = experts_Ne.flatten().repeat_interleave(received_Ne.flatten()).argsort(stable=True)
+        out_RD = self._compute(x_RD.index_select(0, order_R), received_Ne.sum(0))
+        return self._exchange(out_RD.index_select(0, order_R.argsort()), from_ranks, to_ranks)
+
+    def _exchange(self, rows: torch.Tensor, to_ranks: Sequence[int], from_ranks: Sequence[int]) -> torch.Tensor:
+        """Sends each rank its rows, those of the first one first, and returns those that this one is sent."""
+        return all_to_all_single_autograd(rows, list(from_ranks), list(to_ranks), self._group)
+
+
+def exchange_tokens(run: Run, model: nn.Module, mesh: DeviceMesh) -> None:
+    """Leaves each rank some of the experts of a model, or of a stage of it, and has tokens go where theirs are, in place.
+
+    Args:
+        run: What is trained; without several ranks along `expert` nothing changes.
+        model: What other axes have left of the model, the same on every rank.
+        mesh: All ranks.
+    """
+    if run.mesh.axis("expert") == 1:
+        return
+    along = mesh["expert"]
+    for module in model.modules():
+        if isinstance(module, Experts):
+            module.compute = TokenExchange(module.compute, along.get_group(), module.context.recorder, module.block)
+        if isinstance(module, Stacked):
+            for name, parameter in list(module.named_parameters(recurse=False)):
+                own = parameter.detach().chunk(along.size())[along.get_local_rank()]
+                module.register_parameter(
+                    name, nn.Parameter(DTensor.from_local(own, along, [Shard(0)], run_check=False))
+                )
+
+
+def divide(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """Returns the parameters of a model that every rank has, and those of experts, of which each rank along `expert` has its own.
+
+    Args:
+        model: After `exchange_tokens`.
+    """
+    stacked = [each for module in model.modules() if isinstance(module, Stacked) for each in module.parameters()]
+    own = set(stacked)
+    return [each for each in model.parameters() if each not in own], stacked

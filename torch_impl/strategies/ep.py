@@ -1,0 +1,41 @@
+"""Expert parallel: each rank has some of the experts of each block; tokens go to the ranks that have their experts, and back.
+
+Replicated: everything but the experts. Split: the experts along `expert`, the batch along `data` and `expert`.
+Sent: in each block what tokens hand to their experts and get back, all-to-all, forward and backward; once the backward pass is
+done, the gradients of experts, all-reduced over `data`, on whose ranks they have replicas, and all others over both axes.
+Use it for mixtures of experts that do not fit one device, or that each device should compute on more tokens at once.
+"""
+
+import torch.distributed as dist
+
+from samestep.common.strategy import Run
+from samestep.torch_impl import sharded
+from samestep.torch_impl.axes.device_mesh import device_mesh, nested
+from samestep.torch_impl.axes.expert import divide, exchange_tokens
+from samestep.torch_impl.building import build_fresh_model
+from samestep.torch_impl.devices import join_group, use_device
+from samestep.torch_impl.program import Parts, TrainingProgram
+from samestep.torch_impl.step_context import StepContext
+from samestep.torch_impl.strategies.c10d import FlatExchange
+
+
+def build(run: Run) -> TrainingProgram:
+    """Builds the program of one rank."""
+    device = use_device(run)
+    hardware = join_group(run, device)
+    mesh, context = device_mesh(run, device), StepContext(run.mesh.only_axis)
+    model = build_fresh_model(run, device, context, lambda whole: exchange_tokens(run, whole, mesh))
+    shared, of_experts = divide(model)
+    exchanges = [FlatExchange(shared, device, dist.all_reduce)]
+    if run.mesh.data > 1:
+        data = mesh["data"].get_group()
+        exchanges.insert(0, FlatExchange(of_experts, device, lambda flat: dist.all_reduce(flat, group=data)))
+    parts = Parts(
+        bare=model,
+        hardware=hardware,
+        context=context,
+        exchange=nested(*exchanges),
+        global_norm=sharded.total_norm,
+        measures=lambda: context.recorder.counted,
+    )
+    return TrainingProgram(run, parts)
