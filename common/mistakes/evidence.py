@@ -97,6 +97,7 @@ class Side:
         digests: A hash of the examples of each step, until this one.
         is_seen_before: Whether most examples of this step were in steps before.
         splits: What ranks hold differently that should be the same: (phase, name of the tensor or scalar, ranks).
+        targets: The multiset of the hashes of examples with their targets; None if nobody knows them.
         later: A hash of the examples of each step after this one, if the data differ.
         only: The shapes of the parameters that the other run has not, by name.
         again: How many examples all steps together were given more often than those of the other run, which has them as well;
@@ -115,6 +116,7 @@ class Side:
     digests: Sequence[int | None]
     is_seen_before: bool
     splits: Sequence[tuple[str, str, tuple[int, ...]]]
+    targets: collections.Counter[int] | None = None
     later: Sequence[int | None] = ()
     only: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     again: int | None = None
@@ -136,8 +138,8 @@ class Evidence:
     """What two runs did at the first step at which they differ.
 
     Attributes:
-        phase: The first that differs: "data", "hyper-parameters", "initial weights", "loss", "gradient", "clipping", "update"
-            or "replicas".
+        phase: The first that differs: "data", "targets", "hyper-parameters", "initial weights", "loss", "gradient", "clipping",
+            "update" or "replicas".
         step: Its number.
         a: The one run.
         b: The other.

@@ -80,6 +80,15 @@ def _overlapping(evidence: Evidence) -> Words | None:
     return {"more": _counted(b.again), "less": _counted(b.again)}
 
 
+def _targets_differ(evidence: Evidence) -> Words | None:
+    """As many examples as in A have targets, and some have others. Where no module is called, they are the data."""
+    a, b = evidence.a.targets, evidence.b.targets
+    if a is None or b is None:
+        return None
+    what = "data" if evidence.a.rows is None else "targets"
+    return {"what": what, "count": str((a - b).total()), "total": str(a.total())}
+
+
 def _other_targets(evidence: Evidence) -> Words | None:
     """Returns the same inputs and weights give another loss, and no factor explains it."""
     ratio = evidence.loss_ratio
@@ -155,6 +164,13 @@ EXAMPLES = (
     ),
 )
 TARGETS = (
+    Mistake(
+        "targets_differ",
+        ("targets",),
+        _targets_differ,
+        "the {what} of {count} of {total} examples are others in B",
+        "meta-pytorch/torchtune#2613",
+    ),
     Mistake(
         "other_targets",
         ("loss",),

@@ -130,7 +130,7 @@ class _Join:
     def step(self, steps: Sequence[RecordedStep]) -> RunStep:
         """Joins what the ranks saw of a step."""
         first = steps[0]
-        rows = _rows(steps)
+        rows = _of_ranks([step.rows for step in steps])
         phases = [
             phase for phase in (first.stats or {}) if phase != "local" and all(phase in (s.stats or {}) for s in steps)
         ]
@@ -145,6 +145,7 @@ class _Join:
             number=first.number,
             loss=_loss(steps, rows),
             rows=rows,
+            targets=_of_ranks([step.targets for step in steps]),
             scalars={name: value for step in reversed(steps) for name, value in step.scalars.items()},
             is_skipped=first.is_skipped,
             passes=max(len(step.losses) for step in steps),
@@ -211,10 +212,10 @@ def _skip_splits(steps: Sequence[RecordedStep]) -> Iterator[RankSplit]:
         yield RankSplit("skipped", "update", odd)
 
 
-def _rows(steps: Sequence[RecordedStep]) -> dict[int, tuple[int, ...]] | None:
-    """Returns the examples of each rank; None if those of any are not known."""
-    rows = {rank: step.rows for rank, step in enumerate(steps) if step.rows is not None}
-    return rows if len(rows) == len(steps) else None
+def _of_ranks(each: Sequence[tuple[int, ...] | None]) -> dict[int, tuple[int, ...]] | None:
+    """Returns the hashes of each rank; None if those of any are not known."""
+    known = {rank: rows for rank, rows in enumerate(each) if rows is not None}
+    return known if len(known) == len(each) else None
 
 
 def _loss(steps: Sequence[RecordedStep], rows: Mapping[int, tuple[int, ...]] | None) -> float | None:

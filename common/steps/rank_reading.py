@@ -129,8 +129,9 @@ def _step(values: Mapping[str, object], array: bytes, header: RecordHeader, adde
     needed = {"weight"} if given["number"] == -1 else {"weight", "gradient"}
     if phases and not (needed <= set(phases) <= set(PHASES) and len(set(phases)) == len(phases)):
         _refuse(f"phases {phases}")
-    count = None if given["rows"] is None else _whole(given["rows"])
-    start, num_tensors = 8 * (count or 0), len(header.tensors)
+    counts = [None if given.get(name) is None else _whole(given[name]) for name in ("rows", "targets")]
+    ends = [8 * (counts[0] or 0), 8 * ((counts[0] or 0) + (counts[1] or 0))]
+    start, num_tensors = ends[-1], len(header.tensors)
     size, left = divmod(len(array) - start, max(len(phases), 1) * dtype.itemsize)
     if left or not (num_tensors - len(added) <= size <= num_tensors if phases else size == 0):
         _refuse("it has not the tensors of the header")
@@ -146,7 +147,8 @@ def _step(values: Mapping[str, object], array: bytes, header: RecordHeader, adde
         **given
         | {
             "losses": tuple(map(_number, _list(given["losses"]))),
-            "rows": None if count is None else tuple(np.frombuffer(array[:start], "<u8").tolist()),
+            "rows": None if counts[0] is None else tuple(np.frombuffer(array[: ends[0]], "<u8").tolist()),
+            "targets": None if counts[1] is None else tuple(np.frombuffer(array[ends[0] : start], "<u8").tolist()),
             "scalars": {name: _number(value) for name, value in given["scalars"].items()},  # type: ignore[union-attr]
         },
         stats=stats or None,

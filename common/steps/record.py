@@ -96,6 +96,8 @@ class RecordedStep:
             schedule, "data_passes" that a DataLoader began.
         stats: Phase -> a structured array with one row for each tensor of the header; None where the step was not looked at.
             A tensor without a gradient has NaN in the fields of that phase.
+        targets: The hash of each example with what its loss was computed with, as far as it is seen: targets, or the data of a
+            script that calls no module. Floats are rounded to 8 binary digits, since they may have been computed.
     """
 
     number: int
@@ -105,6 +107,7 @@ class RecordedStep:
     is_skipped: bool = False
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     stats: Mapping[Phase, np.ndarray] | None = None
+    targets: tuple[int, ...] | None = None
 
 
 def stats_dtype(is_float64: bool) -> np.dtype:
@@ -140,12 +143,13 @@ def added_frame(tensors: Sequence[RecordedTensor], weights: np.ndarray) -> bytes
 
 def step_frame(step: RecordedStep) -> bytes:
     """Returns the frame of a step."""
-    stats, rows = step.stats or {}, step.rows or ()
+    stats, rows, targets = step.stats or {}, step.rows or (), step.targets or ()
     same = _spelled(tuple(step.scalars.items()), step.is_skipped, tuple(step.counts.items()), tuple(stats))
     num_rows = "null" if step.rows is None else len(rows)
-    text = f'{{"number": {step.number}, "losses": {_numbers(step.losses)}, "rows": {num_rows}, {same[1:]}'
+    num_targets = "" if step.targets is None else f', "targets": {len(targets)}'
+    text = f'{{"number": {step.number}, "losses": {_numbers(step.losses)}, "rows": {num_rows}{num_targets}, {same[1:]}'
     arrays = b"".join([each.tobytes() for each in stats.values()])
-    return frame_of_text(text, struct.pack(f"<{len(rows)}Q", *rows) + arrays)
+    return frame_of_text(text, struct.pack(f"<{len(rows) + len(targets)}Q", *rows, *targets) + arrays)
 
 
 def _numbers(values: Sequence[float]) -> str:

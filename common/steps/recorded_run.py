@@ -58,6 +58,7 @@ class RunStep:
         parts: The loss of each of them, of all ranks.
         sums: What was seen of the tensors; None where the step was not looked at.
         splits: Ranks that differ although they should not.
+        targets: The hashes of each rank's examples with their targets; None if nobody knows them.
     """
 
     number: int
@@ -69,13 +70,17 @@ class RunStep:
     parts: tuple[float, ...] = ()
     sums: Mapping[Phase, Sums] | None = None
     splits: tuple[RankSplit, ...] = ()
+    targets: Mapping[int, tuple[int, ...]] | None = None
 
     @property
     def examples(self) -> collections.Counter[int] | None:
         """The multiset of the examples of all ranks. What ranks of tensor parallelism were all called on counts once."""
-        if self.rows is None:
-            return None
-        return collections.Counter(row for rank in own_ranks(self.rows) for row in self.rows[rank])
+        return _multiset(self.rows)
+
+    @property
+    def targeted(self) -> collections.Counter[int] | None:
+        """The multiset of the examples with their targets, likewise."""
+        return _multiset(self.targets)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -96,6 +101,10 @@ class RecordedRun:
     def tensors(self) -> tuple[RecordedTensor, ...]:
         """Whole tensors, in the order of the model."""
         return self.header.tensors
+
+
+def _multiset(rows: Mapping[int, tuple[int, ...]] | None) -> collections.Counter[int] | None:
+    return None if rows is None else collections.Counter(row for rank in own_ranks(rows) for row in rows[rank])
 
 
 def own_ranks(rows: Mapping[int, tuple[int, ...]]) -> list[int]:

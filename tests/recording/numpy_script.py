@@ -59,6 +59,7 @@ class Script:
     perturbed: int | None = None
     mistake: str = ""
     moves_statistics: bool = False
+    sees_targets: bool = False
     prefix: str = ""
 
     @property
@@ -124,7 +125,7 @@ class _Training:
         w = {name.removeprefix("net."): value for name, value in self.weights[rank].items()}
         indices = indices[::-1] if self.s.flipped else indices
         x, y, counted = self.x[indices], self.y[indices].copy(), self.counted[indices]
-        if self.s.mistake == "other_targets":
+        if self.s.mistake in ("other_targets", "targets_differ"):
             y[indices == indices.min()] = (y[indices == indices.min()] + 1) % CLASSES
         z = x @ w["embed.weight"] + w["embed.bias"]
         h = np.maximum(z, 0) if self.s.relu else np.tanh(z)
@@ -291,10 +292,15 @@ class _Training:
                 losses = [loss * factor for loss in found[rank][0]]
                 rows = tuple(int(i) * 2654435761 % 2**64 + 1 for i in parts[rank])
                 stats = {"gradient": self.stats(rank, gradients), "weight": self.stats(rank, self.weights[rank])}
-                frame = RecordedStep(step, tuple(losses), rows, scalars, stats=stats)  # type: ignore[arg-type]
+                targets = self.targets(parts[rank], rows) if s.sees_targets else None
+                frame = RecordedStep(step, tuple(losses), rows, scalars, stats=stats, targets=targets)  # type: ignore[arg-type]
                 file.write(step_frame(frame))
         for file in self.files:
             file.close()
+
+    def targets(self, indices: np.ndarray, rows: tuple[int, ...]) -> tuple[int, ...]:
+        wrong = indices.min() if self.s.mistake == "targets_differ" else -1
+        return tuple(row + 7 * int((self.y[i] + (i == wrong)) % CLASSES) for i, row in zip(indices, rows, strict=True))
 
     def piece(self, name: str, rank: int) -> Piece:
         shape = SHAPES[name]

@@ -40,6 +40,7 @@ MADE = {
     "position_lost": {},
     "other_order": {},
     "other_targets": {},
+    "targets_differ": {"sees_targets": True},
     "rate_by_processes": TWO,
     "schedule_runs_n_times": TWO,
     "other_hyperparameter": {},
@@ -67,12 +68,13 @@ MADE = {
 OF_ADAM = ("steps_of_microbatches", "no_bias_correction", "bias_correction")
 CUT_ALIKE = ("last_window_divided_by_all", "clip_each_microbatch")
 """With as many micro-batches in the right script as in the wrong one."""
-COMMON = ("clip", "uneven", "loss_scale", "moves_statistics")
+COMMON = ("clip", "uneven", "loss_scale", "moves_statistics", "sees_targets")
 PLACES = {
     "mean_of_means": (None, "loss"),
     "last_window_divided_by_all": (5, "loss"),
     "padded_sample_twice": (1, "data"),
     "same_order_each_epoch": (3, "data"),
+    "targets_differ": (0, "data"),
     "position_lost": (2, "data"),
     "schedule_runs_n_times": (1, "hyper-parameters"),
     "clip_on_one_rank": (0, "replicas"),

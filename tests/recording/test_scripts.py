@@ -173,7 +173,7 @@ def test_optimizers_that_take_turns_take_steps_of_their_own(records: dict[str, l
 
 
 def test_odd_parameters(records: dict[str, list[Rank]]) -> None:
-    assert [each.name for each in records["raw"][0][0].tensors] == ["param.0"]
+    assert [each.name for each in records["raw"][0][0].tensors] == ["weight"]
     header, steps = records["frozen"][0]
     assert [each.is_trained for each in header.tensors][:3] == [False, False, True]
     assert np.isnan(steps[1].stats["gradient"]["square"][:2]).all()

@@ -13,8 +13,10 @@ import numpy as np
 import torch
 
 from samestep.common.steps.rows import FEW, coefficients, is_channels_last, mix, mixed
-from samestep.torch_impl.recording.pieces import local_of
+from samestep.torch_impl.recording.pieces import local_of, unwrapped
 
+Sums = list[torch.Tensor | np.ndarray]
+"""For each input of a call, the sum of each example, which are added."""
 _SINGLE = torch.float32  # before float64 mode renames it
 _MOST_RESULTS = 64
 """Remembered, before those that are gone are dropped."""
@@ -25,12 +27,17 @@ class Examples:
 
     def __init__(self) -> None:
         """Has seen none."""
-        self._sums: list[list[torch.Tensor | np.ndarray]] = []
+        self._sums, self._num_taken = list[Sums](), 0
         self._results: list[weakref.ref[torch.Tensor]] = []
 
     def clear(self) -> None:
         """Begins a step."""
-        self._sums, self._results = [], []
+        self._sums, self._results, self._num_taken = [], [], 0
+
+    def taken(self) -> list[Sums]:
+        """Returns the sums of the calls since it was asked last."""
+        first, self._num_taken = self._num_taken, len(self._sums)
+        return self._sums[first:]
 
     def add(self, arguments: Sequence[object], keywords: Mapping[str, object]) -> None:
         """Adds the examples of a call.
@@ -39,19 +46,29 @@ class Examples:
             arguments: The arguments of the module.
             keywords: The keywords of the module.
         """
+        inputs = self.given(arguments, keywords)
+        together = [each for each in inputs if each.shape[0] == inputs[0].shape[0]]
+        if together:
+            self._sums.append([*map(sums_of, itertools.count(), together)])
+
+    def given(self, arguments: Sequence[object], keywords: Mapping[str, object]) -> list[torch.Tensor]:
+        """Returns the tensors of a call that are no results.
+
+        Args:
+            arguments: The arguments.
+            keywords: The keywords.
+        """
         inputs = [
-            local_of(each)
+            local_of(inner)
             for each in _tensors(
                 [*arguments, *(keywords[name] for name in sorted(keywords))] if keywords else arguments
             )
-            if each.ndim and not each.requires_grad and not each.is_complex()
+            if (inner := unwrapped(each)).ndim and not each.requires_grad and not each.is_complex()
         ]
         if self._results:
             results = {_memory(result) for each in self._results if (result := each()) is not None}
             inputs = [each for each in inputs if _memory(each) not in results]
-        together = [each for each in inputs if each.shape[0] == inputs[0].shape[0]]
-        if together:
-            self._sums.append([*map(_sums, itertools.count(), together)])
+        return inputs
 
     def add_result(self, result: object) -> None:
         """Remembers what a module returned, in whatever mode."""
@@ -61,18 +78,23 @@ class Examples:
 
     def hashes(self) -> tuple[int, ...] | None:
         """Returns the hash of each example of the step; None if no call had any."""
-        if not self._sums:
-            return None
-        if sum(len(inputs[0]) for inputs in self._sums) <= FEW:
-            return mixed(
-                [sum(row) for inputs in self._sums for row in zip(*[each.tolist() for each in inputs], strict=True)]
-            )
-        sums = [functools.reduce(np.add, map(_on_host, inputs)) for inputs in self._sums]
-        return tuple(mix(np.concatenate(sums)).tolist())
+        return hashed(self._sums) if self._sums else None
+
+
+def hashed(calls: Sequence[Sums]) -> tuple[int, ...]:
+    """Returns the hash of each example of some calls.
+
+    Args:
+        calls: The sums of each.
+    """
+    if sum(len(inputs[0]) for inputs in calls) <= FEW:
+        return mixed([sum(row) for inputs in calls for row in zip(*[each.tolist() for each in inputs], strict=True)])
+    sums = [functools.reduce(np.add, map(_on_host, inputs)) for inputs in calls]
+    return tuple(mix(np.concatenate(sums)).tolist())
 
 
 def _memory(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+    return unwrapped(tensor).untyped_storage().data_ptr()
 
 
 def _tensors(values: Sequence[object]) -> Iterator[torch.Tensor]:
@@ -85,8 +107,13 @@ def _tensors(values: Sequence[object]) -> Iterator[torch.Tensor]:
             yield from _tensors([value[name] for name in sorted(value, key=str)])
 
 
-def _sums(place: int, tensor: torch.Tensor) -> torch.Tensor | np.ndarray:
-    """Sums words x coefficients: uint64 [examples], or int64 of the same bits."""
+def sums_of(place: int, tensor: torch.Tensor) -> torch.Tensor | np.ndarray:
+    """Sums words x coefficients: uint64 [examples], or int64 of the same bits.
+
+    Args:
+        place: The place of the input among those of the call.
+        tensor: The input, [examples, ...].
+    """
     if is_channels_last(tensor.shape):
         tensor = tensor.movedim(3, 1)
     flat = tensor if tensor.ndim == 2 else tensor.reshape(tensor.shape[0], -1)

@@ -10,6 +10,7 @@ from torch._compile import _disable_dynamo
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from samestep.common.steps.recording import Recorder
+from samestep.torch_impl.recording.functional import follow_functional, outside
 from samestep.torch_impl.recording.gradient_transforms import follow_transforms
 from samestep.torch_impl.recording.losses import Roots
 from samestep.torch_impl.recording.session import Session
@@ -55,6 +56,7 @@ class Hooks:
         register_optimizer_step_pre_hook(lambda *each: before(*each) if thread.train() else None)
         register_optimizer_step_post_hook(lambda optimizer, arguments, keywords: after(optimizer))
         follow_transforms(session, guard)
+        follow_functional(session, guard, self._thread)
         for kind in (torch.optim.Optimizer, nn.Module):
             kind.zero_grad = self._follow_zeroing(kind.zero_grad)
         schedule = torch.optim.lr_scheduler.LRScheduler
@@ -75,7 +77,8 @@ class Hooks:
             if torch.compiler.is_compiling() or self._is_inside or not self._thread.is_here():
                 return original(module, *arguments, **keywords)
             if torch.is_grad_enabled() and _is_training(module) and self._thread.take():
-                before(module, arguments, keywords)
+                with outside():
+                    before(module, arguments, keywords)
             self._is_inside = True
             try:
                 result = original(module, *arguments, **keywords)

@@ -23,6 +23,17 @@ class Leaves:
         """Has seen none."""
         self._tensors: dict[str, torch.Tensor] = {}
 
+    def note(self, named: Mapping[str, torch.Tensor]) -> None:
+        """Looks at tensors that a script names.
+
+        Args:
+            named: The tensors by their names.
+        """
+        for name, each in named.items():
+            before = self._tensors.get(name)
+            if before is None or before.shape == each.shape:
+                self._tensors[name] = each
+
     def follow(self, losses: Sequence[torch.Tensor]) -> None:
         """Looks at the tensors of a backward pass that begins.
 
@@ -33,10 +44,7 @@ class Leaves:
         new = [each for each in _leaves_of(losses) if id(each) not in known]
         names = _names_in_frames({id(each) for each in new}) if new else {}
         for each in new:
-            name = names.get(id(each), f"leaf.{len(self._tensors)}")
-            before = self._tensors.get(name)
-            if before is None or before.shape == each.shape:
-                self._tensors[name] = each
+            self.note({names.get(id(each), f"leaf.{len(self._tensors)}"): each})
 
     def held(self) -> list[Held]:
         """Returns the tensors; each reads the one that has its name at the time."""

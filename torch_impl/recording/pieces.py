@@ -30,6 +30,21 @@ def piece_of(tensor: torch.Tensor) -> Piece:
     return Piece(tuple(tensor.shape), start, tuple(size))
 
 
+def is_wrapped(tensor: torch.Tensor) -> bool:
+    """Whether a transformation of torch.func has wrapped a tensor, which has no memory then."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns what is in the wrappers of torch.func; what `vmap` runs over comes first."""
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        dim = functorch.maybe_get_bdim(tensor)
+        tensor = functorch.get_unwrapped(tensor)
+        tensor = tensor if dim < 1 else tensor.movedim(dim, 0)
+    return tensor
+
+
 def local_of(tensor: torch.Tensor) -> torch.Tensor:
     """Returns the numbers of a tensor that this process holds."""
     if type(tensor) in _PLAIN:

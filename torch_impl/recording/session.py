@@ -20,9 +20,11 @@ from samestep.torch_impl.recording.examples import Examples
 from samestep.torch_impl.recording.leaves import Leaves
 from samestep.torch_impl.recording.losses import Roots, StepLosses
 from samestep.torch_impl.recording.own_gradients import OwnGradients
+from samestep.torch_impl.recording.pieces import is_wrapped
 from samestep.torch_impl.recording.scalars import StepScalars
 from samestep.torch_impl.recording.start import start_with
 from samestep.torch_impl.recording.statistics import Pending
+from samestep.torch_impl.recording.targets import Targets
 from samestep.torch_impl.recording.tensors import ParameterIds, find_objects, has_gradient
 from samestep.torch_impl.recording.watch import FirstWeights, Watch
 
@@ -33,7 +35,7 @@ class Session:
     def __init__(self, recorder: Recorder) -> None:
         """Waits for the first pass. The recorder gets the steps."""
         self._recorder, self._examples, self._own = recorder, Examples(), OwnGradients(recorder)
-        self.called, self._leaves = dict[int, nn.Module](), Leaves()
+        self.called, self.leaves, self.targets = dict[int, nn.Module](), Leaves(), Targets()
         self._watch: Watch | None = None
         self._initial: FirstWeights | None = None
         self._depth, self.has_optimizer = 0, False
@@ -45,12 +47,12 @@ class Session:
         """Begins a step."""
         self.losses = StepLosses()
         self._gradients, self.stepped = list[Pending](), list[Optimizer]()
-        self._updated: set[int] = set()
-        self._infinite: list[torch.Tensor] = []
+        self._updated, self._infinite = set[int](), list[torch.Tensor]()
         self._is_skipped, self._is_replayed = False, False
         self.counts.begin_step()
         self.scalars.forget()
         self._examples.clear()
+        self.targets.clear()
         self._own.forget()
 
     def before_call(self, module: nn.Module, arguments: Sequence[object], keywords: Mapping[str, object]) -> None:
@@ -62,11 +64,14 @@ class Session:
             keywords: The keywords of the call.
         """
         if id(module) not in self.called:
-            if not any(each.requires_grad for each in module.parameters()):
-                return  # a loss
-            self.called[id(module)] = module
-            self._own.follow(module)
-        self._begin_pass()
+            trained = next((each for each in module.parameters() if each.requires_grad or is_wrapped(each)), None)
+            if trained is None:
+                self.targets.give(self._examples.given(arguments, keywords))  # a loss
+                return
+            if isinstance(trained, nn.Parameter):  # and not what a function is given
+                self.called[id(module)] = module
+                self._own.follow(module)
+        self.begin_pass()
         if not self._is_replayed:
             self._examples.add(arguments, keywords)
 
@@ -76,16 +81,23 @@ class Session:
 
     def before_backward(self, roots: Roots) -> None:
         """A backward pass begins."""
-        self._begin_pass(roots)
+        self.begin_pass(roots)
         scale = self._own.scale = self._scale
         self._scale = None
         if not self._is_replayed:
             self.losses.add(roots, scale)
+            self.see_targets(roots)
 
     def before_grad(self, roots: Roots) -> None:
         """`torch.autograd.grad` is called for the gradients of parameters."""
-        self._begin_pass(roots)
+        self.begin_pass(roots)
         self.losses.add(roots, is_backward=False)
+        self.see_targets(roots)
+
+    def see_targets(self, roots: Roots = ()) -> None:
+        """Looks at what the losses of a pass were computed with."""
+        calls = self._examples.taken()
+        self.targets.see([each for each, _ in roots], calls, bool(self.called or calls))
 
     def after_grad(self, found: Sequence[tuple[torch.Tensor, torch.Tensor | None]]) -> None:
         """It returned, for each parameter a gradient, with which a script without an optimizer updates it."""
@@ -112,18 +124,19 @@ class Session:
         if not self.has_optimizer and self._watch is not None:
             self._gradients = [self._watch.gradients()]
 
-    def _begin_pass(self, roots: Roots = ()) -> None:
+    def begin_pass(self, roots: Roots = ()) -> None:
+        """A forward or a backward pass begins, and ends the step before it."""
         if not self.called and not self.has_optimizer:
-            self._leaves.follow([each for each, _ in roots])
+            self.leaves.follow([each for each, _ in roots])
         if self._initial is None:
-            start_with(self._recorder, self.called.values(), self._leaves.held())
-            self._initial = FirstWeights([*self.called.values()], self._leaves.held())
+            start_with(self._recorder, self.called.values(), self.leaves.held())
+            self._initial = FirstWeights([*self.called.values()], self.leaves.held())
         if not self._depth and (self.stepped or self._is_moved()):
             self.finish()
 
     def _begin_watch(self) -> None:
         self.counts.forget_schedules()
-        self._watch = Watch(self._recorder, [*self.called.values()], self._leaves.held(), self._initial)
+        self._watch = Watch(self._recorder, [*self.called.values()], self.leaves.held(), self._initial)
 
     def _is_moved(self) -> bool:
         """Returns whether a script without an optimizer has changed its weights since the last step."""
@@ -215,6 +228,7 @@ class Session:
                 self._is_skipped or any(bool(each) for each in self._infinite),
                 self.counts.values(),
                 stats,
+                self.targets.hashes(),
             )
         )
         self.forget()

@@ -82,7 +82,9 @@ def find_tensors(called: Sequence[nn.Module], leaves: Sequence[Held] = ()) -> li
     held = [dataclasses.replace(each, is_updated=is_updated[id(each.owner)]) for each in _named(parts)]
     lacking = [] if partitioned else [each for key, each in trained.items() if key not in taken]
     alone = [each for each in lacking if not is_lazy(each)]
-    return [*held, *(_held(f"param.{number}", each, "") for number, each in enumerate(alone))] or [*leaves]
+    names = {id(each.owner): each.tensor.name for each in leaves}
+    others = (_held(names.get(id(each), f"param.{number}"), each, "") for number, each in enumerate(alone))
+    return [*held, *others] or [*leaves]
 
 
 def parameters_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:

@@ -29,12 +29,14 @@ class Finding:
         is_certain: Whether it is more than rounding for certain.
         is_kink: Whether a unit that rounding tipped over a kink would look like that.
         is_first: Whether it is known that no phase before it differs.
+        has_other_targets: Whether the targets are what differs.
     """
 
     first: FirstDifference
     is_certain: bool = True
     is_kink: bool = False
     is_first: bool = True
+    has_other_targets: bool = False
 
 
 def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Finding | None:
@@ -59,7 +61,21 @@ def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> F
     )
     found = [finding for check in checks if (finding := check(walk, one, other)) is not None]
     certain = next((finding for finding in found if finding.is_certain), None)
-    return next(iter(found), None) if certain is None else dataclasses.replace(certain, is_first=certain is found[0])
+    if certain is None:
+        return next(iter(found), None)
+    certain = dataclasses.replace(certain, is_first=certain is found[0])
+    is_computed = certain.first.phase in ("loss", "gradient") and certain.first.ratio is None
+    return (_targets(one, other) if is_computed else None) or certain
+
+
+def _targets(one: RunStep, other: RunStep) -> Finding | None:
+    """Targets explain a loss that differs, and are no difference on their own: they may have been computed, and be rounded."""
+    a, b = one.targeted, other.targeted
+    if a is None or b is None or a.total() != b.total() or not (alone := (a - b).total()):
+        return None
+    what = "targets" if one.rows is not None else "data"
+    words = f"the {what} of {alone} of {a.total()} examples are others in B"
+    return Finding(FirstDifference(one.number, "data", "", (), words), has_other_targets=True)
 
 
 def _initial(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:

@@ -141,8 +141,9 @@ def _different(
 ) -> RecordedVerdict:
     """Returns the verdict of a step that differs for certain."""
     _look(walk, one, other, seen)
-    evidence = walk.evidence(finding.first.phase, one, other, past)
-    if finding.first.phase in ("data", "hyper-parameters"):
+    phase = "targets" if finding.has_other_targets else finding.first.phase
+    evidence = walk.evidence(phase, one, other, past)
+    if phase in ("data", "hyper-parameters"):
         evidence = _with_whole_runs(walk, evidence)
     is_known = finding.is_first and not _is_broken(walk, one, other)
     found = causes(evidence) if is_known or finding.first.phase in EXACT else ()

@@ -207,5 +207,6 @@ def _side(step: RunStep, past: Past, only: Mapping[str, tuple[int, ...]]) -> Sid
         past.digests,
         past.is_seen_before,
         splits,
+        targets=step.targeted,
         only=only,
     )

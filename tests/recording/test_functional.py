@@ -1,0 +1,60 @@
+"""What is trained may be held by no module, and be given to functions; and what a loss is computed with is seen."""
+
+from pathlib import Path
+
+import pytest
+
+from samestep.common.judging.recorded.judge import judge
+from samestep.common.steps.joining import read_run
+from tests.recording.records import Rank, distance, examples, loss, read_many, recorded_once
+
+pytestmark = pytest.mark.torch
+KINDS = ("function", "tensors", "example", "call")
+CASES: dict[str, tuple[str, dict[str, object]]] = {
+    **{kind: (f"functional.py {kind}", {"stop_after": 3}) for kind in ("module", *KINDS)},
+    "wrong-module": ("functional.py module wrong", {"stop_after": 3}),
+    "wrong-tensors": ("functional.py tensors wrong", {"stop_after": 3}),
+    "moved": ("functional.py call", {"perturb": 1, "stop_after": 3}),
+    "layers": ("targets.py", {}),
+    "wrong-layers": ("targets.py wrong", {}),
+    "rounded": ("targets.py rounded", {}),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded_once(tmp_path_factory, "functional-records", CASES)
+
+
+@pytest.fixture(scope="module")
+def records(folder: Path) -> dict[str, list[Rank]]:
+    return read_many(folder)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_functions_take_the_step_of_a_module(records: dict[str, list[Rank]], kind: str) -> None:
+    assert distance(records["module"], records[kind]) < 2e-6
+    for place in range(1, 4):
+        assert loss(records["module"], place) == pytest.approx(loss(records[kind], place), rel=1e-6)
+        assert kind == "tensors" or examples(records["module"], place) == examples(records[kind], place)
+        assert len(records[kind][0][1][place].targets) == 8
+
+
+def test_tensors_of_a_function_are_perturbed_before_it_is_called(records: dict[str, list[Rank]]) -> None:
+    own, moved = (records[name][0][1][1].stats["gradient"] for name in ("call", "moved"))
+    assert (own["bits"] != moved["bits"]).all() and own["square"] == pytest.approx(moved["square"], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "what", "total"), [("module", "targets", 8), ("tensors", "data", 8), ("layers", "targets", 6)]
+)
+def test_one_wrong_target_is_named(folder: Path, kind: str, what: str, total: int) -> None:
+    verdict = judge(read_run(folder / kind), read_run(folder / f"wrong-{kind}"))
+    assert verdict.headline == f"not the same: step 2, data: the {what} of 1 of {total} examples are others in B"
+    assert [cause.name for cause in verdict.causes] == ["targets_differ"]
+
+
+def test_the_last_bits_of_targets_are_no_difference(folder: Path) -> None:
+    assert judge(read_run(folder / "layers"), read_run(folder / "rounded")).kind == "same"
+    whole, rounded = (read_run(folder / name).steps for name in ("layers", "rounded"))
+    assert [step.targeted for step in whole] == [step.targeted for step in rounded]

@@ -1,0 +1,131 @@
+"""Scripts that train tensors which no module holds: `torch.func.grad`, and modules that are called with other parameters.
+
+Within a transformation of torch.func tensors are wrapped, and what is computed with them is wrapped as well. So hooks leave it
+for a moment, and look into the wrappers.
+"""
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch._functorch import eager_transforms
+from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters, temporarily_clear_interpreter_stack
+from torch.nn.utils import stateless
+from torch.utils._pytree import tree_leaves
+
+from samestep.torch_impl.recording.gradient_transforms import Guard
+from samestep.torch_impl.recording.pieces import is_wrapped, unwrapped
+from samestep.torch_impl.recording.session import Session
+from samestep.torch_impl.recording.thread import FollowedThread
+
+
+def outside() -> contextlib.AbstractContextManager[object]:
+    """Leaves the transformations of torch.func that are active."""
+    is_active = torch._C._functorch.peek_interpreter_stack() is not None
+    return temporarily_clear_interpreter_stack() if is_active else contextlib.nullcontext()
+
+
+def follow_functional(session: Session, guard: Guard, thread: FollowedThread) -> None:
+    """Follows what computes gradients of functions, and calls modules with parameters that they do not hold.
+
+    Args:
+        session: Is told what happens.
+        guard: Makes the hooks.
+        thread: Which is followed.
+    """
+    original = eager_transforms.grad_and_value_impl
+    eager_transforms.grad_and_value_impl = _differentiated(original, session, guard, thread)
+    stateless._functional_call = _called(stateless._functional_call, session, guard)
+
+
+def _differentiated(
+    original: Callable[..., Any], session: Session, guard: Guard, thread: FollowedThread
+) -> Callable[..., Any]:
+    @guard
+    def before(named: Mapping[str, torch.Tensor], given: Sequence[torch.Tensor]) -> None:
+        session.leaves.note(named)
+        session.begin_pass()
+        session.targets.give(given)
+
+    @guard
+    def after(found: Sequence[tuple[torch.Tensor, torch.Tensor]], loss: torch.Tensor) -> None:
+        session.losses.add([(loss, None)], is_backward=False)
+        session.see_targets()
+        session.after_grad(found)
+
+    @functools.wraps(original)
+    def differentiate(func: Any, argnums: Any, has_aux: bool, args: Any, kwargs: Any) -> Any:
+        if torch.compiler.is_compiling() or _is_nested() or not thread.train():
+            return original(func, argnums, has_aux, args, kwargs)
+        wanted = [argnums] if isinstance(argnums, int) else [*argnums]
+        wanted = [each % len(args) for each in wanted if each < len(args)]
+        with outside():
+            named = _named(func, [(each, args[each]) for each in wanted])
+            rest = [each for place, each in enumerate(args) if place not in wanted]
+            before(named, [unwrapped(each) for each in tree_leaves([rest, kwargs]) if isinstance(each, torch.Tensor)])
+        gradients, output = found = original(func, argnums, has_aux, args, kwargs)
+        with outside():
+            flat = [each for each in tree_leaves(gradients) if isinstance(each, torch.Tensor)]
+            pairs = [(each, _like(each, unwrapped(own))) for each, own in zip(named.values(), flat, strict=False)]
+            after(pairs, unwrapped(output[0] if has_aux else output).mean())
+        return found
+
+    return differentiate
+
+
+def _called(original: Callable[..., Any], session: Session, guard: Guard) -> Callable[..., Any]:
+    @guard
+    def before(parameters: Mapping[str, torch.Tensor]) -> None:
+        session.leaves.note({name: each for name, each in parameters.items() if _is_free(each)})
+
+    @functools.wraps(original)
+    def call(module: nn.Module, parameters_and_buffers: Any, *arguments: Any, **keywords: Any) -> Any:
+        if not torch.compiler.is_compiling():
+            before(parameters_and_buffers)
+        return original(module, parameters_and_buffers, *arguments, **keywords)
+
+    return call
+
+
+def _is_nested() -> bool:
+    """Returns whether a gradient of a gradient is computed; that of each example of a batch is not one."""
+    return any(each.key() != torch._C._functorch.TransformType.Vmap for each in retrieve_all_functorch_interpreters())
+
+
+def _is_free(tensor: object) -> bool:
+    """Returns whether a tensor is trained, and not by a module."""
+    is_plain = isinstance(tensor, torch.Tensor) and not is_wrapped(tensor) and not isinstance(tensor, nn.Parameter)
+    return is_plain and tensor.requires_grad and tensor.is_leaf
+
+
+def _named(func: Callable[..., Any], arguments: Sequence[tuple[int, Any]]) -> dict[str, torch.Tensor]:
+    """Names tensors by their place in the arguments of a function, and by those if there are several."""
+    try:
+        names = [*inspect.signature(func).parameters]
+    except (TypeError, ValueError):
+        names = []
+    found: dict[str, torch.Tensor] = {}
+    for place, value in arguments:
+        name = names[place] if place < len(names) else f"arguments.{place}"
+        prefix = name if isinstance(value, torch.Tensor) or len(arguments) > 1 else ""
+        found |= {path: unwrapped(each) for path, each in _paths(prefix, value)}
+    return found
+
+
+def _paths(prefix: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yields tensors in the order of `tree_leaves`."""
+    if isinstance(value, torch.Tensor):
+        yield prefix, value
+    elif isinstance(value, Mapping | list | tuple):
+        for key, each in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _paths(f"{prefix}.{key}" if prefix else str(key), each)
+
+
+def _like(tensor: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    """Returns the gradient of a tensor: the mean over those of examples, if there is one for each."""
+    more = gradient.ndim - tensor.ndim
+    return gradient.mean(tuple(range(more))) if more > 0 else gradient

@@ -1,0 +1,126 @@
+"""What losses are computed with beside the outputs of modules: targets, and the data of scripts that call no module.
+
+Nodes of the graph of a loss have saved them. A target may have been computed, as returns or a teacher's outputs are, so what is
+kept of a float has 8 binary digits. Hand-written losses save no targets; those that are modules are called on them.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+
+from samestep.torch_impl.recording.examples import Sums, hashed, sums_of
+from samestep.torch_impl.recording.pieces import local_of
+
+_MOST_NODES, _MOST_MISSES = 12, 3
+"""A loss function is near the end of the graph. If a few passes have none there, the script writes its losses by hand."""
+_PLACE = 1024
+"""Behind the inputs of a call, which are hashed by their places."""
+_INPUTS = {
+    "AddmmBackward0": ("mat1", "mat2"),
+    "BmmBackward0": ("self", "mat2"),
+    "ConvolutionBackward0": ("input",),
+    "EmbeddingBackward0": ("indices",),
+    "IndexBackward0": ("indices",),
+    "MmBackward0": ("self", "mat2"),
+    "MulBackward0": ("self", "other"),
+    "MvBackward0": ("self", "vec"),
+}
+"""Node -> what it saves of what it was given. Others save results, whose last bits may differ, or random masks."""
+
+
+class Targets:
+    """Those of one step after the other."""
+
+    def __init__(self) -> None:
+        """Has seen none."""
+        self._num_misses = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Begins a step."""
+        self._sums: list[Sums] = []
+        self._given: list[torch.Tensor] = []
+
+    def give(self, tensors: Sequence[torch.Tensor]) -> None:
+        """A loss that is a module, or a function whose gradient is wanted, is called on tensors that are no results."""
+        self._given = [each for each in tensors if each.ndim and not each.is_complex()]
+
+    def see(self, losses: Sequence[torch.Tensor], calls: Sequence[Sums], has_modules: bool) -> None:
+        """A backward pass begins, or `torch.func` has computed gradients.
+
+        Args:
+            losses: Where it begins.
+            calls: The sums of the examples of each call since the pass before.
+            has_modules: Whether the script calls modules.
+        """
+        found: list[torch.Tensor] = []
+        if losses and self._num_misses < _MOST_MISSES:
+            found = [*_targets_of(losses)]
+            self._num_misses = 0 if found else self._num_misses + 1
+        found = found or self._given
+        if not has_modules and not self._given:
+            found = [*_inputs_of(losses), *found]
+        self._given = []
+        beside = calls[0] if len(calls) == 1 else []
+        rows = len(beside[0]) if beside else len(found[0]) if found else 0
+        sums = [
+            sums_of(_PLACE + place, _rounded(each).reshape(rows, -1))
+            for place, each in enumerate(found)
+            if rows and each.numel() and each.numel() % rows == 0
+        ]
+        if sums:
+            self._sums.append([*beside, *sums])
+
+    def hashes(self) -> tuple[int, ...] | None:
+        """Returns the hash of each example with its targets; None if no loss had any."""
+        return hashed(self._sums) if self._sums else None
+
+
+def _targets_of(losses: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
+    for node in _nodes(losses, _MOST_NODES):
+        target = _saved(node, "target")
+        if target is not None:
+            ignored = _signed(getattr(node, "_saved_ignore_index", 0))
+            yield target.masked_fill(target == ignored, 0) if ignored else target
+
+
+def _inputs_of(losses: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
+    for node in _nodes(losses):
+        for name in _INPUTS.get(node.name(), ()):
+            saved = _saved(node, name)
+            if saved is not None:
+                yield saved
+
+
+def _nodes(losses: Sequence[torch.Tensor], most: int | None = None) -> Iterator[torch.autograd.graph.Node]:
+    """Yields the nodes of a graph from its end on, by their distance. A loss function is not looked behind."""
+    waiting = [each.grad_fn for each in losses if each.grad_fn is not None]
+    seen = {*waiting}
+    for node in waiting:  # which grows
+        yield node
+        if most is not None and (len(waiting) >= most or hasattr(node, "_raw_saved_target")):
+            continue
+        new = [each for each, _ in node.next_functions if each is not None and each not in seen]
+        seen.update(new)
+        waiting += new
+
+
+def _saved(node: torch.autograd.graph.Node, name: str) -> torch.Tensor | None:
+    """Returns what a node has saved and nobody trains. Hooks that pack it, as checkpoints do, are not asked to unpack it."""
+    raw = getattr(node, f"_raw_saved_{name}", None)
+    if isinstance(raw, tuple | list):
+        raw = next((each for each in raw if each is not None), None)
+    if raw is None or getattr(raw, "unpack_hook", raw) is not None:
+        return None
+    found = raw.data
+    is_given = isinstance(found, torch.Tensor) and found.ndim and not found.requires_grad and not found.is_complex()
+    return local_of(found) if is_given else None
+
+
+def _signed(index: int) -> int:
+    return index - 2**64 if index >= 2**63 else index
+
+
+def _rounded(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(torch.bfloat16) if tensor.is_floating_point() else tensor
