@@ -131,6 +131,18 @@ def _pairs_of_sentences(folder: Path) -> None:
         (folder / f"{name}.csv").write_text("\n".join(["label,sentence1,sentence2", *kinds]) + "\n")
 
 
+def _glue(folder: Path) -> None:
+    """Writes MRPC as a folder that the library of data sets reads in place of the one that it would fetch."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = text(3000).split("\n")
+    parts = ("train", "validation", "test")
+    listed = "".join(f"  - split: {name}\n    path: {name}.csv\n" for name in parts)
+    (folder / "README.md").write_text(f"---\nconfigs:\n- config_name: mrpc\n  data_files:\n{listed}---\n")
+    for name in parts:
+        rows = (f"{lines[2 * n]},{lines[2 * n + 1]},{n % 3 % 2},{n}" for n in range(96))
+        (folder / f"{name}.csv").write_text("\n".join(["sentence1,sentence2,label,idx", *rows]) + "\n")
+
+
 def _keras(folder: Path) -> None:
     """Writes images, reviews and houses as keras.datasets keeps them."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -229,6 +241,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "enwik8": _enwik8,
     "alpaca": _alpaca,
     "mrpc": _pairs_of_sentences,
+    "pairs": _glue,
     "bert": _bert,
     "gpt2": _gpt2,
     "keras": _keras,

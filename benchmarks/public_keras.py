@@ -18,9 +18,22 @@ KERAS = (
         )
     ),
     *(
+        PublicScript(_KERAS, "guides", file, environment={"KERAS_BACKEND": backend})
+        for file, backend in (
+            ("custom_train_step_in_tensorflow.py", "tensorflow"),
+            ("custom_train_step_in_torch.py", "torch"),
+            ("writing_a_custom_training_loop_in_tensorflow.py", "tensorflow"),
+            ("writing_a_custom_training_loop_in_torch.py", "torch"),
+            ("distributed_training_with_tensorflow.py", "tensorflow"),
+            ("making_new_layers_and_models_via_subclassing.py", "tensorflow"),
+            ("training_with_built_in_methods.py", "tensorflow"),
+        )
+    ),
+    *(
         PublicScript(_KERAS, f"{_IO}/{folder}", file)
         for folder, file in (
             ("tensorflow/generative", "vae.py"),
+            ("tensorflow/generative", "wgan_gp.py"),
             ("tensorflow/keras_recipes", "trainer_pattern.py"),
             ("tensorflow/keras_recipes", "endpoint_layer_pattern.py"),
             ("tensorflow/keras_recipes", "antirectifier.py"),

@@ -63,3 +63,5 @@ COMMITS = {
     "tatsu-lab/stanford_alpaca": "761dc5b",
     "pyg-team/pytorch_geometric": "5c6461b23",
 }
+EARLIER = {"keras-team/keras": ("e5dad39059^ -- examples/keras_io",)}
+"""What a repository has moved elsewhere since, and is taken from an earlier commit."""

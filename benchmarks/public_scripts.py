@@ -24,7 +24,7 @@ from pathlib import Path
 from benchmarks.public_data import MAKERS
 from benchmarks.public_forks import begin, record
 from benchmarks.public_keras import KERAS
-from benchmarks.public_list import COMMITS, PublicScript
+from benchmarks.public_list import COMMITS, EARLIER, PublicScript
 from benchmarks.public_torch import TORCH
 from samestep.common.errors import SamestepError
 from samestep.common.judging.recorded.judge import judge
@@ -146,7 +146,9 @@ def clone_line(repository: str, sources: Path) -> str:
         sources: The folder of the clones.
     """
     folder = sources / repository.split("/")[1]
-    return f"git clone https://github.com/{repository} {folder} && git -C {folder} checkout -q {COMMITS[repository]}"
+    checkouts = [COMMITS[repository], *EARLIER.get(repository, ())]
+    clone = f"git clone https://github.com/{repository} {folder}"
+    return " && ".join([clone, *(f"git -C {folder} checkout -q {each}" for each in checkouts)])
 
 
 def table(rows: Iterable[dict]) -> list[str]:
@@ -176,7 +178,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="parts of names; all scripts that were not tried, unless given")
     parser.add_argument("--sources", type=Path, required=True, help="the folder of the clones")
     parser.add_argument("--store", type=Path, default=Path("runs/public"), help="the folder of what came out")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()  # names may come last
     sources, store = given.sources.resolve(), given.store.resolve()
     (store / ".keras" / "datasets").mkdir(parents=True, exist_ok=True)
     os.environ |= {

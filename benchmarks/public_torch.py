@@ -169,6 +169,13 @@ TORCH = (
         )
     ),
     PublicScript(
+        _ACCELERATE,
+        ".",
+        "examples/nlp_example.py",
+        "--cpu",
+        data=("bert bert-base-cased", "pairs nyu-mll/glue"),
+    ),
+    PublicScript(
         _LIGHTNING,
         "examples",
         "fabric/image_classifier/train_fabric.py",
@@ -185,6 +192,16 @@ TORCH = (
         f"{_BACKBONE} --trainer.devices=2 --trainer.strategy=ddp --data.batch_size=4",
         data=("complete Datasets",),
         environment={"PL_USE_MOCKED_MNIST": "1"},
+    ),
+    PublicScript(
+        _LIGHTNING,
+        "examples",
+        "pytorch/domain_templates/generative_adversarial_net.py",
+        data=("complete Datasets",),
+        environment={"PL_USE_MOCKED_MNIST": "1"},
+    ),
+    PublicScript(
+        _LIGHTNING, "examples", "fabric/kfold_cv/train_fabric.py", "--epochs 1 --folds 2", data=("mnist ../Datasets",)
     ),
     *(
         PublicScript(

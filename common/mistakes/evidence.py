@@ -26,6 +26,7 @@ class SeenTensor:
         bound: The most of it that a difference may have.
         before: The projections of the weights before the step.
         earlier: The projections of A's gradient a step before.
+        strays: The projections of the gradients that steps before left there, which updated others, in A and in B.
         shape: The shape of the whole tensor.
         digits: The most binary digits behind the first that its numbers have in A, and in B; None where nobody knows.
     """
@@ -40,6 +41,7 @@ class SeenTensor:
     bound: float
     before: np.ndarray | None = None
     earlier: np.ndarray | None = None
+    strays: tuple[np.ndarray, np.ndarray] | None = None
     shape: tuple[int, ...] = ()
     digits: tuple[int, int] | None = None
 
@@ -158,7 +160,13 @@ class Evidence:
         """Returns the same with A and B in each other's place."""
         gradients, moves = (
             tuple(
-                dataclasses.replace(each, one=each.other, other=each.one, digits=each.digits and each.digits[::-1])
+                dataclasses.replace(
+                    each,
+                    one=each.other,
+                    other=each.one,
+                    strays=each.strays and each.strays[::-1],
+                    digits=each.digits and each.digits[::-1],
+                )
                 for each in seen
             )
             for seen in (self.gradients, self.moves)

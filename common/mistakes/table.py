@@ -15,6 +15,7 @@ from samestep.common.mistakes.mistake import Mistake
 from samestep.common.mistakes.parts import PARTS
 from samestep.common.mistakes.rates import HYPER
 from samestep.common.mistakes.replicas import BY_RANK, REPLICAS
+from samestep.common.mistakes.strays import STRAYS
 from samestep.common.mistakes.updates import UPDATES
 
 MISTAKES: tuple[Mistake, ...] = (
@@ -25,6 +26,7 @@ MISTAKES: tuple[Mistake, ...] = (
     *PARTS,
     *CLIPPING,
     *LAST_WINDOW,
+    *STRAYS,
     *SCALES,
     *MICROBATCHES,
     *ROUNDED,

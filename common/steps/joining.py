@@ -140,7 +140,7 @@ class _Join:
             all_rows = rows_of_ranks[0] if len(rows_of_ranks) == 1 else np.concatenate(rows_of_ranks)
             is_there = _is_there(all_rows)
             joined[phase] = self._sums(all_rows, is_there)
-            splits += self._splits(phase, all_rows, is_there)
+            splits += self._splits(phase, all_rows, is_there) if phase != "stray" else ()
         return RunStep(
             number=first.number,
             loss=_loss(steps, rows),

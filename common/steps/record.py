@@ -20,9 +20,10 @@ from samestep.common.steps.frames import ADDED, frame_of, frame_of_text
 from samestep.common.steps.projections import PROJECTIONS, Piece
 
 SCHEMA = 2
-Phase = Literal["local", "gradient", "weight"]
-"""What was seen of a tensor. local: this process's gradient before it is exchanged, where it can be seen. gradient: what the
-optimizer was given. weight: after the update; in the frame of step -1, the initial weights."""
+Phase = Literal["local", "stray", "gradient", "weight"]
+"""What was seen of a tensor. local: this process's gradient before it is exchanged, where it can be seen. stray: the gradient
+that a backward pass left where this step updates nothing. gradient: what the optimizer was given. weight: after the update; in
+the frame of step -1, the initial weights."""
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
 

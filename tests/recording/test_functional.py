@@ -18,6 +18,10 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "layers": ("targets.py", {}),
     "wrong-layers": ("targets.py wrong", {}),
     "rounded": ("targets.py rounded", {}),
+    **{
+        name: (f"adversary.py {words}", {})
+        for name, words in (("gan", "detach"), ("leaky", ""), ("cleared", "clear"), ("gan-cleared", "detach clear"))
+    },
 }
 
 
@@ -58,3 +62,16 @@ def test_the_last_bits_of_targets_are_no_difference(folder: Path) -> None:
     assert judge(read_run(folder / "layers"), read_run(folder / "rounded")).kind == "same"
     whole, rounded = (read_run(folder / name).steps for name in ("layers", "rounded"))
     assert [step.targeted for step in whole] == [step.targeted for step in rounded]
+
+
+def test_a_missing_detach_is_named_where_it_matters(folder: Path, records: dict[str, list[Rank]]) -> None:
+    verdict = judge(read_run(folder / "gan"), read_run(folder / "leaky"))
+    assert (verdict.first.step, verdict.first.phase, verdict.first.layer) == (1, "gradient", "Maker")
+    assert [cause.name for cause in verdict.causes] == ["stray_gradients"]
+    assert verdict.headline.endswith(
+        "2 of 2 gradients of B are A's, and added to them is what the backward pass of an earlier step left there, which updated "
+        "other parameters: a `detach` is missing, and nothing set it to zero"
+    )
+    assert judge(read_run(folder / "gan-cleared"), read_run(folder / "cleared")).kind == "same"
+    strays = [("stray" in step.stats) for step in records["gan"][0][1]]
+    assert strays == [False, False, True, False, True, False, True]  # the maker's loss reaches the critic

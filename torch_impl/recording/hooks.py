@@ -132,6 +132,8 @@ class Hooks:
         def zeroed() -> None:
             if not session.stepped:
                 session.losses.zero()
+            elif session.watch is not None:
+                session.watch.see_strays(session.updated)
 
         @functools.wraps(original)
         def zero(*arguments: Any, **keywords: Any) -> Any:

@@ -36,7 +36,7 @@ class Session:
         """Waits for the first pass. The recorder gets the steps."""
         self._recorder, self._examples, self._own = recorder, Examples(), OwnGradients(recorder)
         self.called, self.leaves, self.targets = dict[int, nn.Module](), Leaves(), Targets()
-        self._watch: Watch | None = None
+        self.watch: Watch | None = None
         self._initial: FirstWeights | None = None
         self._depth, self.has_optimizer = 0, False
         self._scale: torch.Tensor | None = None
@@ -47,7 +47,7 @@ class Session:
         """Begins a step."""
         self.losses = StepLosses()
         self._gradients, self.stepped = list[Pending](), list[Optimizer]()
-        self._updated, self._infinite = set[int](), list[torch.Tensor]()
+        self.updated, self._infinite = set[int](), list[torch.Tensor]()
         self._is_skipped, self._is_replayed = False, False
         self.counts.begin_step()
         self.scalars.forget()
@@ -102,7 +102,7 @@ class Session:
     def after_grad(self, found: Sequence[tuple[torch.Tensor, torch.Tensor | None]]) -> None:
         """It returned, for each parameter a gradient, with which a script without an optimizer updates it."""
         if self._is_manual():
-            self._gradients.append(self._watch.given(found))
+            self._gradients.append(self.watch.given(found))
 
     def after_backward(self) -> None:
         """It ended. Nobody else says when the gradients of a script without an optimizer are there."""
@@ -111,18 +111,18 @@ class Session:
 
     def _is_manual(self) -> bool:
         """Returns whether the script has no optimizer; then what it trains is looked at from now on."""
-        if self._watch is None and not self.has_optimizer:
+        if self.watch is None and not self.has_optimizer:
             self.has_optimizer = bool(find_objects()[1])
         if self.has_optimizer or self._depth:
             return False
-        if self._watch is None:
+        if self.watch is None:
             self._begin_watch()
         return True
 
     def take_again(self) -> None:
         """The gradients of a script without an optimizer are what they are now: after a pass, and after they were clipped."""
-        if not self.has_optimizer and self._watch is not None:
-            self._gradients = [self._watch.gradients()]
+        if not self.has_optimizer and self.watch is not None:
+            self._gradients = [self.watch.gradients()]
 
     def begin_pass(self, roots: Roots = ()) -> None:
         """A forward or a backward pass begins, and ends the step before it."""
@@ -136,11 +136,11 @@ class Session:
 
     def _begin_watch(self) -> None:
         self.counts.forget_schedules()
-        self._watch = Watch(self._recorder, [*self.called.values()], self.leaves.held(), self._initial)
+        self.watch = Watch(self._recorder, [*self.called.values()], self.leaves.held(), self._initial)
 
     def _is_moved(self) -> bool:
         """Returns whether a script without an optimizer has changed its weights since the last step."""
-        return not self.has_optimizer and bool(self._watch and self._gradients) and self._watch.is_moved()
+        return not self.has_optimizer and bool(self.watch and self._gradients) and self.watch.is_moved()
 
     def expect_update(self) -> None:
         """An optimizer that is not torch's was given gradients, so the script is not one without an optimizer."""
@@ -188,13 +188,13 @@ class Session:
         self._is_skipped = True
 
     def _begin_update(self, optimizer: Optimizer) -> None:
-        if not (own := self._of(optimizer)).isdisjoint(self._updated):
+        if not (own := self._of(optimizer)).isdisjoint(self.updated):
             self.finish()
-        self._updated |= own
-        if self._watch is None:
+        self.updated |= own
+        if self.watch is None:
             self._begin_watch()
         else:
-            self._watch.see_new(own, self.called)
+            self.watch.see_new(own, self.called)
         self.scalars.see(optimizer)
 
     def _after_closure(self, optimizer: Optimizer) -> None:
@@ -218,7 +218,11 @@ class Session:
 
     def finish(self) -> None:
         """Writes the step."""
-        stats = self._watch.stats(self._gradients, self._own) if self._gradients and self._watch is not None else None
+        stats = (
+            self.watch.stats(self._gradients, self._own, self.updated)
+            if self._gradients and self.watch is not None
+            else None
+        )
         self._recorder.write(
             RecordedStep(
                 self._recorder.number,
@@ -241,10 +245,10 @@ class Session:
 
     def _take_of(self, optimizer: Optimizer) -> None:
         """Takes the gradients that an optimizer is given; a fused one divides them by the scale itself."""
-        assert self._watch is not None
+        assert self.watch is not None
         scale, infinite = (vars(optimizer).get(name) for name in ("grad_scale", "found_inf"))
         self._infinite += [] if infinite is None else [infinite.clone()]
         if self._recorder.looks_at(self._recorder.number):
-            taken = self._watch.gradients(self._of(optimizer))
+            taken = self.watch.gradients(self._of(optimizer))
             taken.scale = None if scale is None else scale.clone()
             self._gradients.append(taken)

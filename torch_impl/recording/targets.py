@@ -6,7 +6,6 @@ kept of a float has 8 binary digits. Hand-written losses save no targets; those 
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
 import torch
 
 from samestep.torch_impl.recording.examples import Sums, hashed, sums_of

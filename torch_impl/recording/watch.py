@@ -11,6 +11,7 @@ from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.places import layouts, rank_and_world
 from samestep.torch_impl.recording.statistics import Pending, Statistics
+from samestep.torch_impl.recording.strays import Strays
 from samestep.torch_impl.recording.tensors import Held, find_tensors, with_places
 
 INITIAL = -1
@@ -57,7 +58,7 @@ class Watch:
         tensors = [each.tensor for each in self._held]
         is_float64 = self._is_float64 = _is_float64(self._held)
         self._statistics = _statistics_of(self._held)
-        self._bits = np.zeros(0, np.uint64)
+        self._bits, self._strays = np.zeros(0, np.uint64), Strays()
         if not tensors:
             recorder.end("a backward pass ran, but no parameter of a module or an optimizer was found.")
             return
@@ -112,14 +113,27 @@ class Watch:
         with torch.no_grad():
             return self._statistics([of.get(id(each.owner), at.get(each.value().data_ptr())) for each in self._held])
 
-    def stats(self, gradients: Sequence[Pending], own: OwnGradients) -> dict[Phase, np.ndarray]:
+    def see_strays(self, updated: Set[int]) -> None:
+        """Looks at gradients that the updates of a step did not use, before they are set to zero.
+
+        Args:
+            updated: The ids of the parameters that they updated.
+        """
+        if self._recorder.looks_at(self._recorder.number):
+            self._strays.see(self._held, updated, self._statistics)
+
+    def stats(self, gradients: Sequence[Pending], own: OwnGradients, updated: Set[int]) -> dict[Phase, np.ndarray]:
         """Returns what a record keeps of a step that is over.
 
         Args:
             gradients: Those that optimizers were given.
             own: Those of this rank, before they were exchanged.
+            updated: The ids of the parameters that it updated.
         """
+        self.see_strays(updated)
         found: dict[Phase, np.ndarray] = {"gradient": Pending.together(gradients), "weight": self.weights()}
+        if strays := self._strays.taken():
+            found["stray"] = Pending.together(strays)
         local = own.taken([each.owner for each in self._held], self._is_float64)
         return found if local is None else {"local": local} | found
 

@@ -9,6 +9,7 @@ from samestep.common.judging.recorded.pairing import Pairing
 from samestep.common.judging.recorded.seen_examples import SeenExamples
 from samestep.common.judging.recorded.yardstick import RoundingScale, Yardstick, apart_of, finite
 from samestep.common.mistakes.evidence import Evidence, SeenTensor, Side, digits_of, kind_of
+from samestep.common.steps.projections import PROJECTIONS
 from samestep.common.steps.record import Phase
 from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
 
@@ -59,6 +60,8 @@ class Past:
         digests: A hash of the examples of each step.
         weights: After the step before; None if it was not looked at.
         gradients: The gradients of the step before; None if it was not looked at.
+        strays: The projections of gradients that steps left where they updated nothing, until something updates them; NaN where
+            there are none. None if none ever were.
         examples: Those of all steps.
         is_seen_before: Whether most examples of the last step were among them.
     """
@@ -69,6 +72,7 @@ class Past:
     digests: list[int | None] = dataclasses.field(default_factory=list)
     weights: Sums | None = None
     gradients: Sums | None = None
+    strays: np.ndarray | None = None
     examples: SeenExamples = dataclasses.field(default_factory=SeenExamples)
     is_seen_before: bool = False
 
@@ -87,6 +91,12 @@ class Past:
         self.usual_passes = max(self.usual_passes, step.passes)
         self.weights = step.sums.get("weight") if step.sums else None
         self.gradients = step.sums.get("gradient") if step.sums else None
+        stray = step.sums.get("stray") if step.sums else None
+        if self.strays is not None and self.gradients is not None:
+            self.strays[~np.isnan(self.gradients.square)] = np.nan
+        if stray is not None:
+            before = np.full_like(stray.projections, np.nan) if self.strays is None else self.strays
+            self.strays = np.where(np.isnan(stray.projections), before, stray.projections)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -158,6 +168,8 @@ class Walk:
         seen = self.seen(gradient) if gradient else ()
         if past[0].gradients is not None:
             seen = _with_earlier(seen, self.pairing, past[0].gradients)
+        if any(each.strays is not None for each in past):
+            seen = _with_strays(seen, self.pairing, past)
         return Evidence(phase, one.number, a, b, seen, moves)
 
     def seen(
@@ -191,6 +203,17 @@ def _with_earlier(seen: Sequence[SeenTensor], pairing: Pairing, sums: Sums) -> t
     """Adds A's gradients of the step before."""
     own = dict(zip((tensor.name for tensor in pairing.tensors), pairing.of(sums, 0).projections, strict=True))
     return tuple(dataclasses.replace(each, earlier=np.nan_to_num(own[each.name])) for each in seen)
+
+
+def _with_strays(seen: Sequence[SeenTensor], pairing: Pairing, past: tuple[Past, Past]) -> tuple[SeenTensor, ...]:
+    """Adds the gradients that steps before left."""
+    none = np.zeros((len(pairing.tensors), PROJECTIONS))
+    one, other = (
+        none if each.strays is None else np.nan_to_num(each.strays[places])
+        for each, places in zip(past, pairing.places, strict=True)
+    )
+    own = dict(zip((tensor.name for tensor in pairing.tensors), zip(one, other, strict=True), strict=True))
+    return tuple(dataclasses.replace(each, strays=own[each.name]) for each in seen)
 
 
 def _side(step: RunStep, past: Past, only: Mapping[str, tuple[int, ...]]) -> Side:

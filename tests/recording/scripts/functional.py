@@ -1,4 +1,4 @@
-"""The same four steps, with what is trained in a "module", or not: "function", "example" by example, or "call" by another's name."""
+"""The same four steps of a "module", and of tensors that none holds: a "function", by "example", of "tensors", by a "call"."""
 
 import sys
 

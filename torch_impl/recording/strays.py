@@ -1,0 +1,55 @@
+"""Gradients that a backward pass left at parameters which its step did not update, where there are several optimizers.
+
+Where such a script does not `detach` what one network gives another, the losses of both reach the first. That is of no account if
+the gradients are set to zero before the next pass, and is added to the next gradient if they are not.
+"""
+
+import weakref
+from collections.abc import Sequence, Set
+
+import torch
+
+from samestep.torch_impl.recording.statistics import Pending, Statistics
+from samestep.torch_impl.recording.tensors import Held
+
+_Key = tuple[weakref.ref[torch.Tensor], int]
+
+
+class Strays:
+    """Those of one step after the other."""
+
+    def __init__(self) -> None:
+        """Has seen none."""
+        self._keys: dict[int, _Key] = {}
+        self._taken: list[Pending] = []
+        self._is_over = False
+
+    def see(self, held: Sequence[Held], updated: Set[int], statistics: Statistics) -> None:
+        """Looks at the gradients once a step, after its updates and before they are set to zero.
+
+        Args:
+            held: All tensors.
+            updated: The ids of the parameters that the step updated.
+            statistics: Computes what is kept.
+        """
+        trained = [each for each in held if each.is_updated and each.tensor.role == "parameter"]
+        if self._is_over or not updated or all(id(each.owner) in updated for each in trained):
+            return
+        self._is_over = True
+        new = {id(each.owner) for each in trained if self._is_new(each.owner)} - updated
+        if new:
+            with torch.no_grad():
+                self._taken = [statistics([each.gradient() if id(each.owner) in new else None for each in held])]
+
+    def taken(self) -> list[Pending]:
+        """Returns what was found in the step that ends."""
+        taken, self._taken, self._is_over = self._taken, [], False
+        return taken
+
+    def _is_new(self, parameter: torch.Tensor) -> bool:
+        """Returns whether a gradient has changed since it was looked at last."""
+        gradient, (seen, version) = parameter.grad, self._keys.get(id(parameter), (lambda: None, -1))
+        if gradient is None or (seen() is gradient and version == gradient._version):
+            return False
+        self._keys[id(parameter)] = weakref.ref(gradient), gradient._version
+        return True
