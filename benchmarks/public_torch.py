@@ -194,13 +194,6 @@ TORCH = (
         environment={"PL_USE_MOCKED_MNIST": "1"},
     ),
     PublicScript(
-        _LIGHTNING,
-        "examples",
-        "pytorch/domain_templates/generative_adversarial_net.py",
-        data=("complete Datasets",),
-        environment={"PL_USE_MOCKED_MNIST": "1"},
-    ),
-    PublicScript(
         _LIGHTNING, "examples", "fabric/kfold_cv/train_fabric.py", "--epochs 1 --folds 2", data=("mnist ../Datasets",)
     ),
     *(

@@ -9,7 +9,7 @@ from samestep.common.steps.joining import read_run
 from tests.recording.records import Rank, distance, examples, loss, read_many, recorded_once
 
 pytestmark = pytest.mark.torch
-KINDS = ("function", "tensors", "example", "call")
+KINDS = ("function", "tensors", "example", "call", "stateless")
 CASES: dict[str, tuple[str, dict[str, object]]] = {
     **{kind: (f"functional.py {kind}", {"stop_after": 3}) for kind in ("module", *KINDS)},
     "wrong-module": ("functional.py module wrong", {"stop_after": 3}),

@@ -80,7 +80,7 @@ def _differentiated(
 def _called(original: Callable[..., Any], session: Session, guard: Guard) -> Callable[..., Any]:
     @guard
     def before(parameters: Mapping[str, torch.Tensor]) -> None:
-        session.leaves.note({name: each for name, each in parameters.items() if _is_free(each)})
+        session.leaves.note({name: each for name, each in parameters.items() if _is_trained(each)})
 
     @functools.wraps(original)
     def call(module: nn.Module, parameters_and_buffers: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -96,10 +96,9 @@ def _is_nested() -> bool:
     return any(each.key() != torch._C._functorch.TransformType.Vmap for each in retrieve_all_functorch_interpreters())
 
 
-def _is_free(tensor: object) -> bool:
-    """Returns whether a tensor is trained, and not by a module."""
-    is_plain = isinstance(tensor, torch.Tensor) and not is_wrapped(tensor) and not isinstance(tensor, nn.Parameter)
-    return is_plain and tensor.requires_grad and tensor.is_leaf
+def _is_trained(tensor: object) -> bool:
+    """Returns whether a tensor may be trained, which has no name unless a module holds it."""
+    return isinstance(tensor, torch.Tensor) and not is_wrapped(tensor) and tensor.requires_grad and tensor.is_leaf
 
 
 def _named(func: Callable[..., Any], arguments: Sequence[tuple[int, Any]]) -> dict[str, torch.Tensor]:
@@ -111,7 +110,7 @@ def _named(func: Callable[..., Any], arguments: Sequence[tuple[int, Any]]) -> di
     found: dict[str, torch.Tensor] = {}
     for place, value in arguments:
         name = names[place] if place < len(names) else f"arguments.{place}"
-        prefix = name if isinstance(value, torch.Tensor) or len(arguments) > 1 else ""
+        prefix = "" if isinstance(value, Mapping) and len(arguments) == 1 else name
         found |= {path: unwrapped(each) for path, each in _paths(prefix, value)}
     return found
 

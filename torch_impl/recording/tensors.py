@@ -81,7 +81,7 @@ def find_tensors(called: Sequence[nn.Module], leaves: Sequence[Held] = ()) -> li
     is_updated = {id(each.owner): not updated or id(each.owner) in updated for _, found in parts for each in found}
     held = [dataclasses.replace(each, is_updated=is_updated[id(each.owner)]) for each in _named(parts)]
     lacking = [] if partitioned else [each for key, each in trained.items() if key not in taken]
-    alone = [each for each in lacking if not is_lazy(each)]
+    alone = [each for each in lacking if _has_numbers(each)]
     names = {id(each.owner): each.tensor.name for each in leaves}
     others = (_held(names.get(id(each), f"param.{number}"), each, "") for number, each in enumerate(alone))
     return [*held, *others] or [*leaves]
@@ -168,13 +168,18 @@ def _of_module(root: nn.Module) -> list[Held]:
             flat |= {id(each.owner), *each.also}
     layers = dict(root.named_modules())
     for name, each in root.named_parameters():
-        if id(each) not in flat and not is_lazy(each):
+        if id(each) not in flat and _has_numbers(each):
             found.append(_held(name, each, _class_name(layers[name.rpartition(".")[0]])))
     for name, each in root.named_buffers():
-        if not is_lazy(each) and each.is_floating_point():
+        if _has_numbers(each) and each.is_floating_point():
             found.append(_held(name, each, _class_name(layers[name.rpartition(".")[0]]), role="buffer"))
     names = [each.tensor.name for each in found]
     return found if len(set(names)) == len(names) else with_places(found)
+
+
+def _has_numbers(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has numbers: what is lazy has none yet, and the module of a functional one may have none ever."""
+    return not is_lazy(tensor) and not tensor.is_meta
 
 
 def with_places(found: Iterable[Held], names: Iterable[str] = ()) -> list[Held]:

@@ -25,6 +25,9 @@ def loss_of_tensors(weights, x, y):
     return nn.functional.cross_entropy(hidden @ weights["2.weight"].T + weights["2.bias"], y)
 
 
+if kind == "stateless":
+    parameters = {name: nn.Parameter(each) for name, each in parameters.items()}
+    model, optimizer = model.to("meta"), torch.optim.SGD(parameters.values(), 0.1)
 for x, y in zip(inputs, targets, strict=True):
     if kind == "module":
         nn.functional.cross_entropy(model(x), y).backward()
@@ -32,6 +35,11 @@ for x, y in zip(inputs, targets, strict=True):
             for each in model.parameters():
                 each -= 0.1 * each.grad
                 each.grad = None
+        continue
+    if kind == "stateless":
+        optimizer.zero_grad()
+        loss(parameters, x, y).backward()
+        optimizer.step()
         continue
     if kind == "function":
         gradients, _ = grad_and_value(loss)(parameters, x, y)
