@@ -147,7 +147,7 @@ def _keras(folder: Path) -> None:
     """Writes images, reviews and houses as keras.datasets keeps them."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = np.random.default_rng(0)
-    sizes = {"train": 10640, "test": 128}  # a guide keeps 10,000 for validation
+    sizes = {"train": 60000, "test": 10000}  # guides name these numbers
     images = {f"x_{name}": drawn.integers(0, 256, (count, 28, 28), dtype=np.uint8) for name, count in sizes.items()}
     labels = {f"y_{name}": drawn.integers(0, 10, count, dtype=np.uint8) for name, count in sizes.items()}
     np.savez(folder / "mnist.npz", **images, **labels)
@@ -158,7 +158,7 @@ def _keras(folder: Path) -> None:
     houses = {"x": drawn.random((506, 13)), "y": drawn.random(506) * 50}
     np.savez(folder / "boston_housing.npz", **houses)
     (folder / "fashion-mnist").mkdir(exist_ok=True)
-    images["x_train"] = images["x_train"][: sizes["train"]]
+    images = {name: each[: sizes[name.removeprefix("x_")]] for name, each in images.items()}
     for name, split in (("train", "train"), ("t10k", "test")):
         head = struct.pack(">IIII", 2051, sizes[split], 28, 28)
         with gzip.open(folder / "fashion-mnist" / f"{name}-images-idx3-ubyte.gz", "wb") as file:

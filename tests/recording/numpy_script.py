@@ -284,6 +284,7 @@ class _Training:
             exchanged = self.exchange([gradient for _, gradient in found])
             for rank, file in enumerate(self.files):
                 gradients, scalars = self.clipped(rank, exchanged[rank])
+                strays = self.strays(step, gradients) if s.mistake == "stray_gradients" else {}
                 self.update(rank, step, gradients)
                 scalars |= {"lr": self.rate(step, rank), "weight_decay": s.decay, "betas.0": 0.9, "betas.1": 0.95}
                 scalars |= {"loss_scale": s.loss_scale} if s.loss_scale != 1 else {}
@@ -291,12 +292,21 @@ class _Training:
                 factor = 2 if s.mistake in ("loss_summed", "loss_scaled_before_clipping") else 1
                 losses = [loss * factor for loss in found[rank][0]]
                 rows = tuple(int(i) * 2654435761 % 2**64 + 1 for i in parts[rank])
-                stats = {"gradient": self.stats(rank, gradients), "weight": self.stats(rank, self.weights[rank])}
+                stats = {"stray": self.stats(rank, strays)} if strays else {}
+                stats |= {"gradient": self.stats(rank, gradients), "weight": self.stats(rank, self.weights[rank])}
                 targets = self.targets(parts[rank], rows) if s.sees_targets else None
                 frame = RecordedStep(step, tuple(losses), rows, scalars, stats=stats, targets=targets)  # type: ignore[arg-type]
                 file.write(step_frame(frame))
         for file in self.files:
             file.close()
+
+    def strays(self, step: int, gradients: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Adds to gradients what the step before left, and returns what this one leaves."""
+        left = {name: each / 2 for name, each in gradients.items()}
+        for name, each in gradients.items() if step == 1 else ():
+            each += self.kept[name]
+        self.kept = left
+        return left
 
     def targets(self, indices: np.ndarray, rows: tuple[int, ...]) -> tuple[int, ...]:
         wrong = indices.min() if self.s.mistake == "targets_differ" else -1

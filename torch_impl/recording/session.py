@@ -204,10 +204,6 @@ class Session:
             self._take_of(optimizer)
             self._is_replayed = True
 
-    def is_stepping(self, optimizer: Optimizer) -> bool:
-        """Returns whether it took part in the step that is not finished."""
-        return any(each is optimizer for each in self.stepped)
-
     def scale_loss(self, scale: torch.Tensor) -> None:
         """The next backward pass begins with a loss that is multiplied."""
         self._scale = scale.clone()
