@@ -26,8 +26,8 @@ test test-slow: export PYTHONDONTWRITEBYTECODE =
 test: setup
 	$(BIN)/python -m pytest --numprocesses $$(($$(nproc) + 1)) --dist worksteal
 
-# All that `make test` leaves out. Writes docs/parity.md: its first table resumes where it stopped, and ONLY=torch:ddp,tf:mirrored
-# takes the rows of some strategies in it, and nothing else.
+# All that `make test` leaves out. Writes docs/parity.md and parity.csv: the products resume where they stopped, and
+# ONLY=torch:ddp,tf:mirrored takes those of some strategies, and nothing else.
 test-slow: setup
 	$(BIN)/python -m pytest -m slow --numprocesses $$(($$(nproc) + 1)) --dist worksteal $(if $(ONLY),tests/parity/test_products.py)
 

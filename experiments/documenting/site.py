@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+FILTER = Path(__file__).with_name("parity_filter.html")
+"""Shows docs/parity.csv, with a field to filter it."""
 COLUMNS = 100
 """Of the help of commands."""
 NAMES = {"README.md": "index.md", "LICENSE": "license.md"}
@@ -57,7 +59,8 @@ def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", files:
         files: All pages.
     """
     name = page.file.src_uri
-    return markdown if name in generated() else relinked(markdown, f"docs/{name}", name)
+    shown = markdown if name in generated() else relinked(markdown, f"docs/{name}", name)
+    return f"{shown}\n## Every cell\n\n{read_text(FILTER)}" if name == "parity.md" else shown
 
 
 def generated() -> dict[str, str]:

@@ -1,25 +1,28 @@
 """The full products: which cells there are, what they measured so far, and the page that shows it."""
 
+import csv
 import dataclasses
 import fcntl
 import hashlib
 import itertools
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.catalog import strategy_info
 from samestep.common.cell import Cell
-from samestep.common.judging.parity import bound_of
+from samestep.common.judging.parity import LOSS_BOUND, bound_of
 from samestep.common.request import FRAMEWORKS, RunConfig
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.pipeline_schedule import SCHEDULES
-from samestep.experiments.printing.text import github
+from samestep.experiments.printing.text import github, sharing
 from tests.cells import SIZED, USUAL_OPTIMIZERS, every_row, takes
 
 ROOT = Path(__file__).parents[2]
 STORE = ROOT / "build" / "parity"
 PAGE = ROOT / "docs" / "parity.md"
+CELLS = PAGE.with_suffix(".csv")
 STEPS = 100
 
 
@@ -130,18 +133,41 @@ def record(result: RunResult) -> None:
 
 
 def write_page() -> None:
-    """Writes docs/parity.md from every cell that the present code has measured.
+    """Writes docs/parity.md and every cell that the present code has measured, in docs/parity.csv.
 
     Several processes may measure: the last one that writes has seen what all of them stored.
     """
     STORE.mkdir(parents=True, exist_ok=True)
     with (STORE / "page.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        techniques = _technique_rows()
-        plain = _plain_rows()
-        parts = [_INTRODUCTION.format(count=len(plain), steps=STEPS), github(_HEADERS, plain)]
-        parts += [_TECHNIQUES.format(count=len(techniques)), github(_TECHNIQUE_HEADERS, techniques)]
-        PAGE.write_text("\n".join(parts) + "\n")
+        write_cells(_plain_rows(), _technique_rows())
+
+
+def write_cells(plain: Sequence[Sequence[str]], techniques: Sequence[Sequence[str]]) -> None:
+    """Writes the file of cells, and the page that counts them.
+
+    Args:
+        plain: A row for each run of the products, as `_plain_rows` makes them.
+        techniques: One for each run with techniques and features.
+    """
+    rows = [[*r[:5], str(STEPS), r[5], r[6], f"{LOSS_BOUND[r[3]]:.1e}", "", r[7]] for r in plain]
+    rows += [[*r, ""] for r in techniques]
+    with CELLS.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(HEADERS)
+        writer.writerows(rows)
+    groups = sharing((row[0].partition("+")[0], number) for number, row in enumerate(rows))
+    counted = [_counted(name, [rows[number] for number in numbers]) for name, numbers in groups.items()]
+    same, judged = (sum(row[6] in kinds for row in rows) for kinds in (("yes",), ("yes", "NO")))
+    told = {"plain": len(plain), "techniques": len(techniques), "steps": STEPS, "same": same, "judged": judged}
+    PAGE.write_text(_PAGE.format(**told, table=github(_COUNTS, counted)))
+
+
+def _counted(name: str, rows: Sequence[Sequence[str]]) -> list[str]:
+    """Returns how many cells of a strategy took the same step, and the largest deviation of those in float64."""
+    took = [row[6] for row in rows]
+    largest = max((float(row[7]) for row in rows if row[3] == "float64" and row[7]), default=None)
+    return [name, str(len(rows)), str(took.count("yes")), str(took.count("NO")), _shown(largest)]
 
 
 def _technique_rows() -> list[list[str]]:
@@ -161,23 +187,33 @@ def _plain_rows() -> list[list[str]]:
 
 
 _VERDICTS = {True: "yes", False: "NO", None: "not judged"}
-_WHAT = ["strategy", "model", "optimizer", "dtype", "devices"]
-_HEADERS = [*_WHAT, "same step", "largest loss deviation", "weights after"]
-_TECHNIQUE_HEADERS = [*_WHAT, "steps", "same step", "largest loss deviation", "bound", "amplified rounding"]
-_INTRODUCTION = """# Parity, cell by cell
+HEADERS = [
+    *("strategy", "model", "optimizer", "dtype", "devices", "steps", "same step", "largest loss deviation", "bound"),
+    *("amplified rounding", "weights after"),
+]
+"""Of docs/parity.csv."""
+_COUNTS = ["strategy", "cells", "same step", "not the same", "largest loss deviation in float64"]
+_PAGE = """# Parity, cell by cell
 
-Written by `make test-slow`: {count} runs of {steps} steps each, on test-sized models. Every step is compared with the NumPy
-oracle. The loss deviation is the largest relative deviation at any step; in float32 it is relative to at least 0.1. The
-weight deviation is the largest absolute deviation after the last step. The bounds in float64 are 1e-12 for the loss and
-1e-10 for the weights. In float32 the bound is 1e-5 for the loss, and weights are not bounded.
-"""
-_TECHNIQUES = """
-## With techniques and features
+**{same} of {judged} judged cells took the oracle's steps.** A cell is a strategy with a model, an optimizer, a dtype and a number
+of devices. All of them are in [parity.csv](parity.csv): GitHub shows it with a field to search in, and the page of the docs site
+filters it below.
 
-{count} more runs, of `make test` too, with [techniques](techniques.md) and features of the models. What was sent equalled its
-prediction in each of them, and so did the bytes that were kept, wherever they are predicted. With `precision=bf16` the bound
-is [derived](same-step.md). Where it says amplified rounding, the curve left that of the oracle further than the bound, but the
-same steps one by one, or in float64, did not.
+{table}
+
+`make test-slow` writes both. {plain} cells are runs of {steps} steps on test-sized models, of every strategy. {techniques} more,
+of `make test` too, have [techniques](techniques.md) and features of the models. What was sent equalled its prediction in each of
+these, and so did the bytes that were kept, wherever they are predicted.
+
+## How to read a cell
+
+* Every step is compared with the NumPy oracle. The loss deviation is the largest relative deviation at any step; in float32 it
+  is relative to at least 0.1. The bound is 1e-12 in float64 and 1e-5 in float32; with `precision=bf16` it is
+  [derived](same-step.md).
+* "Weights after" is the largest absolute deviation of a weight after the last step. In float64 the bound is 1e-10; in float32
+  weights are not bounded. Cells with techniques leave it out.
+* Where it says amplified rounding, the curve left that of the oracle further than the bound, but the same steps one by one, or in
+  float64, did not.
 """
 
 

@@ -1,4 +1,4 @@
-"""`make test-slow`: the full products; writes docs/parity.md.
+"""`make test-slow`: the full products; writes docs/parity.csv, and docs/parity.md, which counts its cells.
 
 Resumes where it stopped; ONLY=torch:ddp,tf:mirrored restricts it.
 """
