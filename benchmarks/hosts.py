@@ -1,13 +1,19 @@
 """How a row scales over hosts that are emulated: network namespaces on this machine, one process on each.
 
-`python -m benchmarks.hosts [torch:ddp ...] [--hosts 1,2,4] [--bandwidth 1gbit]` trains each row on so many hosts and prints their
-scaling as a comparison does: what processes within a host and on several hosts sent each other, beside its prediction. Bytes are
-those of real hosts. Seconds are of hosts that share this machine's cores. It needs root and iproute2.
+`python -m benchmarks.hosts [torch:ddp ...] [--hosts 1,2,4] [--bandwidth 1gbit] [--steps 200]` trains each row on so many hosts
+and prints their scaling as a comparison does: what processes within a host and on several hosts sent each other, beside its
+prediction. Bytes are those of real hosts. Seconds are of hosts that share this machine's cores. It needs root and iproute2.
+
+Below stand the seconds of a step, beside what `samestep advise` takes for what leaves a node: the bytes of the busiest host at
+the rate of its link. The links are what emulated hosts do not share, so on slow ones, where little else takes time, the two can
+be held against each other. The share of the rate that is reached is taken to be all of it.
 """
 
 import argparse
+import math
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.cell import Cell
@@ -19,6 +25,7 @@ from samestep.common.runtime.records import RunResult, load_result
 from samestep.experiments.comparing.row import Row
 from samestep.experiments.comparing.scaling import find_scaling
 from samestep.experiments.printing.scaling_report import write_scaling
+from samestep.experiments.printing.text import github
 from tests.engines.host_box import limit, started, switched
 
 ASKED = RunConfig(workload="digits-mlp+width=256", dtype="float64", batch_size=192, steps=200, timeout_seconds=90.0)
@@ -30,30 +37,50 @@ def main() -> None:
     parser.add_argument("cells", nargs="*", default=["torch:ddp"])
     parser.add_argument("--hosts", default="1,2,4", help="how many, as in 1,2,4")
     parser.add_argument("--bandwidth", default="1gbit", help="of the link of each host")
+    parser.add_argument("--steps", type=int, default=200)
     given = parser.parse_args()
     numbers = [int(number) for number in given.hosts.split(",")]
     with switched(max(numbers)) as hosts, tempfile.TemporaryDirectory() as scratch:
         for host in hosts:
             limit(host, read_bandwidth(given.bandwidth))
         results = [
-            take(cell, hosts[:number], Path(scratch) / f"{place}-{number}")
+            take(cell, hosts[:number], given.steps, Path(scratch) / f"{place}-{number}")
             for place, cell in enumerate(given.cells)
             for number in numbers
         ]
     print(write_scaling(find_scaling([Row.of(Cell.of(each.config), each) for each in results], ())))
+    print(f"\n{links(results, read_bandwidth(given.bandwidth))}")
 
 
-def take(cell: str, hosts: list[str], out: Path) -> RunResult:
+def links(results: Sequence[RunResult], bits_per_second: int) -> str:
+    """Writes the seconds of a step beside those in which what leaves a host is on its link.
+
+    Args:
+        results: The runs.
+        bits_per_second: Of each link.
+    """
+    rows = []
+    for each in results:
+        most = max((host.predicted_sent_bytes or 0.0 for host in each.by_host), default=0.0)
+        linked, measured = 8 * most / bits_per_second, each.step_seconds_median or math.nan
+        hosts = str(len(each.by_host) or 1)
+        rows.append(
+            [f"{each.framework}:{each.strategy}", hosts, f"{most / 1024:,.0f}", f"{linked:.3f}", f"{measured:.3f}"]
+        )
+    return github(["strategy", "hosts", "sent by a host KiB", "on the link s", "step s"], rows)
+
+
+def take(cell: str, hosts: list[str], steps: int, out: Path) -> RunResult:
     """Trains a row with one device on each host.
 
     Args:
         cell: The row.
         hosts: The names of their namespaces.
+        steps: How many it takes.
         out: The run's directory.
     """
-    run = parse(
-        config := Cell.parse(cell).apply_to(RunConfig(**vars(ASKED) | {"out": str(out), "devices": len(hosts)}))
-    )
+    own = {"out": str(out), "devices": len(hosts), "steps": steps}
+    run = parse(config := Cell.parse(cell).apply_to(RunConfig(**vars(ASKED) | own)))
     directory = prepare(run, launch_of(config))
     begun = started(hosts, directory, len(run.strategy.topology(run)), 1)
     told = [process.communicate()[0] for process in begun]
