@@ -21,7 +21,7 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
-from tests.cells import SIZED, every_row
+from tests.cells import SIZED, every_row, usual
 
 WORKER = "benchmarks.struck_worker"
 STEPS, EVERY = 24, 5
@@ -94,7 +94,7 @@ def every_case() -> Iterator[Case]:
     """Yields the cases: every synchronous row that has devices, then the further cells."""
     for framework, row in every_row():
         if row.axes and row.synchronous(row.options()):
-            workload = GPT if "context" in row.axes else MLP  # which cuts sequences
+            workload = usual(row)
             for optimizer in ("sgd", "adamw"):
                 for dtype in row.dtypes:
                     yield Case(f"{framework}:{row.name}", workload, optimizer, dtype)

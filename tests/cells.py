@@ -48,9 +48,14 @@ def takes(row: StrategyInfo, model: str) -> bool:
     return model == "transformer" or not _cuts(row) & {"positions", "stacked"}
 
 
+def needed(row: StrategyInfo) -> str:
+    """What a row asks of the sizes of a model: experts, where it cuts them."""
+    return "+experts=4+balance=0" if "stacked" in _cuts(row) else ""
+
+
 def sized(row: StrategyInfo, model: str) -> str:
-    """A workload of SIZED, with experts where a row cuts them."""
-    return SIZED[model] + ("+experts=4+balance=0" if "stacked" in _cuts(row) else "")
+    """A workload of SIZED, with what a row needs."""
+    return SIZED[model] + needed(row)
 
 
 def usual(row: StrategyInfo) -> str:

@@ -15,7 +15,7 @@ from samestep.common.run import parse
 from samestep.common.strategy import StrategyInfo
 from samestep.common.workload.table import WORKLOADS, workload_named
 from samestep.experiments.printing.tables import caption
-from tests.cells import SIZED, every_row
+from tests.cells import SIZED, every_row, needed
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
 from tests.parity.products import record
@@ -41,6 +41,7 @@ STEPS = (
     *("tf:single", "tf:mirrored", "tf:multi_worker_mirrored", "tf:central_storage", "tf:tpu", "tf:parameter_server"),
     *("tf:parameter_server+parameter_servers=2", "tf:dtensor", "tf:dtensor+mesh=tensor=2"),
     *("tf:dtensor+mesh=data=2,tensor=2", "tf:context", "tf:context+mesh=data=2,context=2"),
+    *("torch:ep", "torch:ep+mesh=data=2,expert=2", "tf:expert"),
 )
 """Every row, and the options that make its step another one."""
 FAST = {
@@ -73,15 +74,25 @@ FAST = {
 def refused(feature: str, cell: str) -> str:
     """Why a cell cannot take a feature; "" if it can."""
     try:
-        parse(Cell.parse(_sized(cell)).apply_to(RunConfig(workload=FEATURES[feature], batch_size=48)))
+        parse(Cell.parse(_sized(cell)).apply_to(RunConfig(workload=_workload(feature, cell), batch_size=48)))
     except ConfigError as error:
         return str(error)
     return ""
 
 
+def _row(cell: str) -> StrategyInfo:
+    return next(row for framework, row in catalogue() if cell.partition("+")[0] == f"{framework}:{row.name}")
+
+
+def _workload(feature: str, cell: str) -> str:
+    """A workload that has the feature, and what the row of a cell needs."""
+    workload, needs = FEATURES[feature], needed(_row(cell))
+    return workload if not needs or "experts" in workload or "gpt" not in workload else workload + needs
+
+
 def _sized(cell: str) -> str:
     """A cell on two devices, unless it says how many or has but one."""
-    row = next(row for framework, row in catalogue() if cell.partition("+")[0] == f"{framework}:{row.name}")
+    row = _row(cell)
     return cell if "devices=" in cell or "mesh=" in cell or not row.axes else f"{cell}+devices=2"
 
 
@@ -103,7 +114,7 @@ def test_a_feature_takes_the_same_step_at_the_predicted_cost(run_cell: RunCell, 
     if why := refused(feature, cell):
         pytest.skip(why)
     dtype = "float32" if "deepspeed" in cell else "float64"
-    result = run_cell(_sized(cell), FEATURES[feature], dtype=dtype, steps=6)
+    result = run_cell(_sized(cell), _workload(feature, cell), dtype=dtype, steps=6)
     assert result.parity.passed, result.parity.reason
     sends_what_was_predicted(result)
     keeps_what_was_predicted(result)
@@ -121,9 +132,9 @@ def test_every_row_is_among_the_steps() -> None:
     ("feature", "cell"), [pytest.param(*each, id="-".join(each)) for each in itertools.product(FEATURES, STEPS)]
 )
 def test_a_feature_is_taken_or_refused_with_the_reason(feature: str, cell: str) -> None:
-    info = next(row for framework, row in catalogue() if cell.partition("+")[0] == f"{framework}:{row.name}")
-    why = refused(feature, cell)
-    if "needs a transformer" in why or "of our transformer" in why or "along tensor" in why:
+    info, why = _row(cell), refused(feature, cell)
+    of_the_model = ("needs a transformer", "of our transformer", "along tensor", "mixtures of experts", "one gated mlp")
+    if any(each in why for each in of_the_model):
         return
     assert bool(why) == (feature in info.refuses)
     if why:

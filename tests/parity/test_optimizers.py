@@ -6,14 +6,14 @@ from samestep.common.catalog import strategy_info
 from samestep.common.errors import ConfigError
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.optimizers.table import OPTIMIZERS
-from tests.cells import SIZED, USUAL_OPTIMIZERS, every_row
+from tests.cells import USUAL_OPTIMIZERS, every_row, sized
 from tests.conftest import RunCell
 from tests.ledgers import sends_what_was_predicted
 
 OTHERS = [name for name in OPTIMIZERS if name not in USUAL_OPTIMIZERS]
 QUICK = ("torch:zero1", "torch:pp", "tf:mirrored")
 """Each holds the state of an optimizer in another way."""
-CUTTING = (("shard",), ("tensor",))
+CUTTING = (("shard",), ("tensor",), ("expert",))
 """The first axes of rows that cut matrices."""
 CELLS = [
     pytest.param(
@@ -33,10 +33,13 @@ CELLS = [
 def test_it_takes_the_oracles_step_and_holds_what_is_predicted(
     run_cell: RunCell, cell: str, devices: int, optimizer: str
 ) -> None:
-    def run() -> RunResult:
-        return run_cell(cell, SIZED["transformer"], devices=devices, dtype="float64", optimizer=optimizer, steps=4)
-
     info = strategy_info(*cell.split(":"))
+
+    def run() -> RunResult:
+        return run_cell(
+            cell, sized(info, "transformer"), devices=devices, dtype="float64", optimizer=optimizer, steps=4
+        )
+
     if not OPTIMIZERS[optimizer].is_elementwise and (info.cuts_parameters or info.axes[:1] in CUTTING):
         with pytest.raises(ConfigError, match=f"--optimizer {optimizer} updates whole matrices, which {cell} cuts"):
             run()
@@ -52,6 +55,6 @@ def test_it_takes_the_oracles_step_and_holds_what_is_predicted(
 @pytest.mark.parametrize(("cell", "devices"), CELLS)
 def test_only_matrices_decay_where_it_is_asked(run_cell: RunCell, cell: str, devices: int) -> None:
     asked = {"devices": devices, "dtype": "float64", "optimizer": "adamw", "steps": 4}
-    result = run_cell(f"{cell}+decayed=matrices", SIZED["transformer"], **asked)
+    result = run_cell(f"{cell}+decayed=matrices", sized(strategy_info(*cell.split(":")), "transformer"), **asked)
     assert result.parity.passed, result.parity.reason
     assert not result.parity.is_amplified

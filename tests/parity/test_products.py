@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cells import SIZED
+from samestep.common.catalog import strategy_info
+from tests.cells import sized
 from tests.conftest import RunCell
 from tests.parity.products import STEPS, Product, cells, chosen, store, write_page
 
@@ -28,7 +29,7 @@ def test_every_cell_takes_the_same_step(run_cell: RunCell, cell: Product) -> Non
         pytest.skip("measured already, by the same code")
     result = run_cell(
         cell.strategy,
-        SIZED[cell.model],
+        sized(strategy_info(*cell.strategy.partition("+")[0].split(":")), cell.model),
         **cell.devices,
         optimizer=cell.optimizer,
         dtype=cell.dtype,
