@@ -16,7 +16,10 @@ from samestep.common.files.reading import Unreadable, memory_bytes, open_plain, 
 from samestep.common.files.writing import replacing
 
 SUFFIX = ".safetensors"
-_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1", "U8": "|u1"}
+_DTYPES = {
+    **{"F64": "<f8", "F32": "<f4", "F16": "<f2", "BOOL": "|b1"},
+    **{"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1", "U8": "|u1"},
+}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _HALF_A_FLOAT = "BF16"
 _MOST_HEADER_BYTES = 2**26
@@ -72,7 +75,7 @@ def _array(name: str, said: object, data: bytes) -> np.ndarray:
         kind, shape, (start, end) = (said[key] for key in ("dtype", "shape", "data_offsets"))  # pyrefly: ignore
         dtype = np.dtype("<u2" if kind == _HALF_A_FLOAT else _DTYPES[kind])
         count = math.prod(shape)
-        if min(0, *shape) < 0 or not 0 <= start <= end <= len(data) or end - start != count * dtype.itemsize:
+        if min((0, *shape)) < 0 or not 0 <= start <= end <= len(data) or end - start != count * dtype.itemsize:
             raise Unreadable(f"its header claims bytes for {name} that are not there")
         array = np.frombuffer(data, dtype, count, start).reshape(shape)
     except (TypeError, KeyError, ValueError):

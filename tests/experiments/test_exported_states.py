@@ -32,6 +32,8 @@ ARRAYS = {
     "n": np.array([3]),
     "half": np.ones(2, np.float16),
     "none": np.ones((0, 3)),
+    "count": np.array(3),
+    "mask": np.array([True, False]),
 }
 
 
