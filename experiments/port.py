@@ -5,6 +5,7 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError, ParityFailed
 from samestep.common.flags import MAX_FACTOR, MAX_STEPS, flag, read_fields
@@ -14,6 +15,9 @@ from samestep.common.workload.optimizers.table import DEFAULT, OPTIMIZERS
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.printing.formats import add_format, check_format, write
+
+if TYPE_CHECKING:
+    from samestep.common.runtime.parent.models.converting import Checkpoint
 
 _ELEMENTWISE = {name: kind for name, kind in OPTIMIZERS.items() if kind.is_elementwise}
 """What needs no roles of parameters, which two implementations need not have in common."""
@@ -42,7 +46,10 @@ class PortRequest:
 
 
 _ACCEPT = f"known differences between the two that you accept, separated by commas: {', '.join(ACCEPTABLE)}"
-_WEIGHTS = "a checkpoint of the torch model; --to keras writes it as FILE.weights.h5 if the two are the same model"
+_WEIGHTS = (
+    "a checkpoint of one model, FILE.safetensors or what Keras' save_weights wrote, which --to writes for the other if the two "
+    "are the same model"
+)
 _ABOUT = (
     "Load the same weights into your torch model and into your Keras model, compare them in float64 layer by layer, and say "
     "which layer differs first and why. One batch, one step, then a curve."
@@ -60,27 +67,23 @@ def main(arguments: Sequence[str]) -> int:
         "samestep port --model net.py --data mine.npz",
         "samestep port --model net.py --data mine.npz --accept double_bias,epsilon",
         "samestep port --model net.py --data d.npz --weights w.safetensors --to keras",
+        "samestep port --model net.py --data d.npz --weights w.weights.h5 --to torch",
     )
     add_flags(parser, "port", PortRequest)
     parser.add_argument("--accept", metavar="NAMES", help=_ACCEPT)
-    parser.add_argument("--weights", metavar="FILE.safetensors", type=Path, help=_WEIGHTS)
-    parser.add_argument("--to", metavar="FRAMEWORK", help="keras: what the weights of --weights are written for")
+    parser.add_argument("--weights", metavar="FILE", type=Path, help=_WEIGHTS)
+    parser.add_argument("--to", metavar="FRAMEWORK", help="keras or torch: what --weights is written for")
     add_format(parser)
     given = vars(parser.parse_args(arguments))
     form = given.pop("format")
     check_format(form)
-    checkpoint, target = given.pop("weights"), given.pop("to")
-    if (checkpoint is None) != (target is None) or target not in (None, "keras"):
-        raise ConfigError("--weights FILE.safetensors and --to keras belong together; give both.")
+    path, target = given.pop("weights"), given.pop("to")
     named = given.pop("accept", None)
     accepted = check_accepted(named.split(","), "It stands in --accept.") if named is not None else ()
     config = RunConfig(**dataclasses.asdict(read_fields(PortRequest, given)))
     if config.model is None:
         raise ConfigError("samestep port needs --model FILE.py, with a torch model and a tf model in it.")
-    if checkpoint is not None:
-        from samestep.common.runtime.parent.models.converting import target_of  # here: --help imports no NumPy
-
-        print(f"The weights go to {target_of(checkpoint)}.", file=sys.stderr, flush=True)
+    checkpoint = _checkpoint(path, target)
     from samestep.common.runtime.parent.launcher import Launcher  # here: --help imports no NumPy
     from samestep.experiments.printing.port_report import port_document
 
@@ -89,6 +92,19 @@ def main(arguments: Sequence[str]) -> int:
         case, verdict = launcher.port(config, accepted, checkpoint)
     print(write(port_document(case, verdict), form))
     return ParityFailed.exit_code if verdict.kind == "different" else 0
+
+
+def _checkpoint(path: Path | None, target: str | None) -> "Checkpoint | None":
+    """Returns the checkpoint that comes along, and says where it goes."""
+    if path is None and target is None:
+        return None
+    if path is None or target is None:
+        raise ConfigError("--weights FILE and --to FRAMEWORK belong together; give both, or neither.")
+    from samestep.common.runtime.parent.models.converting import Checkpoint  # here: --help imports no NumPy
+
+    checkpoint = Checkpoint(path, target)
+    print(f"The weights go to {checkpoint.check()}.", file=sys.stderr, flush=True)
+    return checkpoint
 
 
 if __name__ == "__main__":

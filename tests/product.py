@@ -81,7 +81,7 @@ HOMONYMS = {
     "common/workload/data/prose.py": "compile",  # Python's own
     "common/workload/declared.py": "compile",
     "tf_impl/tpu/compile_worker.py": "compile",
-    "common/porting/configurations.py": "sgd",  # what Keras and torch call theirs
+    "common/porting/training/configurations.py": "sgd",  # what Keras and torch call theirs
     "torch_impl/describing/configured.py": "adamw",
 }
 """File -> the word that it has for something else."""

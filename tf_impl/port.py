@@ -13,12 +13,11 @@ import tensorflow as tf
 from samestep.common.batch import Batch, batches
 from samestep.common.errors import ConfigError
 from samestep.common.porting.model_trace import (
-    SAVED,
     ModelTrace,
     TraceRequest,
-    read_weights,
     write_trace,
 )
+from samestep.common.porting.starting_weights import SAVED, read_weights, write_weights
 from samestep.common.porting.traced_call import layer_calls
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
@@ -34,6 +33,7 @@ from samestep.tf_impl.features.draws import STILL
 from samestep.tf_impl.models.inputs import Inputs, as_inputs, with_shares
 from samestep.tf_impl.models.losses import Loss
 from samestep.tf_impl.models.outputs import main_outputs
+from samestep.tf_impl.models.user_loss import loss_function
 from samestep.tf_impl.models.user_model import UserModel, begin_in_float64
 from samestep.tf_impl.optimizers import bind_update, coefficients
 from samestep.tf_impl.step import part_loss
@@ -41,6 +41,8 @@ from samestep.tf_impl.step import part_loss
 Gradients = list[tf.Tensor]
 Update = Callable[[Gradients, tf.Tensor], None]
 """(gradients, coefficients of the step): changes the parameters."""
+_MOST_LETTERS = 200
+"""Of what Keras says of a file."""
 
 
 def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
@@ -70,25 +72,34 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
     found = tape.gradient(value, [*params, *(call.output for call in trained.calls)])
     gradients = [_dense(gradient, source) for gradient, source in zip(found, params, strict=False)]
     learning = [gradient for name, gradient in zip(built.params, gradients, strict=True) if name in built.trained]
-    update, hyper = _updates(model, asked, built)
+    update, hyper, _ = _updates(model, asked, built)
     update(learning, coefficients(asked.update, 1))
-    write_trace(
-        folder,
-        ModelTrace(
-            calls=layer_calls([*map(_with_gradient, trained.calls, found[len(params) :])], evaluated.calls, np.asarray),
-            outputs=main_outputs(outputs).numpy(),
-            evaluated=main_outputs(outputs_evaluated).numpy(),
-            targets=first.rows()[1],
-            loss=float(value),
-            added=added,
-            stilled={trained.path(layer): dropped[id(layer)] for layer in trained.started if id(layer) in dropped},
-            optimizer=hyper,
-            gradients={name: gradient.numpy() for name, gradient in zip(built.params, gradients, strict=True)},
-            buffers={name: variable.numpy() for name, variable in built.buffers.items()},
-            stepped={name: variable.numpy() for name, variable in built.params.items()},
-            losses=_curve(model, asked, built, folder, loss, split) if asked.steps else (),
-        ),
+    traced = ModelTrace(
+        calls=layer_calls([*map(_with_gradient, trained.calls, found[len(params) :])], evaluated.calls, np.asarray),
+        outputs=main_outputs(outputs).numpy(),
+        evaluated=main_outputs(outputs_evaluated).numpy(),
+        targets=first.rows()[1],
+        loss=float(value),
+        each=_losses(model, outputs, y),
+        added=added,
+        stilled={trained.path(layer): dropped[id(layer)] for layer in trained.started if id(layer) in dropped},
+        optimizer=hyper,
+        gradients={name: gradient.numpy() for name, gradient in zip(built.params, gradients, strict=True)},
+        buffers={name: variable.numpy() for name, variable in built.buffers.items()},
+        stepped={name: variable.numpy() for name, variable in built.params.items()},
+        losses=(),
     )
+    if asked.steps:
+        losses, rates = _curve(model, asked, built, folder, loss, split)
+        traced = dataclasses.replace(traced, losses=losses, rates=rates)
+    write_trace(folder, traced)
+
+
+def _losses(model: Model, outputs: Any, y: Any) -> np.ndarray:
+    """Returns what the user's loss returns for each target or example; nothing where it is not theirs."""
+    function = loss_function(model)
+    targets = y["targets"] if isinstance(y, dict) else y
+    return np.zeros(0) if function is None else np.asarray(function(outputs, targets), np.float64)
 
 
 def save(folder: Path, asked: TraceRequest, split: Split) -> None:
@@ -102,6 +113,37 @@ def save(folder: Path, asked: TraceRequest, split: Split) -> None:
     Raises:
         ConfigError: It is not a model of Keras.
     """
+    built = _in_own_dtypes(asked, split)
+    _start(built, folder)
+    built.model.save_weights(folder / SAVED["tf"])
+
+
+def load(folder: Path, asked: TraceRequest, split: Split) -> None:
+    """Reads weights that Keras wrote.
+
+    Args:
+        folder: The weights go there.
+        asked: Names the model and the file.
+        split: The data.
+
+    Raises:
+        ConfigError: It is not a model of Keras, or the file does not hold its weights.
+    """
+    built = _in_own_dtypes(asked, split)
+    try:
+        built.model.load_weights(asked.checkpoint)
+    except Exception as error:  # Keras and h5py raise a dozen kinds on files that are damaged, or of another model
+        why = " ".join(str(error).split())
+        raise ConfigError(
+            f"--weights {asked.checkpoint} does not hold the weights of the tf= of {asked.model}; give its own checkpoint. "
+            f"Keras says: {why[:_MOST_LETTERS]}"
+        ) from error
+    arrays = [{name: variable.numpy() for name, variable in each.items()} for each in (built.params, built.buffers)]
+    write_weights(folder, arrays[0], arrays[1])
+
+
+def _in_own_dtypes(asked: TraceRequest, split: Split) -> UserModel:
+    """Builds the model as its user does, in float32, after one that was built in float64."""
     keras.utils.clear_session(free_memory=False)
     keras.config.set_floatx("float32")
     few = as_inputs(split.train_inputs[:EXAMPLES])
@@ -109,10 +151,9 @@ def save(folder: Path, asked: TraceRequest, split: Split) -> None:
     built = UserModel(load_model(asked.model, "tf"), asked.model, given)
     if not isinstance(built.model, keras.Model):
         raise ConfigError(
-            f"--to keras: the tf= of {asked.model} is a tf.Module, for which Keras has no file of weights."
+            f"--weights: the tf= of {asked.model} is a tf.Module, for which Keras has no file of weights; give a keras.Model."
         )
-    _start(built, folder)
-    built.model.save_weights(folder / SAVED)
+    return built
 
 
 def _described(folder: Path) -> UserModelSpec:
@@ -145,10 +186,11 @@ def _dense(gradient: tf.Tensor | tf.IndexedSlices | None, source: tf.Variable) -
 
 def _curve(
     model: Model, asked: TraceRequest, built: UserModel, folder: Path, loss: Loss, split: Split
-) -> tuple[float, ...]:
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Trains from the weights; returns the losses, and the rate of each step where the user's optimizer has one."""
     spec = _described(folder)
     _start(built, folder)
-    params, (update, _) = list(built.trained.values()), _updates(model, asked, built)
+    params, (update, _, rate) = list(built.trained.values()), _updates(model, asked, built)
 
     def step(x: Inputs, y: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
@@ -157,21 +199,33 @@ def _curve(
         update([_dense(gradient, source) for gradient, source in zip(found, params, strict=True)], coefficients)
         return value
 
-    traced, losses = tf.function(step, autograph=False), []
+    traced, losses, rates = tf.function(step, autograph=False), list[float](), list[float]()
     examples = batches(split.train_inputs, split.train_targets, asked.batch_size, asked.seed)
     for number, batch in enumerate(itertools.islice(examples, asked.steps), 1):
-        losses.append(traced(*_arrays(spec, batch), coefficients(asked.update, number)))
-    return tuple(float(value) for value in losses)
+        rates.append(rate())
+        losses.append(float(traced(*_arrays(spec, batch), coefficients(asked.update, number))))
+    return tuple(losses), tuple(rates)
 
 
-def _updates(model: Model, asked: TraceRequest, built: UserModel) -> tuple[Update, HyperParameters]:
-    """Returns the user's optimizer, or ours, with its state as at the start; and its settings."""
+def _updates(
+    model: Model, asked: TraceRequest, built: UserModel
+) -> tuple[Update, HyperParameters, Callable[[], float]]:
+    """Returns the user's optimizer, or ours, with its state as at the start; its settings; and the rate of its next step.
+
+    Raises:
+        ConfigError: Keras' optimizer does not update in every step.
+    """
     if model.optimizer is not None and "tf" in model.optimizer:
         own: Any = call_user(model.optimizer["tf"], asked.model, "the function given as optimizer")
         variables = built.trainable()
         own.build(variables)
+        if own.gradient_accumulation_steps:
+            raise ConfigError(
+                f"--model {asked.model}: the optimizer for tf has gradient_accumulation_steps={own.gradient_accumulation_steps}, "
+                "so it does not update in every step; leave it out, and say it to `samestep run` by --accumulation-steps."
+            )
         hyper = hyper_parameters(own, dict(zip(built.trained, variables, strict=True)))
-        return lambda gradients, coefficients: own.apply(gradients, variables), hyper
+        return lambda gradients, _: own.apply(gradients, variables), hyper, lambda: float(own.learning_rate)
     spec, params = asked.update, list(built.trained.values())
     apply = bind_update(spec)
     slots = [[tf.Variable(tf.zeros_like(v)) for _ in spec.slots] for v in params]
@@ -180,4 +234,4 @@ def _updates(model: Model, asked: TraceRequest, built: UserModel) -> tuple[Updat
         for variable, gradient, held in zip(params, gradients, slots, strict=True):
             apply(variable, gradient, held, coefficients)
 
-    return update, own_hyper_parameters(spec, built.params)
+    return update, own_hyper_parameters(spec, built.params), lambda: spec.learning_rate

@@ -10,13 +10,15 @@ import torch
 from torch import nn
 
 from samestep.common.batch import batches
+from samestep.common.errors import ConfigError
+from samestep.common.files.safetensors import write_safetensors
 from samestep.common.porting.model_trace import (
     NUDGE,
     ModelTrace,
     TraceRequest,
-    read_weights,
     write_trace,
 )
+from samestep.common.porting.starting_weights import SAVED, read_weights
 from samestep.common.porting.traced_call import layer_calls
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
@@ -28,11 +30,13 @@ from samestep.common.workload.reductions import divisor_of
 from samestep.torch_impl import tracing, weights
 from samestep.torch_impl.describing.amended import amend_module, amend_optimizer
 from samestep.torch_impl.describing.configured import hyper_parameters
+from samestep.torch_impl.describing.optimizer import refuse_closure
 from samestep.torch_impl.features.applied import held_still
 from samestep.torch_impl.features.draws import STILL
 from samestep.torch_impl.models import summed_loss
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.outputs import main_outputs
+from samestep.torch_impl.models.user_loss import loss_function
 from samestep.torch_impl.models.user_model import build_declared
 from samestep.torch_impl.optimizers import build_optimizer, own
 
@@ -45,10 +49,10 @@ class _Traced:
 
     def __init__(self, folder: Path, asked: TraceRequest, split: Split) -> None:
         DRAWS.install(STILL)  # before the user's file is imported
-        self._model, self._asked, self._split = load_model(asked.model, "torch"), asked, split
+        self.model, self._asked, self._split = load_model(asked.model, "torch"), asked, split
         spec = UserModelSpec.of(str(folder.resolve().parent / "torch"))
         torch.manual_seed(asked.seed)
-        self.module = build_declared(self._model, asked.model, spec.facts.unread).double()
+        self.module = build_declared(self.model, asked.model, spec.facts.unread).double()
         self.stilled = held_still(self.module)
         amend_module(self.module, asked.amendments)
         self._params, self._buffers = read_weights(folder)
@@ -60,7 +64,9 @@ class _Traced:
         params = {n: v * (1 + factor * nudge.normal(size=v.shape)) if factor else v for n, v in self._params.items()}
         weights.materialize(self.module, torch.device("cpu"), params, self._buffers)
         self.module.train()
-        made = _optimizer(self._model, self._asked)([p for p in self.module.parameters() if p.requires_grad])
+        made = _optimizer(self.model, self._asked)([p for p in self.module.parameters() if p.requires_grad])
+        if (found := refuse_closure(made)) is not None:
+            raise ConfigError(f"--model {self._asked.model} {found.refused}; give another optimizer.")
         amend_optimizer(made, weights.named_weights(self.module), self._asked.amendments)
         return made
 
@@ -71,11 +77,13 @@ class _Traced:
             x, y = batch.rows()
             yield as_inputs(x), torch.from_numpy(y)
 
-    def curve(self, factor: float = 0.0) -> tuple[float, ...]:
-        """Trains from the weights, each moved by a factor."""
-        update = self.start(factor)
-        taken = itertools.islice(self.batches(), self._asked.steps)
-        return tuple(float(_step(self.module, update, self.loss, x, y)) for x, y in taken)
+    def curve(self, factor: float = 0.0) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Trains from the weights, each moved by a factor; returns the losses, and the rate of each step."""
+        update, losses, rates = self.start(factor), list[float](), list[float]()
+        for x, y in itertools.islice(self.batches(), self._asked.steps):
+            rates.append(float(update.param_groups[0]["lr"]))
+            losses.append(float(_step(self.module, update, self.loss, x, y)))
+        return tuple(losses), tuple(rates)
 
 
 def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
@@ -106,6 +114,7 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
         evaluated=evaluated,
         targets=y.numpy(),
         loss=float(value),
+        each=_losses(traced, outputs, y),
         gradients=gradients,
         buffers={name: buffer.numpy().copy() for name, buffer in weights.named_buffers(module).items()},
         stepped={name: weight.to_neutral(weight.parameter) for name, weight in named.items()},
@@ -113,7 +122,32 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
         stilled={path: traced.stilled[path] for path in recorder.started if path in traced.stilled},
         optimizer=configured,
     )
-    write_trace(folder, dataclasses.replace(found, losses=traced.curve(), nudged=traced.curve(NUDGE)))
+    (losses, rates), (nudged, _) = traced.curve(), traced.curve(NUDGE)
+    write_trace(folder, dataclasses.replace(found, losses=losses, rates=rates, nudged=nudged))
+
+
+def _losses(traced: _Traced, outputs: object, y: torch.Tensor) -> np.ndarray:
+    """Returns what the user's loss returns for each target or example; nothing where it is not theirs."""
+    function = loss_function(traced.model)
+    return np.zeros(0) if function is None else function(outputs, y).detach().numpy().astype(np.float64)
+
+
+def save(folder: Path, asked: TraceRequest, split: Split) -> None:
+    """Writes the weights by torch's names, in the dtypes of the model, as `load_state_dict` takes them.
+
+    Args:
+        folder: Holds the weights; the file goes into it.
+        asked: Names the model.
+        split: The data.
+    """
+    torch.manual_seed(asked.seed)
+    module = build_declared(load_model(asked.model, "torch"), asked.model)
+    own, (params, buffers) = weights.named_weights(module), read_weights(folder)
+    params = {name: params.get(name, weight.to_neutral(weight.parameter)) for name, weight in own.items()}
+    weights.materialize(module, torch.device("cpu"), params, buffers)
+    held = {name: tensor for name, tensor in module.state_dict().items() if isinstance(tensor, torch.Tensor)}
+    arrays = {name: (t.float() if t.dtype is torch.bfloat16 else t).cpu().numpy() for name, t in held.items()}
+    write_safetensors(folder / SAVED["torch"], arrays)
 
 
 def _mean_loss(spec: UserModelSpec) -> MeanLoss:

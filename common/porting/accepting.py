@@ -1,18 +1,22 @@
 """What compensates for a difference that its user accepts: torch is made to do what TensorFlow does, so that later ones show."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
-from samestep.common.porting.alignment import Aligned
-from samestep.common.porting.case import PortCase, PortVerdict
+from samestep.common.porting.alignment import OUTPUTS, Aligned
+from samestep.common.porting.array_layouts import Both, apart
+from samestep.common.porting.case import FLOAT32, PortCase, PortVerdict
 from samestep.common.porting.changes import CHANGES
-from samestep.common.porting.configurations import differing_settings
+from samestep.common.porting.functions import FUNCTION
 from samestep.common.porting.model_trace import Amendments, Settings
-from samestep.common.porting.running import moved_shares
+from samestep.common.porting.training.configurations import differing_settings
+from samestep.common.porting.training.running import moved_shares
+from samestep.common.porting.turning import POOLS, Turned, pool
 from samestep.common.porting.ways.identify import identify_both
 from samestep.common.porting.ways.layers import WAYS
+from samestep.common.porting.ways.turns import turn
 
 Remedies = Mapping[str, Amendments]
 """The name of what would have to be accepted -> what compensates for it."""
@@ -37,15 +41,19 @@ def compensate(case: PortCase, verdict: PortVerdict, accepted: Collection[str]) 
     return {name: remedy for name, remedy in remedies.items() if name in accepted}
 
 
-def _layer(case: PortCase, verdict: PortVerdict) -> Aligned | None:
-    names = verdict.source, verdict.target
-    return next((each for each in case.layers if (each.source.name, each.target.name) == names), None)
+def _of_forward(case: PortCase, verdict: PortVerdict) -> Remedies:
+    """Returns what amends every layer that is set otherwise, and what stands before the first that gets something else."""
+    found: dict[str, Amendments] = {}
+    for layer in case.layers:
+        for name, settings in _of_settings(layer).items():
+            amended = Amendments(modules={layer.source.name: settings})
+            found[name] = found.get(name, Amendments()) | amended
+    return found | _between(case)
 
 
-def _of_settings(case: PortCase, verdict: PortVerdict) -> Remedies:
-    layer = _layer(case, verdict)
-    both = identify_both(layer, WAYS[layer.family]) if layer is not None and layer.family in WAYS else None
-    if layer is None or both is None:
+def _of_settings(layer: Aligned) -> dict[str, Settings]:
+    both = identify_both(layer, WAYS[layer.family]) if layer.family in WAYS and differs(layer.output) else None
+    if both is None:
         return {}
     one, other = both
     found: dict[str, Settings] = {}
@@ -57,7 +65,48 @@ def _of_settings(case: PortCase, verdict: PortVerdict) -> Remedies:
     slope = _SLOPE.fullmatch(theirs)
     if ours != theirs and slope and layer.source.kind == "LeakyReLU":
         found["slope"] = {"negative_slope": float(slope[1])}
-    return {name: Amendments(modules={layer.source.name: settings}) for name, settings in found.items()}
+    return found
+
+
+def _between(case: PortCase) -> Remedies:
+    """Returns what the first layer gets instead of what it was given, where its counterpart is given something else."""
+    for number, layer in enumerate(case.layers):
+        is_last = layer.source.kind == OUTPUTS
+        both = layer.output if is_last else layer.inputs
+        if layer.family == FUNCTION or both is None or not differs(both):
+            continue
+        given = layer.source.output if is_last else layer.source.inputs[0]
+        path, axes = "" if is_last else layer.source.name, _layout(given, both[0])
+        turned = turn(both)
+        if turned is not None and turned.steps and axes is not None:
+            return {turned.name: Amendments(turned={path: Turned(axes, turned.steps)})}
+        pooled = _pooled(case.layers[:number], both[1])
+        return {} if pooled is None else {"pooling": Amendments(turned={path: pooled})}
+    return {}
+
+
+def _pooled(before: Sequence[Aligned], target: np.ndarray) -> Turned | None:
+    """Returns how torch makes of what it has at hand what the target has pooled."""
+    for layer in reversed(before):
+        axes = _layout(layer.source.output, layer.output[0])
+        if layer.family == FUNCTION or layer.source.name.endswith("()") or axes is None or len(axes) < 3:
+            continue
+        for how in POOLS:
+            if not differs((pool(layer.output[1], how), target)):
+                return Turned(axes, (("pool", how),), of=layer.source.name)
+    return None
+
+
+def _layout(given: np.ndarray, aligned: np.ndarray) -> tuple[int, ...] | None:
+    """Returns how the axes of torch's array were permuted to be aligned."""
+    dims = tuple(range(given.ndim))
+    choices = [dims, (0, *dims[2:], 1), (1, 0, *dims[2:])] if len(dims) > 2 else [dims]
+    return next((axes for axes in choices if np.array_equal(given.transpose(axes), aligned)), None)
+
+
+def differs(both: Both) -> bool:
+    """Returns whether two arrays differ by more than a constant in float32 explains."""
+    return not apart(*both) <= FLOAT32
 
 
 def _left_out(case: PortCase, verdict: PortVerdict) -> Remedies:
@@ -104,7 +153,7 @@ def _of_updates(case: PortCase, verdict: PortVerdict) -> Remedies:
 
 
 _BY_PHASE: Mapping[str, Callable[[PortCase, PortVerdict], Remedies]] = {
-    "forward": _of_settings,
+    "forward": _of_forward,
     "loss": _of_loss,
     "backward": _of_gradients,
     "buffers": _of_statistics,

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from samestep.common.porting.array_layouts import Both, family, find_axes, like, squeezed, turned
-from samestep.common.porting.families import OTHER, WITH_PARAMETERS
+from samestep.common.porting.array_layouts import Both, family, find_axes, like, squeezed, turned, without_border
+from samestep.common.porting.families import OTHER, SPATIAL, WITH_PARAMETERS
 from samestep.common.porting.functions import FUNCTION, align_functions
 from samestep.common.porting.matching.matching import Matching
 from samestep.common.porting.model_trace import LayerCall, ModelTrace
+from samestep.common.porting.trimming import Trim, find_trim
 
 Sides = tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
 """Arrays by role or name, torch's and TensorFlow's."""
@@ -52,7 +53,8 @@ class Aligned:
     @property
     def names(self) -> str:
         """Both layers, as messages have them."""
-        return f"{{a:key}} `{self.source.name}`, {{b:key}} `{self.target.name}`"
+        ours, theirs = (f"`{call.name}`" if call.name else "the model itself" for call in (self.source, self.target))
+        return f"{{a:key}} {ours}, {{b:key}} {theirs}"
 
 
 def align(matching: Matching, source: ModelTrace, target: ModelTrace, weights: Sides) -> list[Aligned]:
@@ -175,24 +177,28 @@ def _aligned(
         given = turned(one.inputs[0], axes), other.inputs[0]
         if given[0].shape != given[1].shape:
             given = like(one.inputs[0], other.inputs[0]), other.inputs[0]
+        if given[0].shape != given[1].shape and kind in SPATIAL:
+            given = without_border(turned(one.inputs[0], axes)), without_border(other.inputs[0])
         inputs = given if given[0].shape == given[1].shape else None
+    output = squeezed(turned(one.output, axes), other.output)
+    cut = find_trim(kind, *output)
     return Aligned(
         source=one,
         target=other,
         family=kind,
         inputs=inputs,
-        output=squeezed(turned(one.output, axes), other.output),
-        evaluated=_both(one.evaluated, other.evaluated, axes),
-        gradient=_both(one.gradient, other.gradient, axes),
+        output=cut(output),
+        evaluated=_both(one.evaluated, other.evaluated, axes, cut),
+        gradient=_both(one.gradient, other.gradient, axes, cut),
         params=(sides[0][0], sides[1][0]),
         buffers=(sides[0][1], sides[1][1]),
     )
 
 
-def _both(one: np.ndarray | None, other: np.ndarray | None, axes: tuple[int, ...]) -> Both | None:
+def _both(one: np.ndarray | None, other: np.ndarray | None, axes: tuple[int, ...], cut: Trim) -> Both | None:
     if one is None or other is None:
         return None
-    return squeezed(turned(one, axes), other)
+    return cut(squeezed(turned(one, axes), other))
 
 
 def _returned(source: ModelTrace, target: ModelTrace) -> Aligned:

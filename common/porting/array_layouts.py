@@ -7,6 +7,10 @@ from samestep.common.porting.model_trace import IS_FUNCTION, LayerCall
 
 Both = tuple[np.ndarray, np.ndarray]
 """Torch's array in TensorFlow's layout, and TensorFlow's."""
+_BEYOND = 1e3
+"""What a mask adds is so many times as large as all that is seen."""
+_SPREAD = 1e-2
+"""How far elements that are hidden by a number may be apart, relative to it."""
 
 
 def family(call: LayerCall) -> str:
@@ -57,6 +61,19 @@ def like(array: np.ndarray, other: np.ndarray) -> np.ndarray:
     return min(fitting, key=lambda each: apart(each, other), default=array)
 
 
+def without_border(array: np.ndarray) -> np.ndarray:
+    """Returns an array without the zeros around it that a layer of padding put there.
+
+    Args:
+        array: [batch, *space, channels].
+    """
+    for axis in range(1, array.ndim - 1):
+        held = np.flatnonzero(array.any(axis=tuple(other for other in range(array.ndim) if other != axis)))
+        if len(held):
+            array = np.take(array, range(held[0], held[-1] + 1), axis=axis)
+    return array
+
+
 def apart(one: np.ndarray, other: np.ndarray) -> float:
     """Returns the largest deviation of two arrays, relative to their largest element; infinite where shapes or numbers are off.
 
@@ -72,6 +89,35 @@ def apart(one: np.ndarray, other: np.ndarray) -> float:
     with np.errstate(invalid="ignore", divide="ignore"):
         found = float(np.abs(one.astype(np.float64) - other).max() / scale)
     return found if np.isfinite(found) else np.inf
+
+
+def hidden(array: np.ndarray) -> np.ndarray:
+    """Returns which elements a mask hides: those that are not finite, and low ones that are beyond everything else.
+
+    Args:
+        array: Scores of an attention, or anything.
+    """
+    lost = ~np.isfinite(array)
+    if lost.all():
+        return lost
+    low = ~lost & (array < -_BEYOND * max(float(array[~lost].max()), 1.0))
+    is_constant = low.any() and float(np.ptp(array[low])) <= _SPREAD * float(np.abs(array[low]).max())
+    return lost | low if is_constant else lost
+
+
+def apart_but_hidden(one: np.ndarray, other: np.ndarray) -> float:
+    """Returns how far two arrays are apart where no mask hides them; infinite where they hide other elements.
+
+    Args:
+        one: An array.
+        other: Another one.
+    """
+    if one.shape != other.shape or one.dtype.kind != "f" or other.dtype.kind != "f":
+        return apart(one, other)
+    masks = hidden(one), hidden(other)
+    if not np.array_equal(*masks):
+        return np.inf
+    return apart(np.where(masks[0], 0.0, one), np.where(masks[1], 0.0, other)) if masks[0].any() else apart(one, other)
 
 
 def squeezed(one: np.ndarray, other: np.ndarray) -> Both:

@@ -11,6 +11,8 @@ import numpy as np
 
 Arrays = Sequence[np.ndarray]
 Shapes = Sequence[tuple[int, ...]]
+Rearrange = Callable[[Arrays, Shapes], list[np.ndarray]]
+"""(arrays of one side, shapes of the other side's) -> arrays of the other side."""
 
 GATES = ("r, z, n", "z, r, n")
 """The gates of a GRU as torch and as Keras order them. Those of an LSTM are in the same order: i, f, g, o."""
@@ -23,12 +25,26 @@ class Rearrangement:
     Attributes:
         words: What a table says of it; "" where the permutation says it all.
         make: (torch's arrays, TensorFlow's shapes) -> TensorFlow's arrays.
+        undo: (TensorFlow's arrays, torch's shapes) -> torch's arrays, of which `make` makes the same again.
         is_summed: Whether torch's arrays are summed, so that each of their gradients is that of the sum.
     """
 
     words: str
-    make: Callable[[Arrays, Shapes], list[np.ndarray]]
+    make: Rearrange
+    undo: Rearrange
     is_summed: bool = False
+
+
+def _same(arrays: Arrays, shapes: Shapes) -> list[np.ndarray]:
+    return [arrays[0]]
+
+
+def _transpose(arrays: Arrays, shapes: Shapes) -> list[np.ndarray]:
+    return [arrays[0].T]
+
+
+def _reshape(arrays: Arrays, shapes: Shapes) -> list[np.ndarray]:
+    return [arrays[0].reshape(shapes[0])]
 
 
 def _split(arrays: Arrays, shapes: Shapes) -> list[np.ndarray]:
@@ -36,36 +52,55 @@ def _split(arrays: Arrays, shapes: Shapes) -> list[np.ndarray]:
     return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
+def _pack(arrays: Arrays, shapes: Shapes) -> list[np.ndarray]:
+    rows = shapes[0][:-1]
+    return [np.concatenate([each.reshape(*rows, -1) for each in arrays], axis=-1).reshape(shapes[0])]
+
+
 def _swap_gates(array: np.ndarray) -> np.ndarray:
-    reset, update, new = np.split(array, 3, axis=-1)
-    return np.concatenate([update, reset, new], axis=-1)
+    """Exchanges the first two of a GRU's three gates; done twice, nothing has changed."""
+    one, two, new = np.split(array, 3, axis=-1)
+    return np.concatenate([two, one, new], axis=-1)
 
 
-def _reverse_space(array: np.ndarray) -> np.ndarray:
+def _swap(arrays: Arrays, shapes: Shapes) -> list[np.ndarray]:
+    return [_swap_gates(arrays[0])]
+
+
+def _reverse_space(arrays: Arrays, shapes: Shapes) -> list[np.ndarray]:
     """Reverses all axes but the last two."""
+    (array,) = arrays
     space = range(array.ndim - 2)
-    return array.transpose(*reversed(space), array.ndim - 2, array.ndim - 1)
+    return [array.transpose(*reversed(space), array.ndim - 2, array.ndim - 1)]
+
+
+def _share_out(array: np.ndarray) -> list[np.ndarray]:
+    """Returns two arrays whose sum is one: the second is zero."""
+    return [array, np.zeros_like(array)]
 
 
 CHANGES: Mapping[str, Rearrangement] = {
-    "same": Rearrangement("", lambda arrays, shapes: [arrays[0]]),
-    "native": Rearrangement("as it is", lambda arrays, shapes: [arrays[0].T]),
-    "flipped": Rearrangement("transposed", lambda arrays, shapes: [arrays[0]]),
-    "reshaped": Rearrangement("reshaped", lambda arrays, shapes: [arrays[0].reshape(shapes[0])]),
-    "space": Rearrangement("axes of space reversed", lambda arrays, shapes: [_reverse_space(arrays[0])]),
-    "split": Rearrangement("split in {count}", _split),
-    "packed": Rearrangement(
-        "packed", lambda arrays, shapes: [np.concatenate(list(arrays), axis=-1).reshape(shapes[0])]
+    "same": Rearrangement("", _same, _same),
+    "native": Rearrangement("as it is", _transpose, _transpose),
+    "flipped": Rearrangement("transposed", _same, _same),
+    "reshaped": Rearrangement("reshaped", _reshape, _reshape),
+    "space": Rearrangement("axes of space reversed", _reverse_space, _reverse_space),
+    "split": Rearrangement("split in {count}", _split, _pack),
+    "packed": Rearrangement("packed", _pack, _split),
+    "summed": Rearrangement(
+        "summed", lambda arrays, _: [arrays[0] + arrays[1]], lambda arrays, _: _share_out(arrays[0]), is_summed=True
     ),
-    "summed": Rearrangement("summed", lambda arrays, shapes: [arrays[0] + arrays[1]], is_summed=True),
-    "gates": Rearrangement(f"gates {GATES[0]} -> {GATES[1]}", lambda arrays, shapes: [_swap_gates(arrays[0])]),
+    "gates": Rearrangement(f"gates {GATES[0]} -> {GATES[1]}", _swap, _swap),
     "summed gates": Rearrangement(
         f"summed, gates {GATES[0]} -> {GATES[1]}",
-        lambda arrays, shapes: [_swap_gates(arrays[0] + arrays[1])],
+        lambda arrays, _: [_swap_gates(arrays[0] + arrays[1])],
+        lambda arrays, _: _share_out(_swap_gates(arrays[0])),
         is_summed=True,
     ),
     "stacked": Rearrangement(
-        f"stacked, gates {GATES[0]} -> {GATES[1]}", lambda arrays, shapes: [np.stack([_swap_gates(a) for a in arrays])]
+        f"stacked, gates {GATES[0]} -> {GATES[1]}",
+        lambda arrays, _: [np.stack([_swap_gates(each) for each in arrays])],
+        lambda arrays, _: [_swap_gates(each) for each in arrays[0]],
     ),
 }
 """By name. "native" and "flipped" are the two ways to read a square kernel whose layer nobody knows."""

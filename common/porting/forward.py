@@ -2,11 +2,13 @@
 
 import dataclasses
 
+import numpy as np
+
 from samestep.common.porting.alignment import OUTPUTS, Aligned
 from samestep.common.porting.array_layouts import apart
 from samestep.common.porting.case import FLOAT32, GROWTH, LAYER_BOUND, PortCase, PortVerdict, differ, different, off
 from samestep.common.porting.functions import FUNCTION
-from samestep.common.porting.gaps import common_inputs, explain_order, find_gap
+from samestep.common.porting.gaps import common_inputs, explain_order, explain_place, find_gap
 from samestep.common.porting.ways.between import identify_between
 from samestep.common.porting.ways.identify import FLOAT32 as ROUNDED
 from samestep.common.porting.ways.identify import Settings, identify_both
@@ -72,13 +74,21 @@ def _explain(case: PortCase, number: int, layer: Aligned, is_between: bool) -> s
         return lacking
     if moved := explain_order(case, number, layer):
         return moved
-    found = identify_between(case.layers[:number], target, find_gap(case, number, layer), layer.params[1])
+    found = identify_between(case.layers[:number], target, find_gap(case, number, layer), _held(case, layer))
     if found is None or isinstance(found, str):
-        return turn(target) or found or ""
+        turned = turn(target)
+        return turned.said if turned is not None else found or ""
     if layer.source.kind == OUTPUTS and "softmax" in (each.get("activation") for each in found):
         where = "{b}" if found[1]["activation"] == "softmax" else "{a}"
         return f"{where} returns probabilities where the loss wants logits"
-    return say(*found)
+    return explain_place(case, layer, found) or say(*found)
+
+
+def _held(case: PortCase, layer: Aligned) -> dict[str, np.ndarray]:
+    """Returns the parameters that may take part in what stands before a layer: its own, and those that belong to no layer."""
+    raw = [pair for pair in case.matching.pairs if pair.layers[0].kind == pair.layers[1].kind == "Parameter"]
+    own = {f"its {role}": value for role, value in layer.params[1].items()}
+    return own | {f"`{pair.source[0].native}`": case.weights[1][pair.target[0].neutral] for pair in raw}
 
 
 def _explain_inside(case: PortCase, number: int, layer: Aligned) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from samestep.common.porting.array_layouts import apart
+from samestep.common.porting.array_layouts import apart_but_hidden, hidden
 from samestep.common.porting.model_trace import LayerCall
 
 FUNCTION = "function"
@@ -59,7 +59,7 @@ def _print(array: np.ndarray) -> tuple[int, float, float] | None:
     """Returns what two arrays with the same numbers have in common; None of one that says nothing."""
     if array.dtype.kind != "f" or array.size < 2 or array.ndim > _MOST_DIMS or array.flat[0] == array.flat[-1]:
         return None
-    finite = np.where(np.isfinite(array), array, 0.0)
+    finite = np.where(hidden(array), 0.0, array)
     return array.size, float(finite.sum()), float(np.abs(finite).sum())
 
 
@@ -78,15 +78,10 @@ def _axes(one: np.ndarray, other: np.ndarray) -> tuple[int, ...] | None:
 
 
 def same(one: np.ndarray, other: np.ndarray) -> bool:
-    """Returns whether two arrays are the same but for rounding; what is not finite has to be the same.
+    """Returns whether two arrays are the same but for rounding, and but for what hides the same elements.
 
     Args:
         one: An array.
         other: Another one.
     """
-    if one.shape != other.shape:
-        return False
-    masks = np.isfinite(one), np.isfinite(other)
-    if not np.array_equal(*masks):
-        return False
-    return apart(np.where(masks[0], one, 0.0), np.where(masks[1], other, 0.0)) <= _SAME
+    return apart_but_hidden(one, other) <= _SAME

@@ -9,6 +9,11 @@ from samestep.common.porting.array_layouts import Both, apart, find_axes, turned
 from samestep.common.porting.case import LAYER_BOUND, PortCase
 from samestep.common.porting.functions import FUNCTION, moves, takes_part
 from samestep.common.porting.ways.between import Gap
+from samestep.common.porting.ways.formulas import ACTIVATIONS
+from samestep.common.porting.ways.identify import SAME, Settings
+
+_NEAR = 2
+"""How many calls after a layer an activation of its result may be."""
 
 
 def find_gap(case: PortCase, number: int, layer: Aligned) -> Gap:
@@ -77,6 +82,27 @@ def explain_order(case: PortCase, number: int, layer: Aligned) -> str:
         f"{{a}} runs `{layer.source.name}` before `{takes[0].source.name}`, {{b}} runs `{layer.target.name}` after "
         f"`{last.target.name}`: in {{b}}, `{takes[0].target.name}` takes what `{layer.source.name}` takes in {{a}}"
     )
+
+
+def explain_place(case: PortCase, layer: Aligned, found: tuple[Settings, Settings]) -> str:
+    """Returns that one side applies an activation before a layer and the other one after it; "" if it is left out.
+
+    Args:
+        case: Both implementations.
+        layer: The layer.
+        found: What stands before it on each side.
+    """
+    names = [str(each.get("activation", "none")) for each in found]
+    if names.count("none") != 1:
+        return ""
+    lacks, name = names.index("none"), max(names, key=lambda each: each != "none")
+    call, calls = (layer.source, layer.target)[lacks], (case.source, case.target)[lacks].calls
+    later = calls[[id(each) for each in calls].index(id(call)) + 1 :] if layer.source.kind != OUTPUTS else ()
+    wanted = ACTIVATIONS[name](call.output) if name in ACTIVATIONS else None
+    if wanted is None or not any(apart(each.output, wanted) <= SAME for each in later[:_NEAR]):
+        return ""
+    sides = ("{b}", "{a}") if lacks == 0 else ("{a}", "{b}")
+    return f"{sides[0]} applies {name} before `{call.name}`, {sides[1]} after it"
 
 
 def _is_same(one: np.ndarray, other: np.ndarray) -> bool:

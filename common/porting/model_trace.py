@@ -11,15 +11,12 @@ from samestep.common.errors import ConfigError
 from samestep.common.files.arrays import read_arrays
 from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.files.writing import replacing
+from samestep.common.porting.turning import Turned
 from samestep.common.workload.models.layer import Stilled
 from samestep.common.workload.optimizers.spec import OptimizerSpec
 from samestep.common.workload.optimizers.table import OPTIMIZERS
 
 ASKED, CALLS, ARRAYS = "port.json", "trace.json", "trace.npz"
-SAVED = "saved.weights.h5"
-"""The weights as Keras writes them."""
-WEIGHTS = "weights.npz"
-"""The weights that a trace starts from: `params/NAME` and `buffers/NAME`, by the framework's own neutral names."""
 NUDGE = 1e-8
 """How far the weights of a curve are moved, relative, to see how much its steps amplify a deviation."""
 IS_FUNCTION = "is_function"
@@ -43,6 +40,7 @@ class Amendments:
         optimizer: Neutral name of a parameter -> the settings of its update, by the optimizer's own names.
         is_adding_early: Whether Adam's epsilon is added before the bias correction.
         is_bare: Whether the loss is that of the targets alone.
+        turned: Path of a module -> what it gets instead of what it was given first; "": what the model returns instead.
     """
 
     modules: dict[str, Settings] = dataclasses.field(default_factory=dict)
@@ -50,6 +48,7 @@ class Amendments:
     optimizer: dict[str, Settings] = dataclasses.field(default_factory=dict)
     is_adding_early: bool = False
     is_bare: bool = False
+    turned: dict[str, Turned] = dataclasses.field(default_factory=dict)
 
     def __or__(self, other: "Amendments") -> "Amendments":
         """Returns what both ask for; of a setting in both, that of the other."""
@@ -59,6 +58,7 @@ class Amendments:
             optimizer=_merged(self.optimizer, other.optimizer),
             is_adding_early=self.is_adding_early or other.is_adding_early,
             is_bare=self.is_bare or other.is_bare,
+            turned={**self.turned, **{path: each.after(self.turned.get(path)) for path, each in other.turned.items()}},
         )
 
 
@@ -80,7 +80,8 @@ class TraceRequest:
         optimizer: A name of ours, unless the user's file gives an optimizer.
         learning_rate: Its rate.
         amendments: What is done otherwise than the user's file says.
-        saves: Whether the weights are written in the framework's own format, and nothing is traced.
+        task: What is done: "trace"; "save" writes the weights in the framework's own format, "load" reads them from it.
+        checkpoint: The file that is loaded.
     """
 
     framework: str
@@ -92,7 +93,8 @@ class TraceRequest:
     optimizer: str
     learning_rate: float
     amendments: Amendments = dataclasses.field(default_factory=Amendments)
-    saves: bool = False
+    task: str = "trace"
+    checkpoint: str = ""
 
     @property
     def update(self) -> OptimizerSpec:
@@ -141,6 +143,8 @@ class ModelTrace:
         added: What the model adds to the loss of the batch beside that of its targets, by what it is called.
         stilled: What was switched off of each layer that was called, by its path.
         optimizer: Its settings for each parameter, by neutral name.
+        rates: The learning rate of each step of the curve, of the first parameters; () where that is not known.
+        each: What the user's loss returns for each target or example; empty where it is another one.
     """
 
     calls: tuple[LayerCall, ...]
@@ -156,8 +160,12 @@ class ModelTrace:
     added: Mapping[str, float] = dataclasses.field(default_factory=dict)
     stilled: Mapping[str, Stilled] = dataclasses.field(default_factory=dict)
     optimizer: Mapping[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
+    rates: tuple[float, ...] = ()
+    each: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
 
 
+_ARRAYS = ("outputs", "evaluated", "targets", "each")
+_CURVES = ("losses", "nudged", "rates")
 _TABLES = ("gradients", "buffers", "stepped")
 _CONFIGURED = ("added", "stilled", "optimizer")
 
@@ -169,7 +177,7 @@ def write_trace(folder: Path, trace: ModelTrace) -> None:
         folder: Where to.
         trace: What was seen.
     """
-    arrays = {"outputs": trace.outputs, "evaluated": trace.evaluated, "targets": trace.targets}
+    arrays = {name: getattr(trace, name) for name in _ARRAYS}
     for table in _TABLES:
         arrays |= {f"{table}/{name}": value for name, value in getattr(trace, table).items()}
     calls = []
@@ -183,8 +191,8 @@ def write_trace(folder: Path, trace: ModelTrace) -> None:
         calls.append({"name": call.name, "kind": call.kind, "settings": dict(call.settings)})
     with replacing(folder / ARRAYS) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
-    about = {"calls": calls, "loss": trace.loss, "losses": trace.losses, "nudged": trace.nudged}
-    about |= {name: getattr(trace, name) for name in _CONFIGURED}
+    about = {"calls": calls, "loss": trace.loss}
+    about |= {name: getattr(trace, name) for name in (*_CURVES, *_CONFIGURED)}
     with replacing(folder / CALLS) as file:
         file.write((json.dumps(about) + "\n").encode())
 
@@ -202,16 +210,13 @@ def read_trace(folder: Path) -> ModelTrace:
     assert isinstance(about, dict)
     return ModelTrace(
         calls=tuple(_call(each, f"calls/{number}/", arrays) for number, each in enumerate(about["calls"])),
-        outputs=arrays["outputs"],
-        evaluated=arrays["evaluated"],
-        targets=arrays["targets"],
+        **{name: arrays[name] for name in _ARRAYS},
         loss=about["loss"],
         **{
             table: {n.removeprefix(f"{table}/"): v for n, v in arrays.items() if n.startswith(f"{table}/")}
             for table in _TABLES
         },
-        losses=tuple(about["losses"]),
-        nudged=tuple(about["nudged"]),
+        **{name: tuple(about[name]) for name in _CURVES},
         added=about["added"],
         stilled={name: Stilled(*each) for name, each in about["stilled"].items()},
         optimizer=about["optimizer"],
@@ -231,12 +236,3 @@ def _call(about: Mapping[str, object], prefix: str, arrays: Mapping[str, np.ndar
         evaluated=arrays.get(f"{prefix}evaluated"),
         gradient=arrays.get(f"{prefix}gradient"),
     )
-
-
-def read_weights(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Reads the parameters and the buffers that a trace starts from."""
-    arrays = read_arrays(folder / WEIGHTS)
-    return tuple(
-        {name.removeprefix(f"{kind}/"): value for name, value in arrays.items() if name.startswith(f"{kind}/")}
-        for kind in ("params", "buffers")
-    )  # type: ignore[return-value]

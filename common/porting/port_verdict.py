@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from samestep.common.porting import update_differences
 from samestep.common.porting.array_layouts import apart
 from samestep.common.porting.case import (
     CONSTANTS,
@@ -21,11 +20,12 @@ from samestep.common.porting.case import (
     first_difference,
     off,
 )
-from samestep.common.porting.configurations import compare_optimizers, compare_stilled
 from samestep.common.porting.forward import go_forward
-from samestep.common.porting.loss_differences import explain_loss, is_explained
 from samestep.common.porting.matching.pairing import Pair
-from samestep.common.porting.running import explain_buffers, notes
+from samestep.common.porting.training import update_differences
+from samestep.common.porting.training.configurations import compare_optimizers, compare_rates, compare_stilled
+from samestep.common.porting.training.loss_differences import explain_loss, is_explained
+from samestep.common.porting.training.running import explain_buffers, notes
 from samestep.common.porting.words import name_sides, percent, relative
 
 
@@ -99,7 +99,9 @@ def _loss(case: PortCase, bound: float) -> PortVerdict | None:
     deviation, bound = relative(one, other), max(bound, LAYER_BOUND)
     if deviation <= (LAYER_BOUND if is_explained(one, other, added) else bound):
         return None
-    cause = explain_loss((one, other), case.source.outputs, case.source.targets, added, bound)
+    cause = explain_loss(
+        (one, other), (case.source.each, case.target.each), case.source.outputs, case.source.targets, added, bound
+    )
     seen = f"the loss of equal outputs is {one:.9g} in {{a}} and {other:.9g} in {{b}}"
     return first_difference("loss", "", seen, cause, deviation=deviation)
 
@@ -174,5 +176,5 @@ def _curve(case: PortCase, bound: float) -> PortVerdict | None:
     for number, (one, other) in enumerate(_finite_losses(case)):
         if not (deviation := relative(one, other)) <= allowed[number]:
             said = f"the first step agrees, the loss of step {number} is {one:.9g} in {{a}} and {other:.9g} in {{b}}"
-            return first_difference("curve", "", said, deviation=deviation)
+            return first_difference("curve", "", said, compare_rates(case), deviation=deviation)
     return None

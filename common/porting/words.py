@@ -91,6 +91,7 @@ _SAY: Mapping[str, Say] = {
     "activation": _activation,
     "rounding": _rounding,
     "padding": _padding,
+    "border": lambda one, other: f"{{a}} pads with {one}, {{b}} with {other}",
     "pools": lambda one, other: f"{{a}} pools by the {one}, {{b}} by the {other}",
     "window": lambda one, other: f"{{a}}'s window is {one}, {{b}}'s {other}",
     "stride": lambda one, other: f"{{a}}'s stride is {one}, {{b}}'s {other}",
@@ -124,6 +125,7 @@ _SAY: Mapping[str, Say] = {
     "along": lambda one, other: f"{{a}} does so along {one}, {{b}} along {other}",
     "hides": lambda one, other: f"{{a}} hides {one}, {{b}} {other}",
     "by": lambda one, other: f"{{a}} hides it by {one}, {{b}} by {other}",
+    "pixels of channels": lambda one, other: f"of the channels that become pixels, in {{a}} {one}, in {{b}} {other}",
     "takes": lambda one, other: f"{{a}} takes {one}, {{b}} {other}",
     "axes": lambda one, other: f"{{a}} puts the axes in the order {_listing(one)}, {{b}} in {_listing(other)}",
     "into": lambda one, other: f"{{a}} leaves them {one}, {{b}} {other}",
@@ -148,6 +150,7 @@ _DOES: Mapping[str, Callable[[object], str]] = {
     "joined": lambda value: f"joins {_listing(value)}",
     "hides": lambda value: f"hides {value}",
     "takes": lambda value: f"takes {value}",
+    "pixels of channels": lambda value: f"makes pixels of channels, where {value}",
     "axes": lambda value: f"puts the axes in the order {_listing(value)}",
     "heads": lambda value: f"attends with {value} head{'' if value == 1 else 's'}",
 }

@@ -352,6 +352,20 @@ wrong("first", "tokens", function("h[:, 0]"), function("h[:, -1]"), "torch pools
 wrong("backwards", "tokens", function("h.flatten(1)"), function("O.reshape(O.flip(h, 1), (-1, 72))"), "reverse", 72)
 wrong("shifted", "tokens", function("h[:, :-1]"), function("h[:, 1:]"), "takes")
 wrong("rolled", "tokens", function("h.flatten(1)"), function("O.reshape(O.roll(h, 1, 1), (-1, 72))"), "other order", 72)
+LATER = {"kind": "SGD", "momentum": 0.5}, {"kind": "SGD", "momentum": 0.9}
+right("known factor", "tokens", function("h"), function("h * 3 - 1"), accept=("scale",))
+right("known maximum", "tokens", function("h.mean(1)"), function("O.max(h, 1)"), accept=("pooling",))
+FLAT = "O.reshape(O.flip(h, 1), (-1, 72))"
+right("known order", "tokens", function("h.flatten(1)"), function(FLAT), 72, accept=("order",))
+wrong(
+    "after a factor",
+    "tokens",
+    function("h"),
+    function("h * 3"),
+    "momentum: 0.5",
+    accept=("scale",),
+    **optimizers(*LATER),
+)
 GATED = "h[..., :6] * F.sigmoid(h[..., 6:])"
 right("gated", "tokens", function(GATED), function("h[..., :6] * O.sigmoid(h[..., 6:])"), 6)
 wrong("gates", "tokens", function(GATED), function("h[..., 6:] * O.sigmoid(h[..., :6])"), "getitem", 6)

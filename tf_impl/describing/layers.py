@@ -12,8 +12,10 @@ from samestep.tf_impl.tracing import WHOLE, kind_of, path_of
 
 _ROLES = {
     **{"kernel": "kernel", "depthwise_kernel": "kernel", "bias": "bias", "recurrent_kernel": "recurrent"},
-    **{"embeddings": "table", "gamma": "scale", "beta": "bias"},
+    **{"embeddings": "table", "gamma": "scale", "scale": "scale", "beta": "bias"},
 }
+
+_POINTWISE = "pointwise_kernel"
 
 
 def find_layers(model: Any, started: list[Any], neutral: Mapping[int, str]) -> tuple[ParameterLayer, ...]:
@@ -50,6 +52,14 @@ def find_layers(model: Any, started: list[Any], neutral: Mapping[int, str]) -> t
 def _layers(
     name: str, call: str, kind: str, params: Mapping[str, LayerTensor], buffers: Mapping[str, LayerTensor]
 ) -> Iterator[ParameterLayer]:
+    if _POINTWISE in params:  # two convolutions in one layer, which torch has as two
+        first = {"kernel": params["depthwise_kernel"]}
+        yield ParameterLayer(
+            name=f"{name}/depthwise", kind=kind.replace("Separable", "Depthwise"), call=call, params=first
+        )
+        second = {role: params[last] for last, role in ((_POINTWISE, "kernel"), ("bias", "bias")) if last in params}
+        yield ParameterLayer(name=f"{name}/pointwise", kind=kind.replace("Separable", ""), call=call, params=second)
+        return
     known = {_ROLES[last]: held for last, held in params.items() if last in _ROLES}
     if known or buffers:
         yield ParameterLayer(name=name, kind=kind, call=call, params=known, buffers=dict(buffers))

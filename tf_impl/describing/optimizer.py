@@ -35,6 +35,9 @@ def describe_optimizer(model: Model, params: Mapping[str, np.ndarray], source: s
         return DescribedOptimizer(refused=f"has an optimizer for {', '.join(model.optimizer)} alone; add one for tf")
     built = own.made(source)
     name, rate = type(built).__name__, float(np.asarray(built.learning_rate))
+    if number := built.gradient_accumulation_steps:
+        said = f"has {name}, which updates in every {number}th step alone (gradient_accumulation_steps={number})"
+        return DescribedOptimizer(learning_rate=rate, refused=said)
     slots: tuple[str, ...] | None = None
     for path, value in params.items():
         variables = own.kept(own.template(source, last := path.rpartition("/")[2], value.shape, "float64"), last)

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from samestep.common.porting.model_trace import Amendments
+from samestep.torch_impl.describing.turned import turn_module
 from samestep.torch_impl.weights import Weight
 
 _KEYS = {"learning_rate": "lr", "epsilon": "eps"}
@@ -25,6 +26,8 @@ def amend_module(module: nn.Module, amendments: Amendments) -> None:
             setattr(module.get_submodule(path), name, value)
     for name in amendments.frozen:
         module.get_parameter(name).requires_grad_(False)
+    for path, turned in amendments.turned.items():
+        turn_module(module, path, turned)
 
 
 def amend_optimizer(optimizer: torch.optim.Optimizer, named: Mapping[str, Weight], amendments: Amendments) -> None:

@@ -91,10 +91,11 @@ def _layers(path: str, call: str, module: nn.Module, held: dict[str, LayerTensor
 
 
 def _roles(held: Mapping[str, LayerTensor]) -> dict[str, str]:
-    """Torch's names -> roles: those that the neutral names have, else a weight is a kernel."""
+    """Torch's names -> roles: those that the neutral names have, else a weight is a kernel, and one of one axis a scale."""
     known = {"kernel", "table", "scale", "bias"}
     roles = {name: last for name, each in held.items() if (last := each.neutral.rpartition("/")[2]) in known}
-    return roles | {name: role for name, role in _ROLES.items() if name in held and name not in roles}
+    rest = {name: role for name, role in _ROLES.items() if name in held and name not in roles}
+    return roles | {name: "scale" if name == "weight" and len(held[name].shape) == 1 else rest[name] for name in rest}
 
 
 def _buffers(path: str, module: nn.Module) -> dict[str, LayerTensor]:

@@ -43,7 +43,7 @@ def describe_optimizer(model: Model, module: nn.Module, source: str) -> Describe
     build: Build = lambda parameters: own.build(UserOptimizer(0.0, source), parameters)  # noqa: E731
     parameters = list(module.parameters())
     made = build(parameters)
-    if (refused := _refused(made)) is not None:
+    if (refused := refuse_closure(made)) is not None:
         return refused
     rates = [float(group["lr"]) for group in made.param_groups]
     for parameter in parameters:
@@ -65,8 +65,12 @@ def describe_optimizer(model: Model, module: nn.Module, source: str) -> Describe
     )
 
 
-def _refused(made: torch.optim.Optimizer) -> DescribedOptimizer | None:
-    """Refuses an optimizer that takes the gradient anew within a step."""
+def refuse_closure(made: torch.optim.Optimizer) -> DescribedOptimizer | None:
+    """Refuses an optimizer that takes the gradient anew within a step; returns None for any other.
+
+    Args:
+        made: The optimizer.
+    """
     closure = inspect.signature(type(made).step).parameters.get("closure")
     if closure is None or closure.default is not inspect.Parameter.empty:
         return None

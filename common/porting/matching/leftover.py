@@ -31,7 +31,7 @@ def explain_left(
         sides.append(f"{framework} has {', '.join(held) or 'none'}")
     start = f"parameters are left without a counterpart: {'; '.join(sides)}"
     if all(left):
-        partners = [f"{one.name} with {_nearest(one, left[1]).name}" for one in left[0][:_MOST]]
+        partners = [f"{one.name or 'the model itself'} with {_nearest(one, left[1]).name}" for one in left[0][:_MOST]]
         a, b = frameworks
         return (
             f"{start}; the likeliest partners are {', '.join(partners)}, whose shapes do not fit; make them alike, or say "

@@ -40,6 +40,10 @@ class Matching:
             for name, array in pair.to_target(values).items()
         }
 
+    def to_source(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Makes torch's arrays by neutral name, in the neutral layout, of all of TensorFlow's."""
+        return {name: array for pair in self.pairs for name, array in pair.to_source(values).items()}
+
     @property
     def layers(self) -> tuple[tuple[ParameterLayer, ParameterLayer], ...]:
         """The layers that were matched, each pair once."""
@@ -121,7 +125,9 @@ def _find(layers: Sequence[ParameterLayer], name: str, framework: str) -> Parame
             only = dataclasses.replace(layer, params={role: held}, buffers={})
             choices |= {held.native: only, held.neutral: only}
     if name not in choices:
-        raise unknown(f"parameter of {framework}", name, choices, "It stands in names of your samestep.Model.")
+        raise unknown(
+            f"parameter of {framework}", name, filter(None, choices), "It stands in names of your samestep.Model."
+        )
     return choices[name]
 
 

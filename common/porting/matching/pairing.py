@@ -61,6 +61,16 @@ class Pair:
         made = CHANGES[self.change].make([values[held.neutral] for held in self.source], [h.shape for h in self.target])
         return {held.neutral: array for held, array in zip(self.target, made, strict=True)}
 
+    def to_source(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Makes torch's arrays by neutral name, in the neutral layout; of two that are summed, the second is zero.
+
+        Args:
+            values: TensorFlow's, by neutral name.
+        """
+        arrays, shapes = [values[held.neutral] for held in self.target], [held.neutral_shape for held in self.source]
+        made = CHANGES[self.change].undo(arrays, shapes)
+        return {held.neutral: array for held, array in zip(self.source, made, strict=True)}
+
 
 def fit(one: ParameterLayer, other: ParameterLayer) -> list[Pair] | None:
     """Pairs the parameters of two layers, or returns None if they cannot be the same layer.

@@ -1,32 +1,28 @@
 """What stands between two layers: identified from what came out of the layers before and what went into the next one."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from samestep.common.porting.alignment import Aligned
-from samestep.common.porting.array_layouts import Both
-from samestep.common.porting.functions import FUNCTION
+from samestep.common.porting.array_layouts import Both, apart
+from samestep.common.porting.functions import FUNCTION, moves
 from samestep.common.porting.model_trace import LayerCall
-from samestep.common.porting.ways import formulas, layers, space
 from samestep.common.porting.ways.identify import (
     EXAMPLES,
     LAST_STEP,
-    Candidate,
+    SAME,
     Settings,
     differing,
-    identify,
     is_other,
 )
-from samestep.common.porting.ways.programs import Named, programs, spell_term
+from samestep.common.porting.ways.one_step import MOST_SOURCES, few, identify_step
+from samestep.common.porting.ways.programs import Named, spell_term
+from samestep.common.porting.ways.turns import turn
 from samestep.common.porting.words import does
 
-_MOST_SOURCES = 6
-"""How many arrays back an operation may reach: past a block, to where its residual branch started."""
-_MOST_HEADS = 16
-_ROLES = ("query", "key", "value")
-_MOST_STEPS = 8
+_MOST_STEPS = 12
 """How many results are looked at that only one side has."""
 Found = tuple[Settings, Settings]
 Gap = tuple[Sequence[LayerCall], Sequence[LayerCall]]
@@ -42,7 +38,7 @@ def identify_between(
         before: The layers before, whose outputs agree.
         target: What went into the next layer.
         gap: What each side computes in between that the other side does not.
-        held: The parameters that may take part in it.
+        held: The parameters that may take part in it, by what they are called.
 
     Returns:
         The settings; or what only one side does, in words; None if it is not known.
@@ -50,20 +46,45 @@ def identify_between(
     sources = [
         [*_sources(before, side, len(target[side])), *_rows(held or {}, target[side]), *_masks(gap)] for side in (0, 1)
     ]
-    found = [_identify(sources[side], target[side]) for side in (0, 1)]
-    return differing(*_in_one_kind(found)) or _identify_steps(sources, gap)
+    found = [identify_step(sources[side], target[side]) for side in (0, 1)]
+    return differing(*_in_one_kind(found)) or (
+        _identify_steps(sources, gap, len(target[0])) or _reordered(gap) or _added(sources, gap)
+    )
 
 
-def _identify_steps(sources: Sequence[Named], gap: Gap) -> Found | str | None:
+def _reordered(gap: Gap) -> str | None:
+    """Returns how one step's result becomes that of a step of the other side, if that puts the same in another order."""
+    for one, other in itertools.product(*(calls[:_MOST_STEPS] for calls in gap)):
+        turned = None if moves(one) or moves(other) else turn((one.output, other.output))
+        if turned is not None and turned.name == "order":
+            return turned.said
+    return None
+
+
+def _added(sources: Sequence[Named], gap: Gap) -> str | None:
+    """Returns how what one side adds to every example becomes what the other adds: positions that are not learnt."""
+    for (name, x), (_, y) in zip(*sources, strict=False):
+        for one, other in itertools.product(*(calls[:_MOST_STEPS] for calls in gap)):
+            if not few(one.output).shape == few(other.output).shape == x.shape == y.shape:
+                continue
+            parts = [few(call.output) - given for call, given in ((one, x), (other, y))]
+            if all(apart(part, part[:1] + 0 * part) <= SAME and np.ptp(part) for part in parts):
+                turned = turn((parts[0][:1], parts[1][:1]))
+                if turned is not None:
+                    return f"of what is added to {name}, {turned.said}"
+    return None
+
+
+def _identify_steps(sources: Sequence[Named], gap: Gap, examples: int) -> Found | str | None:
     """Identifies the steps of each side that the other one does not take, each from those before, to the first that differs."""
     chains: list[list[Settings]] = []
     for given, calls in zip(sources, gap, strict=True):
         chain, known = list[Settings](), list(given)
-        for call in calls[:_MOST_STEPS]:
-            settings = _identify(known, call.output) if call.output.ndim else None
+        for call in [each for each in calls if each.output.shape[:1] == (examples,)][:_MOST_STEPS]:
+            settings = identify_step(known, call.output)
             if settings is not None and not _is_nothing(settings):
                 chain.append(_as_program(settings))
-                known.insert(0, (LAST_STEP, _few(call.output)))
+                known.insert(0, (LAST_STEP, few(call.output)))
         chains.append(chain)
     return _differing_step(*chains)
 
@@ -71,6 +92,9 @@ def _identify_steps(sources: Sequence[Named], gap: Gap) -> Found | str | None:
 def _differing_step(ours: Sequence[Settings], theirs: Sequence[Settings]) -> Found | str | None:
     """Returns the step that only one side takes, if the others are the same; else the first two of one kind that differ."""
     for more, fewer, has, lacks in ((ours, theirs, "{a}", "{b}"), (theirs, ours, "{b}", "{a}")):
+        hiding = [each for each in more if "hides" in each]
+        if hiding and fewer and not any("hides" in each for each in fewer):
+            return f"{has} {does(hiding[0])}, {lacks} does not"
         for place, step in enumerate(more):
             rest = [*more[:place], *more[place + 1 :]]
             if fewer and len(rest) == len(fewer) and not any(map(is_other, rest, fewer)):
@@ -101,33 +125,19 @@ def _is_nothing(settings: Settings) -> bool:
 def _rows(held: Mapping[str, np.ndarray], target: np.ndarray) -> Named:
     """Returns the parameters, and as many of their rows in a row as a target has positions."""
     found: list[tuple[str, np.ndarray]] = []
-    for role, value in held.items():
-        found.append((f"its {role}", value))
+    for name, value in held.items():
+        value = value[0] if value.ndim == target.ndim > 1 and len(value) == 1 else value
+        found.append((name, value))
         count = target.shape[1] if target.ndim > 2 else 0
         if count and value.ndim == target.ndim - 1 and value.shape[0] > count:
             for start in range(min(len(value) - count + 1, _MOST_STEPS)):
-                found.append((f"rows {start} to {start + count - 1} of its {role}", value[start : start + count]))
+                found.append((f"rows {start} to {start + count - 1} of {name}", value[start : start + count]))
     return found
 
 
 def _masks(gap: Gap) -> Named:
     given = [each for calls in gap for call in calls for each in call.inputs if each.dtype == bool and each.ndim == 2]
-    return [("the mask", _few(each)) for each in given[:1]]
-
-
-def _identify(sources: Named, target: np.ndarray) -> Settings | None:
-    few = _few(target)
-    real = [(name, each) for name, each in sources if each.dtype != bool]
-    return identify(few, itertools.chain(_candidates(real, few), programs(real, few), _averages(sources, few)))
-
-
-def _averages(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
-    """Means over the positions that a mask leaves."""
-    for _, mask in (each for each in sources if each[1].dtype == bool):
-        for _, x in sources[:_MOST_SOURCES]:
-            if x.ndim == 3 and x.shape[:2] == mask.shape and target.shape == (len(x), x.shape[-1]):
-                settings = {"pools": "mean of what is not masked"}
-                yield settings, lambda x=x, m=mask[..., None]: (x * m).sum(1) / m.sum(1)
+    return [("the mask", few(each)) for each in given[:1]]
 
 
 def _in_one_kind(found: Iterable[Settings | None]) -> list[Settings | None]:
@@ -151,10 +161,6 @@ def _as_program(found: Settings) -> Settings:
     return {"sum": tuple(spell_term(name, factor) for name in sorted(terms))} if activation == "none" else found
 
 
-def _few(array: np.ndarray) -> np.ndarray:
-    return array[:EXAMPLES]
-
-
 def _sources(before: Sequence[Aligned], side: int, examples: int) -> list[tuple[str, np.ndarray]]:
     """Returns what is at hand on one side, the latest first: outputs, then what went into the same layers.
 
@@ -169,65 +175,10 @@ def _sources(before: Sequence[Aligned], side: int, examples: int) -> list[tuple[
         (functions if layer.family == FUNCTION else found).append(named)
         if layer.inputs is not None and layer.inputs[side].dtype.kind == "f":
             found.append((f"the input of `{layer.source.name}`", layer.inputs[side][:EXAMPLES]))
-    return [*found[: 2 * _MOST_SOURCES], *functions[:_MOST_SOURCES]]
+    return [*found[: 2 * MOST_SOURCES], *functions[:MOST_SOURCES]]
 
 
 def _numbered(name: str, found: Named) -> str:
     """Returns a name that is not among some, for one of several calls with one name."""
     count = sum(each == name or each.startswith(f"{name} (") for each, _ in found)
     return f"{name} ({count + 1} calls before the last)" if count else name
-
-
-def _candidates(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
-    alike = [(name, source) for name, source in sources if source.shape == target.shape]
-    for name, function in formulas.ACTIVATIONS.items():
-        for what, source in alike[:3]:
-            yield {"activation": name, "terms": (what,)}, lambda f=function, x=source: f(x)
-    for name, function in formulas.ACTIVATIONS.items():
-        for what, source in alike[:1]:
-            made = function(source)
-            factor = float(np.vdot(made, target) / max(np.vdot(made, made), 1e-300))
-            settings = {"activation": name, "terms": (what,), "factor": float(f"{factor:.6g}")}
-            yield settings, lambda x=made, c=factor: c * x
-    for name, function in formulas.ACTIVATIONS.items():
-        for (first, source), (other, added) in itertools.permutations(alike[:_MOST_SOURCES], 2):
-            if source is not added:
-                settings = {"activation": name, "terms": (first, other)}
-                yield settings, lambda f=function, x=source, y=added: f(x) + y
-                yield {**settings, "after": True}, lambda f=function, x=source, y=added: f(x + y)
-    for _, source in sources[:3]:
-        yield from space.flattened(source, target)
-    yield from _attended(sources, target)
-    for _, source in sources:
-        yield from _pooled(source, target)
-
-
-def _attended(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
-    """Attention, from three projections or from one that packs them."""
-    if target.ndim != 3:
-        return
-    width = target.shape[-1]
-    heads = [n for n in range(1, min(width, _MOST_HEADS) + 1) if width % n == 0]
-    outputs = [
-        source for name, source in sources if name.startswith("the output") and source.shape[:2] == target.shape[:2]
-    ]
-    packed = [source for source in outputs if source.shape[-1] == 3 * width]
-    single = [source for source in outputs if source.shape == target.shape][:3]
-    if packed:
-        for settings, make in layers.attended(*np.split(packed[0], 3, axis=-1), heads):
-            yield {**settings, "roles": ", ".join(_ROLES)}, make
-    if len(single) == 3:
-        named = dict(zip(reversed(_ROLES), single, strict=True))
-        for roles in itertools.permutations(_ROLES):
-            for settings, make in layers.attended(*(named[role] for role in roles), heads):
-                yield {**settings, "roles": ", ".join(roles)}, make
-
-
-def _pooled(source: np.ndarray, target: np.ndarray) -> Iterator[Candidate]:
-    if source.ndim > 2 and target.shape == (source.shape[0], source.shape[-1]):
-        axes = tuple(range(1, source.ndim - 1))
-        for name, function in (("mean", np.mean), ("maximum", np.max), ("sum", np.sum)):
-            yield {"pools": name}, lambda f=function: f(source, axis=axes)
-        flat = source.reshape(len(source), -1, source.shape[-1])
-        yield {"pools": "first position"}, lambda: flat[:, 0]
-        yield {"pools": "last position"}, lambda: flat[:, -1]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 
 from samestep.common.porting.alignment import Aligned
-from samestep.common.porting.array_layouts import apart
+from samestep.common.porting.array_layouts import apart_but_hidden
 
 Settings = Mapping[str, object]
 Candidate = tuple[Settings, Callable[[], np.ndarray]]
@@ -40,7 +40,7 @@ def identify(seen: np.ndarray, candidates: Iterable[Candidate], same: float = SA
     best, nearest = None, same
     for settings, make in candidates:
         try:
-            distance = apart(make(), seen)
+            distance = apart_but_hidden(make(), seen)
         except (ValueError, IndexError, FloatingPointError):
             continue  # shapes that this way cannot take
         if distance < nearest:

@@ -8,6 +8,7 @@ import numpy as np
 
 from samestep.common.porting.alignment import Aligned
 from samestep.common.porting.ways import formulas
+from samestep.common.porting.ways.activations import measured
 from samestep.common.porting.ways.identify import Candidate, Way
 from samestep.common.porting.ways.recurrent import recurrent
 from samestep.common.porting.ways.resizing import resizing
@@ -70,7 +71,7 @@ def normalisation(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Can
 
 
 def _statistics(x: np.ndarray, layer: Aligned) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    batch, inner = tuple(range(x.ndim - 1)), tuple(range(1, x.ndim))
+    batch, inner, space = tuple(range(x.ndim - 1)), tuple(range(1, x.ndim)), tuple(range(1, x.ndim - 1))
     found = {
         "the last axis": (x.mean(-1, keepdims=True), x.var(-1, keepdims=True)),
         "the batch": (x.mean(batch), x.var(batch)),
@@ -78,6 +79,8 @@ def _statistics(x: np.ndarray, layer: Aligned) -> dict[str, tuple[np.ndarray, np
         "the variance alone": (np.zeros_like(x[..., :1]), x.var(-1, keepdims=True)),
         "the root mean square": (np.zeros_like(x[..., :1]), np.square(x).mean(-1, keepdims=True)),
     }
+    if space:
+        found["each channel of an example"] = (x.mean(space, keepdims=True), x.var(space, keepdims=True))
     buffers = layer.buffers[0]
     if "running_mean" in buffers:
         found["the running statistics"] = (buffers["running_mean"], buffers["running_var"])
@@ -100,7 +103,10 @@ def activation(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candid
         params: None.
         layer: The layer.
     """
-    for name, function in formulas.ACTIVATIONS.items():
+    known = dict(formulas.ACTIVATIONS)
+    for seen in layer.output:
+        known |= dict(measured(x, seen))
+    for name, function in known.items():
         yield {"activation": name}, lambda function=function: function(x)
 
 

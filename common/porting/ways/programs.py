@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from samestep.common.porting.array_layouts import hidden as hidden_by_mask
 from samestep.common.porting.ways import formulas
 from samestep.common.porting.ways.identify import Candidate
 
@@ -22,7 +23,7 @@ def programs(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
         sources: What is at hand.
         target: What came out.
     """
-    for make in (_softmaxes, _reductions, _sums, _products, _concatenations, _hidings, _slices, _joinings):
+    for make in _STEPS:
         yield from make(sources, target)
 
 
@@ -42,6 +43,10 @@ def _softmaxes(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
             name = axis_name(axis, x.ndim)
             yield {"softmax": name}, lambda x=x, axis=axis: formulas.softmax(x, axis)
             yield {"softmax": f"{name}, its logarithm"}, lambda x=x, axis=axis: np.log(formulas.softmax(x, axis))
+    for _, x in sources:  # Keras puts another axis than the last one there first
+        for axis in range(1, x.ndim - 1):
+            if (turned := x.swapaxes(axis, -1)).shape == target.shape:
+                yield {"softmax": axis_name(axis, x.ndim)}, lambda x=turned: formulas.softmax(x)
 
 
 def _reductions(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
@@ -113,6 +118,10 @@ def _products(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
         if x.shape == y.shape == target.shape:
             yield {"product": (first, second)}, lambda x=x, y=y: x * y
     for (first, x), (second, y) in itertools.permutations(near, 2):
+        for name, function in formulas.ACTIVATIONS.items() if x.shape == y.shape == target.shape else ():
+            if name != "none":
+                yield {"product": (f"{name} of {first}", second)}, lambda f=function, x=x, y=y: f(x) * y
+    for (first, x), (second, y) in itertools.permutations(near, 2):
         for turned in (False, True):
             other = y.swapaxes(-1, -2) if turned and y.ndim > 1 else y
             if x.ndim != y.ndim or x.ndim < 2 or x.shape[-1] != other.shape[-2] or x.shape[:-2] != y.shape[:-2]:
@@ -127,7 +136,7 @@ def _products(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
 
 def _concatenations(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
     for count in (2, 3):
-        for chosen in itertools.permutations(sources[:_NEAR], count):
+        for chosen in itertools.permutations(sources[: 2 * _NEAR], count):
             shapes = [x.shape for _, x in chosen]
             if any(len(shape) != target.ndim for shape in shapes):
                 continue
@@ -141,12 +150,22 @@ def _hidings(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
     """What is given, but one constant in some places."""
     for _, x in _alike(sources, target):
         with np.errstate(invalid="ignore"):
-            hidden = ~(np.abs(x - target) <= 1e-7 * np.abs(x).max())
-        if not hidden.any() or hidden.all() or len({*target[hidden][:64]}) != 1:
+            scale = np.abs(x).max()
+            hidden = ~(np.abs(x - target) <= 1e-7 * scale)
+        if not hidden.any() or hidden.all():
             continue
-        value = target[hidden].flat[0]
-        settings = {"hides": where_hidden(hidden), "by": "zero" if value == 0 else "a large negative number"}
-        yield settings, lambda x=x, h=hidden, v=value: np.where(h, v, x)
+        values = target[hidden]
+        is_low = bool((hidden_by_mask(target) == hidden).all())
+        if is_low or len({*values[:64]}) == 1:
+            settings = {"hides": where_hidden(hidden), "by": "zero" if not values.any() else "a large negative number"}
+            kept = values if is_low else values[0]
+            yield settings, lambda x=x, hidden=hidden, kept=kept: _put(x, hidden, kept)
+
+
+def _put(x: np.ndarray, hidden: np.ndarray, values: np.ndarray) -> np.ndarray:
+    made = x.copy()
+    made[hidden] = values
+    return made
 
 
 def where_hidden(hidden: np.ndarray) -> str:
@@ -164,6 +183,10 @@ def where_hidden(hidden: np.ndarray) -> str:
                     1: "what comes two positions later",
                     -1: "a position itself and what comes after it",
                 }[ahead]
+        for axis in (-1, -2):
+            if (hidden == hidden.any(axis=-3 - axis, keepdims=True)).all():
+                count = int(hidden.any(axis=-3 - axis).sum())
+                return f"{count} places along {axis_name(hidden.ndim + axis, hidden.ndim)}"
     return f"{int(hidden.sum())} of {hidden.size} elements"
 
 
@@ -176,6 +199,11 @@ def _slices(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
                 stop = start + target.shape[axis]
                 settings = {"takes": f"{start} to {stop - 1} of {x.shape[axis]}", "along": axis_name(axis, x.ndim)}
                 yield settings, lambda x=x, a=axis, s=start, e=stop: np.take(x, range(s, e), axis=a)
+            step = x.shape[axis] // target.shape[axis]
+            for start in range(step) if step > 1 else ():
+                places = range(start, x.shape[axis], step)
+                settings = {"takes": f"one of {step} from number {start} on", "along": axis_name(axis, x.ndim)}
+                yield settings, lambda x=x, a=axis, places=places: np.take(x, places, axis=a)
 
 
 def _joinings(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
@@ -188,8 +216,31 @@ def _joinings(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
             yield settings, lambda x=x, axes=axes: x.transpose(axes).reshape(target.shape)
 
 
+def _pixels(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
+    """A larger image whose pixels are the channels of a smaller one, which are put in two orders."""
+    for _, x in sources[: 2 * _NEAR]:
+        if not x.ndim == target.ndim == 4 or x.size != target.size or not target.shape[-1] < x.shape[-1]:
+            continue
+        factor, channels = target.shape[1] // x.shape[1], target.shape[-1]
+        orders = {
+            "a channel's pixels lie side by side": ((channels, factor, factor), (0, 1, 4, 2, 5, 3)),
+            "a pixel's channels lie side by side": ((factor, factor, channels), (0, 1, 3, 2, 4, 5)),
+        }
+        for name, (shape, axes) in orders.items():
+            settings = {"pixels of channels": name}
+
+            def make(x: np.ndarray = x, shape: tuple[int, ...] = shape, axes: tuple[int, ...] = axes) -> np.ndarray:
+                return x.reshape(*x.shape[:3], *shape).transpose(axes).reshape(target.shape)
+
+            yield settings, make
+
+
+_STEPS = (_softmaxes, _reductions, _sums, _products, _concatenations, _hidings, _slices, _joinings, _pixels)
+"""The kinds of programs, the likeliest first."""
+
+
 def _alike(sources: Named, target: np.ndarray) -> Named:
-    return [(name, x) for name, x in sources if x.shape == target.shape][:_NEAR]
+    return [(name, x) for name, x in sources if x.shape == target.shape]
 
 
 def _spreads(x: np.ndarray, target: np.ndarray) -> bool:

@@ -83,16 +83,18 @@ def _run(
     mask: np.ndarray | None,
     is_last: bool,
 ) -> np.ndarray:
-    for cells in levels:
+    for number, cells in enumerate(levels, 1):
         first, *second = cells
         is_backward = str(how["direction"]).startswith("from the last")
         made = _direction(x, first, how, mask, is_backward)
         if is_backward and "turned" in str(how["direction"]):
             made = made[:, ::-1]
         if second:
-            made = _MERGES[str(how["merge"])]([made, _direction(x, second[0], how, mask, True)[:, ::-1]])  # type: ignore[arg-type]
+            back = _direction(x, second[0], how, mask, True)[:, ::-1]
+            both = [made[:, -1], back[:, 0]] if is_last and number == len(levels) else [made, back]  # where each ends
+            made = _MERGES[str(how["merge"])](both)  # type: ignore[arg-type]
         x = made
-    return x[:, -1] if is_last else x
+    return x[:, -1] if is_last and x.ndim == 3 else x
 
 
 def _direction(

@@ -19,6 +19,10 @@ _FILLS = {
 }
 """How a window is pooled -> what it is padded with, and the function."""
 
+_ZEROS = "zeros"
+_BORDERS = {_ZEROS: "constant", "a reflection": "reflect", "the nearest pixel": "edge", "the other side": "wrap"}
+"""What stands around an image -> what NumPy calls it."""
+
 
 def _numbers(value: object, count: int) -> tuple[int, ...]:
     """Returns a setting for each dim of space; a single number is meant for all."""
@@ -61,18 +65,20 @@ def convolution(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candi
         padded = [[(p, p) for p in each] for each in _either(layer, ("padding",), count, 0)]
         padded += [[(p, p)] * count for p in range(1, _MOST_PAD)]
         pads = [*padded, same, [(0, 0)] * count, [(high, low) for low, high in same]]
-        for each, has_bias in itertools.product(pads, (True, False)):
-            if has_bias and "bias" not in params:
+        for border, each, has_bias in itertools.product(_BORDERS, pads, (True, False)):
+            if (has_bias and "bias" not in params) or (border != _ZEROS and not any(map(sum, each))):
                 continue
-            settings = {"padding": tuple(each), "stride": step, "dilation": spread, "bias": has_bias}
+            settings = {"padding": tuple(each), "border": border, "stride": step, "dilation": spread, "bias": has_bias}
 
             def make(
+                border: str = border,
                 each: formulas.Pads = each,
                 biased: bool = has_bias,
                 step: Sequence[int] = step,
                 spread: Sequence[int] = spread,
             ) -> np.ndarray:
-                y = formulas.convolve(x, kernel, step, each, spread, groups)
+                padded = np.pad(x, [(0, 0), *each, (0, 0)], mode=_BORDERS[border])  # type: ignore[call-overload]
+                y = formulas.convolve(padded, kernel, step, [(0, 0)] * count, spread, groups)
                 return y + params["bias"] if biased else y
 
             yield settings, make

@@ -1,41 +1,98 @@
-"""Programs of one step that turn one side's array into the other's: where nobody knows how either was made."""
+"""What turns one side's array into the other's: where nobody knows how either was made."""
 
+import dataclasses
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from samestep.common.porting.array_layouts import Both, apart
+from samestep.common.porting.turning import Step
+from samestep.common.porting.ways.activations import activations
 from samestep.common.porting.ways.identify import SAME
 from samestep.common.porting.ways.programs import axis_name, where_hidden
 
 _DIGITS = 6
-_Turn = Callable[[np.ndarray, np.ndarray], Iterator[str]]
 
 
-def turn(both: Both) -> str:
-    """Returns how the source's array becomes the target's, in words; "" where no program of one step does it.
+@dataclasses.dataclass(frozen=True)
+class Turn:
+    """What turns the source's array into the target's.
+
+    Attributes:
+        said: What a message says of it.
+        name: The name by which it is accepted.
+        steps: What does it; () if it is known of these arrays alone.
+    """
+
+    said: str
+    name: str = ""
+    steps: tuple[Step, ...] = ()
+
+
+_Look = Callable[[np.ndarray, np.ndarray], Iterator[Turn]]
+
+
+def turn(both: Both) -> Turn | None:
+    """Returns how the source's array becomes the target's; None where nothing that is known does it.
 
     Args:
         both: The source's array in the target's layout, and the target's.
     """
     one, other = (each.astype(np.float64) if each.dtype.kind in "if" else each for each in both)
     if one.dtype.kind != "f" or other.dtype.kind != "f" or one.size < 2 or apart(one, other) <= SAME:
-        return ""
-    return next((said for look in _TURNS for said in look(one, other)), "")
+        return None
+    return next((found for look in _TURNS for found in look(one, other)), None)
 
 
-def _scaled(one: np.ndarray, other: np.ndarray) -> Iterator[str]:
+def _scaled(one: np.ndarray, other: np.ndarray) -> Iterator[Turn]:
     if one.shape != other.shape or not (one.any() and other.any()):
         return
     factor, shift = float(np.vdot(one, other) / np.vdot(one, one)), float((other - one).flat[0])
     if apart(one + shift, other) <= SAME:
-        size, more = f"{abs(shift):.{_DIGITS}g}", "more" if shift > 0 else "less"
-        yield f"each number is {size} {more} in {{b}} than in {{a}}"
+        yield Turn(f"each number is {_more(shift)} in {{b}} than in {{a}}", "scale", (("plus", shift),))
     if apart(factor * one, other) <= SAME:
-        yield f"{{b}}'s is {factor:.{_DIGITS}g} times {{a}}'s"
+        yield Turn(f"{{b}}'s is {factor:.{_DIGITS}g} times {{a}}'s", "scale", (("times", factor),))
 
 
-def _reordered(one: np.ndarray, other: np.ndarray) -> Iterator[str]:
+def _scaled_and_shifted(one: np.ndarray, other: np.ndarray) -> Iterator[Turn]:
+    if one.shape == other.shape and one.std() > 0:
+        factor = float(((one - one.mean()) * (other - other.mean())).mean() / one.var())
+        shift = float(other.mean() - factor * one.mean())
+        if factor and apart(factor * one + shift, other) <= SAME:
+            said = f"{{b}}'s is {factor:.{_DIGITS}g} times {{a}}'s, and each number {_more(shift)}"
+            yield Turn(said, "scale", (("times", factor), ("plus", shift)))
+
+
+def _more(shift: float) -> str:
+    return f"{abs(shift):.{_DIGITS}g} {'more' if shift > 0 else 'less'}"
+
+
+def _activated(one: np.ndarray, other: np.ndarray) -> Iterator[Turn]:
+    """One side's is an activation of the other's: of what passed through it already, in part, that says the most."""
+    for before, after, lacks in ((one, other, "{a}"), (other, one, "{b}")):
+        for name, function in activations(before, after):
+            if name != "none" and apart(function(before), after) <= SAME:
+                yield Turn(f"the activation ({name}) is left out in {lacks}")
+
+
+def _scaled_in_part(one: np.ndarray, other: np.ndarray) -> Iterator[Turn]:
+    """Some of what was put side by side is a multiple."""
+    for axis in range(1, one.ndim) if one.shape == other.shape else ():
+        rows = [np.moveaxis(each, axis, 0).reshape(one.shape[axis], -1) for each in (one, other)]
+        factors = np.array([np.vdot(a, b) / max(np.vdot(a, a), 1e-300) for a, b in zip(*rows, strict=True)])
+        is_fit = np.abs(rows[0] * factors[:, None] - rows[1]).max() <= SAME * max(np.abs(other).max(), 1e-300)
+        near = np.abs(factors - 1) <= SAME
+        if not is_fit or near.all() or not near.any() or np.ptp(factors[~near]) > SAME or not factors.all():
+            continue
+        places = np.flatnonzero(~near)
+        if places[-1] - places[0] + 1 == len(places):
+            which = f"{places[0]} to {places[-1]} of {len(near)}" if len(places) > 1 else f"number {places[0]}"
+            said = f"{factors[places[0]]:.{_DIGITS}g} times {{a}}'s"
+            verb = "are" if len(places) > 1 else "is"
+            yield Turn(f"along {axis_name(axis, one.ndim)}, {{b}}'s {which} {verb} {said}")
+
+
+def _reordered(one: np.ndarray, other: np.ndarray) -> Iterator[Turn]:
     """The elements along one axis are in another order, each or in blocks."""
     for axis in range(one.ndim) if one.shape == other.shape else ():
         name, count = axis_name(axis, one.ndim), one.shape[axis]
@@ -44,9 +101,12 @@ def _reordered(one: np.ndarray, other: np.ndarray) -> Iterator[str]:
             rows, wanted = (np.moveaxis(each, axis, 0).reshape(parts, -1) for each in (one, other))
             order = [_place(row, rows, SAME * scale) for row in wanted]
             if sorted(order) == list(range(parts)):
-                yield f"along {name}, {_order(order, count // parts)}"
+                size = count // parts
+                places = tuple(place * size + at for place in order for at in range(size))
+                steps: tuple[Step, ...] = (("take", axis, places),)
+                yield Turn(f"along {name}, {_order(order, size)}", "order", steps if axis else ())
             elif (said := _shifted(order)) and len({*order} - {-1}) > parts // 2:
-                yield f"along {name}, {said}"
+                yield Turn(f"along {name}, {said}")
 
 
 def _place(row: np.ndarray, rows: np.ndarray, bound: float) -> int:
@@ -56,14 +116,18 @@ def _place(row: np.ndarray, rows: np.ndarray, bound: float) -> int:
 
 def _order(order: list[int], size: int) -> str:
     count, first = len(order), order[0]
-    if order == list(reversed(range(count))):
+    if order == list(reversed(range(count))) and size == 1:
         return "{b} has everything in reverse order"
     if order == [(place + first) % count for place in range(count)]:
         ends = f"the last {(count - first) * size} before the first {first * size}"
         return f"{{b}} has {ends}: parts are put together in the other order"
     for parts in range(2, count):
         if count % parts == 0 and order == np.arange(count).reshape(parts, -1).T.ravel().tolist():
+            if parts > count // parts:
+                return f"{{a}} interleaves {count // parts} parts that {{b}} puts one after the other"
             return f"{{b}} interleaves {parts} parts that {{a}} puts one after the other"
+    if order == list(reversed(range(count))):
+        return f"{{b}} has {count} parts in reverse order"
     return "{b} has the same in another order"
 
 
@@ -76,29 +140,41 @@ def _shifted(order: list[int]) -> str:
     return f"{{b}}'s is shifted by {abs(by)} {'forward' if by > 0 else 'back'}"
 
 
-def _masked(one: np.ndarray, other: np.ndarray) -> Iterator[str]:
+def _masked(one: np.ndarray, other: np.ndarray) -> Iterator[Turn]:
     if one.shape != other.shape:
         return
     with np.errstate(invalid="ignore"):
         hidden = ~(np.abs(one - other) <= SAME * max(np.abs(one[np.isfinite(one)]).max(initial=0.0), 1e-300))
     for lost, who in ((other, "{b}"), (one, "{a}")):
         if hidden.any() and not hidden.all() and not lost[hidden].any():
-            yield f"{who} hides {where_hidden(hidden)}"
+            yield Turn(f"{who} hides {where_hidden(hidden)}")
 
 
-def _permuted(one: np.ndarray, other: np.ndarray) -> Iterator[str]:
+def _permuted(one: np.ndarray, other: np.ndarray) -> Iterator[Turn]:
     if one.ndim == 3 and one.shape == other.shape and one.size == other.size:
         for parts in (each for each in range(2, one.shape[-1]) if one.shape[-1] % each == 0):
             whole = one.reshape(*one.shape[:2], parts, -1)
             if apart(whole.transpose(0, 2, 1, 3).reshape(one.shape), other) <= SAME:
-                yield f"the {parts} heads are not transposed back in {{b}}"
+                yield Turn(f"the {parts} heads are not transposed back in {{b}}", "order", (("heads", parts),))
             split = other.reshape(*one.shape[:2], parts, -1)
             if apart(split.transpose(0, 2, 1, 3).reshape(one.shape), one) <= SAME:
-                yield f"the {parts} heads are not transposed back in {{a}}"
+                yield Turn(f"the {parts} heads are not transposed back in {{a}}", "order", (("heads back", parts),))
     if one.ndim > 1 and one.shape == other.shape:
         for axis in range(1, one.ndim - 1):
             if one.shape[axis] == one.shape[-1] and apart(one.swapaxes(axis, -1), other) <= SAME:
-                yield f"{axis_name(axis, one.ndim)} and {axis_name(one.ndim - 1, one.ndim)} are exchanged in {{b}}"
+                said = f"{axis_name(axis, one.ndim)} and {axis_name(one.ndim - 1, one.ndim)} are exchanged in {{b}}"
+                yield Turn(said, "order", (("swap", axis, one.ndim - 1),))
 
 
-_TURNS: tuple[_Turn, ...] = (_scaled, _reordered, _permuted, _masked)
+def _rearranged(one: np.ndarray, other: np.ndarray) -> Iterator[Turn]:
+    """The numbers of each example are the same; of an image whose pixels come from its channels, it is known how."""
+    if one.shape != other.shape or one.ndim < 2:
+        return
+    rows = [np.sort(each.reshape(len(each), -1), axis=1) for each in (one, other)]
+    if apart(rows[0], rows[1]) <= SAME:
+        yield Turn("{b} has the same numbers in another order")
+
+
+_TURNS: tuple[_Look, ...] = (
+    *(_scaled, _reordered, _permuted, _scaled_and_shifted, _activated, _scaled_in_part, _masked, _rearranged),
+)

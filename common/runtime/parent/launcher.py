@@ -29,6 +29,7 @@ from samestep.common.strategy import Run
 if TYPE_CHECKING:  # what a run of our own models does without
     from samestep.common.judging.ported import PortedModel
     from samestep.common.runtime.parent.elsewhere import Elsewhere
+    from samestep.common.runtime.parent.models.converting import Checkpoint
     from samestep.common.runtime.parent.models.descriptions import Descriptions
 
 WORKER = "samestep.common.runtime.worker.worker"
@@ -180,13 +181,15 @@ class Launcher:
             return config
         return self._descriptions.describe(config)
 
-    def port(self, config: RunConfig, accepted: Sequence[str] = (), checkpoint: Path | None = None) -> "PortedModel":
+    def port(
+        self, config: RunConfig, accepted: Sequence[str] = (), checkpoint: "Checkpoint | None" = None
+    ) -> "PortedModel":
         """Runs both implementations of a user's model from the same weights and judges whether they are the same.
 
         Args:
             config: Names the model and the data, with a batch size and steps.
             accepted: The names of the differences that are accepted, beside those that the model's file accepts.
-            checkpoint: Weights of torch's model, which are written for Keras as well if the two are the same model.
+            checkpoint: Weights of one of the two, which are written for the other as well if they are the same model.
 
         Raises:
             SamestepError: A model cannot be built, or a parameter has no counterpart.

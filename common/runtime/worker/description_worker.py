@@ -41,7 +41,7 @@ def answer(directory: Path) -> None:
 
 
 def trace_model(directory: Path) -> None:
-    """Traces the model that a directory asks for, or saves its weights.
+    """Traces the model that a directory asks for, or saves or loads its weights.
 
     Args:
         directory: Holds the request and the weights; what comes of it goes there.
@@ -54,7 +54,7 @@ def trace_model(directory: Path) -> None:
     if asked.batch_size > (examples := len(split.train_targets)):
         raise ConfigError(f"--batch-size {asked.batch_size} is more than the {examples} examples there are.")
     mirror = importlib.import_module(f"{FRAMEWORKS[asked.framework]}.port")
-    (mirror.save if asked.saves else mirror.trace)(directory, asked, split)
+    getattr(mirror, asked.task)(directory, asked, split)
 
 
 def describe(directory: Path) -> None:

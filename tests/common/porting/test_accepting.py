@@ -8,6 +8,7 @@ from samestep.common.porting.accepting import compensate
 from samestep.common.porting.case import DIFFERENT, PortCase
 from samestep.common.porting.model_trace import Amendments
 from samestep.common.porting.port_verdict import judge_port
+from samestep.common.porting.turning import Turned
 from samestep.common.workload.accepted import ACCEPTABLE
 from tests.common.porting.made_up_ports import case, trace, weights, with_dropout, with_settings
 
@@ -66,3 +67,16 @@ def test_amendments_add_up() -> None:
     one = Amendments(modules={"a": {"eps": 1.0}}, frozen=("b",))
     both = one | Amendments(modules={"a": {"momentum": 2.0}}, frozen=("b", "c"), is_bare=True)
     assert both == Amendments(modules={"a": {"eps": 1.0, "momentum": 2.0}}, frozen=("b", "c"), is_bare=True)
+
+
+def test_what_lies_between_two_layers_is_turned() -> None:
+    """What goes into the second layer is twice that, or in another order: torch's second layer is to get that, too."""
+    fc, norm, *rest = trace("tf").calls
+    for change, name, step in (
+        (lambda x: 2 * x, "scale", ("times", 2.0)),
+        (lambda x: x[:, ::-1], "order", ("take", 1, (2, 1, 0))),
+    ):
+        given = dataclasses.replace(norm, inputs=(change(norm.inputs[0]),), output=change(norm.output) + 1)
+        made = case(tf=dataclasses.replace(trace("tf"), calls=(fc, given, *rest)))
+        ((found, amendments),) = amended(made, name).items()
+        assert found == name and amendments.turned == {"norm": Turned((0, 1), (step,))}

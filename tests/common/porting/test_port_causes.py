@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from samestep.common.porting import update_differences
 from samestep.common.porting.alignment import Aligned
 from samestep.common.porting.array_layouts import apart, squeezed
 from samestep.common.porting.case import differ
-from samestep.common.porting.loss_differences import explain_loss
 from samestep.common.porting.model_trace import LayerCall
+from samestep.common.porting.training import update_differences
+from samestep.common.porting.training.loss_differences import explain_loss
 from samestep.common.porting.ways import formulas
 from samestep.common.porting.ways.between import identify_between
 from samestep.common.porting.ways.identify import identify_both
@@ -16,6 +16,8 @@ from samestep.common.porting.ways.layers import WAYS
 from samestep.common.porting.words import name_sides, percent, say
 
 RNG = np.random.default_rng(0)
+NONE = np.zeros(0), np.zeros(0)
+"""What is known of the losses of single targets."""
 X = RNG.normal(size=(4, 8, 8, 3))
 KERNEL = RNG.normal(size=(3, 3, 3, 5))
 
@@ -108,7 +110,7 @@ def test_how_a_loss_is_averaged() -> None:
     outputs = np.zeros((16, 12, 31))
 
     def said(one: float, other: float) -> str:
-        return named(explain_loss((one, other), outputs, np.zeros(()), {}, 1e-12))
+        return named(explain_loss((one, other), NONE, outputs, np.zeros(()), {}, 1e-12))
 
     assert said(1.0, 12.0).startswith("torch takes the mean over all targets, TensorFlow over")
     assert said(16.0, 1.0) == "TensorFlow takes the mean over the batch, torch the sum: 16 times as much"
@@ -118,7 +120,7 @@ def test_how_a_loss_is_averaged() -> None:
 def test_what_keras_adds_to_the_loss_is_named() -> None:
 
     def said(one: float, other: float, added: dict[str, float]) -> str:
-        return named(explain_loss((one, other), np.zeros((16, 3)), np.zeros(()), added, 1e-12))
+        return named(explain_loss((one, other), NONE, np.zeros((16, 3)), np.zeros(()), added, 1e-12))
 
     assert said(1.0, 3.0, added={"L2 of 0.5 on `fc/kernel`": 2.0, "what `a` adds": 0.0}) == (
         "L2 of 0.5 on `fc/kernel` is in the loss of Keras only"

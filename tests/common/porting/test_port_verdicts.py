@@ -11,6 +11,7 @@ import pytest
 from samestep.common.porting import words
 from samestep.common.porting.case import DIFFERENT, SAME
 from samestep.common.porting.port_verdict import judge_port
+from samestep.common.porting.training.roots import explain_root
 from samestep.experiments.printing.formats import FORMATS, write
 from samestep.experiments.printing.port_report import port_document
 from tests.common.porting.made_up_ports import (
@@ -151,3 +152,39 @@ def test_what_only_keras_adds_to_the_loss_is_named_however_small() -> None:
         tf = dataclasses.replace(trace("tf"), loss=1.5 + size, added={"L2 of 0.5 on `fc/kernel`": size})
         verdict = judge_port(case(tf=tf))
         assert (verdict.phase, verdict.cause) == ("loss", "L2 of 0.5 on `fc/kernel` is in the loss of Keras only")
+
+
+SGD = {"kind": "SGD", "lr": 0.5, "momentum": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ((0.5, 0.25), "the learning rate of step 2 is 0.5 in torch, 0.25 in TensorFlow"),
+        ((0.5, 0.5), ""),
+    ],
+)
+def test_a_curve_that_leaves_the_other_is_held_against_the_rates(rates: tuple[float, ...], said: str) -> None:
+    sides = [dataclasses.replace(trace(side), rates=(0.5, 0.5)) for side in ("torch", "tf")]
+    sides[1] = dataclasses.replace(sides[1], rates=rates, losses=(1.5, 1.25, 1.125))
+    found = judge_port(case(torch=sides[0], tf=sides[1]))
+    assert (found.phase, found.cause) == ("curve", said)
+
+
+def test_momentum_follows_a_schedule_otherwise() -> None:
+    held = dict.fromkeys(trace("torch").optimizer, SGD)
+    sides = [dataclasses.replace(trace(side), rates=(0.5, 0.25, 0.125), optimizer=held) for side in ("torch", "tf")]
+    sides[1] = dataclasses.replace(sides[1], losses=(1.5, 1.25, 1.125))
+    found = judge_port(case(torch=sides[0], tf=sides[1]))
+    assert found.cause.startswith("the rates are the same, and momentum follows them otherwise: torch multiplies")
+
+
+def test_epsilon_under_a_root_and_after_it() -> None:
+    gradient = np.array([0.5, -0.25, 0.125, 1.0])
+    ours, theirs = {"kind": "RMSprop", "lr": 0.5, "alpha": 0.75, "eps": 0.01}, {
+        "kind": "RMSprop", "learning_rate": 0.5, "rho": 0.75, "epsilon": 0.01
+    }  # fmt: skip
+    after, under = -0.5 * gradient / (0.5 * np.abs(gradient) + 0.01), -0.5 * gradient / np.sqrt(gradient**2 / 4 + 0.01)
+    assert explain_root((ours, theirs), gradient, (after, under)) == "{b} adds epsilon under the root, {a} after it"
+    assert explain_root((ours, theirs), gradient, (after, after)) == ""
+    assert explain_root((ours, theirs), gradient, (after, 2 * under)) == ""

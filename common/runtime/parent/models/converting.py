@@ -1,47 +1,101 @@
-"""Takes a checkpoint along: weights of torch's model as a file of Keras, by what comparing the two has proven."""
+"""Takes a checkpoint along: weights of one model in the other's own format, by what comparing the two has proven."""
 
 import dataclasses
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pydantic
 
-from samestep.common.errors import ConfigError, ParityFailed
-from samestep.common.files.reading import open_plain, read_json
+from samestep.common.errors import ConfigError, ParityFailed, unknown
+from samestep.common.files.reading import Unreadable, open_plain, read_json
 from samestep.common.files.safetensors import SUFFIX, read_safetensors
 from samestep.common.files.writing import replacing
 from samestep.common.judging.ported import PortedModel
 from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict
-from samestep.common.porting.model_trace import ASKED, SAVED, TraceRequest
+from samestep.common.porting.matching.pairing import Pair
+from samestep.common.porting.model_trace import ASKED, TraceRequest
+from samestep.common.porting.starting_weights import SAVED, read_weights, write_weights
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.parent.models.description_request import Servers, run_tasks
-from samestep.common.runtime.parent.models.porting import SIDES, port, write_weights
+from samestep.common.runtime.parent.models.porting import SIDES, port
+from samestep.common.workload.models.layer import LayerTensor
 
-ENDING, MANIFEST = ".weights.h5", ".weights.json"
+_KERAS_SUFFIX = ".weights.h5"
 _NO_WEIGHTS = "num_batches_tracked"
 
 
-def target_of(checkpoint: Path) -> Path:
-    """Returns where the weights go: beside the checkpoint, under its name.
+@dataclasses.dataclass(frozen=True)
+class _Way:
+    """A direction in which a checkpoint is taken along.
 
-    Raises:
-        ConfigError: The checkpoint is no such file, or there is a file already.
+    Attributes:
+        name: What the sides are called, from and to.
+        sides: The places in `SIDES` of the framework that has the weights, and of the one that gets them.
+        reads: The ends of the names of files that it starts from.
+        writes: The end of the name of the file that it makes.
+        manifest: The end of the name of the file that says which weight became which.
     """
-    if checkpoint.suffix != SUFFIX or not checkpoint.is_file():
-        raise ConfigError(
-            f"--weights {checkpoint} is not a {SUFFIX} file; give one with the weights of the torch model."
-        )
-    made = checkpoint.with_suffix(ENDING)
-    if taken := [str(path) for path in (made, checkpoint.with_suffix(MANIFEST)) if path.exists()]:
-        raise ConfigError(f"{' and '.join(taken)} is there already; move it away first.")
-    return made
+
+    name: tuple[str, str]
+    sides: tuple[int, int]
+    reads: tuple[str, ...]
+    writes: str
+    manifest: str
+
+
+WAYS = {
+    "keras": _Way(("torch", "keras"), (0, 1), (SUFFIX,), _KERAS_SUFFIX, ".weights.json"),
+    "torch": _Way(("keras", "torch"), (1, 0), (_KERAS_SUFFIX, SUFFIX), f".torch{SUFFIX}", ".torch.json"),
+}
+"""What the weights are written for -> how."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint that is taken along, if two implementations turn out to be the same model.
+
+    Attributes:
+        path: Where it is: a `.safetensors` file by the names of its model's parameters, or what Keras' `save_weights` wrote.
+        to: What it is written for: a key of `WAYS`.
+    """
+
+    path: Path
+    to: str
+
+    @property
+    def way(self) -> _Way:
+        """How it is taken along."""
+        return WAYS[self.to]
+
+    def beside(self, ending: str) -> Path:
+        """Returns the path of a file beside it, with its name and another end."""
+        old = next(each for each in self.way.reads if self.path.name.endswith(each))
+        return self.path.with_name(self.path.name.removesuffix(old) + ending)
+
+    def check(self) -> Path:
+        """Returns where the weights go.
+
+        Raises:
+            ConfigError: The checkpoint is no such file, or there is a file already.
+        """
+        if self.to not in WAYS:
+            raise unknown("framework", self.to, WAYS, "It stands in --to.")
+        (owner, _), reads = self.way.name, self.way.reads
+        if not self.path.name.endswith(reads) or not self.path.is_file():
+            raise ConfigError(
+                f"--weights {self.path} is not a {' or '.join(reads)} file; give one with the weights of the {owner} model."
+            )
+        made = self.beside(self.way.writes)
+        if taken := [str(path) for path in (made, self.beside(self.way.manifest)) if path.exists()]:
+            raise ConfigError(f"{' and '.join(taken)} is there already; move it away first.")
+        return made
 
 
 def port_along(
-    folder: Path, config: RunConfig, server: Servers, accepted: Sequence[str] = (), checkpoint: Path | None = None
+    folder: Path, config: RunConfig, server: Servers, accepted: Sequence[str] = (), checkpoint: Checkpoint | None = None
 ) -> PortedModel:
     """Judges whether two implementations are the same model, and takes a checkpoint along if they are.
 
@@ -50,7 +104,7 @@ def port_along(
         config: As for `port`.
         server: Finds the fork servers.
         accepted: As for `port`.
-        checkpoint: The weights of torch's model, by torch's names; None if there are none to take along.
+        checkpoint: The checkpoint of one of the two; None if there is none to take along.
     """
     case, verdict = port(folder, config, server, accepted)
     if checkpoint is not None:
@@ -58,63 +112,87 @@ def port_along(
     return case, verdict
 
 
-def convert(folder: Path, case: PortCase, verdict: PortVerdict, checkpoint: Path, server: Servers) -> None:
-    """Writes the weights of a checkpoint as Keras reads them, and a manifest of which became which.
+def convert(folder: Path, case: PortCase, verdict: PortVerdict, checkpoint: Checkpoint, server: Servers) -> None:
+    """Writes the weights of a checkpoint as the other framework reads them, and a manifest of which became which.
 
     Args:
         folder: The folder of the port.
         case: Both implementations.
         verdict: The verdict of these.
-        checkpoint: The weights of torch's model, by torch's names.
+        checkpoint: The checkpoint of one of the two.
         server: Finds the fork servers.
 
     Raises:
         ParityFailed: The two are not the same model.
-        ConfigError: The checkpoint is not one of the torch model.
+        ConfigError: The checkpoint is not one of its model.
     """
-    made = target_of(checkpoint)
+    made, (start, end) = checkpoint.check(), checkpoint.way.sides
     if verdict.kind == DIFFERENT:
         raise ParityFailed(f"--weights: nothing is written, since the two are not the same model: {verdict.sentence}")
-    arrays = read_safetensors(checkpoint)
-    names = {held.native: held for pair in case.matching.pairs for held in pair.source}
+    pairs = case.matching.pairs
+    names = {held.native: held for pair in pairs for held in _sides(pair)[start]}
+    if checkpoint.path.name.endswith(SUFFIX):
+        values, unused = _read(checkpoint, names)
+    else:
+        values, unused = _ask(folder, start, "load", server, str(checkpoint.path.resolve())), []
+    taken = (case.matching.to_target if end else case.matching.to_source)(values)
+    path = folder / f"{SIDES[end]}-trace"
+    buffers = {held.neutral for pair in pairs if pair.is_buffer for held in _sides(pair)[end]}
+    write_weights(path, {n: v for n, v in taken.items() if n not in buffers}, {n: taken[n] for n in buffers})
+    _ask(folder, end, "save", server)
+    with replacing(made) as file, open_plain(path / SAVED[SIDES[end]]) as saved:
+        shutil.copyfileobj(saved, file)
+    write_json(checkpoint.beside(checkpoint.way.manifest), manifest(case, verdict, checkpoint, unused))
+
+
+def _sides(pair: Pair) -> tuple[tuple[LayerTensor, ...], tuple[LayerTensor, ...]]:
+    return pair.source, pair.target
+
+
+def _read(checkpoint: Checkpoint, names: Mapping[str, LayerTensor]) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Reads a `.safetensors` file; returns the arrays by neutral name, in the neutral layout, and what belongs to nothing."""
+    path, owner = checkpoint.path, checkpoint.way.name[0]
+    try:
+        arrays = read_safetensors(path)
+    except Unreadable as error:
+        raise ConfigError(f"--weights {path} cannot be read: {error}.") from None
     if lacking := [name for name in names if name not in arrays]:
-        raise ConfigError(
-            f"--weights {checkpoint} lacks {', '.join(lacking)} of the torch model; give its own checkpoint."
-        )
+        raise ConfigError(f"--weights {path} lacks {', '.join(lacking)} of the {owner} model; give its own checkpoint.")
     for name, held in names.items():
         if arrays[name].shape != held.shape:
             has, wanted = list(arrays[name].shape), list(held.shape)
-            raise ConfigError(f"--weights {checkpoint}: {name} is shaped {has}, in the torch model {wanted}.")
+            raise ConfigError(f"--weights {path}: {name} is shaped {has}, in the {owner} model {wanted}.")
     values = {held.neutral: arrays[name].astype(np.float64).transpose(held.permutation) for name, held in names.items()}
-    taken = case.matching.to_target(values)
-    path = folder / f"{SIDES[1]}-trace"
-    buffers = {held.neutral for pair in case.matching.pairs if pair.is_buffer for held in pair.target}
-    write_weights(path, {n: v for n, v in taken.items() if n not in buffers}, {n: taken[n] for n in buffers})
+    return values, [name for name in arrays if name not in names and not name.endswith(_NO_WEIGHTS)]
+
+
+def _ask(folder: Path, side: int, task: str, server: Servers, checkpoint: str = "") -> dict[str, np.ndarray]:
+    """Has a worker save or load weights; returns those that its folder then holds, by neutral name."""
+    path = folder / f"{SIDES[side]}-trace"
     asked = pydantic.TypeAdapter(TraceRequest).validate_python(read_json(path / ASKED))
-    write_json(path / ASKED, dataclasses.replace(asked, saves=True))
-    run_tasks({path: SIDES[1]}, RunConfig(model=asked.model, data=asked.data), server)
-    with replacing(made) as file, open_plain(path / SAVED) as saved:
-        shutil.copyfileobj(saved, file)
-    unused = [name for name in arrays if name not in names and not name.endswith(_NO_WEIGHTS)]
-    write_json(checkpoint.with_suffix(MANIFEST), manifest(case, verdict, checkpoint, unused))
+    write_json(path / ASKED, dataclasses.replace(asked, task=task, checkpoint=checkpoint))
+    run_tasks({path: SIDES[side]}, RunConfig(model=asked.model, data=asked.data), server)
+    params, buffers = read_weights(path)
+    return {**params, **buffers}
 
 
-def manifest(case: PortCase, verdict: PortVerdict, checkpoint: Path, unused: list[str]) -> dict[str, object]:
+def manifest(case: PortCase, verdict: PortVerdict, checkpoint: Checkpoint, unused: Sequence[str]) -> dict[str, object]:
     """Returns what says which weight became which.
 
     Args:
         case: Both implementations.
         verdict: The verdict of these.
         checkpoint: Where the weights come from.
-        unused: What stands there that belongs to no parameter of the torch model.
+        unused: What stands there that belongs to no parameter of its model.
     """
+    (start, end), (owner, taker) = checkpoint.way.sides, checkpoint.way.name
     pairs = [
         {
-            "torch": [held.native for held in pair.source],
-            "keras": [held.native for held in pair.target],
-            "shapes": [list(held.shape) for held in pair.target],
+            owner: [held.native for held in _sides(pair)[start]],
+            taker: [held.native for held in _sides(pair)[end]],
+            "shapes": [list(held.shape) for held in _sides(pair)[end]],
             "change": pair.permutation,
         }
         for pair in case.matching.pairs
     ]
-    return {"checkpoint": checkpoint.name, "verdict": verdict.sentence, "weights": pairs, "unused": unused}
+    return {"checkpoint": checkpoint.path.name, "verdict": verdict.sentence, "weights": pairs, "unused": [*unused]}

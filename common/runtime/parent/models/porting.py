@@ -3,17 +3,17 @@
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import numpy as np
 import pydantic
 
 from samestep.common.files.reading import read_json
-from samestep.common.files.writing import replacing
 from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict
 from samestep.common.porting.matching.matching import Matching, match
-from samestep.common.porting.model_trace import ASKED, WEIGHTS, Amendments, TraceRequest, read_trace, read_weights
+from samestep.common.porting.model_trace import ASKED, Amendments, TraceRequest, read_trace
+from samestep.common.porting.starting_weights import read_weights, write_weights
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.parent.models.description_request import Servers, ask_description, run_tasks
@@ -32,6 +32,8 @@ BATCH_SIZE = 16
 """Examples of a step, unless given."""
 _PATIENCE = 10
 """How many times as long as a description a trace may take: it trains."""
+_MOST_ROUNDS = 20
+"""How many first differences are compensated for, one after the other."""
 _NUDGED = 0.1
 """The standard deviation of what is added to a parameter that is constant at the start: a zero hides that it is not used."""
 
@@ -96,20 +98,6 @@ def _ask(folder: Path, side: str, about: Description, config: RunConfig) -> None
     write_json(folder / ASKED, asked)
 
 
-def write_weights(folder: Path, params: Mapping[str, np.ndarray], buffers: Mapping[str, np.ndarray]) -> None:
-    """Writes the weights that a trace starts from.
-
-    Args:
-        folder: The folder of the trace.
-        params: The params by the framework's own neutral names.
-        buffers: The buffers by the framework's own neutral names.
-    """
-    arrays = {f"params/{name}": value for name, value in params.items()}
-    arrays |= {f"buffers/{name}": value for name, value in buffers.items()}
-    with replacing(folder / WEIGHTS) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-
-
 def _transfer_weights(folder: Path, matching: Matching) -> None:
     """Gives the target's trace the weights of the source; what the source lacks stays the target's own."""
     own = UserModelSpec.of(str(folder / SIDES[1]))
@@ -169,18 +157,19 @@ def accept(folder: Path, case: PortCase, names: Sequence[str], trace: Trace) -> 
     from samestep.common.porting.accepting import compensate  # here: it needs SciPy, which a run does without
     from samestep.common.porting.port_verdict import judge_port
 
-    amended = Amendments()
-    while (verdict := judge_port(case)).kind == DIFFERENT:
+    amended, said = Amendments(), list[str]()
+    while (verdict := judge_port(case)).kind == DIFFERENT and len(said) < _MOST_ROUNDS:
         remedies = compensate(case, verdict, names)
         more = functools.reduce(operator.or_, remedies.values(), amended)
-        if remedies.keys() <= {*case.accepted}:
+        if more == amended and remedies.keys() <= {*case.accepted}:
             break
         if more != amended:
             _sum_biases(folder / f"{SIDES[0]}-trace", case.matching, more.frozen)
             _amend(folder, SIDES if more.is_bare != amended.is_bare else SIDES[:1], more, trace)
         amended, used = more, tuple(name for name in ACCEPTABLE if name in remedies or name in case.accepted)
         case = read_case(folder, case.matching, used)
-    return case, verdict
+        said.append(f"accepted ({', '.join(remedies)}): {verdict.sentence.removeprefix('first difference: ')}")
+    return case, dataclasses.replace(verdict, notes=(*verdict.notes, *said))
 
 
 def port(

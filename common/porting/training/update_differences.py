@@ -8,6 +8,7 @@ from samestep.common.porting.array_layouts import Both
 from samestep.common.porting.case import PortCase
 from samestep.common.porting.changes import CHANGES
 from samestep.common.porting.matching.pairing import Pair
+from samestep.common.porting.training.roots import explain_root
 
 LEAST_SHARE = 1e-3
 """A gradient below this share of the largest one is held against that: a true zero is rounding alone."""
@@ -17,6 +18,8 @@ _FITS = 1e-4
 """How well a formula has to fit an update to be its cause, relative."""
 _TWICE = 0.1
 """How well twice a step has to fit: weight decay is not doubled."""
+_CLIPPED = 1e-4
+"""A step that differs by less was clipped on both sides: torch's `clip_grad_norm_` leaves no trace in its optimizer."""
 CONSTANT = 1e-7
 """What a rate that passed through float32 changes in an update."""
 
@@ -104,6 +107,8 @@ def compare_updates(case: PortCase, bound: float, hyper: Mapping[int, str]) -> t
     if is_off:
         seen = _explain_update(pair, case, roles)
     seen = (seen[0], "") if "epsilon" in case.accepted else seen
+    if "clipnorm" in set_otherwise and off <= _CLIPPED:
+        set_otherwise = "where it clips by a norm, {a} divides by that norm plus 1e-06, {b} by the norm itself"
     said = [set_otherwise, seen[1]] if set_otherwise else [seen[0] or seen[1]]
     return pair, off, "; ".join(filter(None, said))
 
@@ -125,7 +130,8 @@ def _apart(pair: Pair, case: PortCase, largest: float) -> float:
     off = 0.0
     for (one, other), clear in zip(_update(pair, case), _clear(pair, case, largest), strict=True):
         if clear.any():
-            found = float(np.abs(one - other)[clear].max() / max(np.abs(one)[clear].max(), 1e-300))
+            size = np.abs(one)[clear].max() or np.abs(other)[clear].max()
+            found = float(np.abs(one - other)[clear].max() / max(size, 1e-300))
             off = max(off, found if np.isfinite(found) else np.inf)
     return off
 
@@ -147,9 +153,16 @@ def _explain_update(pair: Pair, case: PortCase, roles: set[str]) -> tuple[str, s
     gradient = case.target.gradients[pair.target[0].neutral].ravel()
     clear = np.abs(gradient) > LEAST_SHARE * np.abs(gradient).max()
     one, other, weight, gradient = one[clear], other[clear], weight[clear], gradient[clear]
+    for still, moving, who in ((one, other, "{a}"), (other, one, "{b}")):
+        if moving.any() and not still.any():
+            return f"{who} does not update it", ""
     if not all(np.isfinite(each).all() and each.any() for each in (one, other)):
         return "", ""
-    epsilon = _explain_epsilon(gradient, one, other)
+    settings = (
+        case.source.optimizer.get(pair.source[0].neutral, {}),
+        case.target.optimizer.get(pair.target[0].neutral, {}),
+    )
+    epsilon = _explain_epsilon(gradient, one, other) or explain_root(settings, gradient, (one, other))
     if _is_multiple(other - one, weight):
         which = "biases" if roles == {"bias"} else "parameters"
         rate = float((other - one) @ weight / (weight @ weight))

@@ -21,7 +21,10 @@ _NAMES = {
     **{"alpha": "rho", "rho": "rho", "beta_1": "beta_1", "beta_2": "beta_2", "momentum": "momentum"},
     **{"beta1": "beta_1", "beta2": "beta_2"},
     **{name: name for name in ("nesterov", "dampening", "amsgrad", "centered", "maximize", "lr_decay", "use_ema")},
-    **{name: name for name in ("clipnorm", "clipvalue", "global_clipnorm", "initial_accumulator_value")},
+    **{
+        name: name
+        for name in ("loss_scale_factor", "clipnorm", "clipvalue", "global_clipnorm", "initial_accumulator_value")
+    },
 }
 """A setting of an optimizer, as torch, Keras or samestep calls it -> as a message does. Others do not decide an update."""
 
@@ -87,6 +90,26 @@ def compare_optimizers(case: PortCase) -> dict[int, str]:
             found[id(pair)] = said
     on = " on biases" if _are_biases([pair for pair in pairs if id(pair) in found]) and len(found) < len(pairs) else ""
     return {key: "; ".join(each.replace(":", f"{on}:", 1) for each in said) for key, said in found.items()}
+
+
+def compare_rates(case: PortCase) -> str:
+    """Returns the first step whose learning rates differ, in words, or what equal rates do to a momentum; "" if neither.
+
+    Args:
+        case: Both implementations.
+    """
+    rates = case.source.rates, case.target.rates
+    for number, (one, other) in enumerate(zip(*rates, strict=False), 1):
+        if not math.isclose(one, other, rel_tol=_RATE):
+            return f"the learning rate of step {number} is {one:.6g} in {{a}}, {other:.6g} in {{b}}"
+    settings = [*case.source.optimizer.values(), *case.target.optimizer.values()]
+    is_same = len(set(rates[0])) < 2
+    if is_same or not all(str(each.get("kind")).lower() == "sgd" and each.get("momentum") for each in settings):
+        return ""
+    return (
+        "the rates are the same, and momentum follows them otherwise: {a} multiplies all of the velocity by the rate of the "
+        "step, {b} keeps each gradient times the rate that it had"
+    )
 
 
 def _are_biases(pairs: Sequence[Pair]) -> bool:

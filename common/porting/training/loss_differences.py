@@ -1,15 +1,14 @@
 """Why the losses of equal outputs differ: how they are averaged, or what only a Keras model adds."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
-from scipy import special
 
+from samestep.common.porting.training.losses import explain_each, known_losses
 from samestep.common.porting.words import relative
 
 _SAME = 1e-9
 """How well a known loss has to fit, relative."""
-_DIGITS = 4
 _FITS = 1e-4
 """How well a ratio has to be a whole number, relative."""
 _EXPLAINED = 1e-3
@@ -17,12 +16,18 @@ _EXPLAINED = 1e-3
 
 
 def explain_loss(
-    losses: tuple[float, float], outputs: np.ndarray, targets: np.ndarray, added: Mapping[str, float], bound: float
+    losses: tuple[float, float],
+    each: tuple[np.ndarray, np.ndarray],
+    outputs: np.ndarray,
+    targets: np.ndarray,
+    added: Mapping[str, float],
+    bound: float,
 ) -> str:
     """Why the loss of equal outputs differs, if it is by what is added to it, or by how it is averaged.
 
     Args:
         losses: Torch's loss and TensorFlow's.
+        each: What the functions of both return, for each target or each example; empty where that is not known.
         outputs: The outputs of the model.
         targets: What they should be.
         added: What the Keras model adds, by what it is called; torch has no such thing.
@@ -35,7 +40,8 @@ def explain_loss(
         said.append(f"{' and '.join(found)} {'is' if len(found) == 1 else 'are'} in the loss of Keras only")
         other -= sum(added.values())
     if relative(one, other) > bound:
-        cause = _computed(one, other, outputs, targets) or _averaged(one, other, outputs)
+        cause = _computed(one, other, outputs, targets) or explain_each(each, outputs, targets)
+        cause = cause or _averaged(one, other, outputs)
         said += [f"without that, {cause}" if said and cause else cause] if cause else []
     return "; ".join(said)
 
@@ -65,30 +71,10 @@ def is_explained(one: float, other: float, added: Mapping[str, float]) -> bool:
 def _computed(one: float, other: float, outputs: np.ndarray, targets: np.ndarray) -> str:
     """Why two losses differ, if both are known functions of outputs and targets."""
     found = [
-        next((name for name, value in _known(outputs, targets, loss) if relative(value, loss) <= _SAME), "")
+        next((name for name, value in known_losses(outputs, targets, loss) if relative(value, loss) <= _SAME), "")
         for loss in (one, other)
     ]
     return f"the loss is {found[0]} in {{a}}, {found[1]} in {{b}}" if all(found) and found[0] != found[1] else ""
-
-
-def _known(outputs: np.ndarray, targets: np.ndarray, loss: float) -> Iterator[tuple[str, float]]:
-    """Yields the known losses; the share of label smoothing is that which fits best, if it is a round one."""
-    if targets.dtype.kind in "iu" and outputs.shape[:-1] == targets.shape:
-        for name, logits in (("", outputs), (" of outputs that passed a softmax", special.softmax(outputs, axis=-1))):
-            log = special.log_softmax(logits, axis=-1)
-            plain = -float(np.take_along_axis(log, targets[..., None].astype(int), axis=-1).mean())
-            spread = -float(log.mean())
-            yield f"cross-entropy{name}", plain
-            share = round((loss - plain) / (spread - plain), _DIGITS) if spread != plain else 0.0
-            if 0 < share < 1:
-                yield f"cross-entropy{name} with label smoothing of {share:g}", plain + share * (spread - plain)
-    if targets.shape == outputs.shape and targets.dtype.kind == "f":
-        off = outputs - targets
-        yield "the mean of squares", float(np.square(off).mean())
-        yield "half the mean of squares", float(np.square(off).mean() / 2)
-        yield "the mean absolute deviation", float(np.abs(off).mean())
-        yield "Huber's", float(np.where(np.abs(off) < 1, np.square(off) / 2, np.abs(off) - 0.5).mean())
-        yield "the mean of log-cosh", float((np.logaddexp(off, -off) - np.log(2)).mean())
 
 
 def _averaged(one: float, other: float, outputs: np.ndarray) -> str:

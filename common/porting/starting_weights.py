@@ -1,0 +1,36 @@
+"""The weights that a trace starts from, in a file: `params/NAME` and `buffers/NAME`, by the framework's own neutral names."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from samestep.common.files.arrays import read_arrays
+from samestep.common.files.writing import replacing
+
+SAVED = {"torch": "saved.safetensors", "tf": "saved.weights.h5"}
+"""Framework -> the file in which its own writer leaves them."""
+_FILE = "weights.npz"
+
+
+def write_weights(folder: Path, params: Mapping[str, np.ndarray], buffers: Mapping[str, np.ndarray]) -> None:
+    """Writes the weights that a trace starts from.
+
+    Args:
+        folder: The folder of the trace.
+        params: The params by the framework's own neutral names.
+        buffers: The buffers by the framework's own neutral names.
+    """
+    arrays = {f"params/{name}": value for name, value in params.items()}
+    arrays |= {f"buffers/{name}": value for name, value in buffers.items()}
+    with replacing(folder / _FILE) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def read_weights(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Reads the parameters and the buffers that a trace starts from."""
+    arrays = read_arrays(folder / _FILE)
+    return tuple(
+        {name.removeprefix(f"{kind}/"): value for name, value in arrays.items() if name.startswith(f"{kind}/")}
+        for kind in ("params", "buffers")
+    )  # type: ignore[return-value]

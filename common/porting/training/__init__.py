@@ -1,0 +1,1 @@
+"""What two implementations do after the forward pass: losses, running statistics, and the update of the parameters."""

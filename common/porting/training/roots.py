@@ -1,0 +1,44 @@
+"""Where optimizers that divide by a root add their epsilon: torch after it, Keras under it."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+Settings = Mapping[str, object]
+_FITS = 1e-4
+"""How well a formula has to fit a step, relative."""
+_NAMES = {"rate": ("lr", "learning_rate"), "epsilon": ("eps", "epsilon"), "rho": ("alpha", "rho")}
+_START = "initial_accumulator_value"
+
+
+def explain_root(
+    settings: tuple[Settings, Settings], gradient: np.ndarray, steps: tuple[np.ndarray, np.ndarray]
+) -> str:
+    """Says where each side adds epsilon, if that is known of RMSprop or Adagrad and explains both first steps.
+
+    Args:
+        settings: Of the optimizers of both sides.
+        gradient: Of a parameter, the same on both sides.
+        steps: How far both sides moved it.
+    """
+    under = [_is_under(each, gradient, step) for each, step in zip(settings, steps, strict=True)]
+    if None in under or under[0] == under[1]:
+        return ""
+    first, second = ("{b}", "{a}") if under[1] else ("{a}", "{b}")
+    return f"{first} adds epsilon under the root, {second} after it"
+
+
+def _is_under(given: Settings, gradient: np.ndarray, step: np.ndarray) -> bool | None:
+    """Returns whether epsilon stands under the root in a first step; None if that explains nothing."""
+    kind, found = (
+        given.get("kind"),
+        {name: next((given[n] for n in names if n in given), 0.0) for name, names in _NAMES.items()},
+    )
+    rate, epsilon, rho, start = (float(str(each)) for each in (*found.values(), given.get(_START, 0.0)))
+    if kind not in ("RMSprop", "Adagrad") or epsilon == 0:
+        return None
+    mean = (1 - rho) * gradient**2 if kind == "RMSprop" else start + gradient**2
+    for is_under, root in ((False, np.sqrt(mean) + epsilon), (True, np.sqrt(mean + epsilon))):
+        if np.abs(-rate * gradient / root - step).max() <= _FITS * np.abs(step).max():
+            return is_under
+    return None

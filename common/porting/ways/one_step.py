@@ -1,0 +1,100 @@
+"""One step between two layers: every known way to make an array of those at hand, and which of them gives what was seen."""
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from samestep.common.porting.ways import formulas, layers, space
+from samestep.common.porting.ways.activations import measured
+from samestep.common.porting.ways.identify import EXAMPLES, Candidate, Settings, identify
+from samestep.common.porting.ways.programs import Named, programs
+
+MOST_SOURCES = 6
+"""How many arrays back an operation may reach: past a block, to where its residual branch started."""
+_MOST_HEADS = 16
+ROLES = ("query", "key", "value")
+
+
+def identify_step(sources: Named, target: np.ndarray) -> Settings | None:
+    """Returns the settings of the way in which an array was made; None if none is known.
+
+    Args:
+        sources: What is at hand; what is Boolean is a mask.
+        target: What came out.
+    """
+    seen = few(target)
+    real = [(name, each) for name, each in sources if each.dtype != bool]
+    return identify(seen, itertools.chain(_candidates(real, seen), programs(real, seen), _averages(sources, seen)))
+
+
+def few(array: np.ndarray) -> np.ndarray:
+    """Returns as many examples of an array as are looked at."""
+    return array[:EXAMPLES]
+
+
+def _averages(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
+    """Means over the positions that a mask leaves."""
+    for _, mask in (each for each in sources if each[1].dtype == bool):
+        for _, x in sources[:MOST_SOURCES]:
+            if x.ndim == 3 and x.shape[:2] == mask.shape and target.shape == (len(x), x.shape[-1]):
+                settings = {"pools": "mean of what is not masked"}
+                yield settings, lambda x=x, m=mask[..., None]: (x * m).sum(1) / m.sum(1)
+
+
+def _candidates(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
+    alike = [(name, source) for name, source in sources if source.shape == target.shape]
+    for name, function in formulas.ACTIVATIONS.items():
+        for what, source in alike[:3]:
+            yield {"activation": name, "terms": (what,)}, lambda f=function, x=source: f(x)
+    for what, source in alike[:3]:
+        for name, function in measured(source, target):
+            yield {"activation": name, "terms": (what,)}, lambda f=function, x=source: f(x)
+    for name, function in formulas.ACTIVATIONS.items():
+        for what, source in alike[:1]:
+            made = function(source)
+            factor = float(np.vdot(made, target) / max(np.vdot(made, made), 1e-300))
+            settings = {"activation": name, "terms": (what,), "factor": float(f"{factor:.6g}")}
+            yield settings, lambda x=made, c=factor: c * x
+    for name, function in formulas.ACTIVATIONS.items():
+        for (first, source), (other, added) in itertools.permutations(alike[:MOST_SOURCES], 2):
+            if source is not added:
+                settings = {"activation": name, "terms": (first, other)}
+                yield settings, lambda f=function, x=source, y=added: f(x) + y
+                yield {**settings, "after": True}, lambda f=function, x=source, y=added: f(x + y)
+    for _, source in sources[:3]:
+        yield from space.flattened(source, target)
+    yield from _attended(sources, target)
+    for _, source in sources:
+        yield from _pooled(source, target)
+
+
+def _attended(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
+    """Attention, from three projections or from one that packs them."""
+    if target.ndim != 3:
+        return
+    width = target.shape[-1]
+    heads = [n for n in range(1, min(width, _MOST_HEADS) + 1) if width % n == 0]
+    outputs = [
+        source for name, source in sources if name.startswith("the output") and source.shape[:2] == target.shape[:2]
+    ]
+    packed = [source for source in outputs if source.shape[-1] == 3 * width]
+    single = [source for source in outputs if source.shape == target.shape][:3]
+    if packed:
+        for settings, make in layers.attended(*np.split(packed[0], 3, axis=-1), heads):
+            yield {**settings, "roles": ", ".join(ROLES)}, make
+    if len(single) == 3:
+        named = dict(zip(reversed(ROLES), single, strict=True))
+        for roles in itertools.permutations(ROLES):
+            for settings, make in layers.attended(*(named[role] for role in roles), heads):
+                yield {**settings, "roles": ", ".join(roles)}, make
+
+
+def _pooled(source: np.ndarray, target: np.ndarray) -> Iterator[Candidate]:
+    if source.ndim > 2 and target.shape == (source.shape[0], source.shape[-1]):
+        axes = tuple(range(1, source.ndim - 1))
+        for name, function in (("mean", np.mean), ("maximum", np.max), ("sum", np.sum)):
+            yield {"pools": name}, lambda f=function: f(source, axis=axes)
+        flat = source.reshape(len(source), -1, source.shape[-1])
+        yield {"pools": "first position"}, lambda: flat[:, 0]
+        yield {"pools": "last position"}, lambda: flat[:, -1]

@@ -1,0 +1,75 @@
+"""Has a module of a user's model get something else than it was given, where what stands before it is accepted."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+from torch import nn
+
+from samestep.common.porting.turning import Turned
+
+
+def turn_module(module: nn.Module, path: str, turned: Turned) -> None:
+    """Gives a module something else than it was given first, or has the model return something else.
+
+    Args:
+        module: The model.
+        path: The path of the module; "" for what the model returns.
+        turned: What is done.
+    """
+    kept: list[torch.Tensor] = []
+
+    def keep(_: nn.Module, given: object, returned: torch.Tensor) -> None:
+        kept[:] = [returned]
+
+    def before(_: nn.Module, given: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        return turn(kept[0] if kept else given[0], turned), *given[1:]
+
+    def after(_: nn.Module, given: object, returned: torch.Tensor) -> torch.Tensor:
+        return turn(kept[0] if kept else returned, turned)
+
+    if turned.of:
+        module.get_submodule(turned.of).register_forward_hook(keep)
+    if path:
+        module.get_submodule(path).register_forward_pre_hook(before, prepend=True)
+    else:
+        module.register_forward_hook(after)
+
+
+def turn(tensor: torch.Tensor, turned: Turned) -> torch.Tensor:
+    """Does the steps.
+
+    Args:
+        tensor: What there is.
+        turned: What is done.
+    """
+    tensor = tensor.permute(turned.axes)
+    for name, *given in turned.steps:
+        tensor = _STEPS[str(name)](tensor, *given)
+    return tensor.permute(np.argsort(turned.axes).tolist()) if tensor.ndim == len(turned.axes) else tensor
+
+
+def _split(x: torch.Tensor, parts: int) -> torch.Tensor:
+    return x.unflatten(-1, (parts, -1)).transpose(1, 2).reshape(x.shape)
+
+
+def _joined(x: torch.Tensor, parts: int) -> torch.Tensor:
+    return x.reshape(len(x), parts, x.shape[1], -1).transpose(1, 2).reshape(x.shape)
+
+
+_POOLS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "mean": lambda x: x.mean(1),
+    "sum": lambda x: x.sum(1),
+    "first position": lambda x: x[:, 0],
+    "last position": lambda x: x[:, -1],
+    "maximum": lambda x: x.amax(1),
+}
+_STEPS: Mapping[str, Callable[..., torch.Tensor]] = {
+    "times": lambda x, factor: x * factor,
+    "plus": lambda x, shift: x + shift,
+    "take": lambda x, axis, places: x.index_select(axis, torch.tensor(places)),
+    "swap": lambda x, one, other: x.transpose(one, other),
+    "heads": _split,
+    "heads back": _joined,
+    "pool": lambda x, how: _POOLS[how](x.flatten(1, -2)),
+}
