@@ -79,10 +79,12 @@ class PortCase:
     def allowed_deviations(self) -> list[float]:
         """Returns how far the loss of each step of the curve may be off, relative.
 
-        It is at least CURVE_BOUND, and otherwise what the layers are off by, as the steps amplify it. How much they do is seen in
-        the source's own curve from weights that were moved a little.
+        It is at least CURVE_BOUND, and otherwise what the layers are off by, or learning rates that Keras keeps in float32, as
+        the steps amplify it. How much they do is seen in the source's own curve from weights that were moved a little.
         """
-        start, growth, found = max(apart(*layer.output) for layer in self.layers), 1.0, []
+        rates = (relative(*both) for both in zip(self.source.rates, self.target.rates, strict=False))
+        rounded = max((each for each in rates if each <= FLOAT32), default=0.0)
+        start, growth, found = max(rounded, *(apart(*layer.output) for layer in self.layers)), 1.0, []
         for number, one in enumerate(self.source.losses):
             if self.source.nudged and math.isfinite(moved := relative(self.source.nudged[number], one)):
                 growth = max(growth, moved / NUDGE)

@@ -206,6 +206,30 @@ def tf_attention(keras, scale=None, axis=-1, is_back=True, mask="", order="qkv",
 part = functools.partial
 
 
+def torch_last(torch):
+    class Last(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.LSTM(WIDTH, 5, batch_first=True)
+
+        def forward(self, h):
+            return self.inner(h)[0][:, -1]
+
+    return Last()
+
+
+def torch_causal(torch):
+    class Causal(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Conv1d(WIDTH, 8, 3, padding=2)
+
+        def forward(self, h):
+            return self.inner(h.transpose(1, 2))[..., :-2].transpose(1, 2)
+
+    return Causal()
+
+
 def torch_positions(torch, start=0, scale=1.0):
     class Positions(torch.nn.Module):
         def __init__(self):
@@ -282,16 +306,28 @@ def tf_cross(o, y, smoothing=0.0, factor=1.0):
     return factor * keras.losses.categorical_crossentropy(hot, o, from_logits=True, label_smoothing=smoothing)
 
 
-def torch_update(p, kind="Adam", **settings):
+def torch_weighed(o, y, weights=(1.0, 1.0, 1.0), gamma=0.0):
     import torch
 
-    return getattr(torch.optim, kind)(p, 2**-7, **settings)
+    each = torch_cross(o, y)
+    return each * torch.tensor(weights, dtype=o.dtype)[y] * (1 - torch.exp(-each)) ** gamma
 
 
-def tf_update(kind="Adam", **settings):
+def torch_update(p, kind="Adam", decay=1.0, **settings):
+    import torch
+
+    made = getattr(torch.optim, kind)(p, 2**-7, **settings)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(made, decay)
+    if decay < 1:
+        made.register_step_post_hook(lambda *_: schedule.step())
+    return made
+
+
+def tf_update(kind="Adam", decay=1.0, **settings):
     import keras
 
-    return getattr(keras.optimizers, kind)(2**-7, **settings)
+    rate = 2**-7 if decay == 1 else keras.optimizers.schedules.ExponentialDecay(2**-7, 1, decay)
+    return getattr(keras.optimizers, kind)(rate, **settings)
 
 
 RIGHT: dict[str, samestep.Model] = {}
@@ -378,6 +414,12 @@ wrong("backward gru", "tokens", module(GRU), layer(KERAS_GRU.format(", go_backwa
 LSTM = "nn.LSTM(12, 5, batch_first=True)"
 right("lstm", "tokens", module(LSTM), layer("L.LSTM(5, return_sequences=True)"), 5, accept=("double_bias",))
 wrong("two biases", "tokens", module(LSTM), layer("L.LSTM(5, return_sequences=True)"), "two biases", 5)
+right("last of lstm", "tokens", torch_last, layer("L.LSTM(5)"), 5, accept=("double_bias",))
+HARD = 'L.LSTM(5, recurrent_activation="hard_sigmoid")'
+wrong("last of hard lstm", "tokens", torch_last, layer(HARD), "hard", 5)
+right("causal convolution", "tokens", torch_causal, layer('L.Conv1D(8, 3, padding="causal")'), 8)
+GATES = "O.silu(h[..., 6:]) * h[..., :6]"
+wrong("other gate", "tokens", function("F.silu(h[..., :6]) * h[..., 6:]"), function(GATES), "takes", 6)
 MASKED = masked_embedding("L.GRU(5, return_sequences=True)(h)")
 wrong("masked gru", "tokens", module(GRU), MASKED, "masked", 5)
 AVERAGED = masked_embedding("L.GlobalAveragePooling1D()(h)")
@@ -389,6 +431,13 @@ CONV = "nn.Conv2d(12, 8, 3, 2, 1)"
 right("strided", "images", module(CONV), layer("L.ZeroPadding2D(1)>>L.Conv2D(8, 3, 2)"), 8)
 wrong("same", "images", module(CONV), layer('L.Conv2D(8, 3, 2, padding="same")'), "SAME pads (0, 1)", 8)
 wrong("padded twice", "images", module(CONV), layer("L.ZeroPadding2D(2)>>L.Conv2D(8, 3, 2)"), "pads", 8)
+SEPARATE = "nn.Sequential(nn.Conv2d(12, 12, 3, 1, 1, groups=12, bias=False), nn.Conv2d(12, 8, 1))"
+right("separable", "images", module(SEPARATE), layer('L.SeparableConv2D(8, 3, padding="same")'), 8)
+REFLECTED, PLAIN = 'nn.Conv2d(12, 8, 3, 1, 1, padding_mode="reflect")', 'L.Conv2D(8, 3, padding="same")'
+wrong("reflected", "images", module(REFLECTED), layer(PLAIN), "torch pads with a reflection, TensorFlow with zeros", 8)
+PIXELS = "O.reshape(O.transpose(O.reshape(h, (-1, 8, 8, 2, 2, 3)), (0, 1, 3, 2, 4, 5)), (-1, 16, 16, 3)) ** 2"
+SHUFFLE = "F.pixel_shuffle(h.movedim(-1, 1), 2).movedim(1, -1) ** 2"
+wrong("pixels", "images", function(SHUFFLE), function(PIXELS), "", 3)
 DILATED = "nn.Conv2d(12, 8, 3, 1, 2, 2)"
 wrong("dilation", "images", module(DILATED), layer('L.Conv2D(8, 3, padding="same")'), "dilation", 8)
 right("pool", "images", module("nn.MaxPool2d(3, 2)"), layer("L.MaxPooling2D(3, 2)"))
@@ -428,6 +477,12 @@ wrong(
     layer("L.BatchNormalization(momentum=0.9)"),
     "epsilon is 1e-05",
 )
+NORMED = "nn.Sequential(nn.BatchNorm2d(12), nn.ReLU())"
+BEFORE = "L.ReLU()>>L.BatchNormalization(momentum=0.9, epsilon=1e-5)"
+wrong("relu before", "images", module(NORMED), layer(BEFORE), "TensorFlow applies relu before")
+wrong(
+    "instance", "images", module("nn.GroupNorm(3, 12)"), layer("L.GroupNormalization(-1, epsilon=1e-5)"), "normalises"
+)
 wrong("groups", "images", module("nn.GroupNorm(3, 12)"), layer("L.GroupNormalization(4, epsilon=1e-5)"), "groups")
 JOINED = "O.concatenate([h[..., 4:], h[..., :4]], -1)"
 wrong("joined", "images", function("T.cat([h[..., :4], h[..., 4:]], -1)"), function(JOINED), "other order")
@@ -464,6 +519,9 @@ wrong(
     layer("L.LeakyReLU()"),
     "slope 0.2, TensorFlow's leaky relu of slope 0.3",
 )
+wrong("alpha", "points", function("F.elu(h, 0.5)"), function("O.elu(h)"), "elu of alpha 0.5")
+wrong("limited", "points", function("F.relu(h)"), function("O.clip(h, 0, 0.5)"), "relu up to 0.5")
+wrong("shifted by one", "points", function("h"), function("2 * h - 1"), "2 times the output of `front`")
 wrong("selu", "points", function("F.elu(h)"), function("O.selu(h)"), "selu")
 wrong("mish", "points", function("F.silu(h)"), function("h * O.tanh(O.softplus(h))"), "mish")
 wrong("hard", "points", function("F.sigmoid(h)"), function("O.hard_sigmoid(h)"), "hard sigmoid")
@@ -482,6 +540,17 @@ plain = function("F.tanh(h)"), function("O.tanh(h)")
 wrong("smoothing", "points", *plain, "label smoothing", **losses({"smoothing": 0.1}, {}))
 right("smoothed", "points", *plain, **losses({"smoothing": 0.1}, {"smoothing": 0.1}))
 wrong("loss", "points", *plain, "is 0.5 times", **losses({}, {"factor": 0.5}))
+WEIGHED = {"loss": {"torch": part(torch_weighed, weights=(1.0, 2.0, 0.5)), "tf": tf_cross}, "metric": "loss"}
+wrong("class weights", "points", *plain, "classes have other weights", **WEIGHED)
+FOCAL = {"loss": {"torch": part(torch_weighed, gamma=2.0), "tf": tf_cross}, "metric": "loss"}
+wrong("focal", "points", *plain, "the loss is focal in torch, with a gamma of 2", **FOCAL)
+PACED = {"kind": "SGD", "decay": 0.9}
+right("schedule", "points", *plain, **optimizers(PACED, PACED))
+wrong("no schedule", "points", *plain, "the learning rate of step 2", **optimizers(PACED, {"kind": "SGD"}))
+MOVING = {**PACED, "momentum": 0.5}
+wrong("convention", "points", *plain, "momentum follows them otherwise", **optimizers(MOVING, MOVING))
+ROOT = {"kind": "RMSprop", "alpha": 0.9, "eps": 1e-3}, {"kind": "RMSprop", "rho": 0.9, "epsilon": 1e-3}
+wrong("root", "points", *plain, "adds epsilon under the root", **optimizers(*ROOT))
 right("adam", "points", *plain, accept=("epsilon",), **optimizers({}, {"epsilon": 1e-8}))
 right("momentum", "points", *plain, **optimizers({"kind": "SGD", "momentum": 0.5}, {"kind": "SGD", "momentum": 0.5}))
 SGD = {"kind": "SGD", "momentum": 0.5}

@@ -83,10 +83,24 @@ def _identify_steps(sources: Sequence[Named], gap: Gap, examples: int) -> Found 
         for call in [each for each in calls if each.output.shape[:1] == (examples,)][:_MOST_STEPS]:
             settings = identify_step(known, call.output)
             if settings is not None and not _is_nothing(settings):
-                chain.append(_as_program(settings))
+                if (whole := _silu(chain, settings)) is not None:
+                    chain[-1] = whole
+                else:
+                    chain.append(_as_program(settings))
                 known.insert(0, (LAST_STEP, few(call.output)))
         chains.append(chain)
     return _differing_step(*chains)
+
+
+def _silu(chain: Sequence[Settings], settings: Settings) -> Settings | None:
+    """Returns the activation that a sigmoid becomes when it is multiplied by what it was taken of: Keras writes it so."""
+    if chain and chain[-1] == {**settings, "activation": "sigmoid"} and settings.get("activation") == "silu":
+        return settings
+    factors, last = settings.get("product"), chain[-1] if chain else {}
+    terms = last.get("terms") if last.get("activation") == "sigmoid" else None
+    if isinstance(factors, tuple) and isinstance(terms, tuple) and set(factors) == {LAST_STEP, *terms}:
+        return {**last, "activation": "silu"}
+    return None
 
 
 def _differing_step(ours: Sequence[Settings], theirs: Sequence[Settings]) -> Found | str | None:
