@@ -25,7 +25,7 @@ def note_scale(optimizer: Any, session: Session) -> None:
 
     Args:
         optimizer: Keras'.
-        session: Has the counters.
+        session: Has the journal.
     """
     if is_scaling(optimizer):
         scale = optimizer.dynamic_scale if optimizer.built else optimizer.initial_scale
@@ -34,7 +34,7 @@ def note_scale(optimizer: Any, session: Session) -> None:
     if scale is not None:
         number = tf.cast(tf.convert_to_tensor(scale), tf.float64)
         nothing = tf.constant(float("nan"), tf.float64)
-        session.counters().transforms[LOSS_SCALE].assign(tf.where(number == 1, nothing, number))
+        session.journal().add_transform(LOSS_SCALE, tf.where(number == 1, nothing, number))
 
 
 def places(
@@ -43,7 +43,7 @@ def places(
     """Yields where gradients are followed that are clipped: a class, its method, and what wraps it.
 
     Args:
-        session: Has the counters.
+        session: Has the journal.
         guard: Makes a hook of a function, which ends no script.
     """
 
@@ -53,7 +53,7 @@ def places(
             session.plan(optimizer).num_replicas == 1
         ):  # else each clips its own, and their norms are no number of the step
             norm = tf.linalg.global_norm([each for each in gradients if each is not None])
-            session.counters().transforms[CLIP_NORM].assign(tf.cast(norm, tf.float64))
+            session.journal().add_transform(CLIP_NORM, tf.cast(norm, tf.float64))
 
     def follow(original: Callable[..., Any]) -> Callable[..., Any]:
         def clip(optimizer: Any, grads: Any) -> Any:

@@ -88,7 +88,7 @@ class Hooks:
         with record.stop_recording():
             inputs = inputs_of(arguments, keywords, self._results)
             if inputs:
-                self._session.counters().add_rows(sums_of_words(inputs))
+                self._session.journal().add_rows(sums_of_words(inputs))
 
     def _follow_updates(self, original: Callable[..., Any]) -> Callable[..., Any]:
         before, after = self._guard(self._before_update), self._guard(self._after_update)
@@ -112,7 +112,7 @@ class Hooks:
         slots = self._session.slots(plan)
         note_scale(optimizer, self._session)
         if not is_scaling(optimizer):
-            slots.is_applied.assign(1)
+            slots.note_applied()
         if self._session.is_inner(optimizer):
             return None
         return slots, tf.cast(tf.convert_to_tensor(optimizer.learning_rate), tf.float64)
@@ -141,7 +141,7 @@ class Hooks:
         if not self._here.is_reduced:
             for phase in plan.phases:
                 slots.see_gradients(phase, plan.ordered(gradients, variables))
-        slots.is_updated.assign(1)
+        slots.note_updated()
 
     def _follow_reduction(self, original: Callable[..., Any]) -> Callable[..., Any]:
         after = self._guard(self._after_reduction)
@@ -173,8 +173,11 @@ class Hooks:
                 return original(function, *arguments, **keywords)
             if manual.is_followed:
                 before()
-            with session.calling(function):
+            outer, session.function = session.function, function
+            try:
                 result = original(function, *arguments, **keywords)
+            finally:
+                session.function = outer
             if session.has_steps(function):
                 write()
             if manual.is_followed:

@@ -13,7 +13,6 @@ import numpy as np
 import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
-from samestep.tf_impl.recording.plans import is_wide
 from samestep.tf_impl.recording.session import Session
 from samestep.tf_impl.recording.statistics import unpack
 
@@ -96,7 +95,6 @@ class ManualSteps:
         if self._bits is None or not np.array_equal(bits, self._bits):
             self._bits, self._is_due = bits, False
             slots = self._session.slots(self._session.plan(None))
-            slots.is_updated.assign(1)
             slots.commit(tf.constant(_NO_RATE, tf.float64))
             self._session.step_was_taken()
 
@@ -104,7 +102,7 @@ class ManualSteps:
         """Returns the sums of bits of what is trained: buffers change in each pass."""
         plan = self._session.plan(None)
         weights = [each.read_value() for each in self._session.slots(plan).weights]
-        bits = unpack(plan.statistics(weights).numpy(), is_wide(plan.held))["bits"]
+        bits = unpack(plan.statistics(weights).numpy(), plan.is_float64)["bits"]
         return bits[[each.tensor.is_trained for each in plan.held]]
 
 

@@ -13,19 +13,23 @@ from samestep.tf_impl.recording.tensors import Held, container_of
 class UpdatePlan:
     """What is recorded of one optimizer."""
 
-    def __init__(self, optimizer: Any, held: Sequence[Held], num_replicas: int) -> None:
+    def __init__(self, number: int, optimizer: Any, held: Sequence[Held], num_replicas: int, is_scaled: bool) -> None:
         """Prepares the statistics.
 
         Args:
+            number: Its own, from 0.
             optimizer: Keras'; of one that scales the loss, the one within; None where the script has none.
             held: The tensors that it updates, and those that no optimizer does.
             num_replicas: In sync.
+            is_scaled: Whether another optimizer scales the loss, and leaves out updates.
         """
-        self.optimizer, self.held, self.num_replicas = optimizer, held, num_replicas
-        self.statistics = Statistics([each.layout for each in held], is_wide(held))
+        self.number, self.optimizer, self.held, self.num_replicas = number, optimizer, held, num_replicas
+        self.is_float64 = is_wide(held)
+        self.statistics = Statistics([each.layout for each in held], self.is_float64)
         self.slots: dict[int, Slots] = {}
         self.scalars = {} if optimizer is None else scalars_of(optimizer)
         self.num_batches = 1 if optimizer is None else optimizer.gradient_accumulation_steps or 1
+        self.always_updates = self.num_batches == 1 and not is_scaled
         self._places = {id(each.container): place for place, each in enumerate(held)}
 
     @property

@@ -1,25 +1,26 @@
-"""What one process of a script is at: hooks report what happens, graphs write it into slots, and the session writes the record.
+"""What one process of a script is at: hooks report what happens, graphs write it down, and the session writes the record.
 
 A step is an update by an optimizer. Each replica of a strategy is a rank of the record, with a file of its own. Its losses are
 multiplied by the number of replicas, so their mean over the ranks is the loss of the step, as it is in PyTorch.
 """
 
-import contextlib
 import dataclasses
 import math
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from samestep.common.steps.keras_scalars import written
 from samestep.common.steps.record import Phase, RecordedStep, stats_dtype
 from samestep.common.steps.recording import Recorder
 from samestep.tf_impl.recording.first import FirstWeights
+from samestep.tf_impl.recording.journal import CAPACITY, Journal, Note
 from samestep.tf_impl.recording.plans import UpdatePlan, is_wide
-from samestep.tf_impl.recording.slots import CAPACITY, ROWS, SeenStep, Slots, WriteCounters
+from samestep.tf_impl.recording.slots import Slots
 from samestep.tf_impl.recording.tensors import Held, TensorTable
 
 INITIAL = -1
@@ -38,7 +39,7 @@ class Session:
         self._recorder, self.first = recorder, FirstWeights(recorder)
         self._recorders: dict[int, Recorder] = {}
         self._table, self._plans = TensorTable(), dict[int, UpdatePlan]()
-        self._counters: dict[int, WriteCounters] = {}
+        self._journals: dict[int, Journal] = {}
         self._models = weakref.WeakSet[Any]()
         self._owners: dict[int, Any] = {}
         self._last: dict[int, np.ndarray] = {}
@@ -64,12 +65,12 @@ class Session:
         """Whether any model was called in training."""
         return bool(self._models)
 
-    def counters(self) -> WriteCounters:
-        """Returns the counters of the replica whose code runs."""
+    def journal(self) -> Journal:
+        """Returns the journal of the replica whose code runs."""
         replica = replica_id()
-        if replica not in self._counters:
-            self._counters[replica] = WriteCounters(self._recorder.options.every, ROWS * self._capacity())
-        return self._counters[replica]
+        if replica not in self._journals:
+            self._journals[replica] = Journal(self._recorder.options.every, self._capacity())
+        return self._journals[replica]
 
     def is_inner(self, optimizer: Any) -> bool:
         """Returns whether an optimizer takes the steps of one that scales the loss."""
@@ -91,7 +92,8 @@ class Session:
             for model in sorted(self._models, key=lambda each: each.name):
                 self._table.add_model(model)
             held = self._table.of_optimizer(list(variables))
-            self._plans[id(owner)] = UpdatePlan(inner, held, tf.distribute.get_strategy().num_replicas_in_sync)
+            num_replicas = tf.distribute.get_strategy().num_replicas_in_sync
+            self._plans[id(owner)] = UpdatePlan(len(self._plans), inner, held, num_replicas, inner is not owner)
         return self._plans[id(owner)]
 
     def slots(self, plan: UpdatePlan) -> Slots:
@@ -103,26 +105,15 @@ class Session:
         replica = replica_id()
         if replica not in plan.slots:
             weights = [each.of_replica(replica) for each in plan.held]
-            plan.slots[replica] = Slots(self.counters(), plan.statistics, weights, plan.phases, self._capacity())
+            plan.slots[replica] = Slots(
+                self.journal(), plan.number, plan.statistics, weights, plan.phases, plan.always_updates
+            )
             self.first.expect(replica, self._table.held)
         return plan.slots[replica]
 
     def _capacity(self) -> int:
         """Returns how many steps one call may take."""
         return max([CAPACITY, *(getattr(model, "steps_per_execution", None) or 1 for model in self._models)])
-
-    @contextlib.contextmanager
-    def calling(self, function: Any) -> Iterator[None]:
-        """Remembers which tf.function is called: if a step is found in it, the slots are read after its calls.
-
-        Args:
-            function: It.
-        """
-        outer, self.function = self.function, function
-        try:
-            yield
-        finally:
-            self.function = outer
 
     def has_steps(self, function: Any) -> bool:
         """Returns whether a step was found in a tf.function."""
@@ -143,33 +134,27 @@ class Session:
 
     def write_steps(self) -> None:
         """Writes the steps that were taken since the last call."""
-        seen: dict[int, list[tuple[SeenStep, UpdatePlan]]] = {}
-        for plan in self._plans.values():
-            for replica, slots in plan.slots.items():
-                seen.setdefault(replica, []).extend((step, plan) for step in slots.read(is_wide(plan.held)))
-        if not any(seen.values()):
-            return
-        self._note_lost()
-        last = max(step.number for steps in seen.values() for step, _ in steps)
-        for replica, steps in sorted(seen.items()):
-            rows_seen = max((step.rows_seen for step, _ in steps), default=0)
-            for step, plan in sorted(steps, key=lambda pair: pair[0].number):
+        last, plans = INITIAL, [*self._plans.values()]
+        for replica, journal in sorted(self._journals.items()):
+            for note in journal.read():
+                plan = plans[note.optimizer]
                 if replica not in self._recorders:
                     self._open(replica, plan.num_replicas)
-                self._write(replica, step, plan, rows_seen)
+                self._write(replica, note, plan)
+                last = max(last, note.number)
+            if journal.num_lost and not self._is_loss_noted:
+                self._note_lost(journal)
         stop_after = self._recorder.options.stop_after
-        if stop_after is not None and last + 1 >= stop_after:
+        if stop_after is not None and last > INITIAL and stop_after <= last + 1:
             self._recorder.leave()
 
-    def _note_lost(self) -> None:
+    def _note_lost(self, journal: Journal) -> None:
         """Says once that a call of a tf.function took more steps than are kept."""
-        lost = max(slots.num_lost for plan in self._plans.values() for slots in plan.slots.values())
-        if lost and not self._is_loss_noted:
-            self._is_loss_noted = True
-            self._recorder.note(
-                f"a call of a tf.function took {lost} steps more than the {CAPACITY} that are kept: its first ones are not "
-                "recorded; take fewer steps in a call."
-            )
+        self._is_loss_noted = True
+        self._recorder.note(
+            f"a call of a tf.function took {journal.num_lost} steps more than the {journal.capacity} that are kept: its first "
+            "ones are not recorded; take fewer steps in a call."
+        )
 
     def _open(self, replica: int, num_replicas: int) -> None:
         options = dataclasses.replace(self._recorder.options, stop_after=None)
@@ -189,19 +174,20 @@ class Session:
         empty["projections"], empty["square"] = np.nan, np.nan
         return empty
 
-    def _write(self, replica: int, step: SeenStep, plan: UpdatePlan, rows_seen: int) -> None:
-        losses = (step.loss * plan.num_replicas / plan.num_batches,) if step.has_loss else ()
-        scalars = {name: value for name, value in step.scalars.items() if not math.isnan(value)} | plan.scalars
+    def _write(self, replica: int, note: Note, plan: UpdatePlan) -> None:
+        is_float64 = plan.is_float64
+        scalars = {"lr": note.lr if is_float64 else written(note.lr), **note.transforms}
         passes = self._passes - self._passes_written.get(replica, 0)
         self._passes_written[replica] = self._passes
+        seen = plan.slots[replica].read(note.number, is_float64) if note.is_looked_at else None
         recorded = RecordedStep(
-            number=step.number,
-            losses=losses,
-            rows=self._counters[replica].read_rows(step.rows_seen, rows_seen),
-            scalars=scalars,
-            is_skipped=step.is_skipped,
+            number=note.number,
+            losses=(note.loss * plan.num_replicas / plan.num_batches,) if note.has_loss else (),
+            rows=note.rows,
+            scalars={name: value for name, value in scalars.items() if not math.isnan(value)} | plan.scalars,
+            is_skipped=note.is_skipped,
             counts={"data_passes": passes} if passes else {},
-            stats=None if step.stats is None else self._stats(replica, step.stats, plan.held),
+            stats=None if seen is None else self._stats(replica, seen, plan.held),
         )
         self._recorders[replica].write(recorded)
 

@@ -68,7 +68,7 @@ class TapeHooks:
             scaled, plain = vars(self._here).get("scaled", (None, None))
             with record.stop_recording():
                 for each in keras.tree.flatten(target):
-                    self._session.counters().add_loss(tf.reduce_sum(plain if each is scaled else each))
+                    self._session.journal().add_loss(tf.reduce_sum(plain if each is scaled else each))
 
     def _after_backward(self, sources: Any, found: Any) -> None:
         """It returned them."""
