@@ -18,16 +18,18 @@ class FewDigits:
 
     Attributes:
         digits: How many it has behind the first.
+        fewer: How many the next narrower dtype has.
         least: The least relative error of a tensor whose numbers were rounded to it.
         most: The largest.
     """
 
     digits: int
+    fewer: int
     least: float
     most: float
 
 
-BF16, FP16 = FewDigits(7, 3e-4, 3e-3), FewDigits(10, 3e-5, 3e-4)
+BF16, FP16 = FewDigits(7, 3, 3e-4, 3e-3), FewDigits(10, 7, 3e-5, 3e-4)
 SUMMED = 30.0
 """How many times as large the error is where parts that cancel each other were rounded, and summed in few digits."""
 
@@ -159,19 +161,25 @@ def rounded(to: FewDigits, evidence: Evidence) -> Words | None:
         return None
     offs = sorted(each.off for each in own)
     middle = offs[len(offs) // 2]
-    if _has_few(to, own) and to.least <= middle <= SUMMED * to.most:
-        return {"off": f"{middle:.1e}"}
+    if all(each.digits for each in own):
+        if _has_few(to, own) and to.least <= middle <= SUMMED * to.most:
+            return {"off": f"{middle:.1e}"}
+        if not _changes_after_rounding(evidence):
+            return None
     inside = sum(to.least <= off <= to.most for off in offs)
     is_even = inside >= 0.8 * len(offs) and to.least <= middle <= to.most
     return {"off": f"{middle:.1e}"} if is_even and all(each.differs for each in own) else None
 
 
 def _has_few(to: FewDigits, seen: Sequence[SeenTensor]) -> bool:
-    """Returns whether all gradients of one of the two have few digits, and those of the other have not."""
-    if not all(each.digits for each in seen):
-        return False
-    few = [all(each.digits[side] <= to.digits for each in seen) for side in (0, 1)]  # type: ignore[index]
-    return few[0] != few[1]
+    """Returns whether all gradients of one of the two have few digits, not fewer still, and those of the other have more."""
+    most = [max(each.digits[side] for each in seen) for side in (0, 1)]  # type: ignore[index]
+    return (most[0] <= to.digits) != (most[1] <= to.digits) and min(most) > to.fewer
+
+
+def _changes_after_rounding(evidence: Evidence) -> bool:
+    """Returns whether gradients are summed, divided or clipped after they may have been rounded, which fills their digits up."""
+    return evidence.is_transformed or any(side.world * side.passes > 1 for side in (evidence.a, evidence.b))
 
 
 def mean_of_means(evidence: Evidence) -> Words | None:

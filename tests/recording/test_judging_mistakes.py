@@ -8,7 +8,10 @@ import pytest
 from museum.reenacted.table import REENACTED
 from samestep.common.errors import ConfigError
 from samestep.common.judging.recorded.judge import judge
+from samestep.common.judging.recorded.notes import find_notes
 from samestep.common.judging.recorded.pairing import pair
+from samestep.common.judging.recorded.walk import Walk
+from samestep.common.judging.recorded.yardstick import Derived
 from samestep.common.mistakes.table import MISTAKES
 from samestep.common.steps.projections import Piece
 from tests.recording.judged import diff, recorded
@@ -184,6 +187,25 @@ def test_other_versions_are_said_and_change_nothing(tmp_path: Path) -> None:
     b = dataclasses.replace(b, header=dataclasses.replace(b.header, versions={"torch": "2.12"}))
     verdict = judge(a, b)
     assert (verdict.kind, verdict.notes) == ("same", ("versions of A and B: torch none and 2.12",))
+
+
+def test_other_shapes_are_said(tmp_path: Path) -> None:
+    a, b = (recorded(Script(steps=1), tmp_path) for _ in range(2))
+    wider = [dataclasses.replace(t, piece=Piece.whole((9,))) if t.name == "net.head.bias" else t for t in b.tensors]
+    extra = dataclasses.replace(b.tensors[0], name="net.extra")
+    b = dataclasses.replace(b, header=dataclasses.replace(b.header, tensors=(*wider, extra)))
+    assert find_notes(Walk(a, b, pair(a, b), Derived(1.0, pair(a, b)))) == (
+        "in A and B, net.head.bias is (5,) and (9,)",
+        "only B has net.extra",
+    )
+
+
+def test_steps_that_only_one_has_are_said(tmp_path: Path) -> None:
+    a, b = recorded(Script(steps=2), tmp_path), recorded(Script(steps=3), tmp_path)
+    for one, other, longer in ((a, b, "B"), (b, a, "A")):
+        verdict = judge(one, other)
+        assert (verdict.kind, verdict.num_steps) == ("same", 2)
+        assert verdict.notes == (f"only {longer} has steps after step 1; nothing is said of them",)
 
 
 def test_two_precisions_are_not_compared(tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ class Journal:
         self._loss = own_variable([0.0, 0.0], tf.float64)
         self._transforms: dict[str, Any] = {}
         self._words = own_variable(np.full(self._num_rows + capacity * WIDTH, _NONE, np.int64), tf.int64)
+        self._places = self._num_rows + np.arange(capacity * WIDTH).reshape(capacity, WIDTH)
         self._rows_seen = own_variable(0, tf.int64)
         self.num_lost = self._num_read = self._rows_read = self._expected = 0
 
@@ -159,7 +160,8 @@ class Journal:
     def read(self) -> list[Note]:
         """Reads the steps since the last call. Those that were overwritten are lost, and counted."""
         # Most calls take one step, of as many examples as the one before: these are read at once.
-        places = (self._note_places(self._num_read, 2), self._row_places(self._rows_read, self._expected))
+        notes = self._places.take((self._num_read, self._num_read + 1), 0, mode="wrap").ravel()
+        places = (notes, self._row_places(self._rows_read, self._expected))
         found = gather_now(self._words, np.concatenate(places))
         (first, second), rows = found[: 2 * WIDTH].reshape(2, WIDTH), found[2 * WIDTH :]
         if first[0] < self._num_read:
@@ -171,7 +173,7 @@ class Journal:
         start = max(self._num_read, count - self.capacity)
         self.num_lost += start - self._num_read
         self._num_read = count
-        notes = gather_now(self._words, self._note_places(start, count - start)).reshape(-1, WIDTH)
+        notes = gather_now(self._words, self._places.take(range(start, count), 0, mode="wrap"))
         return [self._note(note, int(notes[-1, INTS - 1]), rows) for note in notes]
 
     def _note(self, words: np.ndarray, seen: int, ahead: np.ndarray) -> Note:
@@ -200,10 +202,6 @@ class Journal:
 
     def _row_places(self, start: int, count: int) -> np.ndarray:
         return np.arange(start, start + count) % self._num_rows
-
-    def _note_places(self, start: int, count: int) -> np.ndarray:
-        steps = np.arange(start, start + count) % self.capacity
-        return (self._num_rows + steps[:, None] * WIDTH + np.arange(WIDTH)).ravel()
 
 
 def _if(condition: Any, one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:

@@ -69,7 +69,7 @@ class ManualSteps:
         before = self._gradients if self._place is place and (self._is_due or not is_eager) else []
         found = plan.ordered(gradients, variables)
         self._place, self._gradients = place, list(map(_sum, found, before)) if before else found
-        slots.see_gradients("gradient", self._gradients)
+        slots.see_gradients("gradient", self._gradients, is_before_commit=False)
         with tf.init_scope():
             if self._bits is None and all(each.is_initialized() for each in slots.weights):
                 self._bits = self._seen_bits()

@@ -1,7 +1,7 @@
 """The variables of our own into which a graph writes what the tensors of one optimizer were. The host reads them afterwards."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ class Slots:
         self._gradients = {phase: own_variable(np.zeros(size, np.int64), tf.int64) for phase in phases}
         self._is_applied, self._is_updated = (own_variable(False, tf.bool) for _ in range(2))
         self._ring = own_variable(np.zeros((journal.capacity, (len(phases) + 1) * size), np.int64), tf.int64)
+        self._given: dict[Phase, Sequence[tf.Tensor | None]] = {}
         self._commit: Any = None
 
     def note_applied(self) -> None:
@@ -54,15 +55,20 @@ class Slots:
         if not self._always_updates:
             self._is_updated.assign(True)
 
-    def see_gradients(self, phase: Phase, gradients: Sequence[tf.Tensor | None]) -> None:
-        """Writes the statistics of gradients, where this step is looked at.
+    def see_gradients(self, phase: Phase, gradients: Sequence[tf.Tensor | None], is_before_commit: bool = True) -> None:
+        """Sees gradients, where this step is looked at.
 
         Args:
             phase: In which they are.
             gradients: In the order of the weights.
+            is_before_commit: Whether `commit` follows at once, unless the optimizer only accumulates.
         """
-        if phase in self._gradients:
-            _do_where(self._journal.is_looked_at(), lambda: self._gradients[phase].assign(self._statistics(gradients)))
+        if phase not in self._gradients:
+            return
+        if is_before_commit and self._always_updates and not tf.executing_eagerly():
+            self._given[phase] = gradients  # one condition for these and the weights costs less than two
+            return
+        _do_where(self._journal.is_looked_at(), lambda: self._gradients[phase].assign(self._statistics(gradients)))
 
     def commit(self, lr: tf.Tensor) -> None:
         """Ends a step, unless the optimizer only accumulated.
@@ -87,11 +93,15 @@ class Slots:
             is_looked_at &= has_ended
             self._is_applied.assign(False)
             self._is_updated.assign(False)
-        _do_where(is_looked_at, self._write_tensors)
+        given, self._given = self._given, {}
+        _do_where(is_looked_at, lambda: self._write_tensors(given))
         self._journal.end_step(has_ended, self._optimizer, is_skipped, is_looked_at, lr)
 
-    def _write_tensors(self) -> None:
-        gradients = [variable.read_value() for variable in self._gradients.values()]
+    def _write_tensors(self, given: Mapping[Phase, Sequence[tf.Tensor | None]]) -> None:
+        gradients = [
+            self._statistics(given[phase]) if phase in given else variable.read_value()
+            for phase, variable in self._gradients.items()
+        ]
         row = tf.concat([*gradients, self._statistics(self.weights)], 0)
         place = self._journal.clock.read_value() % self._journal.capacity
         tf.raw_ops.ResourceScatterUpdate(resource=self._ring.handle, indices=place, updates=row)

@@ -96,6 +96,8 @@ def _same(walk: Walk, seen: _Seen) -> RecordedVerdict:
         notes += (
             f"from step {last + 1} on, rounding is taken to grow as before; --steps {seen.num_steps} measures it",
         )
+    if walk.longer:
+        notes += (f"only {walk.longer} has steps after step {seen.num_steps - 1}; nothing is said of them",)
     return dataclasses.replace(made, growth=growth, notes=notes)
 
 

@@ -99,7 +99,7 @@ class Past:
             self.strays = np.where(np.isnan(stray.projections), before, stray.projections)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(eq=False)
 class Walk:
     """Two runs, side by side.
 
@@ -108,12 +108,14 @@ class Walk:
         b: The other.
         pairing: The pairing of their tensors.
         yardstick: How far rounding takes a step.
+        longer: "A" or "B", if only that one has steps after those that both have; known after the last of these.
     """
 
     a: RecordedRun
     b: RecordedRun
     pairing: Pairing
     yardstick: Yardstick
+    longer: str = ""
 
     def steps(self) -> Iterator[tuple[RunStep, RunStep]]:
         """Yields the steps that both have, in order."""
@@ -127,6 +129,7 @@ class Walk:
                 one = next(ours, None)
             else:
                 other = next(theirs, None)
+        self.longer = "B" if other is not None else "A" if one is not None else ""
 
     def compare(self, phase: Phase, one: RunStep, other: RunStep) -> ComparedTensors | None:
         """Compares all tensors in a phase of a step.
