@@ -89,7 +89,7 @@ class Journal:
         self._every, self.capacity, self._num_rows = every, capacity, ROWS * capacity
         self.clock = own_variable(0, tf.int64)
         self._loss = own_variable([0.0, 0.0], tf.float64)
-        self._transforms: dict[str, Any] = {}
+        self._transforms: dict[str, ResourceVariable] = {}
         self._words = own_variable(np.full(self._num_rows + capacity * WIDTH, _NONE, np.int64), tf.int64)
         self._places = self._num_rows + np.arange(capacity * WIDTH).reshape(capacity, WIDTH)
         self._rows_seen = own_variable(0, tf.int64)
