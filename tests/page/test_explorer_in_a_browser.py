@@ -48,7 +48,7 @@ def put(page: "Page", control: str, value: int) -> None:
     )
 
 
-def step_of(data: Mapping[str, object], row: int, devices: int) -> Mapping[str, Sequence[object]]:
+def step_of(data: Mapping[str, object], row: int, devices: int) -> Mapping[str, Sequence[object]] | str:
     key = key_of(data["devices"][devices], data["widths"][data["start"]["width"]])
     return data["rows"][row]["steps"][key]
 
@@ -106,7 +106,11 @@ def test_every_row_can_be_chosen_on_either_side(opened: Opened, data: Mapping[st
             assert (row["emulated"] in place.locator(".summary").inner_text()) and (
                 ("(emulated)" in row["name"]) == bool(row["emulated"])
             )
-            assert place.locator(".device").count() == len(step_of(data, number, data["start"]["devices"])["devices"])
+            step = step_of(data, number, data["start"]["devices"])
+            if isinstance(step, str):  # why the row refuses this model
+                assert step in place.inner_text()
+                continue
+            assert place.locator(".device").count() == len(step["devices"])
     assert page.locator("#left option").all_text_contents() == [row["name"] for row in data["rows"]]
 
 

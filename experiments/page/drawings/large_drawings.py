@@ -11,7 +11,7 @@ from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.loaded import Entry, Loaded
 from samestep.experiments.page.rendering import render
 
-MOST_DRAWN = 24
+MOST_DRAWN = 32
 """Rows that a section of large drawings shows: more than there are strategies."""
 Draw = Callable[[Entry, RunResult], Element | str | None]
 """Draws a row, says why it cannot be drawn, or returns None where there is nothing to draw."""
