@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -79,17 +80,23 @@ class PortCase:
     def allowed_deviations(self) -> list[float]:
         """Returns how far the loss of each step of the curve may be off, relative.
 
-        It is at least CURVE_BOUND, and otherwise what the layers are off by, or learning rates that Keras keeps in float32, as
-        the steps amplify it. How much they do is seen in the source's own curve from weights that were moved a little.
+        It is at least CURVE_BOUND, and otherwise what the layers are off by, or what Keras keeps of an update in float32, as the
+        steps amplify it. How much they do is seen in the source's own curve from weights that were moved a little.
         """
-        rates = (relative(*both) for both in zip(self.source.rates, self.target.rates, strict=False))
-        rounded = max((each for each in rates if each <= FLOAT32), default=0.0)
-        start, growth, found = max(rounded, *(apart(*layer.output) for layer in self.layers)), 1.0, []
+        start, growth, found = max(self._rounded(), *(apart(*layer.output) for layer in self.layers)), 1.0, []
         for number, one in enumerate(self.source.losses):
             if self.source.nudged and math.isfinite(moved := relative(self.source.nudged[number], one)):
                 growth = max(growth, moved / NUDGE)
             found.append(max(CURVE_BOUND, GROWTH * growth * max(start, 1e-15)))
         return found
+
+    def _rounded(self) -> float:
+        """Returns how far rates, and momenta and the like, are off that Keras rounds to float32 in a float64 run; relative."""
+        rates = (relative(*both) for both in zip(self.source.rates, self.target.rates, strict=False))
+        settings = [*self.source.optimizer.values(), *self.target.optimizer.values()]
+        numbers = {value for each in settings for value in each.values() if isinstance(value, float)}
+        kept = (relative(value, float(np.float32(value))) for value in numbers if math.isfinite(value))
+        return max((each for each in itertools.chain(rates, kept) if each <= FLOAT32), default=0.0)
 
 
 def off(layer: Aligned) -> float:

@@ -553,6 +553,9 @@ ROOT = {"kind": "RMSprop", "alpha": 0.9, "eps": 1e-3}, {"kind": "RMSprop", "rho"
 wrong("root", "points", *plain, "adds epsilon under the root", **optimizers(*ROOT))
 right("adam", "points", *plain, accept=("epsilon",), **optimizers({}, {"epsilon": 1e-8}))
 right("momentum", "points", *plain, **optimizers({"kind": "SGD", "momentum": 0.5}, {"kind": "SGD", "momentum": 0.5}))
+right(
+    "momentum 0.9", "points", *plain, **optimizers({"kind": "SGD", "momentum": 0.9}, {"kind": "SGD", "momentum": 0.9})
+)
 SGD = {"kind": "SGD", "momentum": 0.5}
 wrong("nesterov", "points", *plain, "nesterov", **optimizers({**SGD, "nesterov": True}, SGD))
 wrong("other momentum", "points", *plain, "momentum: 0.5 in torch", **optimizers(SGD, {**SGD, "momentum": 0.9}))
