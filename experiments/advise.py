@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(prog="samestep advise", description=_ABOUT, allow_abbrev=False)
     parser.examples = (
         "samestep advise --workload gpt3-175b --machine a100-80gb --nodes 64",
-        "samestep advise --workload llama3-70b --machine h100-80gb --nodes 16 --tokens 1e12 --price 2.5",
+        "samestep advise --workload llama3-8b --nodes 16 --tokens 1e12 --price 2",
         "samestep advise --workload prose-gpt --machine here",
     )
     add_flags(parser, "model", RunConfig, tuple(name for name in flags(RunConfig) if name not in ASKED))

@@ -32,7 +32,7 @@ ALLOWED = {
     "common/runtime/worker/offspring.py: path.read_text": "the kernel's",
     "common/runtime/step_parts.py: (tasks / str(number) / 'schedstat').read_text": "the kernel's",
     "common/runtime/step_parts.py: (tasks / str(number) / 'comm').read_text": "the kernel's",
-    "torch_impl/upstream.py: os.open": "/dev/null, in the place of stderr",
+    "common/files/silence.py: os.open": "/dev/null, in the place of stderr",
     "experiments/cli/browser.py: webbrowser.open": "no file of ours to read: the browser shows a page",
     "experiments/documenting/explorer_picture.py: file.read_text": "a developer's tool: a picture that is kept here",
     "common/runtime/parent/processes/scratch.py: Path('/proc/sys/kernel/random/boot_id').read_text": "the kernel's",

@@ -355,7 +355,7 @@ def test_devices_against_the_mesh_are_refused(refused: Refused) -> None:
 @pytest.mark.parametrize(
     ("mesh", "fragments"),
     [
-        ("date=2", ["unknown mesh axis 'date'", "'data'?", "data, shard, context, tensor, pipe"]),
+        ("date=2", ["unknown mesh axis 'date'", "'data'?", "data, shard, context, expert, tensor, pipe"]),
         ("tensor=2", ["'tensor'", "torch:ddp does not split along it", "Choose from: data"]),
         ("data=0", ["'data' has size '0'", "positive integer"]),
         ("data=x", ["'data' has size 'x'"]),

@@ -19,12 +19,13 @@ def pages() -> dict[str, str]:
 
 
 def test_every_link_leads_to_a_page(pages: dict[str, str]) -> None:
-    pictures = {path.relative_to(site.DOCS).as_posix() for path in (site.DOCS / "pictures").iterdir()}
+    others = {path for pattern in ("pictures/*", "*.csv") for path in site.DOCS.glob(pattern)}
+    files = {path.relative_to(site.DOCS).as_posix() for path in others}
     broken = {
         (page, match[1])
         for page, text in pages.items()
         for match in site._LINK.finditer(re.sub(r"```.*?```", "", text, flags=re.DOTALL))
-        if posixpath.normpath(posixpath.join(posixpath.dirname(page), match[1])) not in {*pages, *pictures}
+        if posixpath.normpath(posixpath.join(posixpath.dirname(page), match[1])) not in {*pages, *files}
     }
     assert not broken
 

@@ -102,7 +102,7 @@ def tf_ignored_counted() -> None:
 def tf_clip_forgotten() -> None:
     from samestep.tf_impl import program
 
-    program.transform = lambda gradients, techniques: gradients
+    program.transform_replicas = lambda strategy, summed, techniques, add_up: summed
 
 
 def tf_same_mask_on_every_shard() -> None:

@@ -13,7 +13,7 @@ from samestep.common.workload.optimizers.table import DEFAULT, MISTAKES, OPTIMIZ
 from tests.product import FILES, ROOT, files_with, of_other_units
 
 FOREIGN = {
-    "common/porting/configurations.py",
+    "common/porting/training/configurations.py",
     "torch_impl/describing/configured.py",
     "torch_impl/defects/deepspeed_clipping.py",
 }
