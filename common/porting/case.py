@@ -21,6 +21,8 @@ CURVE_BOUND = 1e-10
 """How far the loss of any step of the curve may be, relative."""
 FLOAT32 = 1e-7
 """What a constant that was rounded to float32 changes: 2^-24 of it, in a few places."""
+MOST_OFF = 1e-3
+"""How far it may be off at most, however much the steps amplify."""
 GROWTH = 30.0
 """By how much a deviation may grow from the layer that has the constant to the outputs, and back."""
 SAME, CONSTANTS, DIFFERENT = "same", "constants", "different"
@@ -87,7 +89,7 @@ class PortCase:
         for number, one in enumerate(self.source.losses):
             if self.source.nudged and math.isfinite(moved := relative(self.source.nudged[number], one)):
                 growth = max(growth, moved / NUDGE)
-            found.append(max(CURVE_BOUND, GROWTH * growth * max(start, 1e-15)))
+            found.append(min(MOST_OFF, max(CURVE_BOUND, GROWTH * growth * max(start, 1e-15))))
         return found
 
     def _rounded(self) -> float:
