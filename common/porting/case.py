@@ -93,11 +93,13 @@ class PortCase:
         return found
 
     def _rounded(self) -> float:
-        """Returns how far rates, and momenta and the like, are off that Keras rounds to float32 in a float64 run; relative."""
+        """Returns how far rates and momenta are off that Keras rounds to float32 in a float64 run; relative."""
         rates = (relative(*both) for both in zip(self.source.rates, self.target.rates, strict=False))
         settings = [*self.source.optimizer.values(), *self.target.optimizer.values()]
-        numbers = {value for each in settings for value in each.values() if isinstance(value, float)}
-        kept = (relative(value, float(np.float32(value))) for value in numbers if math.isfinite(value))
+        momenta = {
+            value for each in settings if isinstance(value := each.get("momentum"), float) and math.isfinite(value)
+        }
+        kept = (relative(value, float(np.float32(value))) for value in momenta)
         return max((each for each in itertools.chain(rates, kept) if each <= FLOAT32), default=0.0)
 
 
