@@ -17,7 +17,7 @@ from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.printing.formats import add_format, check_format, write
 
 if TYPE_CHECKING:
-    from samestep.common.runtime.parent.models.converting import Checkpoint
+    from samestep.common.runtime.parent.models.converting import WeightsFile
 
 _ELEMENTWISE = {name: kind for name, kind in OPTIMIZERS.items() if kind.is_elementwise}
 """What needs no roles of parameters, which two implementations need not have in common."""
@@ -94,15 +94,15 @@ def main(arguments: Sequence[str]) -> int:
     return ParityFailed.exit_code if verdict.kind == "different" else 0
 
 
-def _checkpoint(path: Path | None, target: str | None) -> "Checkpoint | None":
+def _checkpoint(path: Path | None, target: str | None) -> "WeightsFile | None":
     """Returns the checkpoint that comes along, and says where it goes."""
     if path is None and target is None:
         return None
     if path is None or target is None:
         raise ConfigError("--weights FILE and --to FRAMEWORK belong together; give both, or neither.")
-    from samestep.common.runtime.parent.models.converting import Checkpoint  # here: --help imports no NumPy
+    from samestep.common.runtime.parent.models.converting import WeightsFile  # here: --help imports no NumPy
 
-    checkpoint = Checkpoint(path, target)
+    checkpoint = WeightsFile(path, target)
     print(f"The weights go to {checkpoint.check()}.", file=sys.stderr, flush=True)
     return checkpoint
 

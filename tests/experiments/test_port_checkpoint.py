@@ -11,7 +11,7 @@ import pytest
 from samestep.common.errors import ConfigError, ParityFailed
 from samestep.common.files.safetensors import read_safetensors, write_safetensors
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.parent.models.converting import Checkpoint
+from samestep.common.runtime.parent.models.converting import WeightsFile
 from samestep.experiments.port import main
 from tests.own import ports
 from tests.ported import request_of
@@ -45,7 +45,7 @@ def checkpoint(folder: Path) -> tuple[Path, dict[str, np.ndarray]]:
 
 def test_keras_reads_what_torch_had(launcher: Launcher, tmp_path: Path) -> None:
     path, arrays = checkpoint(tmp_path)
-    launcher.port(request_of(ZOO, "mlp", ports.OF["mlp"], 0), (), Checkpoint(path, "keras"))
+    launcher.port(request_of(ZOO, "mlp", ports.OF["mlp"], 0), (), WeightsFile(path, "keras"))
     about = json.loads((tmp_path / "old.weights.json").read_text())
     assert about["verdict"].startswith("the same model") and about["unused"] == ["ema"]
     assert about["weights"][0] == {
@@ -66,7 +66,7 @@ def test_keras_reads_what_torch_had(launcher: Launcher, tmp_path: Path) -> None:
 
     back = tmp_path / "back.weights.h5"
     (tmp_path / "old.weights.h5").rename(back)
-    launcher.port(request_of(ZOO, "mlp", ports.OF["mlp"], 0), (), Checkpoint(back, "torch"))
+    launcher.port(request_of(ZOO, "mlp", ports.OF["mlp"], 0), (), WeightsFile(back, "torch"))
     made = read_safetensors(tmp_path / "back.torch.safetensors")
     assert made.keys() == arrays.keys() and all(np.array_equal(made[name], arrays[name]) for name in arrays)
     assert json.loads((tmp_path / "back.torch.json").read_text())["weights"][0] == {
@@ -109,8 +109,8 @@ def test_a_checkpoint_goes_there_and_back(name: str, launcher: Launcher, tmp_pat
 
     before, request = keep(old), request_of(ZOO, name, ports.OF[name], 0)
     accepted = ports.MODELS[name].accept
-    launcher.port(request, accepted, Checkpoint(old, "keras"))
-    launcher.port(request, accepted, Checkpoint(tmp_path / "old.weights.h5", "torch"))
+    launcher.port(request, accepted, WeightsFile(old, "keras"))
+    launcher.port(request, accepted, WeightsFile(tmp_path / "old.weights.h5", "torch"))
     after = keep(tmp_path / "loaded.safetensors", tmp_path / "old.torch.safetensors")
     assert after.keys() == before.keys()
     for each in before:
@@ -125,10 +125,10 @@ def test_what_differs_or_does_not_fit_is_not_written(launcher: Launcher, tmp_pat
     with pytest.raises(
         ParityFailed, match="nothing is written, since the two are not the same model: first difference"
     ):
-        launcher.port(request_of(ZOO, "activation", ports.OF["activation"], 0), (), Checkpoint(path, "keras"))
+        launcher.port(request_of(ZOO, "activation", ports.OF["activation"], 0), (), WeightsFile(path, "keras"))
     write_safetensors(path, {name: value for name, value in arrays.items() if name != "2.bias"})
     with pytest.raises(ConfigError, match=r"lacks 2\.bias of the torch model; give its own checkpoint"):
-        launcher.port(request_of(ZOO, "mlp", ports.OF["mlp"], 0), (), Checkpoint(path, "keras"))
+        launcher.port(request_of(ZOO, "mlp", ports.OF["mlp"], 0), (), WeightsFile(path, "keras"))
     assert [each.name for each in tmp_path.iterdir()] == ["old.safetensors"]
 
 
@@ -151,5 +151,5 @@ def test_a_file_that_is_none_of_keras_is_one_line(launcher: Launcher, tmp_path: 
         path = tmp_path / f"{number}.weights.h5"
         path.write_bytes(content)
         with pytest.raises(ConfigError, match="does not hold the weights of the tf=") as caught:
-            launcher.port(request_of(ZOO, "mlp", ports.OF["mlp"], 0), (), Checkpoint(path, "torch"))
+            launcher.port(request_of(ZOO, "mlp", ports.OF["mlp"], 0), (), WeightsFile(path, "torch"))
         assert "\n" not in str(caught.value)

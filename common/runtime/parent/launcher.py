@@ -29,7 +29,7 @@ from samestep.common.strategy import Run
 if TYPE_CHECKING:  # what a run of our own models does without
     from samestep.common.judging.ported import PortedModel
     from samestep.common.runtime.parent.elsewhere import Elsewhere
-    from samestep.common.runtime.parent.models.converting import Checkpoint
+    from samestep.common.runtime.parent.models.converting import WeightsFile
     from samestep.common.runtime.parent.models.descriptions import Descriptions
 
 WORKER = "samestep.common.runtime.worker.worker"
@@ -182,7 +182,7 @@ class Launcher:
         return self._descriptions.describe(config)
 
     def port(
-        self, config: RunConfig, accepted: Sequence[str] = (), checkpoint: "Checkpoint | None" = None
+        self, config: RunConfig, accepted: Sequence[str] = (), checkpoint: "WeightsFile | None" = None
     ) -> "PortedModel":
         """Runs both implementations of a user's model from the same weights and judges whether they are the same.
 

@@ -54,7 +54,7 @@ WAYS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Checkpoint:
+class WeightsFile:
     """A checkpoint that is taken along, if two implementations turn out to be the same model.
 
     Attributes:
@@ -95,7 +95,11 @@ class Checkpoint:
 
 
 def port_along(
-    folder: Path, config: RunConfig, server: Servers, accepted: Sequence[str] = (), checkpoint: Checkpoint | None = None
+    folder: Path,
+    config: RunConfig,
+    server: Servers,
+    accepted: Sequence[str] = (),
+    checkpoint: WeightsFile | None = None,
 ) -> PortedModel:
     """Judges whether two implementations are the same model, and takes a checkpoint along if they are.
 
@@ -112,7 +116,7 @@ def port_along(
     return case, verdict
 
 
-def convert(folder: Path, case: PortCase, verdict: PortVerdict, checkpoint: Checkpoint, server: Servers) -> None:
+def convert(folder: Path, case: PortCase, verdict: PortVerdict, checkpoint: WeightsFile, server: Servers) -> None:
     """Writes the weights of a checkpoint as the other framework reads them, and a manifest of which became which.
 
     Args:
@@ -149,7 +153,7 @@ def _sides(pair: Pair) -> tuple[tuple[LayerTensor, ...], tuple[LayerTensor, ...]
     return pair.source, pair.target
 
 
-def _read(checkpoint: Checkpoint, names: Mapping[str, LayerTensor]) -> tuple[dict[str, np.ndarray], list[str]]:
+def _read(checkpoint: WeightsFile, names: Mapping[str, LayerTensor]) -> tuple[dict[str, np.ndarray], list[str]]:
     """Reads a `.safetensors` file; returns the arrays by neutral name, in the neutral layout, and what belongs to nothing."""
     path, owner = checkpoint.path, checkpoint.way.name[0]
     try:
@@ -176,7 +180,7 @@ def _ask(folder: Path, side: int, task: str, server: Servers, checkpoint: str = 
     return {**params, **buffers}
 
 
-def manifest(case: PortCase, verdict: PortVerdict, checkpoint: Checkpoint, unused: Sequence[str]) -> dict[str, object]:
+def manifest(case: PortCase, verdict: PortVerdict, checkpoint: WeightsFile, unused: Sequence[str]) -> dict[str, object]:
     """Returns what says which weight became which.
 
     Args:
