@@ -1,7 +1,8 @@
-"""What a graph writes down of each step but its tensors. It lies in one variable, so the host reads a step with one call.
+"""What a graph writes down of each step but its tensors. The last step lies in a variable that the host reads with one call.
 
 No Python function can be called out of a graph that XLA compiles, but any graph can assign to variables. A call may take many
-steps (`steps_per_execution`, a loop in a tf.function), so the last ones are kept.
+steps (`steps_per_execution`, a loop in a tf.function), so the last ones are kept in another, of which places are read. That costs
+more: after a step nothing of what TensorFlow does for a call is in the caches.
 """
 
 import dataclasses
@@ -49,6 +50,11 @@ def gather_now(variable: Any, places: np.ndarray) -> np.ndarray:
     return ops.resource_gather(variable.handle, places, tf.int64).numpy()
 
 
+def read_now(variable: Any) -> np.ndarray:
+    """Returns all of an int64 variable that is only ever assigned as a whole: others are copied first."""
+    return ops.read_variable_op(variable.handle, tf.int64).numpy()
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Note:
     """One step as a graph wrote it down.
@@ -92,8 +98,9 @@ class Journal:
         self._transforms: dict[str, ResourceVariable] = {}
         self._words = own_variable(np.full(self._num_rows + capacity * WIDTH, _NONE, np.int64), tf.int64)
         self._places = self._num_rows + np.arange(capacity * WIDTH).reshape(capacity, WIDTH)
-        self._rows_seen = own_variable(0, tf.int64)
-        self.num_lost = self._num_read = self._rows_read = self._expected = 0
+        self._rows_seen, self._rows_noted = (own_variable(0, tf.int64) for _ in range(2))
+        self._latest = own_variable(np.zeros(1 + WIDTH + FEW, np.int64), tf.int64)
+        self.num_lost = self.num_read = self._rows_read = 0
 
     # --- in a graph ----------------------------------------------------------------------------------------------------
 
@@ -145,63 +152,58 @@ class Journal:
         number = _if(has_ended, clock, tf.constant(_NONE, tf.int64))
         flags = [tf.cast(each, tf.int64) for each in (optimizer, is_skipped, is_looked_at)]
         floats = [*tf.unstack(loss), tf.cast(lr, tf.float64), *(transforms.get(name, nan) for name in TRANSFORMS)]
-        note = tf.concat(
-            [tf.stack([number, *flags, self._rows_seen.read_value()]), tf.bitcast(tf.stack(floats), tf.int64)], 0
-        )
+        seen, noted = self._rows_seen.read_value(), self._rows_noted.read_value()
+        note = tf.concat([tf.stack([number, *flags, seen]), tf.bitcast(tf.stack(floats), tf.int64)], 0)
         places = tf.range(self._num_rows, self._num_rows + WIDTH, dtype=tf.int64) + clock % self.capacity * WIDTH
         tf.raw_ops.ResourceScatterUpdate(resource=self._words.handle, indices=places, updates=note)
+        places = (noted + tf.range(FEW, dtype=tf.int64)) % self._num_rows
+        rows = tf.raw_ops.ResourceGather(resource=self._words.handle, indices=places, dtype=tf.int64)
+        count = clock + tf.cast(has_ended, tf.int64)
+        self._latest.assign(tf.concat([count[None], note, rows], 0))
+        self._rows_noted.assign(_if(has_ended, seen, noted))
         self._loss.assign(_if(has_ended, tf.zeros([2], tf.float64), loss))
         for name, value in transforms.items():
             self._transforms[name].assign(_if(has_ended, nan, value))
-        self.clock.assign_add(tf.cast(has_ended, tf.int64))
+        self.clock.assign(count)
 
     # --- on the host ---------------------------------------------------------------------------------------------------
 
     def read(self) -> list[Note]:
         """Reads the steps since the last call. Those that were overwritten are lost, and counted."""
-        # Most calls take one step, of as many examples as the one before: these are read at once.
-        notes = self._places.take((self._num_read, self._num_read + 1), 0, mode="wrap").ravel()
-        places = (notes, self._row_places(self._rows_read, self._expected))
-        found = gather_now(self._words, np.concatenate(places))
-        (first, second), rows = found[: 2 * WIDTH].reshape(2, WIDTH), found[2 * WIDTH :]
-        if first[0] < self._num_read:
+        found = read_now(self._latest)
+        count, last, rows = int(found[0]), found[1 : 1 + WIDTH], found[1 + WIDTH :]
+        start, self.num_read = self.num_read, count
+        if count == start:
             return []
-        if first[0] == self._num_read and second[0] <= first[0]:
-            self._num_read += 1
-            return [self._note(first, int(first[INTS - 1]), rows)]
-        count = int(ops.read_variable_op(self.clock.handle, tf.int64).numpy())
-        start = max(self._num_read, count - self.capacity)
-        self.num_lost += start - self._num_read
-        self._num_read = count
-        notes = gather_now(self._words, self._places.take(range(start, count), 0, mode="wrap"))
-        return [self._note(note, int(notes[-1, INTS - 1]), rows) for note in notes]
+        if count == start + 1 and last[0] == start:
+            return [self._note(last, int(last[INTS - 1]), rows)]
+        first = max(start, count - self.capacity)
+        self.num_lost += first - start
+        notes = gather_now(self._words, self._places.take(range(first, count), 0, mode="wrap"))
+        return [self._note(note, int(notes[-1, INTS - 1]), rows[:0]) for note in notes]
 
-    def _note(self, words: np.ndarray, seen: int, ahead: np.ndarray) -> Note:
+    def _note(self, words: np.ndarray, seen: int, known: np.ndarray) -> Note:
         number, optimizer, is_skipped, is_looked_at, end = words[:INTS].tolist()
         loss, num_losses, lr, *transforms = words[INTS:].view(np.float64).tolist()
-        rows = self._rows(end, seen, ahead)
+        rows = self._rows(end, seen, known)
         named = dict(zip(TRANSFORMS, transforms, strict=True))
         return Note(number, optimizer, bool(is_skipped), bool(is_looked_at), loss, num_losses > 0, lr, named, rows)
 
-    def _rows(self, end: int, seen: int, ahead: np.ndarray) -> tuple[int, ...] | None:
+    def _rows(self, end: int, seen: int, known: np.ndarray) -> tuple[int, ...] | None:
         """Returns the hashes of the examples of a step.
 
         Args:
             end: How many had been seen at its end.
             seen: How many have been seen until now.
-            ahead: The sums of the first examples after those of the step before, if it is as large as that one.
+            known: The sums of the first of them, as far as they are read already.
         """
-        start, is_ahead = self._rows_read, end - self._rows_read == len(ahead)
-        self._rows_read, self._expected = end, max(0, min(end - start, self._num_rows))
+        start, self._rows_read = self._rows_read, end
         if not start < end or seen - start > self._num_rows:
             return None
-        sums = ahead if is_ahead else gather_now(self._words, self._row_places(start, end - start))
-        if len(sums) <= FEW:
-            return mixed(sums.tolist())
-        return tuple(mix(sums.view(np.uint64)).tolist())
-
-    def _row_places(self, start: int, count: int) -> np.ndarray:
-        return np.arange(start, start + count) % self._num_rows
+        if end - start <= len(known):
+            return mixed(known[: end - start].tolist())
+        sums = gather_now(self._words, np.arange(start, end) % self._num_rows)
+        return mixed(sums.tolist()) if len(sums) <= FEW else tuple(mix(sums.view(np.uint64)).tolist())
 
 
 def _if(condition: Any, one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.core.framework.attr_value_pb2 import AttrValue
 
 from samestep.common.steps.record import Phase
-from samestep.tf_impl.recording.journal import Journal, gather_now, own_variable
+from samestep.tf_impl.recording.journal import Journal, gather_now, own_variable, read_now
 from samestep.tf_impl.recording.statistics import NUMBERS, Statistics, unpack
 
 
@@ -42,6 +42,7 @@ class Slots:
         self._gradients = {phase: own_variable(np.zeros(size, np.int64), tf.int64) for phase in phases}
         self._is_applied, self._is_updated = (own_variable(False, tf.bool) for _ in range(2))
         self._ring = own_variable(np.zeros((journal.capacity, (len(phases) + 1) * size), np.int64), tf.int64)
+        self._latest = own_variable(np.zeros((len(phases) + 1) * size, np.int64), tf.int64)
         self._given: dict[Phase, Sequence[tf.Tensor | None]] = {}
         self._commit: Any = None
 
@@ -98,11 +99,14 @@ class Slots:
         self._journal.end_step(has_ended, self._optimizer, is_skipped, is_looked_at, lr)
 
     def _write_tensors(self, given: Mapping[Phase, Sequence[tf.Tensor | None]]) -> None:
+        lists = [*(given[phase] for phase in self._gradients if phase in given), self.weights]
+        *found, of_weights = tf.split(self._statistics(*lists), len(lists))
+        seen = dict(zip((phase for phase in self._gradients if phase in given), found, strict=True))
         gradients = [
-            self._statistics(given[phase]) if phase in given else variable.read_value()
-            for phase, variable in self._gradients.items()
+            seen[phase] if phase in seen else variable.read_value() for phase, variable in self._gradients.items()
         ]
-        row = tf.concat([*gradients, self._statistics(self.weights)], 0)
+        row = tf.concat([*gradients, of_weights], 0)
+        self._latest.assign(row)
         place = self._journal.clock.read_value() % self._journal.capacity
         tf.raw_ops.ResourceScatterUpdate(resource=self._ring.handle, indices=place, updates=row)
 
@@ -113,7 +117,10 @@ class Slots:
             number: The number of the step, which was looked at and is among the last ones.
             is_float64: Whether the record is of a run in float64.
         """
-        (words,) = gather_now(self._ring, np.array([number % self._journal.capacity]))
+        if number == self._journal.num_read - 1:
+            words = read_now(self._latest)
+        else:
+            (words,) = gather_now(self._ring, np.array([number % self._journal.capacity]))
         phases: list[Phase] = [*self._gradients, "weight"]
         parts = (unpack(part, is_float64) for part in np.split(words, len(phases)))
         return dict(zip(phases, parts, strict=True))

@@ -1,6 +1,7 @@
 """What a record keeps of tensors, computed in a graph: one vector of integers for all of them, so one read is enough."""
 
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,7 +31,8 @@ class _Signs:
         self.is_line = 1 in (first.shape[1], last.shape[1])
         self.shape = [-1] if self.is_line else [first.shape[1], last.shape[1]]
         self.key = (first * last if self.is_line else last).tobytes()
-        self.first, self.last = tf.constant(first, dtype), tf.constant(last, dtype)
+        self.last = tf.constant(first * last if self.is_line else last, dtype)
+        self.first = tf.constant(np.ascontiguousarray(first.T), dtype)  # [rows, PROJECTIONS] is packed faster
 
 
 class Statistics:
@@ -53,15 +55,16 @@ class Statistics:
             self._signs = [_Signs(layout, self._dtype) for layout in layouts]
         self._compiled: dict[tuple[bool, ...], Any] = {}
 
-    def __call__(self, values: Sequence[tf.Tensor | None]) -> tf.Tensor:
+    def __call__(self, *lists: Sequence[tf.Tensor | None]) -> tf.Tensor:
         """Computes the statistics.
 
         Args:
-            values: The tensors; None for those that are not there.
+            lists: Each has the tensors, or None for those that are not there. What is computed together takes fewer ops.
 
         Returns:
-            int64 [tensors * NUMBERS]: of each the bits of the float64 projections and square norm, and the sum of bits.
+            int64 [lists * tensors * NUMBERS]: of each the bits of the float64 projections and square norm, and the sum of bits.
         """
+        values = [value for each in lists for value in each]
         if not tf.executing_eagerly():
             return self._in_graph(values)
         given = [None if value is None else tf.convert_to_tensor(value) for value in values]
@@ -73,56 +76,62 @@ class Statistics:
     def _in_graph(self, values: Sequence[tf.Tensor | None]) -> tf.Tensor:
         groups: dict[tuple[object, ...], list[int]] = {}
         tensors = [None if value is None else tf.convert_to_tensor(value) for value in values]
-        for place, (value, signs) in enumerate(zip(tensors, self._signs, strict=True)):
+        for place, (value, signs) in enumerate(zip(tensors, itertools.cycle(self._signs))):
             if value is not None:
                 groups.setdefault((signs.is_line, value.dtype, signs.key), []).append(place)
         parts = [self._of_group(places, tensors) for places in groups.values()]
         absent = [place for place, value in enumerate(tensors) if value is None]
         nothing = tf.fill([len(absent), NUMBERS - 1], tf.constant(float("nan"), self._dtype))
         floats = tf.concat([*(tf.concat([of[0], of[1][:, None]], 1) for of in parts), nothing], 0)
-        bits = tf.concat([*(of[2] for of in parts), tf.zeros([len(absent)], tf.int64)], 0)
+        bits = tf.concat([*(tf.cast(of[2], tf.int64) for of in parts), tf.zeros([len(absent)], tf.int64)], 0)
         words = tf.concat([tf.bitcast(tf.cast(floats, tf.float64), tf.int64), bits[:, None]], 1)
         order = np.argsort([*(place for places in groups.values() for place in places), *absent])
         return tf.reshape(tf.gather(words, order), [-1])
 
     def _of_group(self, places: Sequence[int], tensors: Sequence[Any]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns the projections, square norms and sums of bits of tensors whose last products have the same signs."""
-        signs = [self._signs[place] for place in places]
+        signs = [self._signs[place % len(self._signs)] for place in places]
         values = [tf.reshape(tensors[place], each.shape) for place, each in zip(places, signs, strict=True)]
         if signs[0].is_line:
             lines = tf.stack(values)
             x_NS = tf.cast(lines, self._dtype)
-            projected = tf.matmul(x_NS, signs[0].first * signs[0].last, transpose_b=True)
-            return projected, tf.reduce_sum(x_NS * x_NS, 1), _sums_of_bits(lines)
-        matrices = [tf.cast(value, self._dtype) for value in values]
-        halves = tf.stack([_product(each.first, x) for each, x in zip(signs, matrices, strict=True)])
-        squares = 2 * tf.stack([tf.nn.l2_loss(x) for x in matrices])
-        bits = tf.concat([_sums_of_bits(value[None]) for value in values], 0)
-        return tf.reduce_sum(halves * signs[0].last, 2), squares, bits
+            projected = tf.matmul(x_NS, signs[0].last, transpose_b=True)
+            words = _words(lines)
+            return projected, tf.reduce_sum(x_NS * x_NS, 1), tf.reduce_sum(words, range(1, words.shape.rank))
+        found = [self._of_matrix(value, each.first) for value, each in zip(values, signs, strict=True)]
+        squares, bits, halves = (tf.stack(each) for each in zip(*found, strict=True))
+        return tf.reduce_sum(halves * signs[0].last, 2), 2 * squares, bits
+
+    def _of_matrix(self, value: tf.Tensor, signs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns half the square norm of a matrix, its sum of bits, and its product: one after the other, while it is cached."""
+        x = tf.cast(value, self._dtype)
+        square = tf.nn.l2_loss(x)
+        with tf.control_dependencies([square]):
+            bits = tf.reduce_sum(_words(value))
+        with tf.control_dependencies([bits]):
+            return square, bits, _product(signs, x)
 
 
 def _product(signs: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
-    """Multiplies matrices. A GPU leaves out the last 13 bits of a float32 (TF32), so these are multiplied on their own."""
+    """Multiplies matrices. A GPU leaves out the last 13 bits of a float32 (TF32), so these are multiplied on their own.
+
+    Args:
+        signs: [rows, PROJECTIONS].
+        matrix: [rows, columns].
+    """
     if matrix.dtype != tf.float32 or not _has_gpu() or not tf.config.experimental.tensor_float_32_execution_enabled():
-        return tf.matmul(signs, matrix)
+        return tf.matmul(signs, matrix, transpose_a=True)
     upper = tf.bitcast(
         tf.bitwise.bitwise_and(tf.bitcast(matrix, tf.int32), tf.constant(-(2**13), tf.int32)), tf.float32
     )
-    return tf.matmul(signs, upper) + tf.matmul(signs, matrix - upper)
+    return tf.matmul(signs, upper, transpose_a=True) + tf.matmul(signs, matrix - upper, transpose_a=True)
 
 
-def _sums_of_bits(values: tf.Tensor) -> tf.Tensor:
-    """Sums the words of each tensor.
-
-    Args:
-        values: [tensors, ...].
-
-    Returns:
-        int64 [tensors], of which the last 32 bits count.
-    """
+def _words(values: tf.Tensor) -> tf.Tensor:
+    """Returns the words of tensors, of whose sums the last 32 bits count."""
     words = tf.bitcast(values, {1: tf.uint8, 2: tf.uint16, 4: tf.int32, 8: tf.int32}[values.dtype.size])
     wide = tf.int64 if _has_gpu() else tf.int32  # TensorFlow brings int32 of a GPU to the host
-    return tf.cast(tf.reduce_sum(tf.cast(words, wide), range(1, words.shape.rank)), tf.int64)
+    return tf.cast(words, wide)
 
 
 @functools.cache
