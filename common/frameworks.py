@@ -25,6 +25,10 @@ class Conventions:
         norm_sums: How many sums over all replicas a batch normalisation takes in each phase.
         has_equal_parts: Whether the parts of its all-to-all are equal, so that each has room for the largest that might come.
         packed_bytes: The bytes of what its all-to-all takes, of which a row has a whole number.
+        sums_norms_at_once: Whether replicas sum the squares of the parameters that they share out as one number.
+        recomputes_outputs_only: Whether a block that is computed again hands on nothing but what the next block takes.
+        weights_suffix: How the names of the files end that its own writer of weights makes.
+        read_suffixes: How those end that weights are read from.
     """
 
     name: str
@@ -35,10 +39,14 @@ class Conventions:
     not_trained: str
     other_dtypes: str
     why_wide: str
+    weights_suffix: str
+    read_suffixes: tuple[str, ...]
     agrees_on_gradients: bool = True
     norm_sums: Mapping[str, int] = dataclasses.field(default_factory=lambda: {"forward": 2, "backward": 2})
     has_equal_parts: bool = False
     packed_bytes: int = 1
+    sums_norms_at_once: bool = False
+    recomputes_outputs_only: bool = False
 
 
 def conventions(framework: str) -> Conventions:

@@ -17,7 +17,7 @@ from samestep.common.porting.model_trace import (
     TraceRequest,
     write_trace,
 )
-from samestep.common.porting.starting_weights import SAVED, read_weights, write_weights
+from samestep.common.porting.starting_weights import read_weights, saved_weights, write_weights
 from samestep.common.porting.traced_call import layer_calls
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
@@ -115,7 +115,7 @@ def save(folder: Path, asked: TraceRequest, split: Split) -> None:
     """
     built = _in_own_dtypes(asked, split)
     _start(built, folder)
-    built.model.save_weights(folder / SAVED["tf"])
+    built.model.save_weights(saved_weights(folder, "tf"))
 
 
 def load(folder: Path, asked: TraceRequest, split: Split) -> None:

@@ -18,7 +18,7 @@ from samestep.common.porting.model_trace import (
     TraceRequest,
     write_trace,
 )
-from samestep.common.porting.starting_weights import SAVED, read_weights
+from samestep.common.porting.starting_weights import read_weights, saved_weights
 from samestep.common.porting.traced_call import layer_calls
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
@@ -147,7 +147,7 @@ def save(folder: Path, asked: TraceRequest, split: Split) -> None:
     weights.materialize(module, torch.device("cpu"), params, buffers)
     held = {name: tensor for name, tensor in module.state_dict().items() if isinstance(tensor, torch.Tensor)}
     arrays = {name: (t.float() if t.dtype is torch.bfloat16 else t).cpu().numpy() for name, t in held.items()}
-    write_safetensors(folder / SAVED["torch"], arrays)
+    write_safetensors(saved_weights(folder, "torch"), arrays)
 
 
 def _mean_loss(spec: UserModelSpec) -> MeanLoss:

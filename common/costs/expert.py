@@ -14,6 +14,7 @@ from samestep.common.costs.saved_activations import kept_tf, kept_torch
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.sizes import ID_BYTES, holder_of, symmetric, with_agreement
 from samestep.common.costs.within import all_within
+from samestep.common.frameworks import conventions
 from samestep.common.ledger import Footprint, Ledger, Send, in_order
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
@@ -143,6 +144,6 @@ def _step(run: Run, within: Iterable[Send]) -> list[Send]:
     if mesh.data > 1:
         sends.append(Send("backward", "all_reduce", *mesh.group_along(["data"]), of_experts))
     if run.techniques.need_norm and mesh.parts("stacked") > 1:
-        norms = 1 if run.framework == "tf" else sum(param.stacked > 0 for param in learning)
+        norms = 1 if conventions(run.framework).sums_norms_at_once else sum(param.stacked > 0 for param in learning)
         sends += [Send("update", "all_reduce", *mesh.group_along(["expert"]), run.item_bytes)] * norms
     return with_agreement(run, with_layers(run, sends))

@@ -7,10 +7,14 @@ import numpy as np
 
 from samestep.common.files.arrays import read_arrays
 from samestep.common.files.writing import replacing
+from samestep.common.frameworks import conventions
 
-SAVED = {"torch": "saved.safetensors", "tf": "saved.weights.h5"}
-"""Framework -> the file in which its own writer leaves them."""
 _FILE = "weights.npz"
+
+
+def saved_weights(folder: Path, framework: str) -> Path:
+    """Returns the file in which a framework's own writer leaves them."""
+    return folder / f"saved{conventions(framework).weights_suffix}"
 
 
 def write_weights(folder: Path, params: Mapping[str, np.ndarray], buffers: Mapping[str, np.ndarray]) -> None:

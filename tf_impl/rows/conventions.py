@@ -11,8 +11,12 @@ CONVENTIONS = Conventions(
     not_trained="make it with trainable=False",
     other_dtypes="{counted}, kept so beside {dtype}; make variables without dtype= to have them follow --dtype",
     why_wide="only layers of Keras do",
+    weights_suffix=".weights.h5",
+    read_suffixes=(".weights.h5", ".safetensors"),
     agrees_on_gradients=False,
     norm_sums={"forward": 3, "backward": 2},
     has_equal_parts=True,
     packed_bytes=4,  # an int32 (2.21)
+    sums_norms_at_once=True,
+    recomputes_outputs_only=True,
 )

@@ -1,5 +1,6 @@
 """Why rows refuse techniques. Imports no framework."""
 
+from samestep.common.features.experts.balance import REFUSED
 from samestep.common.techniques.used import without_exchange
 
 NO_SWITCH = {
@@ -25,7 +26,7 @@ ALREADY_COMPILED = {
 }
 NO_COLLECTIVES = {"compile": "XLA compiles no collectives of ours between the replicas of a process"}
 OWN_VARIABLES = {
-    "precision": "it rounds the router's scores, and a token between two experts takes the other one",
+    "precision": REFUSED["precision"],
     "recompute": "tf.recompute_grad returns no gradient of a variable of which each replica has its own (2.21)",
 }
 IN_PARTS = {

@@ -11,4 +11,6 @@ CONVENTIONS = Conventions(
     not_trained="register it as a buffer",
     other_dtypes="{counted} in the file, and cast to {dtype} here",
     why_wide="torch.autocast finds no products in it",
+    weights_suffix=".torch.safetensors",
+    read_suffixes=(".safetensors",),
 )

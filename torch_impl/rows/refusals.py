@@ -1,5 +1,6 @@
 """Why rows refuse techniques. Imports no framework."""
 
+from samestep.common.features.experts.balance import REFUSED
 from samestep.common.techniques.used import without_exchange, without_transform
 
 NO_SWITCH = {
@@ -16,8 +17,7 @@ PARTS_OF_SUMS = {
     "fixed_order": f"its ranks compute parts of every example, so sums within one are cut by their number; {_ORDERED}"
 }
 AT_OWNERS = {
-    "precision": "it rounds the router's scores, and a token between two experts takes the other one",
-    "compile": "it wants shapes that are known before a step, and how many tokens an expert takes is not",
+    **REFUSED,
     "fixed_order": f"a rank adds up what the tokens of all ranks give its experts as it comes, in one sum; {_ORDERED}",
 }
 ALONE = {**NO_SWITCH, **without_exchange("one device exchanges no gradients")}

@@ -16,9 +16,16 @@ References:
 from collections.abc import Iterator, Mapping
 
 from samestep.common.errors import ConfigError
+from samestep.common.frameworks import conventions
 from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, num_positions
+
+REFUSED = {
+    "precision": "it rounds the router's scores, and a token between two experts takes the other one",
+    "compile": "it wants shapes that are known before a step, and how many tokens an expert takes is not",
+}
+"""Technique -> why a mixture of experts does not take it, whatever row trains it."""
 
 
 def num_experts(model: ModelSpec) -> int:
@@ -54,13 +61,11 @@ def check_balance(run: Run) -> None:
         )
     if run.product_bytes != run.item_bytes:
         raise ConfigError(
-            "--precision rounds the router's scores, and a token between two experts takes the other one: no bound says by how "
-            "much a step may differ; leave out --precision, or +experts=."
+            f"--precision: {REFUSED['precision']}: no bound says by how much a step may differ; leave out --precision, or "
+            "+experts=."
         )
     if run.techniques.compile:
-        raise ConfigError(
-            "--compile wants shapes that are known before a step, and how many tokens an expert takes is not; leave it out."
-        )
+        raise ConfigError(f"--compile: {REFUSED['compile']}; leave it out.")
     for is_asked, why in _conflicts(run) if balance_of(model) else ():
         if is_asked:
             raise ConfigError(f"{why}, or give +balance=0.")
@@ -77,7 +82,7 @@ def _conflicts(run: Run) -> Iterator[tuple[bool, str]]:
         "the load-balancing loss is of the whole batch, and --accumulation-steps sees one micro-batch at a time; leave it out",
     )
     yield (
-        run.techniques.recompute and run.framework == "tf",
+        run.techniques.recompute and conventions(run.framework).recomputes_outputs_only,
         "tf.recompute_grad returns what a block hands on, and no probabilities of its router; leave out --recompute",
     )
 

@@ -12,45 +12,21 @@ from samestep.common.errors import ConfigError, ParityFailed, unknown
 from samestep.common.files.reading import Unreadable, open_plain, read_json
 from samestep.common.files.safetensors import SUFFIX, read_safetensors
 from samestep.common.files.writing import replacing
+from samestep.common.frameworks import conventions
 from samestep.common.judging.ported import PortedModel
 from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict
 from samestep.common.porting.matching.pairing import Pair
 from samestep.common.porting.model_trace import ASKED, TraceRequest
-from samestep.common.porting.starting_weights import SAVED, read_weights, write_weights
+from samestep.common.porting.starting_weights import read_weights, saved_weights, write_weights
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.parent.models.description_request import Servers, run_tasks
 from samestep.common.runtime.parent.models.porting import SIDES, port
 from samestep.common.workload.models.layer import LayerTensor
 
-_KERAS_SUFFIX = ".weights.h5"
 _NO_WEIGHTS = "num_batches_tracked"
-
-
-@dataclasses.dataclass(frozen=True)
-class _Way:
-    """A direction in which a checkpoint is taken along.
-
-    Attributes:
-        name: What the sides are called, from and to.
-        sides: The places in `SIDES` of the framework that has the weights, and of the one that gets them.
-        reads: The ends of the names of files that it starts from.
-        writes: The end of the name of the file that it makes.
-        manifest: The end of the name of the file that says which weight became which.
-    """
-
-    name: tuple[str, str]
-    sides: tuple[int, int]
-    reads: tuple[str, ...]
-    writes: str
-    manifest: str
-
-
-WAYS = {
-    "keras": _Way(("torch", "keras"), (0, 1), (SUFFIX,), _KERAS_SUFFIX, ".weights.json"),
-    "torch": _Way(("keras", "torch"), (1, 0), (_KERAS_SUFFIX, SUFFIX), f".torch{SUFFIX}", ".torch.json"),
-}
-"""What the weights are written for -> how."""
+_ENDS = {conventions(side).followed: end for end, side in enumerate(SIDES)}
+"""What the weights are written for -> its place in `SIDES`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,39 +35,46 @@ class WeightsFile:
 
     Attributes:
         path: Where it is: a `.safetensors` file by the names of its model's parameters, or what Keras' `save_weights` wrote.
-        to: What it is written for: a key of `WAYS`.
+        to: What it is written for: "torch" or "keras".
     """
 
     path: Path
     to: str
 
     @property
-    def way(self) -> _Way:
-        """How it is taken along."""
-        return WAYS[self.to]
+    def sides(self) -> tuple[int, int]:
+        """The places in `SIDES` of the framework that has the weights, and of the one that gets them."""
+        return 1 - _ENDS[self.to], _ENDS[self.to]
 
-    def beside(self, ending: str) -> Path:
-        """Returns the path of a file beside it, with its name and another end."""
-        old = next(each for each in self.way.reads if self.path.name.endswith(each))
-        return self.path.with_name(self.path.name.removesuffix(old) + ending)
+    @property
+    def names(self) -> tuple[str, str]:
+        """What these two are called."""
+        start, end = (conventions(SIDES[place]).followed for place in self.sides)
+        return start, end
 
-    def check(self) -> Path:
-        """Returns where the weights go.
+    @property
+    def made(self) -> tuple[Path, Path]:
+        """The file with the other's weights, beside it, and the one that says which weight became which."""
+        start, end = (conventions(SIDES[place]) for place in self.sides)
+        old = next(each for each in start.read_suffixes if self.path.name.endswith(each))
+        name = self.path.name.removesuffix(old) + end.weights_suffix
+        return self.path.with_name(name), self.path.with_name(name).with_suffix(".json")
+
+    def check(self) -> None:
+        """Refuses a checkpoint that nothing can be made of.
 
         Raises:
             ConfigError: The checkpoint is no such file, or there is a file already.
         """
-        if self.to not in WAYS:
-            raise unknown("framework", self.to, WAYS, "It stands in --to.")
-        (owner, _), reads = self.way.name, self.way.reads
+        if self.to not in _ENDS:
+            raise unknown("framework", self.to, _ENDS, "It stands in --to.")
+        owner, reads = self.names[0], conventions(SIDES[self.sides[0]]).read_suffixes
         if not self.path.name.endswith(reads) or not self.path.is_file():
             raise ConfigError(
                 f"--weights {self.path} is not a {' or '.join(reads)} file; give one with the weights of the {owner} model."
             )
-        made = self.beside(self.way.writes)
-        if taken := [str(path) for path in (made, self.beside(self.way.manifest)) if path.exists()]:
+        if taken := [str(path) for path in self.made if path.exists()]:
             raise ConfigError(f"{' and '.join(taken)} is there already; move it away first.")
-        return made
 
 
 def port_along(
@@ -130,7 +113,8 @@ def convert(folder: Path, case: PortCase, verdict: PortVerdict, checkpoint: Weig
         ParityFailed: The two are not the same model.
         ConfigError: The checkpoint is not one of its model.
     """
-    made, (start, end) = checkpoint.check(), checkpoint.way.sides
+    checkpoint.check()
+    (made, said), (start, end) = checkpoint.made, checkpoint.sides
     if verdict.kind == DIFFERENT:
         raise ParityFailed(f"--weights: nothing is written, since the two are not the same model: {verdict.sentence}")
     pairs = case.matching.pairs
@@ -144,9 +128,9 @@ def convert(folder: Path, case: PortCase, verdict: PortVerdict, checkpoint: Weig
     buffers = {held.neutral for pair in pairs if pair.is_buffer for held in _sides(pair)[end]}
     write_weights(path, {n: v for n, v in taken.items() if n not in buffers}, {n: taken[n] for n in buffers})
     _ask(folder, end, "save", server)
-    with replacing(made) as file, open_plain(path / SAVED[SIDES[end]]) as saved:
+    with replacing(made) as file, open_plain(saved_weights(path, SIDES[end])) as saved:
         shutil.copyfileobj(saved, file)
-    write_json(checkpoint.beside(checkpoint.way.manifest), manifest(case, verdict, checkpoint, unused))
+    write_json(said, manifest(case, verdict, checkpoint, unused))
 
 
 def _sides(pair: Pair) -> tuple[tuple[LayerTensor, ...], tuple[LayerTensor, ...]]:
@@ -155,7 +139,7 @@ def _sides(pair: Pair) -> tuple[tuple[LayerTensor, ...], tuple[LayerTensor, ...]
 
 def _read(checkpoint: WeightsFile, names: Mapping[str, LayerTensor]) -> tuple[dict[str, np.ndarray], list[str]]:
     """Reads a `.safetensors` file; returns the arrays by neutral name, in the neutral layout, and what belongs to nothing."""
-    path, owner = checkpoint.path, checkpoint.way.name[0]
+    path, owner = checkpoint.path, checkpoint.names[0]
     try:
         arrays = read_safetensors(path)
     except Unreadable as error:
@@ -189,7 +173,7 @@ def manifest(case: PortCase, verdict: PortVerdict, checkpoint: WeightsFile, unus
         checkpoint: Where the weights come from.
         unused: What stands there that belongs to no parameter of its model.
     """
-    (start, end), (owner, taker) = checkpoint.way.sides, checkpoint.way.name
+    (start, end), (owner, taker) = checkpoint.sides, checkpoint.names
     pairs = [
         {
             owner: [held.native for held in _sides(pair)[start]],
