@@ -13,7 +13,12 @@ _FILE = "weights.npz"
 
 
 def saved_weights(folder: Path, framework: str) -> Path:
-    """Returns the file in which a framework's own writer leaves them."""
+    """Returns the file in which a framework's own writer leaves them.
+
+    Args:
+        folder: The folder of the trace.
+        framework: The framework.
+    """
     return folder / f"saved{conventions(framework).weights_suffix}"
 
 
