@@ -67,5 +67,62 @@ PUBLISHED = {
             1920,
             "Smith et al., arXiv 2201.11990, section 3; the vocabulary padded to 51200",
         ),
+        _published(
+            "mixtral-8x7b",
+            DecoderSpec("llama", 32, 32, 8, 4096, 14336, 32768, 32000, experts=8, top_k=2, expert_hidden=14336),
+            128,
+            "Jiang et al., arXiv 2401.04088, table 1 (46.7 billion parameters, of which a token meets 12.9); its batch is not "
+            "published, and taken to be of 4 million tokens",
+        ),
+        _published(
+            "deepseek-v3",
+            DecoderSpec(
+                "llama",
+                layers=61,
+                heads=128,
+                key_heads=128,
+                width=7168,
+                hidden=18432,
+                context=4096,
+                vocabulary=129280,
+                head_width=128,
+                experts=256,
+                top_k=8,
+                expert_hidden=2048,
+                shared_experts=1,
+                dense_layers=3,
+                query_rank=1536,
+                key_rank=512,
+                rotary_width=64,
+            ),
+            15360,
+            "DeepSeek-AI, arXiv 2412.19437, section 4.2 (671 billion parameters, of which a token meets 37), without its module "
+            "for the token after the next; the dense mlp and the vocabulary from config.json of deepseek-ai/DeepSeek-V3",
+        ),
+        _published(
+            "qwen3-30b-a3b",
+            DecoderSpec(
+                "llama", 48, 32, 4, 2048, 6144, 4096, 151936, head_width=128, experts=128, top_k=8, expert_hidden=768
+            ),
+            1024,
+            "Yang et al., arXiv 2505.09388, table 2 (30.5 billion parameters, of which a token meets 3.3) and section 3.2 (4,096 "
+            "tokens a sequence); widths from config.json of Qwen/Qwen3-30B-A3B; its batch is not published, and taken to be of 4 "
+            "million tokens",
+        ),
+        _published(
+            "qwen3-235b-a22b",
+            DecoderSpec(
+                "llama", 94, 64, 4, 4096, 12288, 4096, 151936, head_width=128, experts=128, top_k=8, expert_hidden=1536
+            ),
+            1024,
+            "Yang et al., arXiv 2505.09388, table 2 (235 billion parameters, of which a token meets 22) and section 3.2; widths "
+            "from config.json of Qwen/Qwen3-235B-A22B; its batch is not published, and taken to be of 4 million tokens",
+        ),
+        _published(
+            "megatron-1t",
+            DecoderSpec("gpt", 128, 160, 160, 25600, 4 * 25600, 2048, 51200),
+            3072,
+            "Narayanan et al., arXiv 2104.04473, table 1, row 10",
+        ),
     )
 }

@@ -21,7 +21,7 @@ def even_split_table(model: ModelSpec, parts: int) -> dict[str, int]:
     return dict(_even_split_table(model, parts))
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=64)
 def _even_split_table(model: ModelSpec, parts: int) -> dict[str, int]:
     """Made once: a deep model has thousands of parameters, and every stage of a pipeline asks."""
     table = {}

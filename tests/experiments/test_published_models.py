@@ -7,7 +7,7 @@ import pytest
 import samestep
 from samestep.common.costs.saved_activations import kept_torch
 from samestep.common.workload.models.decoder import DecoderSpec
-from samestep.common.workload.models.spec import num_params
+from samestep.common.workload.models.spec import num_active, num_params
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.common.workload.published import PUBLISHED
 from samestep.experiments.advising.published_models import STAGES, errors, predicted
@@ -22,8 +22,15 @@ COUNTS = {
     "llama3-405b": (405, 1),
     "gpt3-175b": (175, 0.5),
     "mt-nlg-530b": (530, 0.5),
+    "megatron-1t": (1008, 0.05),
+    "mixtral-8x7b": (46.7, 0.05),
+    "deepseek-v3": (671, 0.5),
+    "qwen3-30b-a3b": (30.5, 0.05),
+    "qwen3-235b-a22b": (235, 0.5),
 }
 """Billions of parameters as their papers print them, and one unit or half a unit of the last digit."""
+ACTIVE = {"mixtral-8x7b": 12.9, "deepseek-v3": 37, "qwen3-30b-a3b": 3.3, "qwen3-235b-a22b": 22}
+"""Billions of parameters that a token meets, as their papers print them."""
 TABLE_1 = {
     1: (120, 120, 120),
     4: (52.5, 41.3, 30),
@@ -40,6 +47,24 @@ def test_a_published_model_has_as_many_parameters_as_its_paper_says(name: str) -
     billions, unit = COUNTS[name]
     assert abs(num_params(PUBLISHED[name].model) / 10**9 - billions) <= unit
     assert re.search(r"arXiv \d{4}\.\d{5}", PUBLISHED[name].source)
+
+
+@pytest.mark.parametrize("name", [name for name, workload in PUBLISHED.items() if "experts" in vars(workload.model)])
+def test_a_token_meets_as_many_parameters_as_the_paper_says(name: str) -> None:
+    """DeepSeek-V3's 37.6 billion count the table of tokens, of which a token meets one row: 36.6 without."""
+    model = PUBLISHED[name].model
+    assert num_active(model) / 10**9 == pytest.approx(ACTIVE.get(name, num_params(model) / 10**9), rel=0.02)
+
+
+@pytest.mark.parametrize("name", ACTIVE)
+def test_the_flops_of_a_mixture_are_those_of_what_a_token_meets(name: str) -> None:
+    """Two for each of its numbers but those of the table of tokens, and those of the scores, which no parameter has."""
+    model = PUBLISHED[name].model
+    assert isinstance(model, DecoderSpec)
+    scores = model.layers * 2 * model.context**2 * model.heads * (2 * model.of_head + model.rotary_width)
+    flops = sum(segment.flops for segment in model.segments()[1:])
+    met = num_active(model) - model.vocabulary * model.width
+    assert (flops - scores) / (2 * model.context) == pytest.approx(met, rel=1e-3)
 
 
 @pytest.mark.parametrize("ranks", TABLE_1)

@@ -168,7 +168,8 @@ def decoder(model: "DecoderSpec", item_bytes: int) -> dict[str, Kept]:
     """Lists what a published model would keep, from the operations that its paper names; nobody has measured it.
 
     A gated mlp keeps the input and the output of its gate's activation, what that is multiplied with, and the product. An RMS
-    norm has no mean. Rotated queries and keys take the place of those that were rotated.
+    norm has no mean. Rotated queries and keys take the place of those that were rotated. A mixture keeps what that of our
+    transformer does. Latent vectors are kept whole.
 
     Args:
         model: The spec.
@@ -176,12 +177,28 @@ def decoder(model: "DecoderSpec", item_bytes: int) -> dict[str, Kept]:
     """
     tokens, width, is_gated = model.context, model.width, model.style == "llama"
     ids, norm = tokens * ID_BYTES, width + (1 if is_gated else 2)
-    keys = width // model.heads * model.key_heads
-    inside = 2 * width + 2 * keys + (4 if is_gated else 2) * model.hidden + model.heads
-    block = Kept(tokens * 2 * width, parts=tokens * inside, sequence=tokens * 2 * norm)
+    queries, values, keys = (
+        model.heads * (model.of_head + model.rotary_width),
+        model.heads * model.of_head,
+        (model.heads if model.key_rank else model.key_heads) * model.of_head,
+    )
+    latent = model.query_rank + model.key_rank + model.rotary_width
+    factor = 4 if is_gated else 2
+    inside = queries + values + 2 * keys + model.heads
+    copies = model.experts + 1 + model.top_k * (2 * width + 2 + 3 * ID_BYTES // item_bytes)
+    mixture = factor * (model.top_k + model.shared_experts) * model.expert_hidden
+
+    def block(mlp: int, whole: int) -> Kept:
+        stream = 2 * width + latent + whole
+        return Kept(tokens * stream, parts=tokens * (inside + mlp), sequence=tokens * 2 * norm)
+
+    blocks = [
+        block(factor * model.hidden, 0) if number < model.first_mixture else block(mixture, copies)
+        for number in range(model.layers)
+    ]
     return {
         "embedding": Kept(batch_bytes=ids, fixed_bytes=0 if is_gated else ids),
-        **{f"blocks/{i}": block for i in range(model.layers)},
+        **{f"blocks/{number}": each for number, each in enumerate(blocks)},
         "head": Kept(tokens * width, sequence=tokens * norm),
         LOSS: Kept(parts=tokens * model.vocabulary, batch_bytes=ids, fixed_bytes=item_bytes),
     }

@@ -6,12 +6,17 @@ Two styles, which between them describe most published decoders:
              tokens once more (tied)
     llama    RMS norms, no biases, rotary positions (no parameters), a gated mlp of three layers, a head of its own
 
+With `experts` the mlp of every block but the first `dense_layers` is a mixture of gated ones: each token takes `top_k` of them,
+and the shared ones as well. With `key_rank` attention is latent: queries come out of a vector of `query_rank` numbers, keys and
+values out of one of `key_rank`; `rotary_width` numbers of each head turn with the position, and keys have them in common.
+
 A tied head is counted where the table is. A pipeline keeps a second copy of it with the last stage, and along `tensor` the
-head's own exchanges come on top: both are left out, and are less than 1 % of a giant.
+head's own exchanges come on top. Norms of queries and keys are left out, and so is the bias by which a router balances its
+experts. Each is less than 1 % of a giant.
 
 References:
     Radford et al. 2019 (GPT-2); Touvron et al., arXiv 2302.13971, section 2.2 (LLaMA); Ainslie et al., arXiv 2305.13245
-    (keys and values shared by groups of heads).
+    (keys and values shared by groups of heads); DeepSeek-AI, arXiv 2412.19437, section 2.1 (latent attention, shared experts).
 """
 
 import dataclasses
@@ -28,7 +33,8 @@ from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Se
 class DecoderSpec:
     """`layers` blocks of attention and an mlp of `hidden` units, on a residual stream of `width`; see the module for `style`.
 
-    Keys and values have `key_heads` heads, each of which serves as many heads of queries.
+    Keys and values have `key_heads` heads, each of which serves as many heads of queries. A head is `head_width` wide; 0 is
+    `width / heads`. Each expert has `expert_hidden` units.
     """
 
     name: ClassVar[str] = "decoder"
@@ -42,13 +48,36 @@ class DecoderSpec:
     hidden: int = 3072
     context: int = 1024
     vocabulary: int = 51200
+    head_width: int = 0
+    experts: int = 0
+    top_k: int = 0
+    expert_hidden: int = 0
+    shared_experts: int = 0
+    dense_layers: int = 0
+    query_rank: int = 0
+    key_rank: int = 0
+    rotary_width: int = 0
 
     def __post_init__(self) -> None:
-        if self.width % self.heads or self.heads % self.key_heads:
+        if (not self.head_width and self.width % self.heads) or self.heads % self.key_heads:
             raise ConfigError(
                 f"width {self.width} does not divide into {self.heads} heads, or these not among {self.key_heads} heads of "
                 "keys; give multiples."
             )
+        if self.top_k > self.experts:
+            raise ConfigError(
+                f"a token cannot take {self.top_k} of {self.experts} experts; give at most +top_k={self.experts}."
+            )
+
+    @property
+    def of_head(self) -> int:
+        """The width of a head of values; one of queries has `rotary_width` more."""
+        return self.head_width or self.width // self.heads
+
+    @property
+    def first_mixture(self) -> int:
+        """The number of the first block that has a mixture of experts; as many as there are blocks if none has."""
+        return self.dense_layers if self.experts else self.layers
 
     def params(self) -> dict[str, Param]:
         """Megatron's cuts, as of the transformer: by column into attention and mlp, by row out of them."""
@@ -61,28 +90,69 @@ class DecoderSpec:
         if self.style == "gpt":
             table["embedding/positions/table"] = Param((self.context, self.width), "table")
         for block in range(self.layers):
-            table |= self._block(f"blocks/{block}")
+            table |= self._block(f"blocks/{block}", block >= self.first_mixture)
         table |= self._norm("head/norm")
         if self.style == "llama":
             table |= linear("head/logits", self.width, self.vocabulary, "column", bias=False)
         return table
 
-    def _block(self, path: str) -> dict[str, Param]:
-        width, hidden, bias = self.width, self.hidden, self.style == "gpt"
-        keys, attention = self.width // self.heads * self.key_heads, f"{path}/attention"
+    def _block(self, path: str, is_mixture: bool) -> dict[str, Param]:
         table = self._norm(f"{path}/attention_norm")
-        table |= linear(f"{attention}/query", width, width, "column", bias=bias, groups=self.heads)
+        table |= self._latent(f"{path}/attention") if self.key_rank else self._attention(f"{path}/attention")
+        table |= linear(
+            f"{path}/attention/output", self.heads * self.of_head, self.width, "row", bias=self._bias, groups=self.heads
+        )
+        table |= self._norm(f"{path}/mlp_norm")
+        return table | (self._mixture(f"{path}/mlp") if is_mixture else self._mlp(f"{path}/mlp", self.hidden))
+
+    @property
+    def _bias(self) -> bool:
+        return self.style == "gpt"
+
+    def _attention(self, path: str) -> dict[str, Param]:
+        keys = self.key_heads * self.of_head
+        queries = self.heads * self.of_head
+        table = linear(f"{path}/query", self.width, queries, "column", bias=self._bias, groups=self.heads)
         for name in ("key", "value"):
             table |= linear(
-                f"{attention}/{name}", width, keys, "column", bias=bias, groups=self.key_heads, shares_input=True
+                f"{path}/{name}",
+                self.width,
+                keys,
+                "column",
+                bias=self._bias,
+                groups=self.key_heads,
+                shares_input=True,
             )
-        table |= linear(f"{attention}/output", width, width, "row", bias=bias, groups=self.heads)
-        table |= self._norm(f"{path}/mlp_norm")
-        table |= linear(f"{path}/mlp/up", width, hidden, "column", bias=bias)
-        if self.style == "llama":
-            table |= linear(f"{path}/mlp/gate", width, hidden, "column", bias=bias, shares_input=True)
-        table |= linear(f"{path}/mlp/down", hidden, width, "row", bias=bias)
         return table
+
+    def _latent(self, path: str) -> dict[str, Param]:
+        """Returns queries, keys and values that come out of latent vectors, which every rank along `tensor` has whole."""
+        of_query, heads = self.of_head + self.rotary_width, self.heads
+        table = linear(f"{path}/latent_query", self.width, self.query_rank, bias=False)
+        table |= linear(f"{path}/query", self.query_rank, heads * of_query, "column", bias=False, groups=heads)
+        table |= linear(f"{path}/latent_key", self.width, self.key_rank + self.rotary_width, bias=False)
+        for name, shares in (("key", False), ("value", True)):
+            table |= linear(f"{path}/{name}", self.key_rank, heads * self.of_head, "column", 1.0, False, heads, shares)
+        return table
+
+    def _mlp(self, path: str, hidden: int) -> dict[str, Param]:
+        table = linear(f"{path}/up", self.width, hidden, "column", bias=self._bias)
+        if self.style == "llama":
+            table |= linear(f"{path}/gate", self.width, hidden, "column", bias=self._bias, shares_input=True)
+        return table | linear(f"{path}/down", hidden, self.width, "row", bias=self._bias)
+
+    def _mixture(self, path: str) -> dict[str, Param]:
+        count, width, hidden = self.experts, self.width, self.expert_hidden
+        table = linear(f"{path}/router", width, count, bias=False)
+        for name, shape, split in (
+            ("up", (width, hidden), 2),
+            ("gate", (width, hidden), 2),
+            ("down", (hidden, width), 1),
+        ):
+            table[f"{path}/experts/{name}/kernel"] = Param(
+                (count, *shape), "kernel", split=split, shares_input=name == "gate", stacked=count
+            )
+        return table | (self._mlp(f"{path}/shared", self.shared_experts * hidden) if self.shared_experts else {})
 
     def _norm(self, name: str) -> dict[str, Param]:
         both = norm(name, self.width)
@@ -95,13 +165,23 @@ class DecoderSpec:
     @functools.cached_property
     def _segments(self) -> tuple[Segment, ...]:
         tokens, width = self.context, self.width
-        kernels = sum(param.size for param in self._block("").values() if param.role == "kernel")
-        block = 2 * tokens * kernels + 4 * tokens**2 * width
+        dense, mixture = self._flops(False), self._flops(True) if self.experts else 0
         return (
             Segment("embedding", tokens * width, (tokens, width)),
-            *(Segment(f"blocks/{i}", block, (tokens, width)) for i in range(self.layers)),
+            *(
+                Segment(f"blocks/{i}", dense if i < self.first_mixture else mixture, (tokens, width))
+                for i in range(self.layers)
+            ),
             Segment("head", 2 * tokens * width * self.vocabulary, (tokens, self.vocabulary)),
         )
+
+    def _flops(self, is_mixture: bool) -> int:
+        """Returns those of a block: of a mixture's experts as many count as a token takes."""
+        tokens, kernels = self.context, 0
+        for param in self._block("", is_mixture).values():
+            share = param.size * self.top_k // param.stacked if param.stacked else param.size
+            kernels += share if param.role == "kernel" else 0
+        return 2 * tokens * kernels + 2 * tokens**2 * self.heads * (2 * self.of_head + self.rotary_width)
 
     def blocks(self) -> tuple[Segment, ...]:
         """Lists the segments."""

@@ -182,6 +182,14 @@ def num_params(model: ModelSpec) -> int:
     return sum(param.size for param in model.params().values())
 
 
+def num_active(model: ModelSpec) -> int:
+    """Returns the number of parameters that a token meets: of stacked experts as many as it takes, of all others every one."""
+    taken = vars(model).get("top_k", 0)
+    return sum(
+        param.size * taken // param.stacked if param.stacked else param.size for param in model.params().values()
+    )
+
+
 def layer(name: str) -> str:
     """Returns the path of the layer that a parameter belongs to."""
     return name.rpartition("/")[0]
