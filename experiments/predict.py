@@ -32,7 +32,7 @@ class _Command:
     validate: str | None = flag(
         None,
         "hold predictions against measurements that others published, and print the errors",
-        choices=("vtrain", "torchtitan", "megatron", "llm-foundry", "llm-foundry-a100"),
+        choices=("vtrain", "torchtitan", "megatron", "llm-foundry", "llm-foundry-a100", "megatron-a100"),
     )
     rows: str | None = flag(None, "with --validate vtrain: a CSV file with other rows of these columns")
     observe: bool = flag(

@@ -5,7 +5,7 @@ GPU, which
 
     multiplies matrices in tiles, all processors at once: a last round with few tiles takes as long as a full one
     moves the numbers between them through its memory: each kernel reads and writes whole tensors
-    waits, at each all-reduce along `tensor`, for the last GPU of the group, then for the bytes
+    waits, at each all-reduce along `tensor` and each all-to-all, for the last GPU of the group, then for the bytes
 
 Activations that are computed again belong to the backward pass. Numbers have two bytes. Scores of the attention pass through
 the memory, as they do without a fused attention; Megatron's fused softmax takes only multiples of four heads x sequences.
@@ -17,16 +17,13 @@ References:
 
 import dataclasses
 import functools
-import math
+from typing import NamedTuple
 
-from samestep.common.seconds.exchange_seconds import all_reduce_seconds, last_of
+from samestep.common.seconds.exchange_seconds import all_reduce_seconds, all_to_all_seconds, last_of
 from samestep.common.seconds.machine import Machine
+from samestep.common.seconds.products import ITEM, expert_seconds, moved_seconds, product_seconds
+from samestep.common.seconds.shape import Shape
 
-ITEM = 2
-"""The bytes of a number."""
-_TILE, _SMALL_TILE = 128 * 256, 128 * 128
-_SMALL_TILE_COST = 1.3
-"""What a number of a matrix takes in small tiles, as a multiple of what it takes in large ones; chosen by left-out fits."""
 _FORWARD_HOST = 0.45
 """The share of the host's time that the forward pass takes; chosen by left-out fits, which are as good from 0.4 to 0.46."""
 _FUSED, _SEPARATE = (5, 8), (10, 16)
@@ -42,44 +39,26 @@ _LOSS_EXCHANGES = 3
 """What the parts of a vocabulary exchange of each token: its largest logit, that of its target, and the sum of exponentials."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Shape:
-    """A transformer as its matrices see it.
+class Spread(NamedTuple):
+    """How a block is spread beside `tensor`, and which block it is.
 
     Attributes:
-        layers: Blocks of attention and an mlp.
-        width: The width of the residual stream (the hidden size).
-        heads: The heads of the queries.
-        key_heads: The heads of keys and values.
-        hidden: Units of the mlp.
-        is_gated: Whether the mlp has a third matrix.
-        context: Tokens of a sequence.
-        vocabulary: Rows of the embedding, as they are in memory: padded or not.
+        context: GPUs that share the positions of a sequence.
+        context_stride: How far apart two of them are.
+        expert: GPUs that share the experts.
+        splits_sequence: Whether norms and residuals are split along `tensor` as well.
+        is_mixture: Whether the block has experts in place of an mlp.
     """
 
-    layers: int
-    width: int
-    heads: int
-    key_heads: int
-    hidden: int
-    is_gated: bool
-    context: int
-    vocabulary: int
+    context: int = 1
+    context_stride: int = 1
+    expert: int = 1
+    splits_sequence: bool = False
+    is_mixture: bool = False
 
-    @property
-    def key_width(self) -> int:
-        """The width of keys, and of values."""
-        return self.width // self.heads * self.key_heads
 
-    @property
-    def up_width(self) -> int:
-        """The outputs of the first layer of the mlp."""
-        return (2 if self.is_gated else 1) * self.hidden
-
-    @property
-    def block_params(self) -> int:
-        """The elements of the matrices of a block."""
-        return 2 * self.width * (self.width + self.key_width) + self.width * (self.up_width + self.hidden)
+ALONE = Spread()
+"""Along `tensor` at most."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,21 +68,31 @@ class Passes:
     Attributes:
         alone: Seconds as if nothing were exchanged.
         seconds: Seconds with the all-reduces along `tensor`.
+        context: Seconds of the exchanges along `context`, which come on top.
+        expert: The same along `expert`.
     """
 
     alone: float
     seconds: float
+    context: float = 0.0
+    expert: float = 0.0
+
+    @property
+    def whole(self) -> float:
+        """Seconds with everything."""
+        return self.seconds + self.context + self.expert
 
 
-@functools.lru_cache(maxsize=4096)  # layouts of the same parts along `tensor` have the same blocks
+@functools.lru_cache(maxsize=2**15)  # layouts of the same parts have the same blocks
 def block_time(
     shape: Shape,
     rows: int,
     tensor: int,
-    forward_passes: int,
+    forward_passes: float,
     fused_attention: bool,
     machine: Machine,
     separate_kernels: bool = False,
+    spread: Spread = ALONE,
 ) -> Passes:
     """Predicts a block.
 
@@ -111,29 +100,60 @@ def block_time(
         shape: The shape of the model.
         rows: Sequences of the micro-batch.
         tensor: GPUs that share each matrix.
-        forward_passes: How often the forward pass is computed: twice, if once more in the backward pass.
+        forward_passes: How often the forward pass is computed: twice, if once more in the backward pass; 1.5 if half of it is.
         fused_attention: Whether scores stay on the chip.
         machine: What it runs on.
         separate_kernels: Whether each norm and each residual sum is a kernel.
+        spread: How else it is spread.
     """
+    tokens = rows * shape.context / spread.context
     attention = _fused_attention if fused_attention else _attention
-    kernels = (
-        _matrices(shape, rows * shape.context, tensor, machine),
-        _between(shape, rows * shape.context, tensor, _SEPARATE if separate_kernels else _FUSED, machine),
-        attention(shape, rows * shape.heads / tensor, machine),
-    )
+    hidden = shape.shared_hidden if spread.is_mixture else shape.hidden
+    mlp = [(shape.width, shape.up_of(hidden) / tensor), (hidden / tensor, shape.width)] if hidden else []
+    kernels = [
+        product_seconds(tokens, [*shape.attention_products(tensor), *mlp], machine),
+        _between(shape, tokens, tensor, _SEPARATE if separate_kernels else _FUSED, machine, spread),
+        attention(shape, rows * shape.heads / tensor / spread.context, machine),
+    ]
+    if spread.is_mixture:
+        kernels.append(product_seconds(tokens, [(shape.width, shape.experts)], machine))
+        kernels.append(expert_seconds(shape, tokens, spread.expert, tensor, machine))
     host = machine.block_host_seconds
     if not fused_attention and rows * shape.heads // tensor % 4:
         host += machine.unfused_softmax_seconds
     ahead = _Pass(_FORWARD_HOST * host, sum(each[0] for each in kernels), 2)
     back = _Pass((1 - _FORWARD_HOST) * host, sum(each[1] for each in kernels), 2)
-    if forward_passes > 1:
-        back = _Pass(ahead.host + back.host, ahead.gpu + back.gpu, 4)
-    alone = ahead.alone + back.alone
-    if tensor == 1:
-        return Passes(alone, alone)
-    wait = _exchange(rows * shape.context * shape.width, tensor, machine)
-    return Passes(alone, ahead.seconds(wait, machine) + back.seconds(wait, machine))
+    if again := forward_passes - 1:
+        back = _Pass(again * ahead.host + back.host, again * ahead.gpu + back.gpu, 2 + 2 * int(again))
+    alone = seconds = ahead.alone + back.alone
+    if tensor > 1:
+        sent = tokens * shape.width
+        behind_mlp = sent * shape.top_k if spread.is_mixture else sent  # what each expert returns is in parts
+        wait = (_exchange(sent, tensor, machine) + _exchange(behind_mlp, tensor, machine)) / 2
+        seconds = ahead.seconds(wait, machine) + back.seconds(wait, machine)
+    of_context, of_experts = _all_to_all(shape, tokens, tensor, machine, spread)
+    return Passes(alone, seconds, (1 + forward_passes) * of_context, (1 + forward_passes) * of_experts)
+
+
+def _all_to_all(shape: Shape, tokens: float, tensor: int, machine: Machine, spread: Spread) -> tuple[float, float]:
+    """Returns the seconds of the exchanges of a pass along `context` and along `expert`: as many bytes forward and backward.
+
+    Positions are exchanged for heads ahead of an attention and back behind it, tokens go to their experts and back.
+    """
+    of_context = of_experts = 0.0
+    if spread.context > 1:
+        keys = max(shape.key_width, tensor * spread.context * shape.of_head)  # each rank needs a head of them
+        queries = shape.values + shape.heads * shape.rotary_width
+        for width in (queries + 2 * keys, shape.values):
+            of_context += _send_all(tokens * width / tensor, spread.context, spread.context_stride, machine)
+    if spread.is_mixture and spread.expert > 1:
+        own = tokens / (tensor if spread.splits_sequence else 1)  # else every rank along `tensor` sends all of them
+        of_experts = 2 * _send_all(own * shape.top_k * shape.width, spread.expert, tensor, machine)
+    return of_context, of_experts
+
+
+def _send_all(numbers: float, ranks: int, stride: int, machine: Machine) -> float:
+    return machine.wait_seconds * last_of(ranks) + all_to_all_seconds(machine, ITEM * numbers, ranks, stride)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,19 +172,19 @@ class _Pass:
         return max(self.host + self.exchanges * machine.all_reduce_host_seconds, self.gpu + self.exchanges * wait)
 
 
-def head_time(shape: Shape, rows: int, tensor: int, machine: Machine) -> Passes:
+def head_time(shape: Shape, rows: float, tensor: int, machine: Machine) -> Passes:
     """Predicts logits and loss of a micro-batch, forward and backward.
 
     Args:
         shape: The shape of the model.
-        rows: Sequences of the micro-batch.
+        rows: Sequences of the micro-batch, or the part of them that a GPU has.
         tensor: GPUs that share the vocabulary.
         machine: What it runs on.
     """
     tokens, columns = rows * shape.context, shape.vocabulary / tensor
     flops = 3 * 2 * tokens * shape.width * columns
     alone = flops / (machine.peak_flops_per_second * machine.matrix_share)
-    alone += _memory(machine, _LOGIT_BYTES * tokens * columns)
+    alone += moved_seconds(machine, _LOGIT_BYTES * tokens * columns)
     if columns % 8:
         alone /= machine.unaligned_share
     if tensor == 1:
@@ -173,12 +193,12 @@ def head_time(shape: Shape, rows: int, tensor: int, machine: Machine) -> Passes:
     return Passes(alone, alone + _exchange(tokens * shape.width, tensor, machine) + loss)
 
 
-def embedding_seconds(shape: Shape, rows: int, tensor: int, machine: Machine) -> float:
+def embedding_seconds(shape: Shape, rows: float, tensor: int, machine: Machine) -> float:
     """Predicts the all-reduce that adds up the parts of an embedding whose vocabulary is split, of one micro-batch.
 
     Args:
         shape: The shape of the model.
-        rows: Sequences of the micro-batch.
+        rows: Sequences of the micro-batch, or the part of them that a GPU has.
         tensor: GPUs that share the vocabulary.
         machine: What it runs on.
     """
@@ -190,41 +210,24 @@ def _exchange(numbers: float, tensor: int, machine: Machine) -> float:
     return machine.wait_seconds * last_of(tensor) + all_reduce_seconds(machine, ITEM * numbers, tensor)
 
 
-def _memory(machine: Machine, moved: float) -> float:
-    return moved / (machine.memory_bytes_per_second * machine.memory_share)
-
-
-def _matrices(shape: Shape, tokens: int, tensor: int, machine: Machine) -> tuple[float, float]:
-    """The four products of a block with weights; each has one like it for its inputs' gradient, one for its weights'."""
-    width, ahead, back = shape.width, 0.0, 0.0
-    for inputs, outputs in (
-        (width, (width + 2 * shape.key_width) / tensor),
-        (width / tensor, width),
-        (width, shape.up_width / tensor),
-        (shape.hidden / tensor, width),
-    ):
-        ahead += _rounds(tokens, outputs, machine) * inputs
-        back += _rounds(tokens, inputs, machine) * outputs + _rounds(inputs, outputs, machine) * tokens
-    seconds = 2 / (machine.peak_flops_per_second * machine.matrix_share)
-    return ahead * seconds, back * seconds
-
-
-def _rounds(rows: float, columns: float, machine: Machine) -> float:
-    """The numbers of a matrix that would take as long if every processor were busy, in the better of two sizes of tiles."""
-    large, small = machine.processors * _TILE, machine.processors * _SMALL_TILE
-    numbers = rows * columns
-    return min(math.ceil(numbers / large) * large, math.ceil(numbers / small) * small * _SMALL_TILE_COST)
-
-
 def _between(
-    shape: Shape, tokens: int, tensor: int, replicated: tuple[int, int], machine: Machine
+    shape: Shape, tokens: float, tensor: int, replicated: tuple[int, int], machine: Machine, spread: Spread
 ) -> tuple[float, float]:
-    """Returns what lies between matrices: norms and residuals on every rank, the activation of the mlp in parts."""
-    stream = _memory(machine, tokens * shape.width * ITEM)
-    ahead, back = replicated
-    ahead_split = (shape.up_width + shape.hidden) / shape.width
-    back_split = (2 * shape.up_width + shape.hidden) / shape.width + 3
+    """Returns what lies between matrices: norms and residuals on every rank unless the sequence is split, activations in parts.
+
+    A mixture also copies tokens, which are sorted by experts and added up again.
+    """
+    stream = moved_seconds(machine, tokens * shape.width * ITEM)
+    ahead, back = (each / (tensor if spread.splits_sequence else 1) for each in replicated)
+    hidden, copies = (shape.hidden, 0) if not spread.is_mixture else _of_mixture(shape)
+    ahead_split = (shape.up_of(hidden) + hidden) / shape.width + copies
+    back_split = (2 * shape.up_of(hidden) + hidden) / shape.width + 3 + copies
     return (ahead + ahead_split / tensor) * stream, (back + back_split / tensor) * stream
+
+
+def _of_mixture(shape: Shape) -> tuple[int, int]:
+    """Returns the hidden units that a token meets in a mixture, and the numbers read and written to copy it, of its width."""
+    return shape.shared_hidden + shape.top_k * shape.expert_hidden, 2 * (1 + shape.top_k)
 
 
 def _attention(shape: Shape, matrices: float, machine: Machine) -> tuple[float, float]:
@@ -234,13 +237,13 @@ def _attention(shape: Shape, matrices: float, machine: Machine) -> tuple[float, 
     """
     scores = matrices * shape.context**2
     once = scores * ITEM / (machine.memory_bytes_per_second * machine.attention_share)
-    flops = 2 * scores * (shape.width // shape.heads)
+    flops = 2 * scores * (shape.score_width)
     product = max(flops / (machine.peak_flops_per_second * machine.matrix_share), once)
     return 2 * product + _SCORES[0] * once, 4 * product + _SCORES[1] * once
 
 
 def _fused_attention(shape: Shape, matrices: float, machine: Machine) -> tuple[float, float]:
     """Returns the attention without scores in memory: only what the mask leaves, two products forward and five backward."""
-    flops = matrices * shape.context**2 * (shape.width // shape.heads)
+    flops = matrices * shape.context**2 * (shape.score_width)
     product = flops / (machine.peak_flops_per_second * machine.fused_attention_share)
     return 2 * product, 5 * product

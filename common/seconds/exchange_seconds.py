@@ -1,14 +1,26 @@
 """How long exchanges between GPUs take on the links of a machine.
 
 An all-reduce of N ranks around rings moves 2(N-1)/N of its bytes through each GPU. Where the ranks span nodes, the adapters of
-a node carry the rings of all groups that have members in it.
+a node carry the rings of all groups that have members in it. Of an all-to-all each rank keeps 1/N; what goes to ranks of other
+nodes passes the adapters with what all other GPUs of the node send.
 
 References:
-    Patarasuk and Yuan 2009 (the ring); Narayanan et al., arXiv 2104.04473, section 3 (tensor parallelism across nodes).
+    Patarasuk and Yuan 2009 (the ring); Narayanan et al., arXiv 2104.04473, section 3 (tensor parallelism across nodes); NVIDIA
+    NCCL, `src/graph/tuning.cc` (seconds of a hop of a ring with the protocol "simple").
 """
+
+import functools
 
 from samestep.common.costs.sizes import all_reduce_bytes
 from samestep.common.seconds.machine import Machine
+
+_RING, _NODE_HOP, _NETWORK_HOP = 8.4e-6, 3.4e-6, 14e-6
+"""Of a ring, by NCCL's own table: to start it, and each hop over NVLink and over the network."""
+
+
+def spans_nodes(machine: Machine, ranks: int, stride: int) -> bool:
+    """Returns whether a group of ranks that are so far apart does not fit into a node."""
+    return ranks * stride > machine.gpus_per_node
 
 
 def all_reduce_seconds(machine: Machine, size: float, ranks: int, stride: int = 1) -> float:
@@ -23,10 +35,44 @@ def all_reduce_seconds(machine: Machine, size: float, ranks: int, stride: int = 
     if ranks == 1:
         return 0.0
     rate = machine.node_bytes_per_second * machine.node_share
-    if ranks * stride > machine.gpus_per_node:
+    if spans_nodes(machine, ranks, stride):
         groups = min(stride, machine.gpus_per_node)
         rate = min(rate, machine.network_bytes_per_second * machine.network_share / groups)
     return all_reduce_bytes(size, ranks) / rate
+
+
+def ring_delay(machine: Machine, ranks: int, stride: int = 1) -> float:
+    """Returns the seconds that a gathering or a reduction around a ring takes however few bytes it has: it visits every rank.
+
+    An all-reduce over many nodes has trees, whose delay is next to nothing.
+
+    Args:
+        machine: What it runs on.
+        ranks: The number of ranks that take part.
+        stride: How far apart two of them are.
+    """
+    if ranks == 1:
+        return 0.0
+    inside = max(1, machine.gpus_per_node // stride)
+    nodes = -(-ranks // inside)
+    return _RING + (ranks - nodes) * _NODE_HOP + (nodes - 1) * _NETWORK_HOP
+
+
+def all_to_all_seconds(machine: Machine, size: float, ranks: int, stride: int = 1) -> float:
+    """Returns the seconds in which the bytes of an all-to-all are on the links; those inside a node and the others run at once.
+
+    Args:
+        machine: What it runs on.
+        size: The bytes that a rank has for all ranks, itself included.
+        ranks: The number of ranks that take part.
+        stride: How far apart two of them are; the ranks between them exchange at the same time.
+    """
+    if ranks == 1:
+        return 0.0
+    inside = min(ranks, max(1, machine.gpus_per_node // stride))
+    within = (inside - 1) / ranks * size / (machine.node_bytes_per_second * machine.node_share)
+    outside = (ranks - inside) / ranks * size * machine.gpus_per_node
+    return max(within, outside / (machine.network_bytes_per_second * machine.network_share))
 
 
 def send_seconds(machine: Machine, size: float, distance: int) -> float:
@@ -42,6 +88,7 @@ def send_seconds(machine: Machine, size: float, distance: int) -> float:
     return size * machine.gpus_per_node / (machine.network_bytes_per_second * machine.network_share)
 
 
+@functools.lru_cache(maxsize=256)
 def last_of(ranks: int) -> float:
     """Returns how late the last of several ranks is, if each is late by a random time with mean 1: 1 + 1/2 + ... + 1/N.
 

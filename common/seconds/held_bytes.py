@@ -15,8 +15,9 @@ References:
 import dataclasses
 import math
 
-from samestep.common.seconds.block_time import ITEM, Shape
-from samestep.common.seconds.step_time import Layout
+from samestep.common.seconds.layout import Layout
+from samestep.common.seconds.products import ITEM
+from samestep.common.seconds.shape import Shape
 from samestep.common.workload.in_flight import in_flight
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import parameters_of
@@ -132,14 +133,14 @@ def sharded_bytes(shape: Shape, layout: Layout) -> float:
     """
     params = shape.layers * shape.block_params + 2 * shape.vocabulary * shape.width
     layers = math.ceil(shape.layers / layout.pipe)
-    tokens = layout.microbatch_size * shape.context
+    tokens = layout.microbatch_size * shape.context / layout.context
     number = tokens * shape.width / layout.tensor * ITEM
     keys, hidden = shape.key_width / shape.width, shape.hidden / shape.width
     selective = number * (3 + keys + hidden)
     whole = number * (5 + 2 * keys + 5 * hidden)
     stages = SCHEDULES[layout.schedule].stages_per_rank
     inputs = layers / stages * _passes_in_flight(layout) * number
-    kept = inputs + whole if layout.forward_passes > 1 else layers * selective + whole
+    kept = inputs + whole if layout.forward_passes == 2 else layers * selective + whole
     state, block = 16 * params / layout.num_gpus, shape.block_params / layout.tensor
     if layout.pipe > 1:  # FSDP keeps a stage whole for all its micro-batches, and adds up whole gradients in four bytes
         return state + kept + (ITEM + 4) * layers * block

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, read_text
-from samestep.common.seconds.block_time import Shape
-from samestep.common.seconds.step_time import Layout
+from samestep.common.seconds.layout import Layout
+from samestep.common.seconds.shape import Shape
 
 FOLDER = Path(__file__).parent / "vtrain"
 SERVER_GPUS = 8

@@ -1,23 +1,29 @@
 """What other projects published of their own steps, beside predictions: seconds, and bytes of the fullest GPU.
 
-Sources are in `common/seconds/published/README.md`. Nothing is fitted to these figures: what nobody measured of a GPU is that of
-`a100-80gb`.
+Sources are in `common/seconds/published/README.md`. Two shares of an H100 are fitted to llm-foundry's steps
+(`python -m benchmarks.fit_h100`), and no step is predicted with shares that have seen its model. Nothing else is fitted to these
+figures: what nobody measured of a GPU is that of `a100-80gb`.
 """
 
 import csv
 import dataclasses
+import functools
 import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from samestep.common.files.reading import read_text
-from samestep.common.seconds.block_time import Shape
+from samestep.common.files.reading import read_text, read_toml
 from samestep.common.seconds.held_bytes import MegatronLayout, megatron_bytes, sharded_bytes
+from samestep.common.seconds.layout import Layout
 from samestep.common.seconds.machine import Machine, load_machine
-from samestep.common.seconds.step_time import Layout, step_time
+from samestep.common.seconds.shape import Shape
+from samestep.common.seconds.step_time import step_time
 from samestep.common.seconds.validation import Compared
 
 _FOLDER = Path(__file__).parent / "published"
+H100 = ("h100-80gb", "h100-96gb")
+"""The machines whose shares are fitted to llm-foundry's steps."""
+LEFT_OUT = _FOLDER / "left-out.toml"
 _FLOAT8 = 70.9 / 80.3
 """The shares of the peak of the best products in float8 and in bfloat16 on an H100 (`common/seconds/published/README.md`)."""
 _FIRST_FLASH_ATTENTION = 0.5
@@ -41,31 +47,66 @@ def _layout(line: Mapping[str, str]) -> Layout:
     return Layout(
         **numbers,
         schedule=line["schedule"],
-        forward_passes=1 + int(line["recomputes"]),
+        context=int(line.get("parts") or 1),
+        forward_passes=1 + float(line["recomputes"]),
         overlaps=True,
         fused_attention=True,
         separate_kernels="compile" not in line["row"],
     )
 
 
-def _steps(name: str, machine: Machine) -> Iterator[Compared]:
-    """Yields the rows of a table of tokens a second, as seconds of a step, and of GiB where it has them."""
+@dataclasses.dataclass(frozen=True)
+class PublishedStep:
+    """A step that somebody published.
+
+    Attributes:
+        row: The row of the table.
+        shape: The shape of the model.
+        layout: How it was spread.
+        seconds: How long it took.
+        is_float8: Whether products were in float8, else in bfloat16.
+        gib: What PyTorch reserved on the fullest GPU; None if nobody says so.
+    """
+
+    row: str
+    shape: Shape
+    layout: Layout
+    seconds: float
+    is_float8: bool = False
+    gib: float | None = None
+
+    @property
+    def model(self) -> str:
+        """The model, which is the first word of the row."""
+        return self.row.split()[0]
+
+    @property
+    def rate(self) -> float:
+        """The tokens a second and GPU."""
+        return self.layout.batch_size * self.shape.context / self.layout.num_gpus / self.seconds
+
+    def compared(self, machine: Machine) -> Compared:
+        """Predicts its seconds.
+
+        Args:
+            machine: What it ran on.
+        """
+        used = _in_float8(machine) if self.is_float8 else machine
+        kind = "float8" if self.is_float8 else "bfloat16"
+        predicted = step_time(self.shape, self.layout, used).total
+        return Compared(f"{self.row}: seconds", (f"seconds of a step, {kind}",), self.seconds, predicted)
+
+
+@functools.cache
+def _steps(name: str) -> tuple[PublishedStep, ...]:
+    """Reads a table of tokens a second."""
+    found = []
     for line in _lines(name):
-        shape, layout, title = _shape(line), _layout(line), line["row"]
-        fast = _in_float8(machine) if line["peak_factor"] == "2" else machine
-        tokens = layout.batch_size * shape.context / layout.num_gpus
-        seconds = tokens / float(line["tokens_per_second_per_gpu"])
-        kind = "float8" if line["peak_factor"] == "2" else "bfloat16"
-        yield Compared(
-            f"{title}: seconds",
-            (f"seconds of a step, {kind}",),
-            seconds,
-            step_time(shape, layout, fast).total,
-        )
-        if line["gib"]:
-            yield Compared(
-                f"{title}: GiB", ("GiB of the fullest GPU",), float(line["gib"]), sharded_bytes(shape, layout) / 2**30
-            )
+        shape, layout = _shape(line), _layout(line)
+        seconds = layout.batch_size * shape.context / layout.num_gpus / float(line["tokens_per_second_per_gpu"])
+        gib = float(line["gib"]) if line["gib"] else None
+        found.append(PublishedStep(line["row"], shape, layout, seconds, line["peak_factor"] == "2", gib))
+    return tuple(found)
 
 
 def _in_float8(machine: Machine) -> Machine:
@@ -78,20 +119,51 @@ def _in_float8(machine: Machine) -> Machine:
     )
 
 
+def torchtitan_steps() -> tuple[PublishedStep, ...]:
+    """Llama 3.1 on 8 to 512 H100."""
+    return _steps("torchtitan")
+
+
 def torchtitan() -> list[Compared]:
-    """Llama 3.1 on 8 to 512 H100: seconds of a step, and GiB that PyTorch reserved."""
-    return list(_steps("torchtitan", load_machine("h100-96gb")))
+    """The same: seconds of a step, with shares that were fitted to llm-foundry's steps, and GiB that PyTorch reserved."""
+    machine, found = load_machine("h100-96gb"), list[Compared]()
+    for step in torchtitan_steps():
+        found.append(step.compared(machine))
+        bytes_ = sharded_bytes(step.shape, step.layout) / 2**30
+        found.append(Compared(f"{step.row}: GiB", ("GiB of the fullest GPU",), step.gib or 0.0, bytes_))
+    return found
+
+
+def llm_foundry_steps() -> tuple[PublishedStep, ...]:
+    """MPT on 8 to 64 H100."""
+    return _steps("llm-foundry")
+
+
+def on_h100(constants: Mapping[str, float]) -> Machine:
+    """Returns what llm-foundry's steps on H100 ran on.
+
+    Args:
+        constants: Shares that take the place of those in the machine file.
+    """
+    return dataclasses.replace(_with_first_flash_attention(load_machine("h100-80gb")), **constants)
 
 
 def llm_foundry() -> list[Compared]:
-    """MPT on 8 to 64 H100: seconds of a step."""
-    return list(_steps("llm-foundry", _with_first_flash_attention(load_machine("h100-80gb"))))
+    """MPT on 8 to 64 H100: seconds of a step, with shares of a fit that left out the steps of the model."""
+    left_out = read_toml(LEFT_OUT)
+    return [step.compared(on_h100(left_out[step.model])) for step in llm_foundry_steps()]
+
+
+def llm_foundry_a100_steps() -> tuple[PublishedStep, ...]:
+    """MPT on 8 to 64 A100."""
+    return _steps("llm-foundry-a100")
 
 
 def llm_foundry_a100() -> list[Compared]:
-    """MPT on 8 to 64 A100, in nodes that are connected by 1,600 Gbit/s: seconds of a step."""
+    """The same, in nodes that are connected by 1,600 Gbit/s: seconds of a step."""
     machine = dataclasses.replace(load_machine("a100-80gb"), network_bytes_per_second=200e9)
-    return list(_steps("llm-foundry-a100", _with_first_flash_attention(machine)))
+    used = _with_first_flash_attention(machine)
+    return [step.compared(used) for step in llm_foundry_a100_steps()]
 
 
 def _with_first_flash_attention(machine: Machine) -> Machine:
@@ -108,3 +180,42 @@ def megatron() -> list[Compared]:
         for kind, bytes_ in zip(("allocated", "peak"), held, strict=True):
             found.append(Compared(f"{line['row']}: {kind}", (f"{kind} bytes",), float(line[f"{kind}_bytes"]), bytes_))
     return found
+
+
+def megatron_a100() -> list[Compared]:
+    """GPT on 8 to 3,360 A100 in nodes with 8 x 200 Gbit/s, split along tensor, pipe and data: seconds of a step.
+
+    Where a paper does not say how many sequences a micro-batch has, it is the fastest of up to eight.
+    """
+    machine = dataclasses.replace(load_machine("a100-80gb"), network_bytes_per_second=200e9)
+    found = []
+    for line in _lines("megatron-a100"):
+        shape = _shape(line)
+        sizes = {name: int(line[name]) for name in ("batch_size", "data", "tensor", "pipe")}
+        given = int(line["microbatch_size"])
+        rows = sizes["batch_size"] // sizes["data"]
+        layouts = [
+            Layout(
+                **sizes,
+                microbatch_size=size,
+                schedule=line["schedule"],
+                forward_passes=1 + int(line["recomputes"]),
+                splits_sequence=line["splits_sequence"] == "1",
+            )
+            for size in ([given] if given else [size for size in _TRIED if rows % size == 0])
+        ]
+        predicted = min(step_time(shape, layout, machine).total for layout in layouts)
+        measured = float(line["seconds"] or 0) or _seconds_at(float(line["teraflops_per_gpu"]), shape, layouts[0])
+        kind = "in parts" if line["splits_sequence"] == "1" else "computed again"
+        found.append(Compared(line["row"], (f"seconds of a step, activations {kind}",), measured, predicted))
+    return found
+
+
+_TRIED = (1, 2, 4, 8)
+
+
+def _seconds_at(teraflops: float, shape: Shape, layout: Layout) -> float:
+    """Returns the seconds of a step by the rate that Narayanan et al. print, and their formula for its FLOPs (equation 3)."""
+    tokens, width = layout.batch_size * shape.context, shape.width
+    more = 1 + shape.context / (6 * width) + shape.vocabulary / (16 * shape.layers * width)
+    return 96 * tokens * shape.layers * width**2 * more / (teraflops * 1e12 * layout.num_gpus)

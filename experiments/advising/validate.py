@@ -5,7 +5,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.seconds.measured_iterations import MeasuredIteration, read_rows
-from samestep.common.seconds.published_rows import llm_foundry, llm_foundry_a100, megatron, torchtitan
+from samestep.common.seconds.published_causes import FAR as FAR_FROM_PUBLISHED
+from samestep.common.seconds.published_causes import (
+    llm_foundry_a100_causes,
+    llm_foundry_causes,
+    megatron_causes,
+    torchtitan_causes,
+)
+from samestep.common.seconds.published_rows import (
+    llm_foundry,
+    llm_foundry_a100,
+    megatron,
+    megatron_a100,
+    torchtitan,
+)
 from samestep.common.seconds.validation import (
     FAR,
     Compared,
@@ -35,6 +48,7 @@ class Validation:
         compared: The rows.
         causes: What may have made the rows fast or slow that are far off, by their names.
         others: Scores of the same rows with other constants, by what these have seen.
+        far: The error from which on a row is listed with its cause.
     """
 
     title: str
@@ -42,6 +56,7 @@ class Validation:
     compared: Sequence[Compared]
     causes: Mapping[str, str]
     others: Mapping[str, Score] = dataclasses.field(default_factory=dict)
+    far: float = FAR
 
 
 def of_vtrain(rows: Path | None) -> Validation:
@@ -85,16 +100,37 @@ def _with_other_constants(rows: Sequence[MeasuredIteration]) -> dict[str, Score]
     )
 
 
-def _published(title: str, compared: Callable[[], list[Compared]]) -> Callable[[Path | None], Validation]:
-    """Returns a validation against a table that nothing was fitted to."""
-    return lambda _: Validation(title, "No constant was fitted to any of them", compared(), {})
+_UNSEEN = "No constant was fitted to any of them"
+_OF_OTHERS = "Two shares of an H100 were fitted to steps that llm-foundry published, none of which is among them"
+_LEFT_OUT = (
+    "Two shares of an H100 were fitted to these steps; those of each model are predicted with a fit that left them out"
+)
+
+
+def _published(
+    title: str,
+    compared: Callable[[], list[Compared]],
+    split: str = _UNSEEN,
+    causes: Callable[[], Mapping[str, str]] = dict,
+) -> Callable[[Path | None], Validation]:
+    """Returns a validation against a published table."""
+    return lambda _: Validation(title, split, compared(), causes(), far=FAR_FROM_PUBLISHED)
 
 
 VALIDATIONS: Mapping[str, Callable[[Path | None], Validation]] = {
     "vtrain": of_vtrain,
-    "torchtitan": _published("Llama 3.1 on 8 to 512 H100, as torchtitan published it", torchtitan),
-    "llm-foundry": _published("MPT on 8 to 64 H100, as llm-foundry published it", llm_foundry),
-    "llm-foundry-a100": _published("MPT on 8 to 64 A100, as llm-foundry published it", llm_foundry_a100),
+    "torchtitan": _published(
+        "Llama 3.1 on 8 to 512 H100, as torchtitan published it", torchtitan, _OF_OTHERS, torchtitan_causes
+    ),
+    "llm-foundry": _published(
+        "MPT on 8 to 64 H100, as llm-foundry published it", llm_foundry, _LEFT_OUT, llm_foundry_causes
+    ),
+    "llm-foundry-a100": _published(
+        "MPT on 8 to 64 A100, as llm-foundry published it", llm_foundry_a100, causes=llm_foundry_a100_causes
+    ),
+    "megatron-a100": _published(
+        "GPT on 8 to 3,360 A100 under Megatron-LM, as its papers published it", megatron_a100, causes=megatron_causes
+    ),
     "megatron": _published("Memory of GPT on H100, as Megatron-LM's tests expect it", megatron),
 }
 """What predictions are held against -> how. Only the first takes other rows."""
@@ -156,6 +192,22 @@ def errors(validation: Validation, width: int | None = None) -> str:
     return github(headers, lines, width)
 
 
+def far_rows(validation: Validation, width: int) -> str:
+    """Returns the rows that are far off, each with the suspected cause; "" if there are none.
+
+    Args:
+        validation: What was held against what.
+        width: Characters of a line.
+    """
+    far = [each for each in validation.compared if abs(each.error) > validation.far]
+    listed = [
+        f"{each.name}: {_told(each.error)}{'; ' if each.name in validation.causes else ''}"
+        f"{validation.causes.get(each.name, '')}"
+        for each in sorted(far, key=lambda each: -abs(each.error))
+    ]
+    return f"Beyond {validation.far:.0%}, with the suspected cause:\n{bullets(listed, width)}" if listed else ""
+
+
 def text(validation: Validation, width: int) -> str:
     """Makes what people read: the errors of each group, and the rows that are far off.
 
@@ -164,14 +216,8 @@ def text(validation: Validation, width: int) -> str:
         width: Characters of a line.
     """
     parts = [fill(f"{validation.title}. {validation.split}.", width), errors(validation, width)]
-    far = [each for each in validation.compared if abs(each.error) > FAR]
-    if far:
-        listed = [
-            f"{each.name}: {_told(each.error)}{'; ' if each.name in validation.causes else ''}"
-            f"{validation.causes.get(each.name, '')}"
-            for each in sorted(far, key=lambda each: -abs(each.error))
-        ]
-        parts.append(f"Beyond {FAR:.0%}, with the suspected cause:\n{bullets(listed, width)}")
+    if far := far_rows(validation, width):
+        parts.append(far)
     if score(validation.compared).regret is None:
         return "\n\n".join(parts)
     meaning = (

@@ -2,8 +2,11 @@
 
 from samestep.common.seconds.machine import RATES, load_machine
 from samestep.common.seconds.validation import CLUSTER, SERVER, carried_rows, extrapolated
-from samestep.experiments.advising.validate import VALIDATIONS, errors
+from samestep.experiments.advising.validate import VALIDATIONS, errors, far_rows
 from samestep.experiments.printing.text import github
+
+_WIDTH = 125
+"""Characters of a line of the page."""
 
 
 def vtrain() -> str:
@@ -12,9 +15,14 @@ def vtrain() -> str:
 
 
 def elsewhere() -> str:
-    """Returns the errors on tables that nothing was fitted to."""
-    parts = [(name, VALIDATIONS[name](None)) for name in VALIDATIONS if name != "vtrain"]
-    return "\n\n".join(f"`--validate {name}`: {found.title}.\n\n{errors(found)}" for name, found in parts)
+    """Returns the errors on tables that others published, and each figure that is far off with its cause."""
+    parts = []
+    for name in VALIDATIONS:
+        if name != "vtrain":
+            found = VALIDATIONS[name](None)
+            far = far_rows(found, _WIDTH).replace(":\n", ":\n\n", 1)
+            parts += [f"`--validate {name}`: {found.title}. {found.split}.", errors(found), *([far] if far else [])]
+    return "\n\n".join(parts)
 
 
 def constants() -> str:

@@ -8,10 +8,12 @@ import pytest
 from samestep.common.costs.sizes import all_reduce_bytes
 from samestep.common.request import RunConfig
 from samestep.common.run import parse_prediction
-from samestep.common.seconds.block_time import Shape, block_time, embedding_seconds, head_time
+from samestep.common.seconds.block_time import block_time, embedding_seconds, head_time
 from samestep.common.seconds.exchange_seconds import all_reduce_seconds, last_of, send_seconds
+from samestep.common.seconds.layout import Layout
 from samestep.common.seconds.machine import load_machine
-from samestep.common.seconds.step_time import Layout, step_time
+from samestep.common.seconds.shape import Shape
+from samestep.common.seconds.step_time import step_time
 
 A100 = load_machine("a100-80gb")
 GPT = Shape(24, 2048, 16, 16, 8192, False, 1024, 51200)

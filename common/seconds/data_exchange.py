@@ -1,0 +1,110 @@
+"""The seconds in which gradients and parameters are exchanged between replicas and shards, as far as nothing hides them.
+
+An all-reduce is a reduction and a gathering. Fully sharded parameters are gathered for the forward and for the backward pass of
+each micro-batch, in a pipeline once a step; gradients are reduced once a step.
+
+What hides behind a pass takes no longer than the pass computes, on each link by itself: exchanges inside a node and between
+nodes run at once. Nothing hides those of the block that comes first. While they run, some of the processors of a GPU move bytes
+and do not compute.
+
+References:
+    Rajbhandari et al., arXiv 1910.02054, section 7; Zhao et al., arXiv 2304.11277, section 3.3 (FSDP); DeepSeek-AI, arXiv
+    2412.19437, section 3.5 (20 of 132 processors communicate).
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from samestep.common.seconds.exchange_seconds import all_reduce_seconds, ring_delay, spans_nodes
+from samestep.common.seconds.layout import Group, Layout
+from samestep.common.seconds.machine import Machine
+from samestep.common.seconds.products import ITEM
+
+Links = Mapping[str, float]
+"""Link, "node" or "network" -> seconds."""
+_EXCHANGE_PROCESSORS = 20
+"""Of a GPU, which exchange while the others compute."""
+_BROADCASTS = 1
+"""Halves of an all-reduce that the broadcasts of ZeRO-1 take behind the update: `zero.py` has the sum."""
+
+
+class Computed(NamedTuple):
+    """The passes of a stage, behind which exchanges hide.
+
+    Attributes:
+        layers: Its blocks, each of which is exchanged by itself.
+        forward: Seconds that the forward pass of a micro-batch computes.
+        backward: The same of the backward pass.
+        links: Seconds that the passes keep a link busy themselves.
+    """
+
+    layers: int
+    forward: float
+    backward: float
+    links: Links
+
+
+def data_exchange(layout: Layout, sizes: Mapping[Group, float], passes: Computed, machine: Machine) -> float:
+    """Returns the seconds that a step takes longer because of them.
+
+    Args:
+        layout: How the step is spread.
+        sizes: Who shares parameters -> how many of them a GPU would hold unsharded.
+        passes: The passes of a micro-batch.
+        machine: What it runs on.
+    """
+    halves, count = _halves(layout, sizes, passes.layers, machine), layout.microbatches
+    gathers = count if layout.pipe == 1 else 1
+    is_whole, has_shards = layout.sharding == 3, layout.shard > 1
+    if not layout.overlaps:
+        kept = _halves_kept(layout, gathers)
+        among_shards = 2 if layout.sharding == 2 else 1 + 2 * gathers
+        return sum(halves[True].values()) * among_shards + sum(halves[False].values()) * kept
+    each = halves[True] if has_shards else halves[False] if layout.sharding >= 2 else {}
+    summed = {link: halves[True].get(link, 0.0) + halves[False].get(link, 0.0) for link in ("node", "network")}
+    if not is_whole and (has_shards or layout.sharding < 2):  # replicas all-reduce
+        summed = {link: seconds + halves[False].get(link, 0.0) for link, seconds in summed.items()}
+    again = each if is_whole or has_shards else {}
+    last = {link: seconds + again.get(link, 0.0) for link, seconds in summed.items()}
+    added = count * _added(each, passes.forward, passes, machine)
+    added += (count - 1) * _added(again, passes.backward, passes, machine)
+    behind = _BROADCASTS * sum(halves[False].values()) if layout.sharding == 1 else 0.0
+    return added + _added(last, passes.backward, passes, machine) + behind
+
+
+def _halves_kept(layout: Layout, gathers: int) -> int:
+    """Returns the halves of an all-reduce that replicas take in a step."""
+    return (2, 2 + _BROADCASTS, 2, 1 + 2 * gathers)[layout.sharding]
+
+
+def _halves(
+    layout: Layout, sizes: Mapping[Group, float], layers: int, machine: Machine
+) -> dict[bool, dict[str, float]]:
+    """Returns the seconds of a gathering or a reduction on each link: True among shards, False among replicas."""
+    found = {is_shard: {"node": 0.0, "network": 0.0} for is_shard in (True, False)}
+    for group, params in sizes.items():
+        for is_shard, size, ranks, stride in (
+            (True, params, group.shards, group.shard_stride),
+            (False, params / group.shards, group.replicas, group.replica_stride),
+        ):
+            link = "network" if spans_nodes(machine, ranks, stride) else "node"
+            seconds = all_reduce_seconds(machine, ITEM * size, ranks, stride) / 2
+            if is_shard or layout.sharding >= 2:
+                seconds += (layers + 1) * ring_delay(machine, ranks, stride)
+            found[is_shard][link] += seconds
+    return found
+
+
+def _added(links: Links, computed: float, passes: Computed, machine: Machine) -> float:
+    """Returns the seconds by which exchanges make a pass longer that computes meanwhile."""
+    slower = _EXCHANGE_PROCESSORS / machine.processors
+    added = [0.0]
+    for link, seconds in links.items():
+        others = sum(busy for other, busy in passes.links.items() if other != link) * _share(computed, passes)
+        added.append(max(seconds / (passes.layers + 1), seconds * slower, seconds - computed - others))
+    return max(added)
+
+
+def _share(computed: float, passes: Computed) -> float:
+    """Returns what one of the two passes is of both."""
+    return computed / (passes.forward + passes.backward)

@@ -1,0 +1,91 @@
+"""How a step of a transformer is spread over GPUs, and who shares what of its parameters."""
+
+import dataclasses
+from typing import NamedTuple
+
+
+class Group(NamedTuple):
+    """GPUs that have the same parameters, or shards of them.
+
+    Attributes:
+        shards: How many have a shard each.
+        shard_stride: How far apart two of these are.
+        replicas: How many have the same shard, or the whole.
+        replica_stride: How far apart two of these are.
+    """
+
+    shards: int
+    shard_stride: int
+    replicas: int
+    replica_stride: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How a step is spread over GPUs.
+
+    Neighbours along `tensor` are neighbours in a node, then those along `expert`, `shard`, `context`, `data` and `pipe`.
+
+    Attributes:
+        batch_size: Sequences of a step, over all GPUs.
+        microbatch_size: Sequences of a pass of one replica.
+        data: Replicas, or with `sharding` shards.
+        shard: Shards of each replica, all of whose state is sharded (`sharding` 3).
+        context: GPUs that share the positions of a sequence.
+        expert: GPUs that share the experts, and take other sequences.
+        tensor: GPUs that share each matrix.
+        pipe: GPUs that share the layers.
+        schedule: The schedule of the pipeline, a key of `SCHEDULES`.
+        sharding: What is sharded along `data`: 0 nothing, 1 the optimizer's state, 2 also gradients, 3 also parameters
+            (FSDP); the stages of ZeRO. With `shard`: 2 if what was gathered stays for the whole step.
+        forward_passes: How often a block's forward pass is computed: twice, if once more in the backward pass; 1.5 if half is.
+        overlaps: Whether gradients and parameters are exchanged while other layers compute, as DDP and FSDP do.
+        fused_attention: Whether the scores of the attention stay on the chip.
+        separate_kernels: Whether each norm and each residual sum is a kernel, as in PyTorch without a compiler.
+        splits_sequence: Whether norms and residuals are split along `tensor` as well.
+    """
+
+    batch_size: int
+    microbatch_size: int
+    data: int = 1
+    shard: int = 1
+    context: int = 1
+    expert: int = 1
+    tensor: int = 1
+    pipe: int = 1
+    schedule: str = "1f1b"
+    sharding: int = 0
+    forward_passes: float = 1
+    overlaps: bool = False
+    fused_attention: bool = False
+    separate_kernels: bool = False
+    splits_sequence: bool = False
+
+    @property
+    def num_gpus(self) -> int:
+        """All GPUs."""
+        return self.data * self.shard * self.context * self.expert * self.tensor * self.pipe
+
+    @property
+    def microbatches(self) -> int:
+        """The micro-batches of each replica in a step."""
+        return self.batch_size // (self.data * self.shard * self.expert * self.microbatch_size)
+
+    @property
+    def shards_replicas(self) -> bool:
+        """Whether what is sharded is so among the GPUs that would be replicas; else `shard` has the shards."""
+        return self.sharding > 0 and self.shard == 1
+
+    @property
+    def group(self) -> Group:
+        """Who shares the parameters that are not those of experts: shards of them lie along `expert` as well."""
+        replicas, tensor = self.data * self.context, self.tensor
+        if self.shard > 1:
+            return Group(self.shard * self.expert, tensor, replicas, tensor * self.expert * self.shard)
+        return Group(1, tensor, replicas * self.expert, tensor)
+
+    @property
+    def expert_group(self) -> Group:
+        """Who shares the parameters of the experts of a GPU."""
+        stride = self.tensor * self.expert
+        return Group(self.shard, stride, self.data * self.context, stride * self.shard)

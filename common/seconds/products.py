@@ -1,0 +1,77 @@
+"""The seconds of matrix products on one GPU: in tiles, all processors at once; of experts side by side, whose weights are read.
+
+References:
+    NVIDIA, "Matrix Multiplication Background", 2023 (tiles and waves).
+"""
+
+import math
+from collections.abc import Iterable
+
+from samestep.common.seconds.machine import Machine
+from samestep.common.seconds.shape import Shape
+
+ITEM = 2
+"""The bytes of a number."""
+_TILE_ROWS = 128
+_TILE, _SMALL_TILE = _TILE_ROWS * 256, _TILE_ROWS * 128
+_SMALL_TILE_COST = 1.3
+"""What a number of a matrix takes in small tiles, as a multiple of what it takes in large ones; chosen by left-out fits."""
+
+
+def moved_seconds(machine: Machine, size: float) -> float:
+    """Returns the seconds of bytes that are read or written once.
+
+    Args:
+        machine: What it runs on.
+        size: The bytes.
+    """
+    return size / (machine.memory_bytes_per_second * machine.memory_share)
+
+
+def product_seconds(tokens: float, products: Iterable[tuple[float, float]], machine: Machine) -> tuple[float, float]:
+    """Returns the seconds of products with weights, forward and backward.
+
+    Each has one like it for the gradient of its inputs, and one for that of its weights.
+
+    Args:
+        tokens: Rows of the inputs.
+        products: Inputs and outputs of each.
+        machine: What it runs on.
+    """
+    ahead = back = 0.0
+    for inputs, outputs in products:
+        ahead += _rounds(tokens, outputs, machine) * inputs
+        back += _rounds(tokens, inputs, machine) * outputs + _rounds(inputs, outputs, machine) * tokens
+    seconds = 2 / (machine.peak_flops_per_second * machine.matrix_share)
+    return ahead * seconds, back * seconds
+
+
+def _rounds(rows: float, columns: float, machine: Machine) -> float:
+    """The numbers of a matrix that would take as long if every processor were busy, in the better of two sizes of tiles."""
+    large, small = machine.processors * _TILE, machine.processors * _SMALL_TILE
+    numbers = rows * columns
+    return min(math.ceil(numbers / large) * large, math.ceil(numbers / small) * small * _SMALL_TILE_COST)
+
+
+def expert_seconds(shape: Shape, tokens: float, ranks: int, tensor: int, machine: Machine) -> tuple[float, float]:
+    """Returns the seconds of a rank's experts, forward and backward: products side by side, in tiles that no two share.
+
+    Experts take alike. With few tokens each, reading their weights takes longer than multiplying with them.
+
+    Args:
+        shape: The shape of the model.
+        tokens: Those of a rank ahead of the exchange, each of which takes `top_k` experts.
+        ranks: How many ranks share the experts.
+        tensor: How many share each of them.
+        machine: What it runs on.
+    """
+    here = shape.experts / ranks
+    of_each = tokens * shape.top_k / here
+    padded = here * math.ceil(of_each / _TILE_ROWS) * _TILE_ROWS
+    hidden = shape.expert_hidden
+    products = ((shape.width, shape.up_of(hidden) / tensor), (hidden / tensor, shape.width))
+    ahead, back = product_seconds(padded, products, machine)
+    weights = moved_seconds(machine, ITEM * here * shape.mlp_params(hidden) / tensor)
+    return max(ahead, weights), max(
+        back, 3 * weights
+    )  # backward they are read for one product and written for the other

@@ -1,0 +1,100 @@
+"""Why published steps took longer than predicted, as far as their own tables tell: a sentence for each that is far off.
+
+What two rows of a table differ in is told in numbers. Where no other row tells, it is what the publishers say of their runs, of
+which nothing is predicted.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from samestep.common.seconds.published_rows import (
+    PublishedStep,
+    llm_foundry,
+    llm_foundry_a100,
+    llm_foundry_a100_steps,
+    llm_foundry_steps,
+    megatron_a100,
+    torchtitan,
+    torchtitan_steps,
+)
+from samestep.common.seconds.validation import Compared
+
+FAR = 0.15
+"""The error from which on a published figure is told with its cause."""
+_FEW_TOKENS, _LONG, _SMALL = 4096, 32768, 1024
+
+
+def torchtitan_causes() -> dict[str, str]:
+    """Returns figure -> cause, of Llama 3.1 on GPUs of 500 W, and of the memory that PyTorch reserved."""
+    by_row = {each.row: each for each in torchtitan_steps()}
+    causes = _causes(torchtitan(), torchtitan_steps(), lambda step: _of_torchtitan(step, by_row))
+    reserved = "PyTorch reserves more than it allocates, and what it allocates is predicted"
+    return {each.name: reserved for each in torchtitan() if "GiB" in each.name and abs(each.error) > FAR} | causes
+
+
+def _of_torchtitan(step: PublishedStep, by_row: dict[str, PublishedStep]) -> Iterator[str]:
+    if step.layout.context > 1:
+        yield (
+            f"torch sent keys and values around a ring of {step.layout.context}, with an attention for each part of the "
+            "sequence, where one exchange ahead of whole attentions is predicted"
+        )
+    if step.shape.context >= _LONG:
+        yield "most of it is attention, of which PyTorch's kernels reach less of the peak backward than forward"
+    if (compiled := by_row.get(f"{step.row} compile")) is not None:
+        less = 1 - compiled.seconds / step.seconds
+        yield f"norms and rotations of positions were a kernel for each operation: compiled it took {less:.0%} less"
+    if step.is_float8 and (plain := by_row.get(step.row.replace(" float8", ""))) not in (None, step):
+        less = 1 - step.seconds / plain.seconds
+        yield f"casts to float8 are not predicted, with which it took {less:.0%} less than in bfloat16"
+    yield "GPUs were limited to 500 of 700 W"
+
+
+def llm_foundry_causes() -> dict[str, str]:
+    """Returns the same of MPT on H100, of which many rows are there on A100 as well."""
+    on_a100 = {each.name: each for each in llm_foundry_a100()}
+
+    def cause(step: PublishedStep) -> Iterator[str]:
+        alike = on_a100.get(f"{step.model} {step.shape.context} tokens 8 A100: seconds")
+        if alike is not None and alike.error < -0.1:
+            yield f"the same model and sequences are predicted {-alike.error:.0%} too short on A100 as well"
+        tokens = step.layout.microbatch_size * step.shape.context
+        if tokens <= _FEW_TOKENS:
+            yield f"with {tokens:,} tokens a GPU and pass, gathering parameters and computing slow each other down"
+
+    return _causes(llm_foundry(), llm_foundry_steps(), cause)
+
+
+def llm_foundry_a100_causes() -> dict[str, str]:
+    """Returns the same of MPT on A100."""
+
+    def cause(step: PublishedStep) -> Iterator[str]:
+        for other in llm_foundry_a100_steps():
+            is_longer = other.model == step.model and other.shape.context == 2048 > step.shape.context
+            if is_longer and other.rate > step.rate:
+                yield (
+                    f"{step.rate:,.0f} tokens a second and GPU, where sequences of 2,048 tokens had {other.rate:,.0f}: "
+                    "something beside the GPU held it up"
+                )
+                return
+        if step.layout.forward_passes > 1:
+            yield "one sequence a GPU in memory that is nearly full: the allocator frees and waits"
+        elif step.shape.width <= _SMALL:
+            yield "with a model so small a step also waits for data and for what is logged"
+
+    return _causes(llm_foundry_a100(), llm_foundry_a100_steps(), cause)
+
+
+def megatron_causes() -> dict[str, str]:
+    """Returns the same of GPT on A100, split along tensor, pipe and data."""
+    compared = megatron_a100()
+    near = max(abs(each.error) for each in compared if abs(each.error) <= FAR)
+    clause = f"DeepSpeed's pipeline of that time; Megatron's own of the same model, split alike, is predicted within {near:.0%}"
+    return {each.name: clause for each in compared if abs(each.error) > FAR}
+
+
+def _causes(
+    compared: Sequence[Compared], steps: Sequence[PublishedStep], cause: Callable[[PublishedStep], Iterator[str]]
+) -> dict[str, str]:
+    """Returns figure -> cause of the seconds that are far off."""
+    by_name = {f"{step.row}: seconds": step for step in steps}
+    far = [each.name for each in compared if abs(each.error) > FAR and each.name in by_name]
+    return {name: "; ".join(cause(by_name[name])) for name in far}

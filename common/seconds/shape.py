@@ -1,0 +1,127 @@
+"""A transformer as the model of time sees it: the sizes of its matrices, dense or a mixture of experts."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """A transformer as its matrices see it.
+
+    Attributes:
+        layers: Blocks of attention and an mlp.
+        width: The width of the residual stream (the hidden size).
+        heads: The heads of the queries.
+        key_heads: The heads of keys and values.
+        hidden: Units of the mlp.
+        is_gated: Whether the mlp has a third matrix.
+        context: Tokens of a sequence.
+        vocabulary: Rows of the embedding, as they are in memory: padded or not.
+        head_width: That of a head of values; 0 is the width over the heads.
+        experts: The experts of a mixture, which takes the place of the mlp in every block but the first `dense_layers`; 0: none.
+        top_k: How many of them a token takes.
+        expert_hidden: Units of an expert.
+        shared_hidden: Units of the experts that all tokens take.
+        dense_layers: The first blocks, which have an mlp.
+        query_rank: The width of the vector that latent queries come out of; 0: queries come out of the stream.
+        key_rank: The same of keys and values.
+        rotary_width: The part of a latent query that turns with its position.
+    """
+
+    layers: int
+    width: int
+    heads: int
+    key_heads: int
+    hidden: int
+    is_gated: bool
+    context: int
+    vocabulary: int
+    head_width: int = 0
+    experts: int = 0
+    top_k: int = 0
+    expert_hidden: int = 0
+    shared_hidden: int = 0
+    dense_layers: int = 0
+    query_rank: int = 0
+    key_rank: int = 0
+    rotary_width: int = 0
+
+    @property
+    def of_head(self) -> int:
+        """The width of a head of values."""
+        return self.head_width or self.width // self.heads
+
+    @property
+    def values(self) -> int:
+        """The width of all heads that attention returns."""
+        return self.heads * self.of_head
+
+    @property
+    def key_width(self) -> int:
+        """The width of keys, and of values."""
+        return self.of_head * (self.heads if self.key_rank else self.key_heads)
+
+    @property
+    def score_width(self) -> float:
+        """The width of a head, as the mean over the product that makes scores and the one that takes them."""
+        return self.of_head + self.rotary_width / 2
+
+    @property
+    def up_width(self) -> int:
+        """The outputs of the first layer of the mlp."""
+        return self.up_of(self.hidden)
+
+    def up_of(self, hidden: int) -> int:
+        """Returns the outputs of the first layer of an mlp of so many units."""
+        return (2 if self.is_gated else 1) * hidden
+
+    def attention_products(self, tensor: int) -> tuple[tuple[float, float], ...]:
+        """Returns inputs and outputs of the products of an attention with weights, on one of the GPUs that share each matrix.
+
+        Args:
+            tensor: How many share each; what leads into latent vectors each has whole.
+        """
+        last = (self.values / tensor, self.width)
+        if not self.key_rank:
+            return (self.width, (self.values + 2 * self.key_width) / tensor), last
+        queries = self.values + self.heads * self.rotary_width
+        return (
+            (self.width, self.query_rank + self.key_rank + self.rotary_width),
+            (self.query_rank, queries / tensor),
+            (self.key_rank, 2 * self.key_width / tensor),
+            last,
+        )
+
+    @property
+    def attention_params(self) -> int:
+        """The elements of the matrices of an attention."""
+        return round(sum(inputs * outputs for inputs, outputs in self.attention_products(1)))
+
+    @property
+    def block_params(self) -> int:
+        """The elements of the matrices of a block with an mlp."""
+        return self.attention_params + self.mlp_params(self.hidden)
+
+    @property
+    def mixture_params(self) -> int:
+        """The elements of the matrices of a block with a mixture that are not those of its experts."""
+        return self.attention_params + self.width * self.experts + self.mlp_params(self.shared_hidden)
+
+    @property
+    def expert_params(self) -> int:
+        """The elements of the matrices of all experts of a block."""
+        return self.experts * self.mlp_params(self.expert_hidden)
+
+    def mlp_params(self, hidden: int) -> int:
+        """Returns the elements of the matrices of an mlp of so many units."""
+        return self.width * (self.up_of(hidden) + hidden)
+
+    def num_mixtures(self, layers: int, pipe: int) -> int:
+        """Returns how many blocks of the slowest stage have a mixture: all, where there are stages without dense ones.
+
+        Args:
+            layers: The blocks of the stage.
+            pipe: The number of stages.
+        """
+        if not self.experts:
+            return 0
+        return layers if pipe > 1 else layers - self.dense_layers
