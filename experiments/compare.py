@@ -15,6 +15,7 @@ from samestep.common.techniques import Techniques
 from samestep.experiments.cli import github_actions
 from samestep.experiments.cli.arguments import open_engine, run_command, take_target
 from samestep.experiments.cli.parser import Parser, add_flags
+from samestep.experiments.cli.vary import read_vary
 from samestep.experiments.comparing.comparison_request import SHARED, ComparisonConfig, check_bit_equal
 from samestep.experiments.printing.formats import add_format, check_format, write
 from samestep.experiments.report import report_comparison
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     allowed = check_allowed(name.strip() for text in allow for name in text.split(","))
     if given.pop("mesh") is not None:
         raise ConfigError("--mesh is of one row; write it into its cell, as in torch:hybrid+mesh=pipe=2,tensor=2.")
-    given["vary"] = _axes(given.pop("vary"))
+    given["vary"] = read_vary(given.pop("vary"))
     out = given.pop("out", None)
     from samestep.experiments.comparing import execution  # here, like the next one: --help imports no NumPy
     from samestep.experiments.comparing.baseline import load_earlier
@@ -130,19 +131,6 @@ def _parser() -> Parser:
     add_flags(parser, "techniques", Techniques)
     parser.add_argument("--mesh", help=argparse.SUPPRESS)
     return parser
-
-
-def _axes(texts: Sequence[str]) -> dict[str, str]:
-    """Name -> its values, of `NAME=VALUE,VALUE`."""
-    axes: dict[str, str] = {}
-    for text in texts:
-        name, equals, values = text.partition("=")
-        if not (name and equals):
-            raise ConfigError(f"--vary '{text}' is not NAME=VALUE,VALUE; write it as in --vary microbatches=2,4.")
-        if name in axes:
-            raise ConfigError(f"--vary gives '{name}' twice; list all its values at once.")
-        axes[name] = values
-    return axes
 
 
 def _again(arguments: Sequence[str], resumed: str | None, target: "Target | None") -> str:

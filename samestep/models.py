@@ -47,6 +47,7 @@ def advise(
     nodes: int = 1,
     batch_size: int | None = None,
     optimizer: str | None = None,
+    context: int | None = None,
     mesh: str | None = None,
     weights: str | None = None,
     model: Path | None = None,
@@ -63,6 +64,7 @@ def advise(
         nodes: How many of them; all their devices are used.
         batch_size: Examples of a step, of all devices together.
         optimizer: How weights are updated.
+        context: Tokens of a sequence; a published batch that is not given then keeps its tokens.
         mesh: Axis sizes that are settled, as in "tensor=8".
         weights: "bf16", the default, keeps two bytes for each parameter, activation and gradient; "float32" four.
         model: FILE.py with a samestep.Model in it.
@@ -78,7 +80,14 @@ def advise(
     from samestep.experiments.advise import SearchAssumptions, find_advice
 
     asked = {"workload": workload, "batch_size": batch_size, "optimizer": optimizer, **_paths(model=model, data=data)}
-    assumed = {"machine": machine, "nodes": nodes, "mesh": mesh, "weights": weights, **_paths(calibrate=calibrate)}
+    assumed = {
+        "machine": machine,
+        "nodes": nodes,
+        "context": context,
+        "mesh": mesh,
+        "weights": weights,
+        **_paths(calibrate=calibrate),
+    }
     assumed |= {"tokens": tokens, "price": price}
     found = read_fields(SearchAssumptions, _given(assumed))
     check_fields(found)

@@ -38,7 +38,9 @@ def run(line: str, folder: Path) -> str:
 @pytest.mark.timeout(300)
 def test_each_block_that_times_nothing(tmp_path: Path) -> None:
     told = run_blocks(BEFORE, tmp_path)
-    assert len(told) == 5
+    assert len(told) == 6
+    swept = told.pop(2)
+    assert "| 8192 " in swept and "| 131072 " in swept and "MFU" in swept
     assert all("First is torch:" in each and "What would change it" in each for each in told)
     assert "tensor=2" in told[1] and "15 trillion tokens take" in told[2] and "which cost" in told[2]
     assert "100 Gbit/s" in told[3] and "is not predicted" in told[4]

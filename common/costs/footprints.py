@@ -1,22 +1,30 @@
 """What the devices hold under the rows that scale, without what they send: for searches over thousands of meshes."""
 
+import functools
 from collections.abc import Callable, Mapping
 
+from samestep.common.axes.used import held_params
+from samestep.common.costs.context import cp
 from samestep.common.costs.data_parallel import ddp, replicated, replicated_footprints
+from samestep.common.costs.expert import ep
 from samestep.common.costs.pipeline import hybrid, hybrid_footprints, pp
+from samestep.common.costs.sizes import holder_of
 from samestep.common.costs.tensor import tp, tp_footprints
 from samestep.common.costs.zero import fsdp, fsdp_footprints, zero1, zero1_footprints, zero2, zero2_footprints
 from samestep.common.ledger import Footprint
 from samestep.common.strategy import Cost, Run
 
+_of_stages = functools.partial(hybrid_footprints, with_activations=False)
 FOOTPRINTS: Mapping[Cost, Callable[[Run], tuple[Footprint, ...]]] = {
     replicated: replicated_footprints,
     ddp: replicated_footprints,
+    cp: replicated_footprints,
+    ep: lambda run: (holder_of(run, held_params(run).values(), count=run.num_devices),),
     zero1: zero1_footprints,
     zero2: zero2_footprints,
     fsdp: fsdp_footprints,
     tp: tp_footprints,
-    pp: hybrid_footprints,
-    hybrid: hybrid_footprints,
+    pp: _of_stages,
+    hybrid: _of_stages,
 }
-"""Cost model -> the footprints of its ledger."""
+"""Cost model -> the footprints of its ledger; of a pipeline without activations."""

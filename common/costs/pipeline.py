@@ -118,12 +118,20 @@ def mp_sends(run: Run) -> list[list[Send]]:
     return _sends_along_pipe(dataclasses.replace(run, options=_WholeBatch()))
 
 
-def hybrid_footprints(run: Run) -> tuple[Footprint, ...]:
-    """Predicts the memory of each rank; of many micro-batches it takes a fraction of the time of the whole ledger."""
+def hybrid_footprints(run: Run, with_activations: bool = True) -> tuple[Footprint, ...]:
+    """Predicts the memory of each rank; of many micro-batches it takes a fraction of the time of the whole ledger.
+
+    Args:
+        run: What is trained.
+        with_activations: Whether to add up what stages keep.
+    """
     stages, schedule, microbatches = _stages(run), run.options.schedule, run.options.microbatches
+    unknown: list[int | None] = [None] * run.mesh.pipe
     return tuple(
         dataclasses.replace(each, activations_bytes=kept)
-        for pipe, kept in enumerate(pipeline_activation_bytes(run, schedule, microbatches))
+        for pipe, kept in enumerate(
+            pipeline_activation_bytes(run, schedule, microbatches) if with_activations else unknown
+        )
         for each in _footprints(run, [stage for stage in stages if stage.pipe == pipe])
     )
 

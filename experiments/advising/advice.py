@@ -1,7 +1,8 @@
 """Layouts ranked by predicted time, and what of the machine or the request would change the first of them."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from samestep.common.errors import ConfigError
 from samestep.common.mesh import Mesh
@@ -19,7 +20,10 @@ from samestep.experiments.printing.text import count
 
 SLOWER = (2, 4, 8, 16)
 """How many times slower links are tried."""
+Tell = Callable[[str], None]
+"""Takes how far a search is, in words."""
 LARGER_BATCH = 4
+_TOLD_EVERY = 1000
 EQUAL = 0.01
 """What is slower by less is as fast."""
 
@@ -34,7 +38,7 @@ class Timed:
     @property
     def layout(self) -> str:
         """Strategy and mesh."""
-        return f"{self.candidate.run.name} ({self.candidate.run.mesh})"
+        return self.candidate.layout
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,11 +107,19 @@ class Advice:
         """
         found: dict[str, Timed] = {}
         for each in self.ranked:
-            found.setdefault(each.candidate.row.strategy, each)
+            found.setdefault(each.candidate.row.title, each)
         return [each for name, each in found.items() if name not in names]
 
 
-def advise(base: Run, machine: Machine, nodes: int, keep: Mesh | None = None, timer: Timer = seconds_of) -> Advice:
+def advise(
+    base: Run,
+    machine: Machine,
+    nodes: int,
+    keep: Mesh | None = None,
+    timer: Timer = seconds_of,
+    tell: Tell = lambda text: None,
+    with_changes: bool = True,
+) -> Advice:
     """Ranks the layouts of a model on a machine.
 
     Args:
@@ -116,6 +128,8 @@ def advise(base: Run, machine: Machine, nodes: int, keep: Mesh | None = None, ti
         nodes: How many; all their devices are used.
         keep: Mesh axes whose sizes are not to be searched.
         timer: Predicts the seconds of each layout.
+        tell: Is told how far it is.
+        with_changes: Whether to look for what would be first under other conditions.
 
     Raises:
         ConfigError: The devices do not give the mesh, or no layout has room.
@@ -126,14 +140,15 @@ def advise(base: Run, machine: Machine, nodes: int, keep: Mesh | None = None, ti
             f"--mesh {keep} is {count(keep.size, 'device')}, which do not divide the {devices} of {count(nodes, 'node')}; "
             f"give sizes whose product divides {devices}."
         )
-    found = search(base, devices, machine.memory_bytes, kept)
+    found = search(base, devices, machine.memory_bytes, kept, tell)
     if not found.fitting:
         raise _fits_nowhere(base, machine, nodes, kept, found)
-    ranking = _Ranking(base, nodes, kept, timer)
+    ranking = _Ranking(base, nodes, kept, timer, tell)
     ranked = ranking.of(found.fitting, machine)
     was_validated = timer is seconds_of and base.workload.model.name in SHAPES
     validation = expected_error(is_one_node=nodes == 1) if was_validated else None
-    return Advice(base, machine, nodes, tuple(ranked), found, tuple(ranking.changes(ranked, machine)), validation)
+    changes = tuple(ranking.changes(ranked, machine)) if with_changes else ()
+    return Advice(base, machine, nodes, tuple(ranked), found, changes, validation)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,11 +159,17 @@ class _Ranking:
     nodes: int
     keep: Mapping[str, int]
     timer: Timer
+    tell: Tell
 
-    def of(self, candidates: Iterable[Candidate], machine: Machine) -> list[Timed]:
+    def of(self, candidates: Sequence[Candidate], machine: Machine) -> list[Timed]:
         """Returns the fastest first; of equally fast ones that which needs least memory."""
-        timed = [Timed(each, self.timer(each, machine)) for each in candidates]
-        return sorted(timed, key=lambda each: (each.time.total, each.candidate.needed_bytes))
+        return sorted(self._timed(candidates, machine), key=_order)
+
+    def _timed(self, candidates: Sequence[Candidate], machine: Machine) -> Iterator[Timed]:
+        for number, each in enumerate(candidates):
+            if number % _TOLD_EVERY == 0:
+                self.tell(f"{number:,} of {len(candidates):,} layouts timed")
+            yield Timed(each, self.timer(each, machine))
 
     def changes(self, ranked: Sequence[Timed], machine: Machine) -> Iterator[Change]:
         """Ranks again with slower links, less memory and a larger batch."""
@@ -165,18 +186,37 @@ class _Ranking:
 
     def _found(self, base: Run, machine: Machine, memory: float) -> list[Timed]:
         """Ranks what a new search finds."""
-        return self.of(search(base, self.nodes * machine.gpus_per_node, memory, self.keep).fitting, machine)
+        return self.of(search(base, self.nodes * machine.gpus_per_node, memory, self.keep, self.tell).fitting, machine)
 
     def _with_slower_links(self, ranked: Sequence[Timed], machine: Machine, rate: str, where: str) -> Change:
         """Returns the change under the least slowdown that puts another layout first, or else the largest that is tried."""
-        candidates, first = [each.candidate for each in ranked], ranked[0]
+        first = ranked[0]
         change = Change("", first, first)
         for times in SLOWER:
             slower = dataclasses.replace(machine, **{rate: getattr(machine, rate) / times})
-            change = _change(f"with links {where} {times} times slower", first, self.of(candidates, slower))
+            found = self._fastest(ranked, slower)
+            change = _change(f"with links {where} {times} times slower", first, found)
             if change.is_clear:
                 break
         return change
+
+    def _fastest(self, ranked: Sequence[Timed], slower: Machine) -> list[Timed]:
+        """Ranks the layouts that may be first on slower links, and those of the one that was.
+
+        No step takes less time there. So once a layout takes longer on the fast links than the best so far does on the slow ones,
+        neither it nor any that follows can be first.
+        """
+        found, best = list[Timed](), math.inf
+        for each in ranked:
+            if each.time.total <= best or each.layout == ranked[0].layout:
+                found.append(Timed(each.candidate, self.timer(each.candidate, slower)))
+                best = min(best, found[-1].time.total)
+        return sorted(found, key=_order)
+
+
+def _order(timed: Timed) -> tuple[float, int]:
+    """Sort key: the fastest first, and of equally fast ones that which needs least memory."""
+    return timed.time.total, timed.candidate.needed_bytes
 
 
 def _change(what: str, first: Timed, ranked: Sequence[Timed]) -> Change:

@@ -8,16 +8,28 @@ from samestep.common.seconds.published_rows import llm_foundry, llm_foundry_a100
 from samestep.common.seconds.step_time import StepTime
 from samestep.common.seconds.validation import Score, score
 from samestep.experiments.advising.advice import EQUAL, Advice, Change, Timed
-from samestep.experiments.advising.candidate_meshes import ALONE, ONE, SPLIT, WHOLE
+from samestep.experiments.advising.candidate_meshes import ALONE, COMPOSED, EXPERTS, ONE, POSITIONS, SPLIT, WHOLE
 from samestep.experiments.advising.step_times import PARTS, WORK
 from samestep.experiments.printing.text import count, sharing, wrap_command
 
 _TOLD = 0.1
 """The share of a difference from which a part of it is worth a word."""
-_SIMPLE = tuple(row.strategy for row in (ONE, *WHOLE, *reversed(ALONE), *SPLIT))
+_SIMPLE = tuple(row.title for row in (ONE, *WHOLE, POSITIONS, EXPERTS, *reversed(ALONE), *SPLIT, *COMPOSED))
 """Strategies, the simplest first."""
 _MEASURED = 3
 """Strategies that one is told to measure."""
+
+
+def say_first(advice: Advice) -> str:
+    """Returns how the first layout is spelled; of a composition that no row runs, also what it adds to the row.
+
+    Args:
+        advice: What was found.
+    """
+    candidate = advice.first.candidate
+    if not candidate.row.composed:
+        return candidate.cell
+    return f"{candidate.cell} + {candidate.row.composed}, which no row runs here: {candidate.row.about}"
 
 
 def why(advice: Advice) -> str:
@@ -26,14 +38,14 @@ def why(advice: Advice) -> str:
     Args:
         advice: What was found.
     """
-    first, others = advice.first, advice.best_of([advice.first.candidate.row.strategy])
+    first, others = advice.first, advice.best_of([advice.first.candidate.row.title])
     rate, waiting = number(advice.base.batch_size / first.time.total), _percent(waits(first.time))
     told = f"It takes {_seconds(first.time.total)} a step, {rate} examples a second, and waits {waiting} of it."
     if not others:
         return told
     equal = [each for each in others if each.time.total < (1 + EQUAL) * first.time.total]
     if equal:
-        simplest = min([first, *equal], key=lambda each: _SIMPLE.index(each.candidate.row.strategy))
+        simplest = min([first, *equal], key=lambda each: _SIMPLE.index(each.candidate.row.title))
         advised = "it is the simplest of them" if simplest is first else f"take {simplest.layout}, which is simpler"
         names = _together(each.layout for each in equal)
         return f"{told} Less than 1 % slower, which no prediction can tell apart: {names}; {advised}."
@@ -68,7 +80,7 @@ def others(advice: Advice) -> list[str]:
         advice: What was found.
     """
     told = []
-    for each in advice.best_of([advice.first.candidate.row.strategy]):
+    for each in advice.best_of([advice.first.candidate.row.title]):
         parts = {name: seconds / each.time.total for name, seconds in each.time.parts().items() if name not in WORK}
         if (waiting := waits(each.time)) < EQUAL:
             told.append(f"{each.layout}, {_slower(advice.first, each)} slower: waits for next to nothing.")
@@ -90,7 +102,8 @@ def impossible(advice: Advice) -> list[str]:
     """
     memory = number(advice.machine.memory_bytes / 1e9)
     told = [
-        f"{each.run.name} has no room: a device needs at least {number(each.needed_bytes / 1e9)} GB and has {memory}."
+        f"{each.run.framework}:{each.row.title} has no room: a device needs at least {number(each.needed_bytes / 1e9)} GB and "
+        f"has {memory}."
         for each in advice.search.closest.values()
     ]
     together = sharing((reason, f"torch:{name}") for name, reason in advice.search.refused.items())
@@ -121,8 +134,8 @@ def trust(advice: Advice) -> str:
     else:
         other = score([each for each in (*llm_foundry(), *torchtitan()) if "seconds" in each.groups[0]])
         told += (
-            f" These are other GPUs: {other.rows} steps that others measured on H100 were predicted {_percent(other.mape)} too "
-            "short on average. Trust the order more than the seconds."
+            f" These are other GPUs: {other.rows} steps that others measured on H100 were off by {_exact(other.mape)} on "
+            "average. Trust the order more than the seconds."
         )
     return f"{told} {_undecided(advice, off.mape)}"
 
@@ -173,9 +186,11 @@ def next_step(advice: Advice, width: int) -> str:
         advice: What was found.
         width: Characters of a line.
     """
-    base, first = advice.base, advice.first.candidate
-    if base.workload.model.facts.source:
+    base = advice.base
+    known = next((each for each in advice.ranked if not each.candidate.row.composed), None)
+    if base.workload.model.facts.source or known is None:
         return ""
+    first = known.candidate
     about = f"--workload {shlex.quote(base.workload.name)} --batch-size {base.batch_size}"
     if base.optimizer.name != next(iter(base.workload.learning_rates)):
         about += f" --optimizer {base.optimizer.name}"
@@ -185,7 +200,10 @@ def next_step(advice: Advice, width: int) -> str:
         return f"To measure the first ones; --calibrate runs then takes what was measured:\n{wrap_command(line, width)}"
     memory = f"{advice.machine.memory_bytes / 1e9:g}GB"
     line = f"samestep predict {first.cell} {about} --backend nccl --weights {base.weights} --device-memory {memory}"
-    return f"To see what the first keeps and sends:\n{wrap_command(line, width)}"
+    slower = "" if known is advice.first else f", the first that a row runs, {_slower(advice.first, known)} slower"
+    return (
+        f"To see what {first.layout if slower else 'the first'} keeps and sends{slower}:\n{wrap_command(line, width)}"
+    )
 
 
 def waits(time: StepTime) -> float:

@@ -1,7 +1,8 @@
 """What is printed of an advice: the table, and the sentences of `advice_reasons.py` below it."""
 
 from samestep.common.flags import Scalar
-from samestep.common.workload.models.spec import num_params
+from samestep.common.strategy import Run
+from samestep.common.workload.models.spec import num_active, num_params
 from samestep.experiments.advising import advice_reasons as reasons
 from samestep.experiments.advising.advice import Advice, Timed
 from samestep.experiments.advising.training_cost import (
@@ -28,10 +29,11 @@ def document(advice: Advice) -> Document:
     record = {
         "workload": advice.base.workload.name,
         "parameters": num_params(advice.base.workload.model),
+        "active_parameters": num_active(advice.base.workload.model),
         "machine": advice.machine,
         "nodes": advice.nodes,
         "global_batch_size": advice.base.batch_size,
-        "layouts": [_figures(each, advice) for each in advice.ranked],
+        "layouts": [figures(each, advice) for each in advice.ranked],
         "without_room": {name: each.needed_bytes for name, each in advice.search.closest.items()},
         "not_possible": advice.search.refused,
         "validation": advice.validation,
@@ -39,13 +41,13 @@ def document(advice: Advice) -> Document:
         "changes": [
             {
                 "what": each.what,
-                "first": each.first and _figures(each.first, advice),
-                "before": each.before and _figures(each.before, advice),
+                "first": each.first and figures(each.first, advice),
+                "before": each.before and figures(each.before, advice),
             }
             for each in advice.changes
         ],
     }
-    rows = [_figures(each, advice) for each in advice.ranked]
+    rows = [figures(each, advice) for each in advice.ranked]
     return Document(
         "samestep advise", lambda: report(advice), record, rows, [Case(each.layout) for each in advice.ranked]
     )
@@ -57,7 +59,7 @@ def report(advice: Advice) -> str:
     parts = [
         fill(_caption(advice), width),
         _table(advice, width),
-        fill(f"First is {advice.first.candidate.cell}. {reasons.why(advice)}", width),
+        fill(f"First is {reasons.say_first(advice)}. {reasons.why(advice)}", width),
         fill(_whole(advice), width),
         bullets([*reasons.others(advice), *reasons.impossible(advice)], width),
         fill(reasons.trust(advice), width),
@@ -73,6 +75,18 @@ def _whole(advice: Advice) -> str:
     return f"{say_rate(*of_first)} {say_whole(advice.training, *of_first)}".strip()
 
 
+def say_model(base: Run) -> str:
+    """Returns the name of a model, its parameters, and how many of them a token meets.
+
+    Args:
+        base: The request.
+    """
+    model = base.workload.model
+    every, active = num_params(model), num_active(model)
+    met = f", of which a token meets {large_number(active)}" if active < every else ""
+    return f"{base.workload.name} ({large_number(every)} parameters{met})"
+
+
 def _caption(advice: Advice) -> str:
     base = advice.base
     numbers = base.dtype if base.weights is None else f"{base.weights} with {base.dtype} master weights"
@@ -80,7 +94,7 @@ def _caption(advice: Advice) -> str:
     room = "1 layout has" if fitting == 1 else f"{fitting:,} layouts have"
     beside = "" if advice.first.candidate.knows_activations else _STATE
     return (
-        f"Predicted, nothing was run: {base.workload.name} ({large_number(num_params(base.workload.model))} parameters) on "
+        f"Predicted, nothing was run: {say_model(base)} on "
         f"{count(advice.nodes, 'node')} of {advice.machine.title}; global batch {base.batch_size:,}, {base.optimizer.name}, "
         f"{numbers}. {room} room{beside}."
     )
@@ -100,11 +114,11 @@ def _table(advice: Advice, width: int) -> str:
         elif room > 0:
             chosen.append(each)
             room -= 1
-    return table(_COLUMNS, chosen, width)
+    return table(COLUMNS, chosen, width)
 
 
-_COLUMNS = (
-    Column[Timed]("strategy", lambda each: each.candidate.row.strategy),
+COLUMNS: tuple[Column[Timed], ...] = (
+    Column[Timed]("strategy", lambda each: each.candidate.row.title),
     Column[Timed]("mesh", lambda each: str(each.candidate.run.mesh)),
     Column[Timed]("schedule", lambda each: _schedule(each), gives_way=3),
     Column[Timed]("micro-batch", lambda each: str(each.candidate.microbatch_size), gives_way=1),
@@ -114,18 +128,25 @@ _COLUMNS = (
     Column[Timed]("waits", lambda each: f"{reasons.waits(each.time):.0%}".replace("%", " %")),
 )
 
+"""What is told of a layout."""
+
 
 def _schedule(timed: Timed) -> str:
     return timed.candidate.run.options.schedule if timed.candidate.run.mesh.pipe > 1 else ""
 
 
-def _figures(timed: Timed, advice: Advice) -> dict[str, Scalar]:
-    """Returns the columns for programs."""
+def figures(timed: Timed, advice: Advice) -> dict[str, Scalar]:
+    """Returns the columns for programs.
+
+    Args:
+        timed: A layout.
+        advice: What it is from.
+    """
     candidate, time = timed.candidate, timed.time
     step = (candidate.run, time.total)
     return {
         "cell": candidate.cell,
-        "strategy": candidate.run.name,
+        "strategy": f"{candidate.run.framework}:{candidate.row.title}",
         "mesh": str(candidate.run.mesh),
         "schedule": _schedule(timed),
         "microbatch_size": candidate.microbatch_size,

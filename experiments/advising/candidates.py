@@ -6,28 +6,28 @@ need be.
 """
 
 import dataclasses
-import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.axes.used import check_split
 from samestep.common.catalog import strategy_info
-from samestep.common.costs.footprints import FOOTPRINTS
-from samestep.common.costs.saved_activations.activations import activation_bytes, pipeline_activation_bytes
 from samestep.common.errors import ConfigError
+from samestep.common.features.used import refuse_features
 from samestep.common.mesh import Mesh
 from samestep.common.seconds.core_time import Taken
 from samestep.common.strategy import Run
-from samestep.common.workload.pipeline_schedule import SCHEDULES
+from samestep.common.workload.models.spec import num_positions
 from samestep.experiments.advising.candidate_meshes import (
     FRAMEWORK,
+    MEGATRON,
     Candidate,
+    ComposedOptions,
     RankedStrategy,
     meshes,
     num_microbatches,
     with_microbatches,
 )
-from samestep.experiments.advising.prediction import needed_bytes
+from samestep.experiments.advising.held import Place, needed, places
 
 LEAST_SEGMENTS = 3
 """Of a model with inner segments that can be computed again."""
@@ -50,7 +50,13 @@ class Search:
     refused: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
-def search(base: Run, num_devices: int, memory: float, keep: Mapping[str, int]) -> Search:
+def search(
+    base: Run,
+    num_devices: int,
+    memory: float,
+    keep: Mapping[str, int],
+    tell: Callable[[str], None] = lambda text: None,
+) -> Search:
     """Lists every layout that has room.
 
     Args:
@@ -58,18 +64,19 @@ def search(base: Run, num_devices: int, memory: float, keep: Mapping[str, int]) 
         num_devices: All of them are used.
         memory: The bytes of a device.
         keep: Mesh axis -> its size, where it is not to be searched.
+        tell: Is told how far it is.
     """
-    found = Search()
-    for row, mesh in meshes(base, num_devices):
-        if all(mesh.axis(name) == size for name, size in keep.items()):
-            try:
-                _try_mesh(found, base, row, mesh, memory)
-            except ConfigError as error:
-                found.refused.setdefault(row.strategy, str(error))
-    possible = {each.row.strategy for each in found.fitting} | found.closest.keys()
+    found, every = Search(), list(meshes(base, num_devices, keep, base.weights is not None))
+    for number, (row, mesh) in enumerate(every):
+        tell(f"{number:,} of {len(every):,} meshes")
+        try:
+            _try_mesh(found, base, row, mesh, memory)
+        except ConfigError as error:
+            found.refused.setdefault(row.title, str(error))
+    possible = {each.row.title for each in found.fitting} | found.closest.keys()
     found.refused = {name: why for name, why in found.refused.items() if name not in possible}
     found.closest = {
-        name: each for name, each in found.closest.items() if name not in {f.row.strategy for f in found.fitting}
+        name: each for name, each in found.closest.items() if name not in {f.row.title for f in found.fitting}
     }
     return found
 
@@ -81,26 +88,29 @@ def _try_mesh(found: Search, base: Run, row: RankedStrategy, mesh: Mesh, memory:
         ConfigError: The mesh is impossible for the model or the batch.
     """
     info = strategy_info(FRAMEWORK, row.strategy)
-    run = dataclasses.replace(base, strategy=info, mesh=mesh, options=info.options())
+    run = dataclasses.replace(base, strategy=info, mesh=mesh, options=_options(base, row, mesh))
     replicas = mesh.replicas
     if base.batch_size % replicas:
         raise ConfigError(
             f"global batch {base.batch_size:,} does not divide among {replicas:,} replicas; "
             f"give a --batch-size that is a multiple of {replicas}"
         )
-    rows = base.batch_size // replicas
+    rows, is_first = base.batch_size // replicas, True
     for schedule in ("1f1b", "gpipe", "interleaved_1f1b") if Taken.is_staged(run) else ("",):
         runs = list(with_microbatches(run, rows, schedule))
         if not runs:
             continue
-        check_split(runs[0])
-        state = _held_bytes(_State(runs[0], SCHEDULES[schedule].stages_per_rank if schedule else 0))
-        hopeless, closest = max(state) > memory, found.closest.get(row.strategy)
-        if hopeless and closest and max(state) >= closest.needed_bytes:
+        check_split(runs[0]) if is_first else info.needs(runs[0])
+        if is_first and not row.composed:
+            refuse_features(runs[-1])
+        is_first = False
+        least = max(place.state for place in places(runs[0], row))
+        hopeless, closest = least > memory, found.closest.get(row.title)
+        if hopeless and closest and least >= closest.needed_bytes:
             continue
         for twice in (False, True) if not hopeless else (True,):
-            trial = _Trial(found, row, rows, state, memory)
             tried = [dataclasses.replace(e, techniques=e.techniques.computing_twice()) for e in runs] if twice else runs
+            trial = _Trial(found, row, rows, places(tried[0], row), memory)
             fitting = trial.of(tried[:1] if hopeless else tried)
             found.fitting += fitting
             largest = max((each.microbatch_size for each in fitting), default=0)
@@ -120,7 +130,7 @@ class _Trial:
     found: Search
     row: RankedStrategy
     rows: int
-    held: Sequence[int]
+    places: Sequence[Place]
     memory: float
     knows_activations: bool = True
 
@@ -130,7 +140,8 @@ class _Trial:
         Args:
             runs: One for each size of a micro-batch, the smallest first.
         """
-        most = MOST_MICROBATCHES * len(self.held) if len(self.held) > 1 else 0
+        pipe = runs[0].mesh.pipe
+        most = MOST_MICROBATCHES * pipe if pipe > 1 else 0
         wanted = [each for each in runs if num_microbatches(each) <= most] or runs[-1:]
         fitting = list(itertools.takewhile(self._fits, map(self._candidate, wanted)))
         smaller = reversed(runs[: len(runs) - len(wanted)])
@@ -138,50 +149,20 @@ class _Trial:
 
     def _candidate(self, run: Run) -> Candidate:
         size = self.rows // num_microbatches(run)
-        candidate = _with_room(run, self.row, size, self.held)
-        self.knows_activations = candidate.knows_activations
-        return candidate
+        bytes_, self.knows_activations = needed(self.places, run)
+        return Candidate(run, self.row, size, bytes_, self.knows_activations)
 
     def _fits(self, candidate: Candidate) -> bool:
         if candidate.needed_bytes <= self.memory:
             return True
-        before = self.found.closest.get(self.row.strategy, candidate)
-        self.found.closest[self.row.strategy] = min(before, candidate, key=lambda each: each.needed_bytes)
+        before = self.found.closest.get(self.row.title, candidate)
+        self.found.closest[self.row.title] = min(before, candidate, key=lambda each: each.needed_bytes)
         return False
 
 
-@dataclasses.dataclass(frozen=True)
-class _State:
-    """A run by what decides the memory beside activations: no batch and no micro-batch does."""
-
-    run: Run = dataclasses.field(compare=False)
-    stages_per_rank: int
-    decides: tuple[object, ...] = ()
-
-    def __post_init__(self) -> None:
-        run = self.run
-        decides = (run.name, run.workload.model, run.mesh, run.optimizer, run.dtype, run.weights)
-        object.__setattr__(self, "decides", decides)
-
-
-@functools.lru_cache(maxsize=2**12)  # an advice searches three times
-def _held_bytes(state: _State) -> Sequence[int]:
-    """Returns the most that a device needs beside activations, for each place along `pipe`."""
-    run = state.run
-    held, devices = [0] * run.mesh.pipe, 0
-    for footprint in FOOTPRINTS[run.strategy.cost](run):
-        place = devices * len(held) // run.num_devices
-        held[place] = max(held[place], needed_bytes(footprint) - (footprint.activations_bytes or 0))
-        devices += footprint.count
-    return held
-
-
-def _with_room(run: Run, row: RankedStrategy, microbatch_size: int, held: Sequence[int]) -> Candidate:
-    """Returns the candidate with what it needs."""
-    if Taken.is_staged(run):
-        options = run.options
-        kept = pipeline_activation_bytes(run, options.schedule, options.microbatches)
-    else:
-        kept = [activation_bytes(run)]
-    needed = max(state + (activations or 0) for state, activations in zip(held, kept, strict=True))
-    return Candidate(run, row, microbatch_size, needed, None not in kept)
+def _options(base: Run, row: RankedStrategy, mesh: Mesh) -> object:
+    """Returns the options of a row, or of a composition, whose norms are split along `tensor` if the sequence can be."""
+    if row != MEGATRON:
+        return strategy_info(FRAMEWORK, row.strategy).options()
+    tokens = num_positions(base.workload.model)
+    return ComposedOptions(sequence_parallel=tokens % (mesh.tensor * mesh.axis("context")) == 0)

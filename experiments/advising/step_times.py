@@ -1,17 +1,20 @@
 """The seconds of a candidate: which model of time a workload takes, and how a run is spelled in it."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import cast
 
 from samestep.common.costs.sizes import MESSAGES
 from samestep.common.seconds.core_time import Cores, Taken, core_time
+from samestep.common.seconds.layout import Layout
 from samestep.common.seconds.machine import Machine
-from samestep.common.seconds.step_time import Layout, Shape, StepTime, step_time
+from samestep.common.seconds.shape import Shape
+from samestep.common.seconds.step_time import StepTime, step_time
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.models.transformer import TransformerSpec
-from samestep.experiments.advising.candidate_meshes import WHOLE, Candidate
+from samestep.experiments.advising.candidate_meshes import EXPERTS, POSITIONS, SHARDED_EXPERTS, SPLIT, WHOLE, Candidate
 
 PARTS = {
     "compute": "computing",
@@ -20,6 +23,8 @@ PARTS = {
     "pipeline_sends": "the sends between stages",
     "data_exchange": "the exchange of gradients and parameters",
     "optimizer": "the update",
+    "context_exchange": "the exchanges of attentions along context",
+    "expert_exchange": "the exchanges of tokens and experts",
 }
 """The parts of a step, in words."""
 ASSUMED_EFFICIENCY = 0.4
@@ -38,29 +43,30 @@ Timer = Callable[[Candidate, Machine], StepTime]
 """Predicts the seconds of a candidate on a machine."""
 
 
-def _shape(model: TransformerSpec | DecoderSpec, key_heads: int, hidden: int, is_gated: bool) -> Shape:
+def _transformer(spec: ModelSpec) -> Shape:
+    model = cast(TransformerSpec, spec)
     return Shape(
         layers=model.layers,
         width=model.width,
         heads=model.heads,
-        key_heads=key_heads,
-        hidden=hidden,
-        is_gated=is_gated,
+        key_heads=model.num_key_heads,
+        hidden=model.hidden,
+        is_gated=model.is_llama,
         context=model.context,
         vocabulary=model.vocabulary,
+        experts=model.experts,
+        top_k=model.top_k,
+        expert_hidden=model.hidden,
     )
-
-
-def _transformer(spec: ModelSpec) -> Shape:
-    model = cast(TransformerSpec, spec)
-    return _shape(model, model.num_key_heads, model.hidden, model.is_llama)
 
 
 def _decoder(spec: ModelSpec) -> Shape:
     model = cast(DecoderSpec, spec)
-    return _shape(model, model.key_heads, model.hidden, model.style == "llama")
+    alike = {name: value for name, value in vars(model).items() if name in _SIZES}
+    return Shape(is_gated=model.style == "llama", shared_hidden=model.shared_experts * model.expert_hidden, **alike)
 
 
+_SIZES = {field.name for field in dataclasses.fields(Shape)}
 SHAPES: Mapping[str, Callable[[ModelSpec], Shape]] = {"transformer": _transformer, "decoder": _decoder}
 """Name of a model -> what the model of time sees of it."""
 
@@ -72,25 +78,35 @@ def seconds_of(candidate: Candidate, machine: Machine) -> StepTime:
         candidate: What is timed.
         machine: What it runs on.
     """
-    if (shape := SHAPES.get(candidate.run.workload.model.name)) is None:
+    if (shape := _shape_of(candidate.run.workload.model)) is None:
         return _of_any_model(candidate, machine)
     run, mesh = candidate.run, candidate.run.mesh
-    staged, is_hsdp = mesh.pipe > 1, mesh.shard > 1 and mesh.data > 1
+    staged, row = mesh.pipe > 1, candidate.row
+    in_shards = mesh.shard > 1 and (mesh.data > 1 or mesh.parts("positions") > 1 or row == SHARDED_EXPERTS)
     layout = Layout(
         batch_size=run.batch_size,
         microbatch_size=candidate.microbatch_size,
-        data=mesh.data if is_hsdp else mesh.axis(candidate.row.axis),
-        shard=mesh.shard if is_hsdp else 1,
+        data=mesh.data if in_shards else mesh.axis(row.axis),
+        shard=mesh.shard if in_shards else 1,
+        context=mesh.axis("context"),
+        expert=mesh.axis("expert"),
         tensor=mesh.tensor,
         pipe=mesh.pipe,
         schedule=run.options.schedule if staged else "1f1b",
-        sharding=0 if is_hsdp else candidate.row.sharding,
+        sharding=0 if in_shards and row not in SPLIT else row.sharding,
         forward_passes=candidate.forward_passes,
-        overlaps=candidate.row in WHOLE,
+        overlaps=row in (*WHOLE, POSITIONS, EXPERTS, SHARDED_EXPERTS),
         fused_attention=True,
         separate_kernels=True,
+        splits_sequence=getattr(run.options, "sequence_parallel", False),
     )
-    return step_time(shape(run.workload.model), layout, machine)
+    return step_time(shape, layout, machine)
+
+
+@functools.lru_cache(maxsize=8)
+def _shape_of(model: ModelSpec) -> Shape | None:
+    make = SHAPES.get(model.name)
+    return make and make(model)
 
 
 def _of_any_model(candidate: Candidate, machine: Machine) -> StepTime:

@@ -94,7 +94,7 @@ def say_whole(training: Training, base: Run, seconds: float, machine: Machine, d
     """
     if training.tokens is None:
         return ""
-    whole = training.tokens / num_positions(base.workload.model) / examples_per_second(base, seconds)
+    whole = whole_seconds(training.tokens, base, seconds)
     hours = devices * whole / _HOUR
     told = f"{large_number(round(training.tokens))} tokens take {_time(whole)} and {large_number(round(hours))} device hours"
     if training.price is not None:
@@ -102,6 +102,17 @@ def say_whole(training: Training, base: Run, seconds: float, machine: Machine, d
     if machine.device_watts is not None:
         told += f"; the devices draw at most {_energy(machine.device_watts * hours)}"
     return f"{told}. Restarts and evaluation come on top."
+
+
+def whole_seconds(tokens: float, base: Run, seconds: float) -> float:
+    """Returns the seconds of a whole training.
+
+    Args:
+        tokens: How many tokens are trained on.
+        base: The model and its batch.
+        seconds: Those of a step.
+    """
+    return tokens / num_positions(base.workload.model) / examples_per_second(base, seconds)
 
 
 def _time(seconds: float) -> str:

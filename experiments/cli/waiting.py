@@ -1,10 +1,48 @@
 """A line on a terminal, while a command that is silent otherwise works."""
 
 import sys
+import time
+from types import TracebackType
+
+_EVERY_SECONDS = 0.2
+"""How often the line changes at most."""
+
+
+class Waiting:
+    """A line on a terminal that says how far something is; files and pipes get nothing.
+
+    Args:
+        what: What is being done, without an end.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what, self._next, self._width = what, 0.0, 0
+
+    def __enter__(self) -> "Waiting":
+        self.tell("")
+        return self
+
+    def tell(self, how_far: str) -> None:
+        """Changes the end of the line, unless it was changed a moment ago.
+
+        Args:
+            how_far: In words, such as "300 of 900 meshes".
+        """
+        if (now := time.monotonic()) >= self._next and sys.stderr.isatty():
+            self._next = now + _EVERY_SECONDS
+            line = f"{self._what}{': ' if how_far else ''}{how_far} ..."
+            print(f"\r{line:<{self._width}}", end="", file=sys.stderr, flush=True)
+            self._width = len(line)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._width:
+            print(file=sys.stderr, flush=True)
 
 
 def say_waiting(what: str) -> None:
-    """Says on a terminal what takes a while; files and pipes get nothing.
+    """Says on a terminal what takes a while.
 
     Args:
         what: What is being done, without an end.

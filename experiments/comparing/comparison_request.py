@@ -9,6 +9,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar, flag, flags, read_fields, spell_flag
 from samestep.common.request import FRAMEWORKS, RunConfig
 from samestep.common.techniques import Techniques
+from samestep.experiments.cli.vary import MAX_VALUES, split_values
 
 FRAMEWORKS_COMPARED = [framework for framework in FRAMEWORKS if framework != "numpy"]
 SHARED = [
@@ -17,7 +18,7 @@ SHARED = [
 """The fields of a request that all rows of a comparison share."""
 MAX_REPEATS = 10_000
 """A day has 86,400 seconds, and the shortest run takes some tenths of one."""
-MAX_ROWS = 1000
+MAX_ROWS = MAX_VALUES
 """Of a comparison, and of the values that vary: each is a run, and is checked before the first of them starts."""
 Given = Mapping[str, object]
 """What was given, by the name of its flag: text, or lists and numbers from a file or from Python."""
@@ -141,19 +142,7 @@ def _axes(given: Given) -> dict[str, tuple[str, ...]]:
     vary = given.get("vary", {})
     if not isinstance(vary, Mapping):
         raise ConfigError(f"vary is {vary!r}, not names with their values, as in microbatches = [2, 4].")
-    return {str(name).replace("-", "_"): _values(str(name), str(_text(values))) for name, values in vary.items()}
-
-
-def _values(name: str, text: str) -> tuple[str, ...]:
-    values = tuple(value.strip() for value in text.split(","))
-    if not all(values):
-        raise ConfigError(f"--vary '{name}={text}' has an empty value; list its values, as in {name}=2,4.")
-    if len(values) > MAX_ROWS:
-        raise ConfigError(f"--vary {name} lists {len(values)} values; list at most {MAX_ROWS}.")
-    for value in values:
-        if values.count(value) > 1:
-            raise ConfigError(f"--vary {name} lists {value} twice; list each value once.")
-    return values
+    return {str(name).replace("-", "_"): split_values(str(name), str(_text(values))) for name, values in vary.items()}
 
 
 def _complete(flag: str, text: str | None) -> str | None:

@@ -20,7 +20,7 @@ from samestep.common.costs.saved_activations.activations import pipeline_activat
 from samestep.common.costs.sizes import MESSAGES
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.flags import Scalar
-from samestep.common.mesh import Mesh
+from samestep.common.mesh import AXES, Mesh
 from samestep.common.request import RunConfig
 from samestep.common.run import parse_prediction
 from samestep.common.seconds.core_time import Cores, Taken
@@ -33,11 +33,19 @@ from samestep.common.workload.models.mlp import MlpSpec
 from samestep.common.workload.models.spec import layer, num_params
 from samestep.experiments import advise as command
 from samestep.experiments import predict
-from samestep.experiments.advising import candidate_meshes, candidates
+from samestep.experiments.advising import candidate_meshes, candidates, held
 from samestep.experiments.advising.advice import SLOWER, Advice, Change, advise
 from samestep.experiments.advising.advice_reasons import changed, next_step, trust, why
 from samestep.experiments.advising.advice_text import document, report
-from samestep.experiments.advising.candidate_meshes import SPLIT, WHOLE
+from samestep.experiments.advising.candidate_meshes import (
+    COMPOSED,
+    EXPERTS,
+    MEGATRON,
+    POSITIONS,
+    SPLIT,
+    WHOLE,
+    ComposedOptions,
+)
 from samestep.experiments.advising.candidates import MOST_MICROBATCHES, search
 from samestep.experiments.advising.local_machine import Here, load_here, make_here, path, store
 from samestep.experiments.advising.local_times import seconds_here
@@ -69,14 +77,15 @@ def advice() -> Advice:
 
 def test_a_candidate_needs_what_the_ledger_of_its_strategy_says() -> None:
     found = search(base(batch_size=24), 8, 1e12, {}).fitting
-    assert {each.row.strategy for each in found} == {*(row.strategy for row in (*WHOLE, *SPLIT)), "pp"}
-    for each in found:
+    assert {each.row.title for each in found} == {*(row.title for row in (*WHOLE, *SPLIT, POSITIONS, MEGATRON)), "pp"}
+    for each in (each for each in found if not each.row.composed):
         footprints = each.run.strategy.cost(each.run, "nccl").footprints
         assert each.needed_bytes == max(map(needed_bytes, footprints)), each.cell
 
 
 def test_what_is_advised_is_what_predict_takes() -> None:
-    for each in search(base(batch_size=96), 8, 2.2e6, {}).fitting[::9]:
+    known = [each for each in search(base(batch_size=96), 8, 2.2e6, {}).fitting if not each.row.composed]
+    for each in known[::9]:
         config = read_request(Cell.parse(each.cell), {"workload": SMALL, "batch_size": 96})
         found = predict_row(each.cell, config, Assumptions(backend="nccl", weights="bf16"))
         assert (found.run, found.needed_bytes) == (each.run, each.needed_bytes)
@@ -142,6 +151,77 @@ def test_every_layout_is_one_that_the_strategy_takes() -> None:
         assert each.run.mesh.size == 8
         assert each.run.strategy is strategy_info("torch", each.row.strategy)
         each.run.strategy.needs(each.run)
+
+
+# --- six axes ---------------------------------------------------------------------------------------------------------
+
+MIXTURE = "synthetic-gpt+layers=6+width=64+heads=4+context=32+vocabulary=64+experts=8+balance=0"
+
+
+def test_a_mixture_is_split_along_six_axes() -> None:
+    found = search(base(MIXTURE, 96), 32, 1e9, {}).fitting
+    used = {name for each in found for name, size in each.run.mesh.axes if size > 1}
+    assert used == set(AXES)
+    assert {each.row for each in found} >= set(COMPOSED)
+    assert all(each.run.mesh.size == 32 and each.needed_bytes <= 1e9 for each in found)
+
+
+def test_a_composition_holds_what_its_row_does_but_for_what_it_shards() -> None:
+    """Along pipe, tensor and context: the optimizer state over the replicas; along data alone it is what DDP's ranks have."""
+    for text in ("data=2,pipe=2,tensor=2", "data=2,pipe=2,context=2", "data=4,pipe=2"):
+        mesh = Mesh.parse(text)
+        replicas = mesh.data * mesh.axis("context")
+        run = dataclasses.replace(base(batch_size=48), strategy=strategy_info("torch", "hybrid"), mesh=mesh)
+        plain, ours = (
+            dataclasses.replace(run, options=options) for options in (run.strategy.options(), ComposedOptions())
+        )
+        by_row = held.places(plain, SPLIT[0])
+        for one, other in zip(by_row, held.places(ours, MEGATRON), strict=True):
+            elements = (
+                one.state / 18
+            )  # 2 bytes, its gradient's 2, 12 of the optimizer, and 2 of the copy that the row makes
+            assert other.state == pytest.approx((4 + 12 / replicas) * elements, rel=1e-3), text
+            assert other.kept is not None and one.kept is not None
+            assert (other.kept == one.kept) is (mesh.tensor == 1)
+            assert other.kept[0].now.size <= one.kept[0].now.size
+
+
+def test_experts_are_sharded_along_expert_as_the_row_does() -> None:
+    run = dataclasses.replace(base(MIXTURE, 48), strategy=strategy_info("torch", "ep"), mesh=Mesh.parse("expert=4"))
+    run = dataclasses.replace(run, options=run.strategy.options())
+    (row,) = held.places(run, EXPERTS)
+    composed = dataclasses.replace(run, strategy=strategy_info("torch", "hybrid"), options=ComposedOptions())
+    (ours,) = held.places(composed, MEGATRON)
+    params = run.workload.model.params().values()
+    dense = sum(param.size for param in params if not param.stacked)
+    assert row.state - ours.state == pytest.approx(12 * dense * (1 - 1 / 4), rel=1e-3)
+    assert ours.kept == row.kept
+
+
+def test_long_sequences_have_room_along_context() -> None:
+    """Llama 3 70B with 131,072 tokens on 256 H100, of rows that run here: without the axis none has room."""
+    asked, memory = base("llama3-70b+context=131072", 32), load_machine("h100-80gb").memory_bytes
+    for context in (1, 8):
+        found = search(asked, 256, memory, {"tensor": 8, "pipe": 1, "context": context}).fitting
+        assert any(not each.row.composed for each in found) is (context == 8)
+
+
+@pytest.mark.slow
+def test_a_trillion_parameters_are_split_along_tensor_and_pipe_first() -> None:
+    """As Narayanan et al. did on as many GPUs; what fully sharded ones exchange is not hidden: at least 60 s of the links."""
+    found = advise(base("megatron-1t"), load_machine("a100-80gb"), 384, with_changes=False)
+    mesh = found.first.candidate.run.mesh
+    assert mesh.tensor > 1 and mesh.pipe >= 32
+    sharded = next(each for each in found.ranked if each.candidate.row.strategy == "fsdp")
+    assert sharded.time.total > 1.15 * found.first.time.total
+    assert sharded.time.data_exchange > 0.1 * sharded.time.total
+
+
+def test_a_composition_is_told_with_the_first_layout_that_a_row_runs() -> None:
+    found = advise(base("gpt3-175b"), load_machine("a100-80gb"), 16, Mesh.parse("pipe=8,tensor=8"), with_changes=False)
+    told = " ".join(report(found).split())
+    assert "+ zero1, which no row runs here: Megatron-LM does" in told
+    assert "the first that a row runs," in told
 
 
 # --- the ranking ------------------------------------------------------------------------------------------------------
@@ -298,13 +378,13 @@ def test_the_report_fits_the_screen(advice: Advice, width: int, monkeypatch: pyt
 
 def test_of_layouts_that_no_prediction_can_tell_apart_the_simplest_is_advised() -> None:
     told = " ".join(report(advise(base("prose-gpt"), load_machine("a100-80gb"), 1)).split())
-    assert "and torch:ddp (data=8); take torch:ddp (data=8), which is simpler." in told
+    assert "torch:ddp (data=8)" in told and "take torch:ddp (data=8), which is simpler." in told
 
 
 def test_the_next_strategy_takes_more_of_one_part_and_less_of_another() -> None:
     told = why(advise(base("llama3-70b"), load_machine("a100-80gb"), 3))
     assert re.search(
-        r"slower: it takes \d+ s more for computing.*, but [\d.]+ s less for the exchanges inside layers\.$", told
+        r"slower: it takes [\d.]+ s more for computing.*, but [\d.]+ s less for the bubble of the pipeline\.$", told
     )
 
 
@@ -326,7 +406,7 @@ def test_other_gpus_are_told_what_such_predictions_were_off_by() -> None:
         trust(advise(base("megatron-7.5b"), load_machine(name), 2)) for name in ("a100-80gb", "h100-80gb")
     )
     assert "on many nodes of A100" in of_a100 and "H100" not in of_a100
-    assert re.search(r"64 steps that others measured on H100 were predicted \d+ % too short on average", of_h100)
+    assert re.search(r"70 steps that others measured on H100 were off by [\d.]+ % on average", of_h100)
 
 
 def test_the_command_to_go_on_with_is_taken(capsys: pytest.CaptureFixture[str]) -> None:

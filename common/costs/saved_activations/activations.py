@@ -33,10 +33,11 @@ from samestep.common.costs.saved_activations.kept_lists import (
     keep_inputs,
     lists_of,
 )
+from samestep.common.costs.saved_activations.peak import KeptByStage, KeptBytes, largest, peak_bytes
 from samestep.common.features.used import keeps_buffers
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice, replaces_code
-from samestep.common.workload.in_flight import Counts, Peaks, in_flight
+from samestep.common.workload.in_flight import Peaks, in_flight
 from samestep.common.workload.models.spec import ModelSpec, Segment
 from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments
 from samestep.common.workload.saved import AHEAD, BEHIND, LOSS, Kept, SavedLists
@@ -59,51 +60,69 @@ def activation_bytes(
         run: What is trained; its mesh says which part of the batch, and of layers, a device has.
         stages: The segments of each stage that the device holds; one stage of all of them, unless given.
         microbatches: The number of micro-batches that a pipeline cuts an accumulation step into.
-        peaks: Candidates for the micro-batches of each stage in flight, as `in_flight` has them.
+        peaks: As in `peak_bytes`.
         as_it_comes: Whether linear layers keep what they take as it comes, where others keep casts.
     """
+    kept, lists = kept_by_stage(run, stages, as_it_comes), lists_of(run, as_it_comes)
+    if kept is None or lists is None:
+        return None
+    rows, together = run.batch_size // (run.mesh.replicas * run.passes), 1 if lists.in_order else run.passes
+    return together * peak_bytes(kept, rows, microbatches, peaks)
+
+
+def kept_by_stage(
+    run: Run, stages: Sequence[Sequence[Segment]] = (), as_it_comes: bool = False
+) -> tuple[KeptByStage, ...] | None:
+    """Adds up what each stage keeps, whatever the number of examples; the arguments are those of `activation_bytes`."""
     axes, run = used(run.mesh), as_left(run)
-    stages = [segments_left(run, stage) for stage in stages]
     twice, lists, item_bytes = bool(computed_twice(run)), lists_of(run, as_it_comes), run.product_bytes
-    model, mesh, splits_sequence = run.workload.model, run.mesh, run.mesh.tensor > 1 and tensor.splits_sequence(run)
+    model, parts = run.workload.model, run.mesh.tensor
     if lists is None or model.name not in lists.kept or replaces_code(run.techniques):
         return None
-    passes, together = run.passes, 1 if lists.in_order else run.passes
-    rows = run.batch_size // (mesh.replicas * passes)
-    parts = mesh.tensor
+    splits_sequence = parts > 1 and tensor.splits_sequence(run)
     whole = _each(keep_again if twice else keep_all, lists, model, item_bytes, parts, splits_sequence, axes)
     if twice and any(name.endswith(AHEAD) for name in whole):
         return None
-    if twice and lists.copies and mesh.pipe > 1 and not keeps_wide(model):
+    if twice and lists.copies and run.mesh.pipe > 1 and not keeps_wide(model):
         return None  # a stage takes float32, of which its products keep a copy
     kept = _each(keep_inputs, lists, model, item_bytes, parts, splits_sequence, ()) if twice else whole
+    held = [segments_left(run, stage) for stage in stages] or [model.segments()]
+    add_up = functools.partial(_add_up, has_statistics=not keeps_buffers(run))
+    return tuple(
+        _of_stage(model, stage, held, kept, whole if twice and lists.in_order else {}, add_up) for stage in held
+    )
 
-    def add_up(names: Iterable[str], kept: Mapping[str, _Each] = kept) -> tuple[int, int]:
-        """Adds up a micro-batch, and what is kept of the batch while any of them is in flight."""
-        size = fixed = batch = 0
-        for name in names:
-            if (each := kept.get(name)) is not None:
-                size, fixed, batch = size + each.size, fixed + each.fixed, batch + each.batch
-                fixed += 0 if keeps_buffers(run) else each.statistics
-        return rows // microbatches * size + fixed, rows * batch
 
-    sizes, segments, again = [], model.segments(), 0
-    # The targets stay while any micro-batch in flight needs its part of them.
-    counted = 2 if max(present for counts in peaks for present, _ in counts) == 1 else 1
-    here = {segment for stage in stages for segment in stage}
-    for stage in stages or (segments,):
-        *names, last = [name for segment in stage for name in (segment.name, f"{segment.name}{BEHIND}")]
-        if (place := segments.index(stage[0])) == 0 or segments[place - 1] not in here:
-            names = [f"{stage[0].name}{AHEAD}", *names]
-        behind = [last, *([LOSS] if segments[-1] in stage else [])]
-        sizes.append((*add_up([*names, *behind]), *add_up(names)))
-        reached = 0
-        for segment in stage if twice and lists.in_order else ():
-            # While one is whole again, those behind it have been backward; a graph has that within its backward pass.
-            names = [segment.name, f"{segment.name}{BEHIND}"]
-            reached += (own := sum(add_up(names)[:counted]))
-            again = max(again, reached + sum(add_up(names, whole)[:counted]) - own - sum(sizes[-1][:counted]))
-    return together * (again + max(sum(map(_stage_bytes, sizes, counts)) for counts in peaks))
+def _of_stage(
+    model: ModelSpec,
+    stage: Sequence[Segment],
+    held: Sequence[Sequence[Segment]],
+    kept: Mapping[str, "_Each"],
+    whole: Mapping[str, "_Each"],
+    add_up: Callable[[Iterable[str], Mapping[str, "_Each"]], KeptBytes],
+) -> KeptByStage:
+    """Adds up what one of the stages that a device holds keeps; `whole` is what segments keep that are computed again."""
+    segments, here = model.segments(), {segment for each in held for segment in each}
+    *names, last = [name for segment in stage for name in (segment.name, f"{segment.name}{BEHIND}")]
+    if (place := segments.index(stage[0])) == 0 or segments[place - 1] not in here:
+        names = [f"{stage[0].name}{AHEAD}", *names]
+    now = add_up([*names, last, *([LOSS] if segments[-1] in stage else [])], kept)
+    again, reached = list[KeptBytes](), KeptBytes()
+    for segment in stage if whole else ():
+        # While one is whole again, those behind it have been backward; a graph has that within its backward pass.
+        own = [segment.name, f"{segment.name}{BEHIND}"]
+        again.append(reached.plus(add_up(own, whole)).plus(now, -1))
+        reached = reached.plus(add_up(own, kept))
+    return KeptByStage(now, add_up(names, kept), largest(again))
+
+
+def _add_up(names: Iterable[str], kept: Mapping[str, "_Each"], has_statistics: bool) -> KeptBytes:
+    size = fixed = batch = 0
+    for name in names:
+        if (each := kept.get(name)) is not None:
+            size, fixed, batch = size + each.size, fixed + each.fixed, batch + each.batch
+            fixed += each.statistics if has_statistics else 0
+    return KeptBytes(size, fixed, batch)
 
 
 class _Each(NamedTuple):
@@ -118,7 +137,7 @@ class _Each(NamedTuple):
     batch: int
 
 
-@functools.lru_cache(maxsize=64)  # every rank of a pipeline asks, and a search asks for thousands of pipelines
+@functools.lru_cache(maxsize=512)  # every rank of a pipeline asks, and a search asks for thousands of pipelines
 def _each(
     listed: Callable[[SavedLists, ModelSpec, int], Mapping[str, Kept]],
     lists: SavedLists,
@@ -141,12 +160,6 @@ def _each(
         for name, each in kept.items()
         for elements, masks in [each.on_rank(parts, splits_sequence)]
     }
-
-
-def _stage_bytes(sizes: tuple[int, int, int, int], counts: Counts) -> int:
-    """Multiplies what a stage keeps of a micro-batch and of the batch: at first, and while its weights are put off."""
-    (size, batch, late_size, late_batch), (present, put_off) = sizes, counts
-    return present * size + put_off * late_size + (batch if present else late_batch if put_off else 0)
 
 
 def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int) -> list[int | None]:

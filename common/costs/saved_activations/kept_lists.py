@@ -27,7 +27,7 @@ def lists_of(run: Run, as_it_comes: bool = False) -> SavedLists | None:
     return saved and saved(run, as_it_comes)
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=64)
 def keep_all(lists: SavedLists, model: ModelSpec, item_bytes: int) -> Mapping[str, Kept]:
     """Lists what segments and the loss keep.
 
@@ -52,7 +52,7 @@ def keeps_behind(run: Run, segment: Segment) -> bool:
     return takes_keys(model) or f"{segment.name}{BEHIND}" in keep_all(lists, model, run.item_bytes)
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=64)
 def keep_inputs(lists: SavedLists, model: ModelSpec, item_bytes: int) -> Mapping[str, Kept]:
     """Lists what segments keep that are computed again: of those between the first and the last, what goes into them.
 

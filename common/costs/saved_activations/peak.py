@@ -1,0 +1,90 @@
+"""The most bytes that a device keeps at once, of what its stages keep of each example, micro-batch and batch.
+
+What a stage keeps does not depend on how many examples there are. A search for micro-batches adds it up once.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from samestep.common.workload.in_flight import Counts, Peaks
+
+
+class KeptBytes(NamedTuple):
+    """The bytes that parts of a model keep on a device: of an example, of a micro-batch, and of each example of the whole batch.
+
+    The last ones stay while any micro-batch is in flight.
+    """
+
+    size: int = 0
+    fixed: int = 0
+    batch: int = 0
+
+    def plus(self, other: "KeptBytes", times: int = 1) -> "KeptBytes":
+        """Returns both together, the other one so many times."""
+        return KeptBytes(*(one + times * more for one, more in zip(self, other, strict=True)))
+
+    def of(self, rows: int, microbatches: int) -> tuple[int, int]:
+        """Returns the bytes of a micro-batch, and those of the batch.
+
+        Args:
+            rows: The examples of all micro-batches.
+            microbatches: How many there are.
+        """
+        return rows // microbatches * self.size + self.fixed, rows * self.batch
+
+
+class KeptByStage(NamedTuple):
+    """What a stage keeps.
+
+    Attributes:
+        now: Until the gradient by its inputs was taken.
+        late: Until that by its weights was taken, which may be put off.
+        again: What it keeps more while a segment is computed again, of those segments that may need most.
+    """
+
+    now: KeptBytes
+    late: KeptBytes
+    again: tuple[KeptBytes, ...] = ()
+
+    def in_flight(self, counts: Counts, rows: int, microbatches: int) -> int:
+        """Multiplies what it keeps of a micro-batch and of the batch: at first, and while its weights are put off.
+
+        Args:
+            counts: The micro-batches in flight.
+            rows: The examples of all micro-batches.
+            microbatches: How many there are.
+        """
+        (size, batch), (late_size, late_batch) = self.now.of(rows, microbatches), self.late.of(rows, microbatches)
+        present, put_off = counts
+        return present * size + put_off * late_size + (batch if present else late_batch if put_off else 0)
+
+
+def peak_bytes(stages: Sequence[KeptByStage], rows: int, microbatches: int, peaks: Peaks) -> int:
+    """Returns the most bytes that a device keeps at once of an accumulation step.
+
+    Args:
+        stages: What its stages keep.
+        rows: The examples of the step.
+        microbatches: The number of micro-batches that they are cut into.
+        peaks: Candidates for the micro-batches of each stage in flight, as `in_flight` has them.
+    """
+    # The targets stay while any micro-batch in flight needs its part of them.
+    counted = 2 if max(present for counts in peaks for present, _ in counts) == 1 else 1
+    again = (sum(each.of(rows, microbatches)[:counted]) for stage in stages for each in stage.again)
+    return max([0, *again]) + max(
+        sum(stage.in_flight(count, rows, microbatches) for stage, count in zip(stages, counts, strict=False))
+        for counts in peaks
+    )
+
+
+def largest(kept: Sequence[KeptBytes]) -> tuple[KeptBytes, ...]:
+    """Returns those of several that are not below another one in everything, whatever the number of examples.
+
+    Args:
+        kept: All of them.
+    """
+    found: list[KeptBytes] = []
+    for each in reversed(kept):  # the later ones come on top of what the earlier ones kept
+        if not any(all(one <= other for one, other in zip(each, larger, strict=True)) for larger in found):
+            found.append(each)
+    return tuple(found)

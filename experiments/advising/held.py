@@ -1,0 +1,229 @@
+"""What a device needs under a layout, for searches over thousands of them: what no micro-batch decides is added up once.
+
+Beside activations it is what the footprints of the row say. Of compositions that no row runs it is added up here: of the
+parameters that a rank has along `pipe`, `tensor` and `expert`
+
+    zero1    all, with gradients; optimizer state sharded over the ranks that have the same ones
+    ep       experts sharded along `shard`, everything else along `expert` as well; a segment is whole while it computes
+
+References:
+    Rajbhandari et al., arXiv 1910.02054, section 5; Zhao et al., arXiv 2304.11277, section 3.2 (FSDP).
+"""
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from samestep.common.costs.footprints import FOOTPRINTS
+from samestep.common.costs.optimizer_state import optimizer_bytes
+from samestep.common.costs.saved_activations.activations import kept_by_stage
+from samestep.common.costs.saved_activations.peak import KeptByStage, peak_bytes
+from samestep.common.costs.tensor import split_shapes
+from samestep.common.mesh import Mesh
+from samestep.common.seconds.core_time import Taken
+from samestep.common.strategy import Run
+from samestep.common.workload.in_flight import in_flight
+from samestep.common.workload.models.spec import ModelSpec, Segment, parameters_of
+from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments
+from samestep.experiments.advising.candidate_meshes import MEGATRON, RankedStrategy
+from samestep.experiments.advising.prediction import needed_bytes
+
+_PLAIN = "gpipe"
+"""Of the schedules that give each rank one stage, any."""
+_in_flight = functools.lru_cache(maxsize=2**16)(in_flight)
+
+
+class Place(NamedTuple):
+    """A place along `pipe` that may need most.
+
+    Attributes:
+        number: Which.
+        state: The bytes that it needs beside activations.
+        kept: What its stages keep; None where nobody knows.
+    """
+
+    number: int
+    state: int
+    kept: tuple[KeptByStage, ...] | None
+
+
+def needed(places: Sequence[Place], run: Run) -> tuple[int, bool]:
+    """Returns what the device that needs most needs, and whether activations are part of that.
+
+    Args:
+        places: Of a run that may have other micro-batches.
+        run: The run.
+    """
+    rows, most = run.batch_size // (run.mesh.replicas * run.passes), 0
+    schedule, count = (run.options.schedule, run.options.microbatches) if Taken.is_staged(run) else (_PLAIN, 1)
+    for place in places:
+        peaks = _in_flight(schedule, run.mesh.pipe, place.number, count)
+        kept = 0 if place.kept is None else peak_bytes(place.kept, rows, count, peaks)
+        most = max(most, place.state + kept)
+    return most, all(place.kept is not None for place in places)
+
+
+def places(run: Run, row: RankedStrategy) -> tuple[Place, ...]:
+    """Returns the places along `pipe` that may need most: of those whose stages consist alike the first, which keeps most.
+
+    Args:
+        run: With its schedule; its micro-batches do not matter.
+        row: The row that it stands for.
+    """
+    schedule = run.options.schedule if Taken.is_staged(run) else _PLAIN
+    kind = SCHEDULES[schedule]
+    return _places(_Layout(run, row, schedule if kind.stages_per_rank > 1 else _PLAIN))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Layout:
+    """A run by what decides the memory of a device: no batch and no micro-batch does."""
+
+    run: Run = dataclasses.field(compare=False)
+    row: RankedStrategy
+    schedule: str
+    decides: tuple[object, ...] = ()
+
+    def __post_init__(self) -> None:
+        run = self.run
+        decides = (run.workload.model, run.mesh, run.optimizer, run.dtype, run.weights, run.techniques.recompute)
+        object.__setattr__(self, "decides", decides)
+
+
+@functools.lru_cache(maxsize=2**14)  # an advice searches three times
+def _places(layout: _Layout) -> tuple[Place, ...]:
+    run = layout.run
+    by_place = _cut(run.workload.model, layout.schedule, run.mesh.pipe)
+    state = _state(_State(run, layout.row, layout.schedule))
+    found: dict[tuple[object, ...], Place] = {}
+    for number, stages in enumerate(by_place):
+        # What consists of equal segments keeps as much, and a rank that comes later has no more micro-batches in flight.
+        alike = tuple(tuple((segment.flops, segment.outputs) for segment in stage) for stage in stages)
+        before = found.get(alike)
+        if before is None or before.state < state[number]:
+            kept = _kept(_Kept(run, number, layout.schedule)) if before is None else before.kept
+            found[alike] = Place(number if before is None else before.number, state[number], kept)
+    return tuple(found.values())
+
+
+@functools.lru_cache(maxsize=64)
+def _cut(model: ModelSpec, schedule: str, ranks: int) -> tuple[tuple[tuple[Segment, ...], ...], ...]:
+    """Returns the stages of each place along `pipe`."""
+    holders = SCHEDULES[schedule].stage_ranks(ranks)
+    held: list[list[tuple[Segment, ...]]] = [[] for _ in range(ranks)]
+    for stage, holder in zip(group_segments(model.segments(), len(holders)), holders, strict=True):
+        held[holder].append(tuple(stage))
+    return tuple(map(tuple, held))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Kept:
+    """A place of a run by what decides its activations."""
+
+    run: Run = dataclasses.field(compare=False)
+    number: int
+    schedule: str
+    decides: tuple[object, ...] = ()
+
+    def __post_init__(self) -> None:
+        run, mesh = self.run, self.run.mesh
+        split = (mesh.pipe, mesh.tensor, mesh.axis("context"), mesh.axis("expert") > 1)
+        options = getattr(run.options, "sequence_parallel", False)
+        decides = (run.workload.model, split, options, run.product_bytes, run.techniques.recompute)
+        object.__setattr__(self, "decides", decides)
+
+
+@functools.lru_cache(maxsize=2**14)
+def _kept(asked: _Kept) -> tuple[KeptByStage, ...] | None:
+    run = asked.run
+    stages = _cut(run.workload.model, asked.schedule, run.mesh.pipe)[asked.number] if run.mesh.pipe > 1 else ()
+    return kept_by_stage(run, stages)
+
+
+@dataclasses.dataclass(frozen=True)
+class _State:
+    """A run by what decides its state: replicas hold alike, however many there are."""
+
+    run: Run = dataclasses.field(compare=False)
+    row: RankedStrategy
+    schedule: str
+    decides: tuple[object, ...] = ()
+
+    def __post_init__(self) -> None:
+        run = self.run
+        decides = (run.workload.model, str(self.reduced.mesh), run.optimizer, run.dtype, run.weights)
+        object.__setattr__(self, "decides", decides)
+
+    @property
+    def reduced(self) -> Run:
+        """The run with at most two replicas, where their number does not matter."""
+        mesh, row = self.run.mesh, self.row
+        if row.composed or (row.sharding and row.axis == "data"):
+            return self.run
+        sizes = {name: size for name, size in mesh.axes if name in ("shard", "expert", "tensor", "pipe")}
+        replicas = mesh.data * mesh.axis("context")
+        sizes |= {"data": 2} if replicas > 1 else {}
+        return dataclasses.replace(self.run, mesh=Mesh(tuple(sizes.items()) or mesh.axes))
+
+
+@functools.lru_cache(maxsize=2**14)
+def _state(asked: _State) -> tuple[int, ...]:
+    """Returns the most that a device needs beside activations, for each place along `pipe`."""
+    if asked.row.composed:
+        return _composed(asked.run, asked.row, asked.schedule)
+    run = dataclasses.replace(asked.reduced, techniques=dataclasses.replace(asked.run.techniques, recompute=False))
+    held, devices = [0] * run.mesh.pipe, 0
+    for footprint in FOOTPRINTS[run.strategy.cost](run):
+        place = devices * len(held) // run.num_devices
+        held[place] = max(held[place], needed_bytes(footprint) - (footprint.activations_bytes or 0))
+        devices += footprint.count
+    return tuple(held)
+
+
+class _Elements(NamedTuple):
+    """What a rank has of the parameters of a segment, unsharded: of experts, and of everything else."""
+
+    dense: int
+    stacked: int
+
+
+@functools.lru_cache(maxsize=64)
+def _elements(model: ModelSpec, parts: int, expert: int) -> dict[str, _Elements]:
+    """Segment -> what a rank has of it along `tensor` and `expert`."""
+    found = {}
+    for segment in model.segments():
+        params = parameters_of(model, segment)
+        shapes, sizes = split_shapes(model, parts, params), [0, 0]
+        for name, param in params.items():
+            is_stacked = param.stacked > 0
+            sizes[is_stacked] += math.prod(shapes[name][0]) // (expert if is_stacked else 1)
+        found[segment.name] = _Elements(*sizes)
+    return found
+
+
+def _composed(run: Run, row: RankedStrategy, schedule: str) -> tuple[int, ...]:
+    """Returns the same of a composition that no row runs."""
+    mesh = run.mesh
+    elements = _elements(run.workload.model, mesh.tensor, mesh.axis("expert"))
+    replicas, found = mesh.data * mesh.axis("context"), []
+    for stages in _cut(run.workload.model, schedule, mesh.pipe):
+        each = [elements[segment.name] for stage in stages for segment in stage]
+        dense, stacked = (sum(sizes) for sizes in zip(*each, strict=True))
+        if row == MEGATRON:
+            own = 2 * (dense + stacked) * run.item_bytes
+            dense, stacked = -(-dense // (replicas * mesh.axis("expert"))), -(-stacked // replicas)
+            copied = 0
+        else:
+            dense, stacked = -(-dense // (mesh.shard * mesh.axis("expert"))), -(-stacked // mesh.shard)
+            own, copied = 2 * (dense + stacked) * run.item_bytes, _gathered(each) * run.product_bytes
+        found.append(own + copied + optimizer_bytes(run, dense) + optimizer_bytes(run, stacked))
+    return tuple(found)
+
+
+def _gathered(segments: Sequence[_Elements]) -> int:
+    """Returns the most numbers that are whole at once: a segment in its buffer and out of it, and the buffer before."""
+    sizes = [0, *(sum(each) for each in segments)]
+    return max(before + 2 * size for before, size in itertools.pairwise(sizes))

@@ -1,0 +1,117 @@
+"""Advice for each of several values, the best layout of each in one table: `--vary context=8192,32768,131072`."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+
+from samestep.common.errors import ConfigError
+from samestep.common.workload.models.spec import num_positions
+from samestep.experiments.advising.advice import Advice
+from samestep.experiments.advising.advice_text import COLUMNS, figures, say_model
+from samestep.experiments.advising.training_cost import examples_per_second, model_flops_utilization, whole_seconds
+from samestep.experiments.printing.formats import Case, Document
+from samestep.experiments.printing.grid import Column, table
+from samestep.experiments.printing.text import bullets, fill, large_number, screen_width
+
+
+@dataclasses.dataclass(frozen=True)
+class Swept:
+    """What came out for some values.
+
+    Attributes:
+        values: Name -> its value, as it was given.
+        advice: The advice; None if there is none.
+        why_not: Why there is none.
+    """
+
+    values: Mapping[str, str]
+    advice: Advice | None
+    why_not: str = ""
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.values.items())
+
+
+def sweep(axes: Mapping[str, Sequence[str]], advise: Callable[[Mapping[str, str]], Advice]) -> list[Swept]:
+    """Advises for every combination of values.
+
+    Args:
+        axes: Name -> its values.
+        advise: Advises for some values.
+
+    Raises:
+        ConfigError: No combination has a layout.
+    """
+    found = []
+    for values in itertools.product(*axes.values()):
+        given = dict(zip(axes, values, strict=True))
+        try:
+            found.append(Swept(given, advise(given)))
+        except ConfigError as error:
+            found.append(Swept(given, None, str(error)))
+    if all(each.advice is None for each in found):
+        raise ConfigError(f"{found[0]}: {found[0].why_not}")
+    return found
+
+
+def document(swept: Sequence[Swept]) -> Document:
+    """Makes what `samestep advise --vary` prints.
+
+    Args:
+        swept: What came out.
+    """
+    rows = [{**each.values, **_figures(each)} for each in swept]
+    record = {"varied": list(swept[0].values), "rows": rows}
+    cases = [Case(str(each), "passed" if each.advice else "skipped", each.why_not) for each in swept]
+    return Document("samestep advise --vary", lambda: _report(swept), record, rows, cases)
+
+
+def _figures(swept: Swept) -> Mapping[str, object]:
+    return figures(swept.advice.first, swept.advice) if swept.advice else {"why_not": swept.why_not}
+
+
+def _report(swept: Sequence[Swept]) -> str:
+    width = screen_width()
+    without = [f"{each}: {each.why_not}" for each in swept if each.advice is None]
+    advice = next(each.advice for each in swept if each.advice)
+    caption = (
+        f"Predicted, nothing was run: the fastest layout for each {' and '.join(swept[0].values)}, of {say_model(advice.base)} "
+        f"on {advice.machine.title} unless that varies."
+    )
+    parts = [fill(caption, width), table(_columns(swept), swept, width)]
+    return "\n\n".join([*parts, bullets(without, width)] if without else parts)
+
+
+def _columns(swept: Sequence[Swept]) -> list[Column[Swept]]:
+    names = [Column[Swept](name, lambda each, name=name: each.values[name]) for name in swept[0].values]
+    layout = [
+        dataclasses.replace(column, value=lambda each, of=column.value: of(each.advice.first) if each.advice else "")
+        for column in COLUMNS
+    ]
+    costs = [
+        dataclasses.replace(column, value=lambda each, of=column.value: of(each.advice) if each.advice else "")
+        for column in _COSTS
+        if not (column is _DAYS and all(each.advice is None or each.advice.training.tokens is None for each in swept))
+    ]
+    return [*names, *layout, *costs]
+
+
+def _tokens(advice: Advice) -> str:
+    rate = examples_per_second(advice.base, advice.first.time.total)
+    return large_number(round(rate * num_positions(advice.base.workload.model)))
+
+
+def _utilization(advice: Advice) -> str:
+    share = model_flops_utilization(advice.base, advice.first.time.total, advice.machine, advice.num_devices)
+    return f"{100 * share:.0f} %"
+
+
+def _days(advice: Advice) -> str:
+    whole = whole_seconds(advice.training.tokens or 0.0, advice.base, advice.first.time.total)
+    return f"{whole / _DAY:,.1f}"
+
+
+_DAY = 24 * 3600
+_DAYS = Column[Advice]("days", _days)
+_COSTS = (Column[Advice]("tokens/s", _tokens, gives_way=4), Column[Advice]("MFU", _utilization), _DAYS)
+"""What a layout comes to, beside the step."""

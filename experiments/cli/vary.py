@@ -1,0 +1,45 @@
+"""`--vary NAME=VALUE,VALUE`: names with the values that are tried one after the other."""
+
+from collections.abc import Sequence
+
+from samestep.common.errors import ConfigError
+
+MAX_VALUES = 1000
+
+
+def read_vary(texts: Sequence[str]) -> dict[str, str]:
+    """Returns name -> its values, of several `NAME=VALUE,VALUE`.
+
+    Raises:
+        ConfigError: One is spelled otherwise, or a name is given twice.
+    """
+    axes: dict[str, str] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not (name and equals):
+            raise ConfigError(f"--vary '{text}' is not NAME=VALUE,VALUE; write it as in --vary microbatches=2,4.")
+        if name in axes:
+            raise ConfigError(f"--vary gives '{name}' twice; list all its values at once.")
+        axes[name] = values
+    return axes
+
+
+def split_values(name: str, text: str) -> tuple[str, ...]:
+    """Returns the values of a name.
+
+    Args:
+        name: What varies.
+        text: The values, with commas between them.
+
+    Raises:
+        ConfigError: A value is empty or given twice, or there are too many.
+    """
+    values = tuple(value.strip() for value in text.split(","))
+    if not all(values):
+        raise ConfigError(f"--vary '{name}={text}' has an empty value; list its values, as in {name}=2,4.")
+    if len(values) > MAX_VALUES:
+        raise ConfigError(f"--vary {name} lists {len(values)} values; list at most {MAX_VALUES}.")
+    for value in values:
+        if values.count(value) > 1:
+            raise ConfigError(f"--vary {name} lists {value} twice; list each value once.")
+    return values
