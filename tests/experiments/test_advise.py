@@ -202,7 +202,7 @@ def test_long_sequences_have_room_along_context() -> None:
     """Llama 3 70B with 131,072 tokens on 256 H100, of rows that run here: without the axis none has room."""
     asked, memory = base("llama3-70b+context=131072", 32), load_machine("h100-80gb").memory_bytes
     for context in (1, 8):
-        found = search(asked, 256, memory, {"tensor": 8, "pipe": 1, "context": context}).fitting
+        found = search(asked, 256, memory, {"tensor": 8, "pipe": 4, "context": context}).fitting
         assert any(not each.row.composed for each in found) is (context == 8)
 
 
