@@ -19,7 +19,13 @@ _RING, _NODE_HOP, _NETWORK_HOP = 8.4e-6, 3.4e-6, 14e-6
 
 
 def spans_nodes(machine: Machine, ranks: int, stride: int) -> bool:
-    """Returns whether a group of ranks that are so far apart does not fit into a node."""
+    """Returns whether a group of ranks does not fit into a node.
+
+    Args:
+        machine: What it runs on.
+        ranks: The number of ranks.
+        stride: How far apart two of them are.
+    """
     return ranks * stride > machine.gpus_per_node
 
 

@@ -20,7 +20,12 @@ class KeptBytes(NamedTuple):
     batch: int = 0
 
     def plus(self, other: "KeptBytes", times: int = 1) -> "KeptBytes":
-        """Returns both together, the other one so many times."""
+        """Returns both together.
+
+        Args:
+            other: What comes on top.
+            times: How often; -1 takes it away.
+        """
         return KeptBytes(*(one + times * more for one, more in zip(self, other, strict=True)))
 
     def of(self, rows: int, microbatches: int) -> tuple[int, int]:
