@@ -116,7 +116,7 @@ def block_time(
         attention(shape, rows * shape.heads / tensor / spread.context, machine),
     ]
     if spread.is_mixture:
-        kernels.append(product_seconds(tokens, [(shape.width, shape.experts)], machine))
+        kernels.append(product_seconds(tokens, [(shape.width, shape.routed_experts)], machine))
         kernels.append(expert_seconds(shape, tokens, spread.expert, tensor, machine))
     host = machine.block_host_seconds
     if not fused_attention and rows * shape.heads // tensor % 4:

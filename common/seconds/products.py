@@ -65,7 +65,7 @@ def expert_seconds(shape: Shape, tokens: float, ranks: int, tensor: int, machine
         tensor: How many share each of them.
         machine: What it runs on.
     """
-    here = shape.experts / ranks
+    here = shape.routed_experts / ranks
     of_each = tokens * shape.top_k / here
     padded = here * math.ceil(of_each / _TILE_ROWS) * _TILE_ROWS
     hidden = shape.expert_hidden

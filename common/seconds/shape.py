@@ -17,7 +17,7 @@ class Shape:
         context: Tokens of a sequence.
         vocabulary: Rows of the embedding, as they are in memory: padded or not.
         head_width: That of a head of values; 0 is the width over the heads.
-        experts: The experts of a mixture, which takes the place of the mlp in every block but the first `dense_layers`; 0: none.
+        routed_experts: Those of a mixture, in place of the mlp in every block but the first `dense_layers`; 0: none.
         top_k: How many of them a token takes.
         expert_hidden: Units of an expert.
         shared_hidden: Units of the experts that all tokens take.
@@ -36,7 +36,7 @@ class Shape:
     context: int
     vocabulary: int
     head_width: int = 0
-    experts: int = 0
+    routed_experts: int = 0
     top_k: int = 0
     expert_hidden: int = 0
     shared_hidden: int = 0
@@ -104,12 +104,12 @@ class Shape:
     @property
     def mixture_params(self) -> int:
         """The elements of the matrices of a block with a mixture that are not those of its experts."""
-        return self.attention_params + self.width * self.experts + self.mlp_params(self.shared_hidden)
+        return self.attention_params + self.width * self.routed_experts + self.mlp_params(self.shared_hidden)
 
     @property
     def expert_params(self) -> int:
         """The elements of the matrices of all experts of a block."""
-        return self.experts * self.mlp_params(self.expert_hidden)
+        return self.routed_experts * self.mlp_params(self.expert_hidden)
 
     def mlp_params(self, hidden: int) -> int:
         """Returns the elements of the matrices of an mlp of so many units."""
@@ -122,6 +122,6 @@ class Shape:
             layers: The blocks of the stage.
             pipe: The number of stages.
         """
-        if not self.experts:
+        if not self.routed_experts:
             return 0
         return layers if pipe > 1 else layers - self.dense_layers

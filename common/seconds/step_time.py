@@ -130,6 +130,6 @@ def _sizes(shape: Shape, layout: Layout, layers: int) -> dict[Group, float]:
     blocks = (layers - mixtures) * shape.block_params + mixtures * shape.mixture_params
     found = {layout.group: (blocks + shape.vocabulary * shape.width) / layout.tensor}
     if mixtures:
-        experts = mixtures * shape.expert_params / layout.expert / layout.tensor
-        found[layout.expert_group] = found.get(layout.expert_group, 0.0) + experts
+        stacked = mixtures * shape.expert_params / layout.expert / layout.tensor
+        found[layout.expert_group] = found.get(layout.expert_group, 0.0) + stacked
     return found

@@ -69,7 +69,7 @@ PUBLISHED = {
         ),
         _published(
             "mixtral-8x7b",
-            DecoderSpec("llama", 32, 32, 8, 4096, 14336, 32768, 32000, experts=8, top_k=2, expert_hidden=14336),
+            DecoderSpec("llama", 32, 32, 8, 4096, 14336, 32768, 32000, routed_experts=8, top_k=2, expert_hidden=14336),
             128,
             "Jiang et al., arXiv 2401.04088, table 1 (46.7 billion parameters, of which a token meets 12.9); its batch is not "
             "published, and taken to be of 4 million tokens",
@@ -86,7 +86,7 @@ PUBLISHED = {
                 context=4096,
                 vocabulary=129280,
                 head_width=128,
-                experts=256,
+                routed_experts=256,
                 top_k=8,
                 expert_hidden=2048,
                 shared_experts=1,
@@ -102,7 +102,18 @@ PUBLISHED = {
         _published(
             "qwen3-30b-a3b",
             DecoderSpec(
-                "llama", 48, 32, 4, 2048, 6144, 4096, 151936, head_width=128, experts=128, top_k=8, expert_hidden=768
+                "llama",
+                48,
+                32,
+                4,
+                2048,
+                6144,
+                4096,
+                151936,
+                head_width=128,
+                routed_experts=128,
+                top_k=8,
+                expert_hidden=768,
             ),
             1024,
             "Yang et al., arXiv 2505.09388, table 2 (30.5 billion parameters, of which a token meets 3.3) and section 3.2 (4,096 "
@@ -112,7 +123,18 @@ PUBLISHED = {
         _published(
             "qwen3-235b-a22b",
             DecoderSpec(
-                "llama", 94, 64, 4, 4096, 12288, 4096, 151936, head_width=128, experts=128, top_k=8, expert_hidden=1536
+                "llama",
+                94,
+                64,
+                4,
+                4096,
+                12288,
+                4096,
+                151936,
+                head_width=128,
+                routed_experts=128,
+                top_k=8,
+                expert_hidden=1536,
             ),
             1024,
             "Yang et al., arXiv 2505.09388, table 2 (235 billion parameters, of which a token meets 22) and section 3.2; widths "

@@ -202,6 +202,11 @@ def _rows(
         yield from ((FULLY, {"data": replicas // size, "shard": size}) for size in shards if size < replicas)  # HSDP
 
 
+def num_stage_ranks(run: Run) -> int:
+    """Returns the number of ranks of a pipeline; 1 if there is none."""
+    return run.mesh.pipe
+
+
 def num_microbatches(run: Run) -> int:
     """Returns the micro-batches of each replica in a step."""
     return run.options.microbatches if Taken.is_staged(run) else run.passes

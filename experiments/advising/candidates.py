@@ -25,6 +25,7 @@ from samestep.experiments.advising.candidate_meshes import (
     RankedStrategy,
     meshes,
     num_microbatches,
+    num_stage_ranks,
     with_microbatches,
 )
 from samestep.experiments.advising.held import Place, needed, places
@@ -140,8 +141,8 @@ class _Trial:
         Args:
             runs: One for each size of a micro-batch, the smallest first.
         """
-        pipe = runs[0].mesh.pipe
-        most = MOST_MICROBATCHES * pipe if pipe > 1 else 0
+        ranks = num_stage_ranks(runs[0])
+        most = MOST_MICROBATCHES * ranks if ranks > 1 else 0
         wanted = [each for each in runs if num_microbatches(each) <= most] or runs[-1:]
         fitting = list(itertools.takewhile(self._fits, map(self._candidate, wanted)))
         smaller = reversed(runs[: len(runs) - len(wanted)])

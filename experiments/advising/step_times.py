@@ -54,7 +54,7 @@ def _transformer(spec: ModelSpec) -> Shape:
         is_gated=model.is_llama,
         context=model.context,
         vocabulary=model.vocabulary,
-        experts=model.experts,
+        routed_experts=max(param.stacked for param in model.params().values()),
         top_k=model.top_k,
         expert_hidden=model.hidden,
     )

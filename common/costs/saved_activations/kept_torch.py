@@ -185,7 +185,7 @@ def decoder(model: "DecoderSpec", item_bytes: int) -> dict[str, Kept]:
     latent = model.query_rank + model.key_rank + model.rotary_width
     factor = 4 if is_gated else 2
     inside = queries + values + 2 * keys + model.heads
-    copies = model.experts + 1 + model.top_k * (2 * width + 2 + 3 * ID_BYTES // item_bytes)
+    copies = model.routed_experts + 1 + model.top_k * (2 * width + 2 + 3 * ID_BYTES // item_bytes)
     mixture = factor * (model.top_k + model.shared_experts) * model.expert_hidden
 
     def block(mlp: int, whole: int) -> Kept:

@@ -6,8 +6,8 @@ Two styles, which between them describe most published decoders:
              tokens once more (tied)
     llama    RMS norms, no biases, rotary positions (no parameters), a gated mlp of three layers, a head of its own
 
-With `experts` the mlp of every block but the first `dense_layers` is a mixture of gated ones: each token takes `top_k` of them,
-and the shared ones as well. With `key_rank` attention is latent: queries come out of a vector of `query_rank` numbers, keys and
+With `routed_experts` the mlp of every block but the first `dense_layers` is a mixture of gated ones: each token takes `top_k` of
+them, and the shared ones as well. With `key_rank` attention is latent: queries come out of a vector of `query_rank` numbers, keys and
 values out of one of `key_rank`; `rotary_width` numbers of each head turn with the position, and keys have them in common.
 
 A tied head is counted where the table is. A pipeline keeps a second copy of it with the last stage, and along `tensor` the
@@ -49,7 +49,7 @@ class DecoderSpec:
     context: int = 1024
     vocabulary: int = 51200
     head_width: int = 0
-    experts: int = 0
+    routed_experts: int = 0
     top_k: int = 0
     expert_hidden: int = 0
     shared_experts: int = 0
@@ -64,9 +64,9 @@ class DecoderSpec:
                 f"width {self.width} does not divide into {self.heads} heads, or these not among {self.key_heads} heads of "
                 "keys; give multiples."
             )
-        if self.top_k > self.experts:
+        if self.top_k > self.routed_experts:
             raise ConfigError(
-                f"a token cannot take {self.top_k} of {self.experts} experts; give at most +top_k={self.experts}."
+                f"a token cannot take {self.top_k} of {self.routed_experts} experts; give at most +top_k={self.routed_experts}."
             )
 
     @property
@@ -77,7 +77,7 @@ class DecoderSpec:
     @property
     def first_mixture(self) -> int:
         """The number of the first block that has a mixture of experts; as many as there are blocks if none has."""
-        return self.dense_layers if self.experts else self.layers
+        return self.dense_layers if self.routed_experts else self.layers
 
     def params(self) -> dict[str, Param]:
         """Megatron's cuts, as of the transformer: by column into attention and mlp, by row out of them."""
@@ -142,7 +142,7 @@ class DecoderSpec:
         return table | linear(f"{path}/down", hidden, self.width, "row", bias=self._bias)
 
     def _mixture(self, path: str) -> dict[str, Param]:
-        count, width, hidden = self.experts, self.width, self.expert_hidden
+        count, width, hidden = self.routed_experts, self.width, self.expert_hidden
         table = linear(f"{path}/router", width, count, bias=False)
         for name, shape, split in (
             ("up", (width, hidden), 2),
@@ -165,7 +165,7 @@ class DecoderSpec:
     @functools.cached_property
     def _segments(self) -> tuple[Segment, ...]:
         tokens, width = self.context, self.width
-        dense, mixture = self._flops(False), self._flops(True) if self.experts else 0
+        dense, mixture = self._flops(False), self._flops(True) if self.routed_experts else 0
         return (
             Segment("embedding", tokens * width, (tokens, width)),
             *(
