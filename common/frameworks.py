@@ -16,6 +16,7 @@ class Conventions:
         name: How sentences call it.
         modules: What only its workers may import.
         followed: The module whose import starts its recorder in a recorded script.
+        steps: What its recorder takes for a step of a script.
         formats: The formats of a state that only it writes.
         holds_complex: How a complex number is held as real ones.
         not_trained: How a number is kept that is not trained.
@@ -34,6 +35,7 @@ class Conventions:
     name: str
     modules: tuple[str, ...]
     followed: str
+    steps: str
     formats: tuple[str, ...]
     holds_complex: str
     not_trained: str

@@ -140,14 +140,21 @@ def why_nothing(out: Path, ended: RecordedCommand) -> str:
     if ended.notes:
         reason = ended.notes[0]
     elif ended.exit_code:
-        reason = f"the command ended with exit code {ended.exit_code} before its first optimizer step."
+        reason = f"the command ended with exit code {ended.exit_code} before its first step."
     elif not ended.is_seen:
         reason = "no Python of the command loaded the recorder: it runs none, or runs `python -I`, `-E` or `-S`; leave that out."
     elif not ended.frameworks:
-        reason = "the command imported neither torch nor keras."
+        reason = "the command imported neither torch nor keras; name one that trains with either."
     else:
-        reason = f"the command imported {' and '.join(ended.frameworks)} and took no optimizer step."
+        reason = _no_step(ended.frameworks)
     return f"nothing is recorded: {reason}"
+
+
+def _no_step(followed: Sequence[str]) -> str:
+    """Says what was looked for in a script that took no step."""
+    of = [each for each in map(conventions, BUILDERS) if each.followed in followed]
+    steps = "; ".join(f"in {each.name}, {each.steps}" for each in of)
+    return f"the command took no step. What counts as one: {steps}. Record a script that trains in one of these ways."
 
 
 def _run(command: Sequence[str], environment: dict[str, str], output: int | None, directory: Path | None) -> int:

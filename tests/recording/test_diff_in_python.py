@@ -29,7 +29,7 @@ def test_a_rerun_that_fails_is_a_note(tmp_path: Path, capfd: pytest.CaptureFixtu
     a = with_command(run(Script(), tmp_path / "a"), (sys.executable, "-c", FAILING))
     verdict = samestep.diff(a, run(Script(mistake="off_by_a_little"), tmp_path / "b"))
     assert (verdict.kind, verdict.need) == ("unknown", "command")
-    assert "the command ended with exit code 1 before its first optimizer step" in verdict.notes[-1]
+    assert "the command ended with exit code 1 before its first step" in verdict.notes[-1]
     assert list((a / "reruns").iterdir()) == []
     assert capfd.readouterr() == ("", "")
 

@@ -73,7 +73,13 @@ def test_a_killed_run_keeps_its_steps(tmp_path: Path) -> None:
         (["--", "true"], 3, "no Python of the command loaded the recorder"),
         (["--", sys.executable, "-I", "-c", "pass"], 3, "`python -I`"),
         (["--", sys.executable, "-c", "pass"], 3, "imported neither torch nor keras"),
-        (["--", sys.executable, "-c", "raise SystemExit(7)"], 7, "exit code 7 before its first optimizer step"),
+        (["--", sys.executable, "-c", "raise SystemExit(7)"], 7, "exit code 7 before its first step"),
+        pytest.param(
+            ["--", sys.executable, "-c", "import torch"],
+            3,
+            "after backward() or torch.autograd.grad()",
+            marks=pytest.mark.torch,
+        ),
     ],
 )
 def test_what_cannot_be_recorded_is_said_in_one_line(tmp_path: Path, words: list[str], code: int, said: str) -> None:

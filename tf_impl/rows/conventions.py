@@ -6,6 +6,7 @@ CONVENTIONS = Conventions(
     name="TensorFlow",
     modules=("tensorflow", "keras"),
     followed="keras",
+    steps="fit(), an optimizer's apply(), and variables that have changed after GradientTape.gradient()",
     formats=("tf",),
     holds_complex="one variable each, with tf.complex(real, imaginary) in the forward pass",
     not_trained="make it with trainable=False",

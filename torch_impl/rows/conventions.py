@@ -6,6 +6,7 @@ CONVENTIONS = Conventions(
     name="torch",
     modules=("torch",),
     followed="torch",
+    steps="an optimizer's step(), and weights that have changed after backward() or torch.autograd.grad()",
     formats=("dcp",),
     holds_complex="torch.view_as_real(...), with torch.view_as_complex(...) in the forward pass",
     not_trained="register it as a buffer",
