@@ -1,6 +1,5 @@
 """The arithmetic of mistakes in gradients: factors, parts that are missing, rounding."""
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -11,27 +10,6 @@ from samestep.common.steps.gradient_transforms import GRADIENT_PHASES, factor
 GRADIENTS = ("loss", *GRADIENT_PHASES)
 """Where a mistake in gradients shows first."""
 
-
-@dataclasses.dataclass(frozen=True)
-class FewDigits:
-    """A dtype of few digits.
-
-    Attributes:
-        digits: How many it has behind the first.
-        fewer: How many the next narrower dtype has.
-        least: The least relative error of a tensor whose numbers were rounded to it.
-        most: The largest.
-    """
-
-    digits: int
-    fewer: int
-    least: float
-    most: float
-
-
-BF16, FP16 = FewDigits(7, 3, 3e-4, 3e-3), FewDigits(10, 7, 3e-5, 3e-4)
-SUMMED = 30.0
-"""How many times as large the error is where parts that cancel each other were rounded, and summed in few digits."""
 
 EXACT = 3e-6
 """How far a sum of losses in float32 may be from what it should be, relative to it."""
@@ -147,39 +125,6 @@ def last_window(evidence: Evidence) -> Words | None:
     if ratio is None or not 0 < passes < usual:
         return None
     return {"passes": str(passes), "usual": str(usual)} if is_exactly(ratio, usual / passes) else None
-
-
-def rounded(to: FewDigits, evidence: Evidence) -> Words | None:
-    """Every gradient is off by what rounding to few digits does, in no direction: its numbers have no more, or its error is such.
-
-    Args:
-        to: What they were rounded to.
-        evidence: The evidence of the step.
-    """
-    own = [each for each in evidence.gradients if each.size >= 8 and each.norm > each.rounding * each.bound]
-    if len(own) < 2 or common_ratio(own) is not None:
-        return None
-    offs = sorted(each.off for each in own)
-    middle = offs[len(offs) // 2]
-    if all(each.digits for each in own):
-        if _has_few(to, own) and to.least <= middle <= SUMMED * to.most:
-            return {"off": f"{middle:.1e}"}
-        if not _changes_after_rounding(evidence):
-            return None
-    inside = sum(to.least <= off <= to.most for off in offs)
-    is_even = inside >= 0.8 * len(offs) and to.least <= middle <= to.most
-    return {"off": f"{middle:.1e}"} if is_even and all(each.differs for each in own) else None
-
-
-def _has_few(to: FewDigits, seen: Sequence[SeenTensor]) -> bool:
-    """Returns whether all gradients of one of the two have few digits, not fewer still, and those of the other have more."""
-    most = [max(each.digits[side] for each in seen) for side in (0, 1)]  # type: ignore[index]
-    return (most[0] <= to.digits) != (most[1] <= to.digits) and min(most) > to.fewer
-
-
-def _changes_after_rounding(evidence: Evidence) -> bool:
-    """Returns whether gradients are summed, divided or clipped after they may have been rounded, which fills their digits up."""
-    return evidence.is_transformed or any(side.world * side.passes > 1 for side in (evidence.a, evidence.b))
 
 
 def mean_of_means(evidence: Evidence) -> Words | None:

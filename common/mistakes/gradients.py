@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from samestep.common.mistakes import few_digits
 from samestep.common.mistakes import gradient_arithmetic as arithmetic
 from samestep.common.mistakes.gradient_arithmetic import GRADIENTS
 from samestep.common.mistakes.mistake import Mistake
@@ -95,7 +96,7 @@ ROUNDED = (
     Mistake(
         "gradients_rounded_to_bf16",
         GRADIENT_PHASES,
-        partial(arithmetic.rounded, arithmetic.BF16),
+        partial(few_digits.rounded, few_digits.BF16),
         "every gradient is off by {off} of its norm in no direction: one of the two rounded them to bfloat16, on the wire or "
         "in the sum",
         "",
@@ -103,7 +104,7 @@ ROUNDED = (
     Mistake(
         "gradients_rounded_to_fp16",
         GRADIENT_PHASES,
-        partial(arithmetic.rounded, arithmetic.FP16),
+        partial(few_digits.rounded, few_digits.FP16),
         "every gradient is off by {off} of its norm in no direction: one of the two rounded them to float16, on the wire or "
         "in the sum",
         "",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from samestep.common.mistakes.evidence import Evidence, SeenTensor, Side, digits_of
-from samestep.common.mistakes.gradient_arithmetic import BF16, FP16, FewDigits, rounded
+from samestep.common.mistakes.few_digits import BF16, FP16, FewDigits, rounded
 from samestep.common.steps.projections import sum_of_bits
 from tests.recording.numpy_script import _bf16
 
@@ -34,7 +34,7 @@ def tensor(name: str, off: float, digits: tuple[int, int] | None) -> SeenTensor:
     return SeenTensor(name, "kernel", "parameter", 64, one, one + apart, 1e-7, 10.0, digits=digits)
 
 
-def evidence(off: float, digits: tuple[int, int] | None, world: int = 1) -> Evidence:
+def evidence(off: float, digits: tuple[int, int] | None = (23, 23), world: int = 1) -> Evidence:
     seen = tuple(tensor("w" * length, off * (1 + length / 4), digits) for length in (0, 2, 4))
     return Evidence("gradient", 0, SIDE, dataclasses.replace(SIDE, world=world), seen)
 
@@ -50,8 +50,15 @@ def evidence(off: float, digits: tuple[int, int] | None, world: int = 1) -> Evid
         (6e-3, (23, 5), BF16, True),  # by chance, the sums end in more zeros
         (2e-2, (23, 3), BF16, False),  # float8
         (1e-3, (23, 23), BF16, False),  # noise of the size of such rounding
-        (1e-3, (23, 10), FP16, True),
-        (1e-3, (23, 11), FP16, False),
+        (1.4e-3, (23, 9), BF16, True),  # times three
+        (1.4e-3, (23, 9), FP16, False),
+        (1.4e-3, (23, 10), BF16, True),  # times five
+        (1.4e-3, (23, 10), FP16, False),
+        (2e-2, (23, 5), BF16, False),  # float8 times three
+        (2e-4, (23, 10), FP16, True),
+        (1.5e-4, (23, 12), FP16, True),  # times three
+        (2e-4, (23, 14), FP16, False),
+        (2e-4, (23, 10), BF16, False),
         (0.1, (23, 7), BF16, False),
     ],
 )
@@ -64,5 +71,12 @@ def test_few_digits_name_what_the_size_of_the_error_does_not(
 
 
 def test_after_a_sum_over_processes_the_size_of_the_error_says_it() -> None:
-    assert rounded(BF16, evidence(1e-3, (23, 23), world=3)) is not None
-    assert rounded(BF16, evidence(6e-3, (23, 23), world=3)) is None
+    assert rounded(BF16, evidence(1e-3, world=3)) is not None
+    assert rounded(BF16, evidence(6e-3, world=3)) is None
+    assert rounded(BF16, evidence(4e-4, world=3)) is None  # float16, summed in float16
+    assert rounded(BF16, evidence(4e-4, world=16)) is not None  # the mean of sixteen errs by less
+
+
+def test_what_was_summed_in_few_digits_errs_by_more() -> None:
+    assert rounded(BF16, evidence(2e-2, (23, 7), world=4)) is not None
+    assert [rounded(to, evidence(1.4e-3, (23, 10), world=4)) for to in (BF16, FP16)] == [None, None]  # it may be either

@@ -1,0 +1,91 @@
+"""Gradients that were rounded to a dtype of few digits, which their bits and the size of the error say."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from samestep.common.mistakes.evidence import Evidence, SeenTensor, common_ratio
+from samestep.common.mistakes.mistake import Words
+
+
+@dataclasses.dataclass(frozen=True)
+class FewDigits:
+    """A dtype of few digits.
+
+    Attributes:
+        digits: How many it has behind the first.
+        fewer: How many the next narrower dtype has.
+        least: The least relative error of a tensor whose numbers were rounded to it.
+        most: The largest.
+        middle: The least that the median of all tensors has, where they were rounded once.
+        narrower: From which median on it was the next narrower dtype.
+        summed: The largest median where parts that cancel each other were rounded, and summed in few digits.
+    """
+
+    digits: int
+    fewer: int
+    least: float
+    most: float
+    middle: float
+    narrower: float
+    summed: float
+
+
+BF16 = FewDigits(7, 3, 3e-4, 3e-3, 7e-4, 1.2e-2, 9e-2)
+FP16 = FewDigits(10, 7, 3e-5, 3e-4, 3e-5, 7e-4, 7e-4)
+"""Rounding to d digits behind the first errs by 0.2 x 2^-d of the norm: 1.6e-3 in bfloat16, 2e-4 in float16, 2.5e-2 in float8.
+What is summed in few digits errs by two to four times as much, and more where parts cancel. Of float16 no more is taken for it:
+bfloat16 times five has as many digits."""
+FACTOR_DIGITS = 3
+"""Digits that numbers get when they are multiplied by a small whole number: by 3 two, by 5 and 7 three."""
+PARTS = 4
+"""Of so many parts, each rounded on its own, the mean errs by half as much as one; that many are within `middle`."""
+
+
+def rounded(to: FewDigits, evidence: Evidence) -> Words | None:
+    """Every gradient is off by what rounding to few digits does, in no direction: its numbers have no more, or its error is such.
+
+    Args:
+        to: What they were rounded to.
+        evidence: The evidence of the step.
+    """
+    own = [each for each in evidence.gradients if each.size >= 8 and each.norm > each.rounding * each.bound]
+    if len(own) < 2 or common_ratio(own) is not None:
+        return None
+    offs = sorted(each.off for each in own)
+    middle = offs[len(offs) // 2]
+    is_changed = _changes_after_rounding(evidence)
+    if all(each.digits for each in own):
+        if _has_few(to, own, middle, is_changed):
+            return {"off": f"{middle:.1e}"}
+        if not is_changed or _most_digits(own)[0] <= FP16.digits:
+            return None
+    inside = sum(to.least <= off <= to.most for off in offs)
+    parts = max(side.world * side.passes for side in (evidence.a, evidence.b))
+    least = max(to.least, to.middle * math.sqrt(PARTS / max(PARTS, parts)))
+    is_even = inside >= 0.8 * len(offs) and least <= middle <= to.most
+    return {"off": f"{middle:.1e}"} if is_even and all(each.differs for each in own) else None
+
+
+def _has_few(to: FewDigits, seen: Sequence[SeenTensor], middle: float, is_changed: bool) -> bool:
+    """Returns whether gradients of one of the two have few digits, those of the other more, and the error is of such rounding.
+
+    Digits alone do not say it: what is multiplied after it was rounded has some more.
+    """
+    few, more = _most_digits(seen)
+    if not to.fewer < few <= to.digits + FACTOR_DIGITS < more and not to.fewer < few <= to.digits < more:
+        return False
+    if few <= to.digits:
+        return to.least <= middle <= (to.summed if few == to.digits and is_changed else to.narrower)
+    may_be_wider = is_changed and few == to.digits + FACTOR_DIGITS  # summed in few digits
+    return not may_be_wider and to.middle <= middle <= to.most
+
+
+def _most_digits(seen: Sequence[SeenTensor]) -> list[int]:
+    """Returns the most digits that any gradient of a run has: of the run with fewer first."""
+    return sorted(max(each.digits[side] for each in seen) for side in (0, 1))  # type: ignore[index]
+
+
+def _changes_after_rounding(evidence: Evidence) -> bool:
+    """Returns whether gradients are summed, divided or clipped after they may have been rounded, which fills their digits up."""
+    return evidence.is_transformed or any(side.world * side.passes > 1 for side in (evidence.a, evidence.b))
