@@ -157,7 +157,9 @@ def parse_json(text: str | bytes) -> object:
         Unreadable: It is something else, or deeper than ours.
     """
     try:
-        return _shallow(json.loads(text))
+        brackets = ("{", "[") if isinstance(text, str) else (b"{", b"[")
+        is_shallow = sum(map(text.count, brackets)) <= MOST_DEPTH  # type: ignore[arg-type]
+        return json.loads(text) if is_shallow else _shallow(json.loads(text))
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"it is not JSON ({type(error).__name__})") from None
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import struct
 from collections.abc import Iterator, Mapping
 from typing import IO, NoReturn
 
@@ -26,11 +27,26 @@ _ODD = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
 """What a value of another kind ends in."""
 
 
-def read_rank(file: IO[bytes], name: str) -> tuple[RecordHeader, Iterator[RecordedStep]]:
-    """Reads the file of one process. A last frame that was not written to its end is left out.
+@dataclasses.dataclass(frozen=True, eq=False)
+class RankHead:
+    """What the file of one process says before its steps.
+
+    Attributes:
+        header: With the tensors that were added later.
+        added: The initial weights of those.
+        begin: Where its first step lies.
+    """
+
+    header: RecordHeader
+    added: np.ndarray
+    begin: int
+
+
+def read_head(file: IO[bytes], name: str) -> RankHead:
+    """Reads the header of one process, and looks for tensors that were added later.
 
     Args:
-        file: The file; the steps are read as they are asked for.
+        file: The file.
         name: The name for messages.
 
     Raises:
@@ -45,7 +61,6 @@ def read_rank(file: IO[bytes], name: str) -> tuple[RecordHeader, Iterator[Record
         header = _header(values["header"])  # type: ignore[arg-type]
         begin = file.tell()
         added = [(_tensors(more["tensors"]), array) for more, array in read_frames(file, name, ADDED)]
-        file.seek(begin)
         dtype = stats_dtype(header.is_float64)
         weights = np.concatenate([np.zeros(0, dtype), *(_weights(*each, dtype) for each in added)])
     except StopIteration:
@@ -57,24 +72,47 @@ def read_rank(file: IO[bytes], name: str) -> tuple[RecordHeader, Iterator[Record
             f"{name} is not a record that samestep wrote: its header has another form ({error})."
         ) from None
     whole = dataclasses.replace(header, tensors=sum((more for more, _ in added), header.tensors))
-    return whole, _steps(frames, whole, weights, name)
+    return RankHead(whole, weights, begin)
+
+
+def read_steps(file: IO[bytes], name: str, head: RankHead) -> Iterator[RecordedStep]:
+    """Reads the steps of one process as they are asked for. A last frame that was not written to its end is left out.
+
+    Args:
+        file: The file.
+        name: The name for messages.
+        head: What it says before them.
+
+    Raises:
+        ConfigError: It is damaged.
+    """
+    file.seek(head.begin)
+    for number, (values, array) in enumerate(read_frames(file, name)):
+        try:
+            step = _step(values, array, head.header, head.added)
+        except _ODD as error:
+            raise ConfigError(f"{name} is damaged: frame {number + 1} is not a step of its header ({error}).") from None
+        yield step
+
+
+def read_rank(file: IO[bytes], name: str) -> tuple[RecordHeader, Iterator[RecordedStep]]:
+    """Reads the file of one process: its header, and its steps as they are asked for.
+
+    Args:
+        file: The file.
+        name: The name for messages.
+
+    Raises:
+        ConfigError: It is not a record, or damaged.
+    """
+    head = read_head(file, name)
+    return head.header, read_steps(file, name, head)
 
 
 def _weights(tensors: tuple[RecordedTensor, ...], array: bytes, dtype: np.dtype) -> np.ndarray:
     if len(array) != len(tensors) * dtype.itemsize:
         _refuse("the tensors that were added have not their initial weights")
     return np.frombuffer(array, dtype)
-
-
-def _steps(
-    frames: Iterator[tuple[Mapping[str, object], bytes]], header: RecordHeader, added: np.ndarray, name: str
-) -> Iterator[RecordedStep]:
-    for number, (values, array) in enumerate(frames):
-        try:
-            step = _step(values, array, header, added)
-        except _ODD as error:
-            raise ConfigError(f"{name} is damaged: frame {number + 1} is not a step of its header ({error}).") from None
-        yield step
 
 
 def _header(values: Mapping[str, object]) -> RecordHeader:
@@ -124,40 +162,48 @@ def _piece(values: object) -> Piece:
 
 def _step(values: Mapping[str, object], array: bytes, header: RecordHeader, added: np.ndarray) -> RecordedStep:
     """Returns a step, with rows for all tensors. Those that were added later have their initial weights, and no gradient."""
-    given, dtype = dict(values), stats_dtype(header.is_float64)
-    phases: list[Phase] = _list(given.pop("phases"))  # type: ignore[assignment]
-    needed = {"weight"} if given["number"] == -1 else {"weight", "gradient"}
-    if phases and not (needed <= set(phases) <= set(PHASES) and len(set(phases)) == len(phases)):
-        _refuse(f"phases {phases}")
+    given = dict(values)
+    number, phases = _whole(given["number"], -1), _list(given.pop("phases"))
     counts = [None if given.get(name) is None else _whole(given[name]) for name in ("rows", "targets")]
-    ends = [8 * (counts[0] or 0), 8 * ((counts[0] or 0) + (counts[1] or 0))]
-    start, num_tensors = ends[-1], len(header.tensors)
-    size, left = divmod(len(array) - start, max(len(phases), 1) * dtype.itemsize)
-    if left or not (num_tensors - len(added) <= size <= num_tensors if phases else size == 0):
-        _refuse("it has not the tensors of the header")
-    split = np.frombuffer(array[start:], dtype).reshape(len(phases), size)
-    absent = np.zeros(num_tensors - size if phases else 0, dtype)
-    absent["projections"], absent["square"] = np.nan, np.nan
-    later = {"weight": added[len(added) - len(absent) :]}
-    stats = {
-        phase: np.concatenate([rows, later.get(phase, absent)]) if len(absent) else rows
-        for phase, rows in zip(phases, split, strict=True)
-    }
+    start = 8 * sum(each or 0 for each in counts)
+    if start > len(array):
+        _refuse("it has not the examples that it counts")
+    stats = _stats(phases, array, start, header, added, number) if phases or start < len(array) else None
+    hashes = struct.unpack_from(f"<{start // 8}Q", array)
     made = RecordedStep(
         **given
         | {
             "losses": tuple(map(_number, _list(given["losses"]))),
-            "rows": None if counts[0] is None else tuple(np.frombuffer(array[: ends[0]], "<u8").tolist()),
-            "targets": None if counts[1] is None else tuple(np.frombuffer(array[ends[0] : start], "<u8").tolist()),
+            "rows": None if counts[0] is None else hashes[: counts[0]],
+            "targets": None if counts[1] is None else hashes[counts[0] or 0 :],
             "scalars": {name: _number(value) for name, value in given["scalars"].items()},  # type: ignore[union-attr]
         },
-        stats=stats or None,
+        stats=stats,
     )
-    _whole(made.number, -1)
     _flag(made.is_skipped)
     for value in made.counts.values():
         _whole(value)
     return made
+
+
+def _stats(
+    phases: list[object], array: bytes, start: int, header: RecordHeader, added: np.ndarray, number: int
+) -> dict[Phase, np.ndarray]:
+    """Returns what a frame holds of tensors, from a place in its array on."""
+    dtype, needed = stats_dtype(header.is_float64), {"weight"} if number == -1 else {"weight", "gradient"}
+    if not (needed <= set(phases) <= set(PHASES) and len(set(phases)) == len(phases)):
+        _refuse(f"phases {phases}")
+    num_tensors = len(header.tensors)
+    size, left = divmod(len(array) - start, len(phases) * dtype.itemsize)
+    if left or not num_tensors - len(added) <= size <= num_tensors:
+        _refuse("it has not the tensors of the header")
+    split = dict(zip(phases, np.frombuffer(array, dtype, offset=start).reshape(len(phases), size), strict=True))
+    if size == num_tensors:
+        return split  # type: ignore[return-value]
+    absent = np.zeros(num_tensors - size, dtype)
+    absent["projections"], absent["square"] = np.nan, np.nan
+    later = {"weight": added[len(added) - len(absent) :]}
+    return {phase: np.concatenate([rows, later.get(phase, absent)]) for phase, rows in split.items()}  # type: ignore[misc]
 
 
 def _list(value: object) -> list[object]:

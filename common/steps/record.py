@@ -111,6 +111,7 @@ class RecordedStep:
     targets: tuple[int, ...] | None = None
 
 
+@functools.lru_cache(2)
 def stats_dtype(is_float64: bool) -> np.dtype:
     """Returns what is kept of a tensor in a phase: 48 bytes, or 80 of a run in float64.
 

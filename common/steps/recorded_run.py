@@ -2,7 +2,8 @@
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -72,7 +73,7 @@ class RunStep:
     splits: tuple[RankSplit, ...] = ()
     targets: Mapping[int, tuple[int, ...]] | None = None
 
-    @property
+    @functools.cached_property
     def examples(self) -> collections.Counter[int] | None:
         """The multiset of the examples of all ranks. What ranks of tensor parallelism were all called on counts once."""
         return _multiset(self.rows)
@@ -104,13 +105,21 @@ class RecordedRun:
 
 
 def _multiset(rows: Mapping[int, tuple[int, ...]] | None) -> collections.Counter[int] | None:
-    return None if rows is None else collections.Counter(row for rank in own_ranks(rows) for row in rows[rank])
+    return None if rows is None else collections.Counter(own_rows(rows))
 
 
 def own_ranks(rows: Mapping[int, tuple[int, ...]]) -> list[int]:
     """Returns the ranks that have examples which no rank before them has."""
+    if len(rows) == 1:
+        return [rank for rank, each in rows.items() if each]
     first: dict[tuple[int, ...], int] = {}
     for rank, each in rows.items():
         if each:
             first.setdefault(each, rank)
     return list(first.values())
+
+
+def own_rows(rows: Mapping[int, tuple[int, ...]]) -> Sequence[int]:
+    """Returns the hashes of all ranks; what several ranks were all called on counts once."""
+    ranks = own_ranks(rows)
+    return rows[ranks[0]] if len(ranks) == 1 else [row for rank in ranks for row in rows[rank]]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.errors import SamestepError, Unavailable
-from samestep.common.judging.recorded.judge import judge
+from samestep.common.judging.recorded.judge import judge, judge_unless_rounded
 from samestep.common.judging.recorded.measured import measure, repeats_itself
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
@@ -45,15 +45,18 @@ def diff(a: Reruns, b: Reruns, num_steps: int) -> Diffed:
     Raises:
         ConfigError: They have nothing in common, or are damaged.
     """
-    first = judge(a.run, b.run)
-    if _is_settled(a, first):
+    is_float64 = a.run.header.is_float64
+    first = judge(a.run, b.run) if is_float64 else judge_unless_rounded(a.run, b.run)
+    if first is not None and _is_settled(a, first):
         return Diffed(first, a, b)
     if why := a.why_not():
+        first = first or judge(a.run, b.run)
         return Diffed(first, a, b, (f"A cannot be run again, so nothing measured how far rounding takes it: {why}.",))
     length = min(count_steps(side.run, num_steps) for side in (a, b))
     try:
         return _with_reruns(a, b, length)
     except SamestepError as error:
+        first = first or judge(a.run, b.run)
         return Diffed(
             first, a, b, (f"A could not be run again, so nothing measured how far rounding takes it: {error}",)
         )

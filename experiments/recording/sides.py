@@ -8,6 +8,7 @@ from pathlib import Path
 
 from samestep.common.errors import ConfigError
 from samestep.common.steps.joining import read_run
+from samestep.experiments.recording.progress import ReadingProgress
 from samestep.experiments.recording.reruns import Reruns, count_steps, record_argument
 from samestep.experiments.recording.start import check_command, default_directory
 
@@ -54,7 +55,8 @@ def _command(argument: Argument) -> list[str] | None:
 def _side(who: str, argument: Argument, command: Sequence[str] | None, weights: Path | None, is_quiet: bool) -> Reruns:
     """Reads a record, or makes one of a command."""
     if command is None:
-        side = Reruns(read_run(Path(argument)), Path(argument).resolve(), who, is_quiet=is_quiet)
+        watch = ReadingProgress(who) if who == "A" and not is_quiet else None
+        side = Reruns(read_run(Path(argument), watch), Path(argument).resolve(), who, is_quiet=is_quiet)
         if weights is None:
             return side
         if why := side.why_not():

@@ -4,8 +4,9 @@ import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from samestep.common.judging.recorded.judge import judge
+from samestep.common.judging.recorded.judge import judge, judge_unless_rounded
 from samestep.common.judging.recorded.seen_examples import SeenExamples
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.projections import Piece
@@ -19,6 +20,9 @@ from samestep.common.steps.record import (
     stats_dtype,
     step_frame,
 )
+from samestep.experiments.recording import progress
+from tests.recording.judged import recorded
+from tests.recording.numpy_script import Script
 
 TENSORS, BATCH = 10, 128
 
@@ -52,10 +56,42 @@ def test_the_memory_of_a_diff_does_not_grow_with_the_steps(tmp_path: Path) -> No
     assert many - few < 80 * 500, (few, many)  # of each step its rate and two hashes, of either run
 
 
+def knew(seen: SeenExamples, examples: list[int]) -> bool:
+    seen.add(examples)
+    return seen.knew_last()
+
+
 def test_examples_are_known_again() -> None:
     draw, seen = np.random.default_rng(0), SeenExamples()
     epoch = draw.integers(0, 2**63, (100, 64))
-    assert [seen.add(batch.tolist()) for batch in epoch] == [False] * 100
-    assert [seen.add(batch.tolist()) for batch in draw.permuted(epoch.ravel()).reshape(100, 64)] == [True] * 100
+    assert [knew(seen, batch.tolist()) for batch in epoch] == [False] * 100
+    assert [knew(seen, batch.tolist()) for batch in draw.permuted(epoch.ravel()).reshape(100, 64)] == [True] * 100
     mixed = [*epoch[0, :31].tolist(), *draw.integers(0, 2**63, 33).tolist()]
-    assert not seen.add(mixed) and not seen.add([])
+    assert not knew(seen, mixed) and not knew(seen, [])
+
+
+def test_examples_of_many_steps_are_entered_together() -> None:
+    seen, epoch = SeenExamples(), np.random.default_rng(0).integers(0, 2**63, (100, 64)).tolist()
+    for batch in epoch:
+        seen.add(batch)
+    assert not seen.knew_last() and knew(seen, epoch[0]) and knew(seen, epoch[99])
+
+
+def test_a_record_is_read_no_further_than_rounding_leaves_it_open(tmp_path: Path) -> None:
+    seen: list[int] = []
+    a, same, other = (recorded(Script(steps=200, flipped=flipped), tmp_path) for flipped in (False, False, True))
+    watched = read_run(Path(a.name), lambda number, share: seen.append(number))
+    assert judge_unless_rounded(watched, same).kind == "same" and seen == [-1, 63, 127, 191]
+    assert judge_unless_rounded(watched, other) is None and seen[4:] == [-1]
+
+
+def test_what_is_read_for_long_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    clock = iter([0.0, 100.0, 102.0, 104.0, 113.0, 114.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    read = progress.ReadingProgress("A")
+    for number, share in ((-1, 0.0), (63, 0.1), (127, 0.2), (191, 0.3), (1255, 0.5)):
+        read(number, share)
+    assert capsys.readouterr().err.splitlines() == [
+        "samestep: A is read and compared: step 127, 20%, about 16 s left ...",
+        "samestep: A is read and compared: step 1,255, 50%, about 14 s left ...",
+    ]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -86,7 +87,7 @@ def _initial(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     unit = unit_of(walk.pairing, walk.a.header.is_float64)
     apart = np.sqrt(np.mean((compared.one.projections - compared.other.projections) ** 2, axis=1))
     differs = (apart > 10 * unit * compared.one.norm) & (compared.one.bits != compared.other.bits)
-    differs &= [tensor.role == "parameter" for tensor in walk.pairing.tensors]
+    differs &= walk.pairing.are_parameters
     if not differs.any():
         return None
     names = [tensor.name for tensor, each in zip(walk.pairing.tensors, differs, strict=True) if each]
@@ -96,6 +97,8 @@ def _initial(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
 
 
 def _examples(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
+    if one.rows == other.rows:  # as a rule, and counting takes longer
+        return None
     a, b = one.examples, other.examples
     if a is None or b is None or a == b:
         return None
@@ -121,10 +124,11 @@ def _scalars(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
 def _loss(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     if one.loss is None or other.loss is None:
         return None
-    scale = walk.yardstick.of_loss(one.number, one.loss)
-    apart = abs(one.loss - other.loss) if np.isfinite([one.loss, other.loss]).all() else np.inf
-    if one.loss == other.loss or (np.isnan(one.loss) and np.isnan(other.loss)):
+    if one.loss == other.loss or (math.isnan(one.loss) and math.isnan(other.loss)):
         return None
+    scale = walk.yardstick.of_loss(one.number, one.loss)
+    apart = abs(one.loss - other.loss)
+    apart = apart if math.isfinite(apart) else math.inf
     times = times_rounding(apart, float(scale.rounding[0]))
     if times <= scale.same:
         return None

@@ -4,15 +4,14 @@ import collections
 import dataclasses
 import math
 
-import numpy as np
-
 from samestep.common.errors import ConfigError
+from samestep.common.judging.recorded.distance import Seen, look
 from samestep.common.judging.recorded.findings import Finding, find
 from samestep.common.judging.recorded.measured import MeasuredYardstick
 from samestep.common.judging.recorded.notes import find_notes
 from samestep.common.judging.recorded.pairing import Pairing, pair
 from samestep.common.judging.recorded.verdict import EXACT, Kind, Need, RecordedVerdict, TensorRow
-from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
+from samestep.common.judging.recorded.walk import Past, Walk
 from samestep.common.judging.recorded.yardstick import Derived, Yardstick, finite, unit_of
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.table import causes
@@ -29,18 +28,6 @@ MOST_EXAMPLES = 10**6
 """Of which is counted how often they came, at 100 bytes each; of more it is not known."""
 
 
-@dataclasses.dataclass(eq=False)
-class _Seen:
-    """What the walk has seen so far."""
-
-    num_steps: int = 0
-    worst: float = 0.0
-    first_apart: float = 0.0
-    last_apart: float = 0.0
-    resolution: float | None = None
-    jump: tuple[int, str, float] = (0, "", 0.0)
-
-
 def judge(
     a: RecordedRun, b: RecordedRun, yardstick: Yardstick | None = None, pairing: Pairing | None = None
 ) -> RecordedVerdict:
@@ -55,6 +42,31 @@ def judge(
     Raises:
         ConfigError: They have no step or no tensor in common.
     """
+    verdict = _judge(a, b, yardstick, pairing)
+    assert verdict is not None
+    return verdict
+
+
+def judge_unless_rounded(a: RecordedRun, b: RecordedRun) -> RecordedVerdict | None:
+    """Judges two recorded runs; returns None at the first step after which they are apart by no more than rounding may make.
+
+    Args:
+        a: As for `judge`.
+        b: Likewise.
+
+    Raises:
+        ConfigError: They have no step or no tensor in common.
+    """
+    return _judge(a, b, None, None, ends_at_rounding=True)
+
+
+def _judge(
+    a: RecordedRun,
+    b: RecordedRun,
+    yardstick: Yardstick | None,
+    pairing: Pairing | None,
+    ends_at_rounding: bool = False,
+) -> RecordedVerdict | None:
     pairing = pairing or pair(a, b)
     if a.header.is_float64 != b.header.is_float64:
         raise ConfigError(
@@ -62,7 +74,7 @@ def judge(
         )
     walk = Walk(a, b, pairing, yardstick or Derived(unit_of(pairing, a.header.is_float64), pairing))
     past = Past(a.header.world), Past(b.header.world)
-    seen, unsure = _Seen(), None
+    seen, unsure = Seen(), None
     for one, other in walk.steps():
         past[0].note(one)
         past[1].note(other)
@@ -72,7 +84,9 @@ def judge(
             is_first = finding.is_first and unsure is None
             return _different(walk, one, other, past, dataclasses.replace(finding, is_first=is_first), seen)
         unsure = unsure or (finding and (finding, one, other))
-        _look(walk, one, other, seen)
+        look(walk, one, other, seen)
+        if ends_at_rounding and one.number >= 0 and (unsure or seen.worst):
+            return None
         past[0].end(one)
         past[1].end(other)
     if not seen.num_steps:
@@ -80,13 +94,13 @@ def judge(
     return _unsure(walk, seen, *unsure) if unsure else _same(walk, seen)
 
 
-def _unsure(walk: Walk, seen: _Seen, finding: Finding, one: RunStep, other: RunStep) -> RecordedVerdict:
+def _unsure(walk: Walk, seen: Seen, finding: Finding, one: RunStep, other: RunStep) -> RecordedVerdict:
     """Returns the verdict on runs of which a step may differ, and none differs for certain."""
     rows = _rows(walk, one, other, finding)
     return _verdict(walk, seen, "unknown", finding, need=_need(walk, finding), rows=rows)
 
 
-def _same(walk: Walk, seen: _Seen) -> RecordedVerdict:
+def _same(walk: Walk, seen: Seen) -> RecordedVerdict:
     growth = seen.last_apart / seen.first_apart if seen.first_apart else 1.0
     if seen.resolution is not None and seen.resolution > BLIND:
         return _blind(walk, seen)
@@ -101,7 +115,7 @@ def _same(walk: Walk, seen: _Seen) -> RecordedVerdict:
     return dataclasses.replace(made, growth=growth, notes=notes)
 
 
-def _blind(walk: Walk, seen: _Seen) -> RecordedVerdict:
+def _blind(walk: Walk, seen: Seen) -> RecordedVerdict:
     """Returns the verdict on runs that agree as far as A agrees with itself, which is not far."""
     is_float64, is_jumping = walk.a.header.is_float64, (seen.resolution or 0.0) > RANDOM
     made = _verdict(walk, seen, "unknown", None, need="seed" if is_float64 and is_jumping else "float64")
@@ -117,7 +131,7 @@ def _blind(walk: Walk, seen: _Seen) -> RecordedVerdict:
 
 
 def _verdict(
-    walk: Walk, seen: _Seen, kind: Kind, finding: Finding | None, need: Need = "", rows: tuple[TensorRow, ...] = ()
+    walk: Walk, seen: Seen, kind: Kind, finding: Finding | None, need: Need = "", rows: tuple[TensorRow, ...] = ()
 ) -> RecordedVerdict:
     return RecordedVerdict(
         kind,
@@ -139,10 +153,10 @@ def _need(walk: Walk, finding: Finding) -> Need:
 
 
 def _different(
-    walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past], finding: Finding, seen: _Seen
+    walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past], finding: Finding, seen: Seen
 ) -> RecordedVerdict:
     """Returns the verdict of a step that differs for certain."""
-    _look(walk, one, other, seen)
+    look(walk, one, other, seen)
     phase = "targets" if finding.has_other_targets else finding.first.phase
     evidence = walk.evidence(phase, one, other, past)
     if phase in ("data", "hyper-parameters"):
@@ -183,37 +197,6 @@ def _with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
         known = {"again": more.total() - alone, "alone": alone} if is_known else {}
         sides.append(dataclasses.replace(side, rates=each.rates, later=each.digests[len(side.digests) :], **known))
     return dataclasses.replace(evidence, a=sides[0], b=sides[1])
-
-
-def _look(walk: Walk, one: RunStep, other: RunStep, seen: _Seen) -> None:
-    """Notes how far the runs are apart, and how small a mistake would have been seen."""
-    gradient, weight = walk.compare("gradient", one, other), walk.compare("weight", one, other)
-    if one.number < 0:
-        return
-    for compared in (gradient, weight):
-        if compared is not None and compared.times.size:
-            seen.worst = max(seen.worst, float(compared.times.max()))
-    if gradient is not None and seen.resolution is None:
-        seen.resolution = _resolution(gradient)
-        seen.jump = (one.number, *_largest_spread(walk, gradient))
-    if weight is not None:
-        apart = np.mean((finite(weight.one.projections) - finite(weight.other.projections)) ** 2, axis=1)
-        norm = math.sqrt(float(apart.sum()) / (float(finite(weight.one.square).sum()) or 1.0))
-        seen.first_apart, seen.last_apart = seen.first_apart or norm, norm
-
-
-def _largest_spread(walk: Walk, gradient: ComparedTensors) -> tuple[str, float]:
-    """Returns the tensor that rounding moves most, and by what share of its norm."""
-    norm = np.nan_to_num(gradient.one.norm)
-    share = np.where(norm > 0, gradient.scale.rounding / np.where(norm > 0, norm, 1.0), 0.0)
-    place = int(np.argmax(share))
-    return walk.pairing.tensors[place].name, float(share[place])
-
-
-def _resolution(gradient: ComparedTensors) -> float | None:
-    known = np.nan_to_num(gradient.one.norm) > 0
-    relative = gradient.scale.rounding[known] / gradient.one.norm[known]
-    return float(np.median(gradient.scale.same * relative)) if known.any() else None
 
 
 def _rows(walk: Walk, one: RunStep, other: RunStep, finding: Finding) -> tuple[TensorRow, ...]:

@@ -32,9 +32,19 @@ class Pairing:
     only_b: tuple[str, ...] = ()
 
     @functools.cached_property
+    def are_parameters(self) -> np.ndarray:
+        """Which tensors are parameters."""
+        return np.array([tensor.role == "parameter" for tensor in self.tensors])
+
+    @functools.cached_property
     def sizes(self) -> np.ndarray:
         """How many numbers each tensor has."""
         return np.array([np.prod(tensor.piece.shape, dtype=np.int64) for tensor in self.tensors], float)
+
+    @functools.cached_property
+    def _is_all(self) -> list[bool]:
+        """Whether, of A and of B, the tensors are all in their order."""
+        return [np.array_equal(place, np.arange(len(place))) for place in self.places]
 
     def only(self, tensors: Sequence[RecordedTensor], side: int) -> dict[str, tuple[int, ...]]:
         """Returns the shapes of the tensors that the other record lacks, by name.
@@ -54,6 +64,8 @@ class Pairing:
             side: 0 for A, 1 for B.
         """
         place = self.places[side]
+        if self._is_all[side] and len(place) == len(sums.square):
+            return sums
         return Sums(sums.projections[place], sums.square[place], sums.bits[place])
 
 

@@ -11,7 +11,7 @@ from samestep.common.judging.recorded.yardstick import RoundingScale, Yardstick,
 from samestep.common.mistakes.evidence import Evidence, SeenTensor, Side, digits_of, kind_of
 from samestep.common.steps.projections import PROJECTIONS
 from samestep.common.steps.record import Phase
-from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
+from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums, own_rows
 
 MOST_REMEMBERED = 100_000
 """Steps of which rates and digests are kept: beyond that, a repeated epoch is not recognized as one."""
@@ -25,12 +25,14 @@ class ComparedTensors:
         one: In A.
         other: In B.
         scale: What differences are divided by.
+        apart: The norm of the difference of each tensor.
         times: The difference of each tensor, in multiples of what rounding makes.
     """
 
     one: Sums
     other: Sums
     scale: RoundingScale
+    apart: np.ndarray
     times: np.ndarray
 
     @property
@@ -63,7 +65,6 @@ class Past:
         strays: The projections of gradients that steps left where they updated nothing, until something updates them; NaN where
             there are none. None if none ever were.
         examples: Those of all steps.
-        is_seen_before: Whether most examples of the last step were among them.
     """
 
     world: int
@@ -74,17 +75,15 @@ class Past:
     gradients: Sums | None = None
     strays: np.ndarray | None = None
     examples: SeenExamples = dataclasses.field(default_factory=SeenExamples)
-    is_seen_before: bool = False
 
     def note(self, step: RunStep) -> None:
         """Notes what a step was given, before it is judged."""
         if step.number < 0 or len(self.rates) >= MOST_REMEMBERED:
             return
         self.rates.append(step.scalars.get("lr", float("nan")))
-        examples = step.examples
-        self.digests.append(None if not examples else hash(frozenset(examples.items())))
-        if examples:
-            self.is_seen_before = self.examples.add(examples)
+        own = None if step.rows is None else own_rows(step.rows)
+        self.digests.append(hash((frozenset(own), len(own))) if own else None)
+        self.examples.add(own or ())
 
     def end(self, step: RunStep) -> None:
         """Notes what a step did, after it was judged."""
@@ -116,6 +115,8 @@ class Walk:
     pairing: Pairing
     yardstick: Yardstick
     longer: str = ""
+    _pair: tuple[RunStep | None, RunStep | None] = (None, None)
+    _compared: dict[Phase, ComparedTensors | None] = dataclasses.field(default_factory=dict)
 
     def steps(self) -> Iterator[tuple[RunStep, RunStep]]:
         """Yields the steps that both have, in order."""
@@ -142,6 +143,13 @@ class Walk:
         Returns:
             None where either was not looked at.
         """
+        if self._pair[0] is not one or self._pair[1] is not other:
+            self._pair, self._compared = (one, other), {}
+        if phase not in self._compared:  # a step is asked for several times
+            self._compared[phase] = self._compare(phase, one, other)
+        return self._compared[phase]
+
+    def _compare(self, phase: Phase, one: RunStep, other: RunStep) -> ComparedTensors | None:
         if not one.sums or not other.sums or phase not in one.sums or phase not in other.sums:
             return None
         ours, theirs = self.pairing.of(one.sums[phase], 0), self.pairing.of(other.sums[phase], 1)
@@ -149,8 +157,9 @@ class Walk:
         if phase == "gradient" and one.is_skipped and other.is_skipped:
             apart[np.isinf(apart)] = 0.0  # of what overflowed, the sums differ
         with np.errstate(invalid="ignore", divide="ignore"):
-            times = np.where(apart == 0, 0.0, apart / scale.rounding)
-        return ComparedTensors(ours, theirs, scale, np.nan_to_num(times, nan=0.0, posinf=np.inf))
+            times = apart / scale.rounding
+        times[(apart == 0) | np.isnan(times)] = 0.0
+        return ComparedTensors(ours, theirs, scale, apart, times)
 
     def evidence(self, phase: str, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Evidence:
         """Gathers what a cause is found from.
@@ -231,7 +240,7 @@ def _side(step: RunStep, past: Past, only: Mapping[str, tuple[int, ...]]) -> Sid
         step.scalars,
         past.rates,
         past.digests,
-        past.is_seen_before,
+        past.examples.knew_last(),
         splits,
         targets=step.targeted,
         only=only,

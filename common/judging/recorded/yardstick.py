@@ -21,7 +21,8 @@ DERIVED_ZONE = 1e3
 """Where nothing could be measured: no decision up to this many times the threshold."""
 DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
 """How a record spells a dtype -> how `UNIT_ROUNDOFF` does."""
-_NOTHING = "nothing"
+_NOTHING, _FINITE, _INFINITE, _NO_NUMBER = range(4)
+"""What a tensor holds: nothing or zeros, finite numbers, something infinite, or something that is not a number."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -102,15 +103,15 @@ def floor(sums: Sums, pairing: Pairing, phase: Phase) -> np.ndarray | float:
     if phase == "weight":
         return 0.0
     sizes, square = pairing.sizes, finite(sums.square)
-    trained = np.array([tensor.role == "parameter" for tensor in pairing.tensors]) & (square > 0)
-    if not trained.any():
-        return 0.0
-    return np.sqrt(square[trained].sum() / sizes[trained].sum() * sizes)
+    trained = pairing.are_parameters & (square > 0)
+    size = float(trained @ sizes)
+    return np.sqrt(float(trained @ square) / size * sizes) if size else 0.0
 
 
 def finite(numbers: np.ndarray) -> np.ndarray:
     """Returns the same with zeros for what is not a finite number."""
-    return np.nan_to_num(numbers, posinf=0.0, neginf=0.0)
+    is_finite = np.isfinite(numbers)
+    return numbers if is_finite.all() else np.where(is_finite, numbers, 0.0)
 
 
 def unit_of(pairing: Pairing, is_float64: bool) -> np.ndarray:
@@ -136,7 +137,10 @@ def apart_of(one: Sums, other: Sums) -> np.ndarray:
         other: In the other run.
     """
     with np.errstate(invalid="ignore", over="ignore"):
-        difference = np.sqrt(np.mean((one.projections - other.projections) ** 2, axis=1))
+        between = one.projections - other.projections
+        difference = np.sqrt(np.einsum("ij,ij->i", between, between) / between.shape[1])
+    if not np.isnan(difference).any():
+        return difference
     kinds = [_kind(each) for each in (one, other)]
     difference = np.where((kinds[0] == _NOTHING) & (kinds[1] == _NOTHING), 0.0, difference)
     return np.where(np.isnan(difference), np.where(kinds[0] == kinds[1], 0.0, math.inf), difference)
@@ -155,6 +159,8 @@ def times_rounding(apart: float, rounding: float) -> float:
 
 
 def _kind(sums: Sums) -> np.ndarray:
-    """Returns what tensors hold: nothing or zeros, finite numbers, something infinite, or something that is not a number."""
-    is_nothing = (sums.square == 0) | (np.isnan(sums.square) & (sums.bits == 0))
-    return np.select([is_nothing, np.isfinite(sums.square), np.isinf(sums.square)], [_NOTHING, "finite", "inf"], "nan")
+    """Returns what each tensor holds."""
+    square = sums.square
+    kinds = np.where(np.isfinite(square), _FINITE, np.where(np.isnan(square), _NO_NUMBER, _INFINITE))
+    kinds[(square == 0) | (np.isnan(square) & (sums.bits == 0))] = _NOTHING
+    return kinds

@@ -1,0 +1,176 @@
+"""What the processes of a script held, joined to whole tensors, and what they did at a step, to a step of the run."""
+
+import collections
+import dataclasses
+import functools
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from samestep.common.errors import ConfigError
+from samestep.common.steps.projections import BITS, PROJECTIONS
+from samestep.common.steps.record import Phase, RecordedStep, RecordedTensor, RecordHeader
+from samestep.common.steps.recorded_run import RankSplit, RunStep, Sums, own_ranks
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class JoinedRanks:
+    """How the tensors of the ranks make those of the run.
+
+    Attributes:
+        whole: The tensors of the run.
+        held: For each tensor its distinct pieces, and for each piece the (rank, place in the rank's header) of every replica.
+        owners: The tensor of each piece.
+        replicas: The replicas of each piece, [pieces, most replicas], as places among the rows of all ranks; -1 is none.
+    """
+
+    whole: tuple[RecordedTensor, ...]
+    held: tuple[tuple[tuple[tuple[int, int], ...], ...], ...]
+    owners: np.ndarray
+    replicas: np.ndarray
+
+    @classmethod
+    def of(cls, headers: Sequence[RecordHeader], name: str) -> "JoinedRanks":
+        """Finds which ranks hold which pieces.
+
+        Args:
+            headers: The header of each rank.
+            name: How messages call the record.
+
+        Raises:
+            ConfigError: The pieces of a tensor are not the tensor.
+        """
+        whole: dict[str, RecordedTensor] = {}
+        pieces: dict[str, dict[object, list[tuple[int, int]]]] = {}
+        for rank, header in enumerate(headers):
+            for place, tensor in enumerate(header.tensors):
+                full = dataclasses.replace(tensor, piece=type(tensor.piece).whole(tensor.piece.shape))
+                whole.setdefault(tensor.name, full)
+                if math.prod(tensor.piece.size) or not math.prod(tensor.piece.shape):
+                    pieces.setdefault(tensor.name, {}).setdefault(tensor.piece, []).append((rank, place))
+        for each, full in whole.items():
+            size = sum(math.prod(piece.size) for piece in pieces.get(each, ()))
+            if size != math.prod(full.piece.shape):
+                raise ConfigError(
+                    f"{name}: the pieces of {each} that its ranks hold have {size} of {math.prod(full.piece.shape)} "
+                    "numbers; record the script again."
+                )
+        held = tuple(tuple(tuple(places) for places in pieces.get(each, {}).values()) for each in whole)
+        first_rows = np.cumsum([0, *(len(header.tensors) for header in headers)])
+        owners = [tensor for tensor, parts in enumerate(held) for _ in parts]
+        replicas = np.full((len(owners), len(headers)), -1)
+        for number, places in enumerate(places for parts in held for places in parts):
+            replicas[number, : len(places)] = [first_rows[rank] + place for rank, place in places]
+        return cls(tuple(whole.values()), held, np.array(owners, int), replicas)
+
+    @functools.cached_property
+    def is_plain(self) -> bool:
+        """Whether there is one process, which holds every tensor whole, so the rows of its file are those of the run."""
+        places = np.arange(len(self.whole))
+        return np.array_equal(self.owners, places) and np.array_equal(self.replicas, places[:, None])
+
+    def step(self, steps: Sequence[RecordedStep]) -> RunStep:
+        """Joins what the ranks saw of a step."""
+        first = steps[0]
+        rows = _of_ranks([step.rows for step in steps])
+        phases = [
+            phase for phase in (first.stats or {}) if phase != "local" and all(phase in (s.stats or {}) for s in steps)
+        ]
+        joined, splits = dict[Phase, Sums](), list[RankSplit]()
+        for phase in phases:
+            rows_of_ranks = [step.stats[phase] for step in steps if step.stats is not None]
+            if self.is_plain:
+                joined[phase] = _plain(rows_of_ranks[0])
+                continue
+            all_rows = np.concatenate(rows_of_ranks)
+            is_there = _is_there(all_rows)
+            joined[phase] = self._sums(all_rows, is_there)
+            splits += self._splits(phase, all_rows, is_there) if phase != "stray" else ()
+        return RunStep(
+            number=first.number,
+            loss=_loss(steps, rows),
+            rows=rows,
+            targets=_of_ranks([step.targets for step in steps]),
+            scalars={name: value for step in reversed(steps) for name, value in step.scalars.items()},
+            is_skipped=first.is_skipped,
+            passes=max(len(step.losses) for step in steps),
+            parts=tuple(loss for step in steps for loss in step.losses),
+            sums=joined or None,
+            splits=(*_skip_splits(steps), *_scalar_splits(steps), *splits) if len(steps) > 1 else (),
+        )
+
+    def _sums(self, rows: np.ndarray, is_there: np.ndarray) -> Sums:
+        """Adds up the pieces of each tensor. Of replicas the first one counts that has numbers."""
+        chosen = np.full(len(self.owners), -1)
+        for column in self.replicas.T[::-1]:
+            chosen = np.where((column >= 0) & is_there[column], column, chosen)
+        is_known = chosen >= 0
+        taken, owners = rows[chosen[is_known]], self.owners[is_known]
+        made = Sums(
+            np.zeros((len(self.whole), PROJECTIONS)), np.zeros(len(self.whole)), np.zeros(len(self.whole), np.uint64)
+        )
+        for total, part in zip((made.projections, made.square, made.bits), taken.dtype.names, strict=True):
+            if len(self.owners) == len(self.whole):  # each tensor is one piece
+                total[owners] = taken[part]
+            else:
+                np.add.at(total, owners, taken[part])
+        np.bitwise_and(made.bits, np.uint64(BITS), out=made.bits)
+        lacking = self.owners[~is_known]
+        made.projections[lacking] = made.square[lacking] = math.nan
+        return made
+
+    def _splits(self, phase: Phase, rows: np.ndarray, is_there: np.ndarray) -> Iterator[RankSplit]:
+        bits = rows["bits"]
+        first, is_replica = self.replicas[:, :1], self.replicas >= 0
+        differs = (bits[self.replicas] != bits[first]) | (is_there[self.replicas] != is_there[first])
+        odd_ones = set(np.flatnonzero((differs & is_replica).any(axis=1)).tolist())
+        pieces = ((tensor, places) for tensor, parts in zip(self.whole, self.held, strict=True) for places in parts)
+        for number, (tensor, places) in enumerate(pieces) if odd_ones else ():
+            if number in odd_ones and tensor.role == "parameter":
+                own = self.replicas[number, : len(places)]
+                values = {
+                    rank: int(bits[row]) if is_there[row] else None for (rank, _), row in zip(places, own, strict=True)
+                }
+                yield RankSplit(phase, tensor.name, _odd(values))
+
+
+def _plain(rows: np.ndarray) -> Sums:
+    return Sums(rows["projections"].astype(float), rows["square"].copy(), rows["bits"] & np.uint64(BITS))
+
+
+def _is_there(rows: np.ndarray) -> np.ndarray:
+    """Returns which rows have numbers: a tensor without a gradient has none."""
+    return ~(np.isnan(rows["square"]) & np.isnan(rows["projections"]).all(axis=1) & (rows["bits"] == 0))
+
+
+def _odd(values: Mapping[int, object]) -> tuple[int, ...]:
+    """Returns the ranks whose value is not the commonest one; of several commonest, that of the first rank counts."""
+    (common, _), *others = collections.Counter(values.values()).most_common()
+    return tuple(rank for rank, value in values.items() if value != common) if others else ()
+
+
+def _scalar_splits(steps: Sequence[RecordedStep]) -> Iterator[RankSplit]:
+    for name in dict.fromkeys(name for step in steps for name in step.scalars):
+        values = {rank: step.scalars[name] for rank, step in enumerate(steps) if name in step.scalars}
+        if odd := _odd(values):
+            yield RankSplit("scalar", name, odd)
+
+
+def _skip_splits(steps: Sequence[RecordedStep]) -> Iterator[RankSplit]:
+    if odd := _odd({rank: step.is_skipped for rank, step in enumerate(steps)}):
+        yield RankSplit("skipped", "update", odd)
+
+
+def _of_ranks(each: Sequence[tuple[int, ...] | None]) -> dict[int, tuple[int, ...]] | None:
+    """Returns the hashes of each rank; None if those of any are not known."""
+    known = {rank: rows for rank, rows in enumerate(each) if rows is not None}
+    return known if len(known) == len(each) else None
+
+
+def _loss(steps: Sequence[RecordedStep], rows: Mapping[int, tuple[int, ...]] | None) -> float | None:
+    """Returns the mean over ranks. It is not weighted by examples, because neither is the mean of their gradients."""
+    own = [steps[rank] for rank in (own_ranks(rows) if rows else range(len(steps)))]
+    sums = [math.fsum(step.losses) for step in own if step.losses]
+    return statistics.fmean(sums) if sums else None
