@@ -9,6 +9,7 @@ from samestep.common.steps.joining import read_run
 from tests.recording.records import Rank, distance, examples, loss, read_many, recorded_once
 
 pytestmark = pytest.mark.torch
+LOSSES = ("hand", "absolute", "shares", "divergence")
 KINDS = ("function", "tensors", "example", "call", "stateless")
 CASES: dict[str, tuple[str, dict[str, object]]] = {
     **{kind: (f"functional.py {kind}", {"stop_after": 3}) for kind in ("module", *KINDS)},
@@ -18,6 +19,8 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "layers": ("targets.py", {}),
     "wrong-layers": ("targets.py wrong", {}),
     "rounded": ("targets.py rounded", {}),
+    **{name: (f"targets.py {name}", {}) for name in LOSSES},
+    **{f"wrong-{name}": (f"targets.py {name} wrong", {}) for name in LOSSES},
     **{
         name: (f"adversary.py {words}", {})
         for name, words in (("gan", "detach"), ("leaky", ""), ("cleared", "clear"), ("gan-cleared", "detach clear"))
@@ -50,7 +53,8 @@ def test_tensors_of_a_function_are_perturbed_before_it_is_called(records: dict[s
 
 
 @pytest.mark.parametrize(
-    ("kind", "what", "total"), [("module", "targets", 8), ("tensors", "data", 8), ("layers", "targets", 6)]
+    ("kind", "what", "total"),
+    [("module", "targets", 8), ("tensors", "data", 8), *((kind, "targets", 6) for kind in ("layers", *LOSSES))],
 )
 def test_one_wrong_target_is_named(folder: Path, kind: str, what: str, total: int) -> None:
     verdict = judge(read_run(folder / kind), read_run(folder / f"wrong-{kind}"))

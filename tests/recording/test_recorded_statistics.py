@@ -84,7 +84,7 @@ def test_other_dtypes_are_projected_as_they_are(dtype: str) -> None:
 def test_rows_are_hashed_as_the_statement_says() -> None:
     import torch
 
-    from samestep.torch_impl.recording.examples import Examples
+    from samestep.torch_impl.recording.step.examples import Examples
 
     inputs, ids = torch.randn(4, 3, 2), torch.tensor([[1, -1], [2, 3], [0, 0], [1, -1]])
     examples = Examples()

@@ -12,8 +12,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.functional import follow_functional, outside
 from samestep.torch_impl.recording.gradient_transforms import follow_transforms
-from samestep.torch_impl.recording.losses import Roots
 from samestep.torch_impl.recording.session import Session
+from samestep.torch_impl.recording.step.losses import Roots
 from samestep.torch_impl.recording.thread import FollowedThread
 
 P, T = ParamSpec("P"), TypeVar("T")
@@ -63,6 +63,8 @@ class Hooks:
         schedule.step = self._follow_schedule(schedule.step)
         loader = torch.utils.data.DataLoader
         loader.__iter__ = self._follow_loader(loader.__iter__)
+        batches = torch.utils.data.dataloader._BaseDataLoaderIter
+        batches.__next__ = self._follow_batches(batches.__next__)
 
     def follow_calls(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps the method that calls a module.
@@ -161,6 +163,17 @@ class Hooks:
             return original(loader)
 
         return iterate
+
+    def _follow_batches(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        see = self._guard(self._session.targets.batches.add)
+
+        @functools.wraps(original)
+        def advance(batches: Any) -> Any:
+            batch = original(batches)
+            see(batch)
+            return batch
+
+        return advance
 
 
 def _is_training(module: nn.Module) -> bool:

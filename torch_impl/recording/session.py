@@ -15,16 +15,16 @@ from torch.optim import Optimizer
 from samestep.common.steps.record import RecordedStep
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.closures import Given, with_followed_closure
-from samestep.torch_impl.recording.counts import Counts
-from samestep.torch_impl.recording.examples import Examples
 from samestep.torch_impl.recording.leaves import Leaves
-from samestep.torch_impl.recording.losses import Roots, StepLosses
 from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.pieces import is_wrapped
-from samestep.torch_impl.recording.scalars import StepScalars
 from samestep.torch_impl.recording.start import start_with
 from samestep.torch_impl.recording.statistics import Pending
-from samestep.torch_impl.recording.targets import Targets
+from samestep.torch_impl.recording.step.counts import Counts
+from samestep.torch_impl.recording.step.examples import Examples
+from samestep.torch_impl.recording.step.losses import Roots, StepLosses
+from samestep.torch_impl.recording.step.scalars import StepScalars
+from samestep.torch_impl.recording.step.targets import Targets
 from samestep.torch_impl.recording.tensors import ParameterIds, find_objects, has_gradient
 from samestep.torch_impl.recording.watch import FirstWeights, Watch
 
@@ -73,7 +73,7 @@ class Session:
                 self._own.follow(module)
         self.begin_pass()
         if not self._is_replayed:
-            self._examples.add(arguments, keywords)
+            self.targets.follow(self._examples.add(arguments, keywords))
 
     def after_call(self, result: object) -> None:
         """It returned."""

@@ -11,7 +11,7 @@ from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.places import layouts, rank_and_world
 from samestep.torch_impl.recording.statistics import Pending, Statistics
-from samestep.torch_impl.recording.strays import Strays
+from samestep.torch_impl.recording.step.strays import Strays
 from samestep.torch_impl.recording.tensors import Held, find_tensors, with_places
 
 INITIAL = -1

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import torch
 
 from samestep.common.steps.keras_scalars import scalars_of, written
 from samestep.common.steps.recording import Recorder
@@ -14,6 +15,7 @@ from samestep.torch_impl.recording.gradient_transforms import follow_keras_trans
 from samestep.torch_impl.recording.hooks import Hooks
 from samestep.torch_impl.recording.keras.layers import GIVEN
 from samestep.torch_impl.recording.session import Session
+from samestep.torch_impl.recording.step.examples import tensors_in
 
 
 class KerasGroups:
@@ -62,6 +64,23 @@ def follow_keras(keras: ModuleType, session: Session, recorder: Recorder, hooks:
     for kind in (parallel.TorchParallelOptimizer, base):
         kind._backend_update_step = _followed_update(kind._backend_update_step, session, recorder, of)
     follow_keras_transforms(optimizers, session, recorder.guarded, of)
+    for kind in (keras.losses.Loss, keras.src.trainers.compile_utils.CompileLoss):
+        kind.__call__ = _followed_loss(kind.__call__, session, recorder)
+
+
+def _followed_loss(original: Callable[..., Any], session: Session, recorder: Recorder) -> Callable[..., Any]:
+    @recorder.guarded
+    def give(targets: Any) -> None:
+        session.targets.give([each for each in tensors_in([targets]) if not each.requires_grad])
+
+    @functools.wraps(original)
+    def call(loss: Any, y_true: Any, y_pred: Any, *arguments: Any, **keywords: Any) -> Any:
+        result = original(loss, y_true, y_pred, *arguments, **keywords)
+        if isinstance(result, torch.Tensor) and result.requires_grad:
+            give(y_true)  # after it: a loss of several outputs has called the loss of each
+        return result
+
+    return call
 
 
 def _followed_update(

@@ -1,15 +1,17 @@
 """What losses are computed with beside the outputs of modules: targets, and the data of scripts that call no module.
 
 Nodes of the graph of a loss have saved them. A target may have been computed, as returns or a teacher's outputs are, so what is
-kept of a float has 8 binary digits. Hand-written losses save no targets; those that are modules are called on them.
+kept of a float has 8 binary digits. Where a loss has saved none, they are what a loss that is a module was called on, or what
+came in one batch of a DataLoader with the inputs of the model.
 """
 
 from collections.abc import Iterator, Sequence
 
 import torch
 
-from samestep.torch_impl.recording.examples import Sums, hashed, sums_of
 from samestep.torch_impl.recording.pieces import local_of
+from samestep.torch_impl.recording.step.batches import Batches
+from samestep.torch_impl.recording.step.examples import Sums, hashed, sums_of
 
 _MOST_NODES, _MOST_MISSES = 12, 3
 """A loss function is near the end of the graph. If a few passes have none there, the script writes its losses by hand."""
@@ -33,17 +35,22 @@ class Targets:
 
     def __init__(self) -> None:
         """Has seen none."""
-        self._num_misses = 0
+        self._num_misses, self.batches = 0, Batches()
         self.clear()
 
     def clear(self) -> None:
         """Begins a step."""
         self._sums: list[Sums] = []
         self._given: list[torch.Tensor] = []
+        self._beside: list[torch.Tensor] = []
 
     def give(self, tensors: Sequence[torch.Tensor]) -> None:
         """A loss that is a module, or a function whose gradient is wanted, is called on tensors that are no results."""
         self._given = [each for each in tensors if each.ndim and not each.is_complex()]
+
+    def follow(self, inputs: Sequence[torch.Tensor]) -> None:
+        """A model is called on the inputs of a batch."""
+        self._beside = self.batches.beside(inputs) or self._beside
 
     def see(self, losses: Sequence[torch.Tensor], calls: Sequence[Sums], has_modules: bool) -> None:
         """A backward pass begins, or `torch.func` has computed gradients.
@@ -57,10 +64,10 @@ class Targets:
         if losses and self._num_misses < _MOST_MISSES:
             found = [*_targets_of(losses)]
             self._num_misses = 0 if found else self._num_misses + 1
-        found = found or self._given
+        found = found or self._given or self._beside
         if not has_modules and not self._given:
             found = [*_inputs_of(losses), *found]
-        self._given = []
+        self._given, self._beside = [], []
         beside = calls[0] if len(calls) == 1 else []
         rows = len(beside[0]) if beside else len(found[0]) if found else 0
         sums = [
@@ -79,9 +86,19 @@ class Targets:
 def _targets_of(losses: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
     for node in _nodes(losses, _MOST_NODES):
         target = _saved(node, "target")
+        target = _share(node) if target is None else target
         if target is not None:
             ignored = _signed(getattr(node, "_saved_ignore_index", 0))
             yield target.masked_fill(target == ignored, 0) if ignored else target
+
+
+def _share(node: torch.autograd.graph.Node) -> torch.Tensor | None:
+    """Returns what log-probabilities are multiplied by, as in `kl_div` and `cross_entropy`; None if the node does not do that."""
+    is_cross_entropy = node.name() == "MulBackward0" and any(
+        each is not None and each.name() == "LogSoftmaxBackward0" for each, _ in node.next_functions
+    )
+    found = [_saved(node, name) for name in _INPUTS["MulBackward0"]] if is_cross_entropy else []
+    return next((each for each in found if each is not None), None)
 
 
 def _inputs_of(losses: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:

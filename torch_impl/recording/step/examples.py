@@ -39,8 +39,8 @@ class Examples:
         first, self._num_taken = self._num_taken, len(self._sums)
         return self._sums[first:]
 
-    def add(self, arguments: Sequence[object], keywords: Mapping[str, object]) -> None:
-        """Adds the examples of a call.
+    def add(self, arguments: Sequence[object], keywords: Mapping[str, object]) -> list[torch.Tensor]:
+        """Adds the examples of a call; returns the tensors that hold them.
 
         Args:
             arguments: The arguments of the module.
@@ -50,6 +50,7 @@ class Examples:
         together = [each for each in inputs if each.shape[0] == inputs[0].shape[0]]
         if together:
             self._sums.append([*map(sums_of, itertools.count(), together)])
+        return together
 
     def given(self, arguments: Sequence[object], keywords: Mapping[str, object]) -> list[torch.Tensor]:
         """Returns the tensors of a call that are no results.
@@ -60,21 +61,21 @@ class Examples:
         """
         inputs = [
             local_of(inner)
-            for each in _tensors(
+            for each in tensors_in(
                 [*arguments, *(keywords[name] for name in sorted(keywords))] if keywords else arguments
             )
             if (inner := unwrapped(each)).ndim and not each.requires_grad and not each.is_complex()
         ]
         if self._results:
-            results = {_memory(result) for each in self._results if (result := each()) is not None}
-            inputs = [each for each in inputs if _memory(each) not in results]
+            results = {memory_of(result) for each in self._results if (result := each()) is not None}
+            inputs = [each for each in inputs if memory_of(each) not in results]
         return inputs
 
     def add_result(self, result: object) -> None:
         """Remembers what a module returned, in whatever mode."""
         if len(self._results) > _MOST_RESULTS:
             self._results = [each for each in self._results if each() is not None]
-        self._results += map(weakref.ref, [result] if type(result) is torch.Tensor else _tensors([result]))
+        self._results += map(weakref.ref, [result] if type(result) is torch.Tensor else tensors_in([result]))
 
     def hashes(self) -> tuple[int, ...] | None:
         """Returns the hash of each example of the step; None if no call had any."""
@@ -93,18 +94,20 @@ def hashed(calls: Sequence[Sums]) -> tuple[int, ...]:
     return tuple(mix(np.concatenate(sums)).tolist())
 
 
-def _memory(tensor: torch.Tensor) -> int:
+def memory_of(tensor: torch.Tensor) -> int:
+    """Returns where the storage of a tensor lies."""
     return unwrapped(tensor).untyped_storage().data_ptr()
 
 
-def _tensors(values: Sequence[object]) -> Iterator[torch.Tensor]:
+def tensors_in(values: Sequence[object]) -> Iterator[torch.Tensor]:
+    """Yields the tensors in lists and mappings, those of a mapping by their names."""
     for value in values:
         if isinstance(value, torch.Tensor):
             yield value
         elif isinstance(value, list | tuple):
-            yield from _tensors(value)
+            yield from tensors_in(value)
         elif isinstance(value, Mapping):
-            yield from _tensors([value[name] for name in sorted(value, key=str)])
+            yield from tensors_in([value[name] for name in sorted(value, key=str)])
 
 
 def sums_of(place: int, tensor: torch.Tensor) -> torch.Tensor | np.ndarray:

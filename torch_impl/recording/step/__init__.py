@@ -1,0 +1,1 @@
+"""What is kept of one step beside the sums of its tensors: examples, targets, losses, scalars, counts and stray gradients."""

@@ -1,0 +1,47 @@
+"""The last batches of DataLoaders: what came with the inputs that a model is called on are their targets."""
+
+import collections
+import weakref
+from collections.abc import Sequence
+
+import torch
+
+from samestep.torch_impl.recording.step.examples import memory_of, tensors_in
+
+_LAST = 3
+"""Batches that are known. Some libraries fetch one ahead; after a validation, the next batch is a new one."""
+
+
+class Batches:
+    """The last ones, which are not kept alive."""
+
+    def __init__(self) -> None:
+        """Has seen none."""
+        self._last = collections.deque[tuple[set[int], list[weakref.ref[torch.Tensor]]]](maxlen=_LAST)
+
+    def add(self, batch: object) -> None:
+        """Remembers what a DataLoader yields.
+
+        Args:
+            batch: A tensor, or several in lists and mappings.
+        """
+        dense = [each for each in tensors_in([batch]) if each.layout is torch.strided]
+        tensors = [each for each in dense if each.ndim and not each.is_complex()]
+        self._last.append((_places(tensors), [*map(weakref.ref, tensors)]))
+
+    def beside(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Returns what came in the same batch as the inputs of a call, and is none of them.
+
+        Args:
+            inputs: The tensors that a model is called on.
+        """
+        own = _places(inputs) if self._last else set[int]()
+        for places, batch in reversed(self._last):
+            if not own.isdisjoint(places):
+                alive = [tensor for each in batch if (tensor := each()) is not None]
+                return [each for each in alive if len(each) == len(inputs[0]) and memory_of(each) not in own]
+        return []
+
+
+def _places(tensors: Sequence[torch.Tensor]) -> set[int]:
+    return {memory_of(each) for each in tensors if each.layout is torch.strided}
