@@ -71,8 +71,11 @@ def align(matching: Matching, source: ModelTrace, target: ModelTrace, weights: S
     """
     anchors = _anchors(matching, source.calls, target.calls)
     held = _held(matching, weights)
-    pairs = anchors | dict.fromkeys(_between(sorted(anchors), source.calls, target.calls), True)
-    placed = [(i, _aligned(source.calls[i], target.calls[j], held, given)) for (i, j), given in pairs.items()]
+    pairs = anchors | {(i, j): i for i, j in _between(sorted(anchors), source.calls, target.calls)}
+    placed = [
+        (i, _aligned(source.calls[i], target.calls[j], held, None if first is None else source.calls[first]))
+        for (i, j), first in pairs.items()
+    ]
     placed += _joined(matching, source.calls, target.calls)
     for i, j, axes in align_functions(source.calls, target.calls, pairs):
         one, other = source.calls[i], target.calls[j]
@@ -106,20 +109,24 @@ def _join(calls: Sequence[LayerCall]) -> LayerCall:
 
 def _anchors(
     matching: Matching, source: Sequence[LayerCall], target: Sequence[LayerCall]
-) -> dict[tuple[int, int], bool]:
-    """Returns the calls of matched layers, and whether they are given the same: the n-th of one is the n-th of the other.
+) -> dict[tuple[int, int], int | None]:
+    """Returns the calls of matched layers, the n-th of one and the n-th of the other, and the source's that is given the same.
 
-    Where one call does what several do on the other side, the last of these computes the result.
+    Where one call does what several do on the other side, the last of these computes the result. Of convolutions, which go one
+    after the other, the first is given what the one is; of others, that is not known.
     """
     places = [_places(calls) for calls in (source, target)]
     both = [pair.layers for pair in matching.pairs if pair.change not in _IN_PIECES]
     names = {(one.call, other.call): None for one, other in both if one.call in places[0] and other.call in places[1]}
     last_of, last_in = dict(list(names)), {other: one for one, other in names}
-    found = {}
+    first_in = {other: one for one, other in reversed(names)}
+    found: dict[tuple[int, int], int | None] = {}
     for one, other in names:
         if last_of[one] == other and last_in[other] == one:
             is_alone = sum(one == ours or other == theirs for ours, theirs in names) == 1
-            found |= dict.fromkeys(zip(places[0][one], places[1][other], strict=False), is_alone)
+            is_chain = family(source[places[0][one][0]]) == family(target[places[1][other][0]]) == "convolution"
+            first = places[0][first_in[other]] if is_alone or is_chain else [None] * len(places[0][one])
+            found |= {(i, j): start for i, j, start in zip(places[0][one], places[1][other], first, strict=False)}
     return found
 
 
@@ -163,7 +170,10 @@ def _held(matching: Matching, weights: Sides) -> dict[tuple[str, str], tuple[dic
 
 
 def _aligned(
-    one: LayerCall, other: LayerCall, held: Mapping[tuple[str, str], tuple[dict[str, np.ndarray], ...]], is_alone: bool
+    one: LayerCall,
+    other: LayerCall,
+    held: Mapping[tuple[str, str], tuple[dict[str, np.ndarray], ...]],
+    first: LayerCall | None,
 ) -> Aligned:
     kind = family(one) if family(one) != OTHER else family(other)
     axes = find_axes(kind, one, other)
@@ -171,14 +181,13 @@ def _aligned(
     sides = [held.get((side, call.name), nothing) for side, call in zip(_SIDES, (one, other), strict=True)]
     inputs = None
     same = OTHER in (family(one), family(other)) or family(one) == family(other)
-    if (
-        one.inputs and other.inputs and same and is_alone
-    ):  # attention as one layer gets other inputs than its last projection
-        given = turned(one.inputs[0], axes), other.inputs[0]
+    if same and first is not None and first.inputs and other.inputs:
+        # attention as one layer gets other inputs than its last projection
+        given = turned(first.inputs[0], axes), other.inputs[0]
         if given[0].shape != given[1].shape:
-            given = like(one.inputs[0], other.inputs[0]), other.inputs[0]
+            given = like(first.inputs[0], other.inputs[0]), other.inputs[0]
         if given[0].shape != given[1].shape and kind in SPATIAL:
-            given = without_border(turned(one.inputs[0], axes)), without_border(other.inputs[0])
+            given = without_border(turned(first.inputs[0], axes)), without_border(other.inputs[0])
         inputs = given if given[0].shape == given[1].shape else None
     output = squeezed(turned(one.output, axes), other.output)
     cut = find_trim(kind, *output)

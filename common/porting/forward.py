@@ -87,7 +87,7 @@ def _explain(case: PortCase, number: int, layer: Aligned, is_between: bool) -> s
 def _held(case: PortCase, layer: Aligned) -> dict[str, np.ndarray]:
     """Returns the parameters that may take part in what stands before a layer: its own, and those that belong to no layer."""
     raw = [pair for pair in case.matching.pairs if pair.layers[0].kind == pair.layers[1].kind == "Parameter"]
-    own = {f"its {role}": value for role, value in layer.params[1].items()}
+    own = {f"its {role.removesuffix('/value')}": value for role, value in layer.params[1].items()}
     return own | {f"`{pair.source[0].native}`": case.weights[1][pair.target[0].neutral] for pair in raw}
 
 
@@ -107,7 +107,7 @@ def _lacking(case: PortCase, layer: Aligned) -> str:
     sides = (("{a}", "{b}", case.matching.only_source), ("{b}", "{a}", case.matching.only_target))
     for has, lacks, only in sides:
         for held, one, other in only:
-            if (one.call, other.call) == (layer.source.name, layer.target.name):
+            if one.call == layer.source.name or other.call == layer.target.name:  # one may do what several do
                 return f"{lacks} has no {_role(held.native, one, other)}, {has} has `{held.native}`"
     return ""
 

@@ -89,6 +89,7 @@ _SAY: Mapping[str, Say] = {
     "bias": lambda one, other: _missing("the bias", one, other),
     "kernel": lambda one, other: f"the square kernel is transposed in {'{b}' if other == 'transposed' else '{a}'}",
     "activation": _activation,
+    "inner activation": lambda one, other: f"between its two parts, {_activation(one, other)}",
     "rounding": _rounding,
     "padding": _padding,
     "border": lambda one, other: f"{{a}} pads with {one}, {{b}} with {other}",

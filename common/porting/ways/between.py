@@ -19,6 +19,7 @@ from samestep.common.porting.ways.identify import (
 )
 from samestep.common.porting.ways.one_step import MOST_SOURCES, few, identify_step
 from samestep.common.porting.ways.programs import Named, spell_term
+from samestep.common.porting.ways.recurrent import ends
 from samestep.common.porting.ways.turns import turn
 from samestep.common.porting.words import does
 
@@ -43,8 +44,9 @@ def identify_between(
     Returns:
         The settings; or what only one side does, in words; None if it is not known.
     """
+    steps = [[*(call.output for call in calls[:_MOST_STEPS]), target[side]] for side, calls in enumerate(gap)]
     sources = [
-        [*_sources(before, side, len(target[side])), *_rows(held or {}, target[side]), *_masks(gap)] for side in (0, 1)
+        [*_sources(before, side, len(target[side])), *_rows(held or {}, steps[side]), *_masks(gap)] for side in (0, 1)
     ]
     found = [identify_step(sources[side], target[side]) for side in (0, 1)]
     return differing(*_in_one_kind(found)) or (
@@ -105,6 +107,8 @@ def _silu(chain: Sequence[Settings], settings: Settings) -> Settings | None:
 
 def _differing_step(ours: Sequence[Settings], theirs: Sequence[Settings]) -> Found | str | None:
     """Returns the step that only one side takes, if the others are the same; else the first two of one kind that differ."""
+    if (swapped := _swapped(ours, theirs)) is not None:
+        return swapped
     for more, fewer, has, lacks in ((ours, theirs, "{a}", "{b}"), (theirs, ours, "{b}", "{a}")):
         hiding = [each for each in more if "hides" in each]
         if hiding and fewer and not any("hides" in each for each in fewer):
@@ -118,6 +122,19 @@ def _differing_step(ours: Sequence[Settings], theirs: Sequence[Settings]) -> Fou
             same = {name for name in one if not is_other({name: one[name]}, {name: other[name]})}
             inner = {"terms"} if one.get("activation") != other.get("activation") else set[str]()
             return _without(one, same | inner), _without(other, same | inner)
+    return None
+
+
+def _swapped(ours: Sequence[Settings], theirs: Sequence[Settings]) -> str | None:
+    """Returns which two steps of different kinds the sides take one after the other, each in its own order."""
+    kinds = [[frozenset(step) for step in steps] for steps in (ours, theirs)]
+    for place in range(min(map(len, kinds)) - 1):
+        one, other = (each[place : place + 2] for each in kinds)
+        if one[0] != one[1] and one == other[::-1]:
+            first, second = (f"{does(steps[place])} and then {does(steps[place + 1])}" for steps in (ours, theirs))
+            return f"{{a}} {first}, {{b}} {second}"
+        if one != other:
+            return None
     return None
 
 
@@ -136,15 +153,15 @@ def _is_nothing(settings: Settings) -> bool:
     )
 
 
-def _rows(held: Mapping[str, np.ndarray], target: np.ndarray) -> Named:
-    """Returns the parameters, and as many of their rows in a row as a target has positions."""
+def _rows(held: Mapping[str, np.ndarray], made: Sequence[np.ndarray]) -> Named:
+    """Returns the parameters, and as many rows of each as the last array, or a step to it, has positions."""
     found: list[tuple[str, np.ndarray]] = []
     for name, value in held.items():
-        value = value[0] if value.ndim == target.ndim > 1 and len(value) == 1 else value
+        is_alone = value.shape[:1] == (1,) and (value.ndim > 2 or value.ndim == made[-1].ndim > 1)
+        value = value[0] if is_alone else value
         found.append((name, value))
-        count = target.shape[1] if target.ndim > 2 else 0
-        if count and value.ndim == target.ndim - 1 and value.shape[0] > count:
-            for start in range(min(len(value) - count + 1, _MOST_STEPS)):
+        for count in dict.fromkeys(each.shape[1] for each in made if each.ndim == value.ndim + 1 > 2):
+            for start in range(min(len(value) - count + 1, _MOST_STEPS) if count < len(value) else 0):
                 found.append((f"rows {start} to {start + count - 1} of {name}", value[start : start + count]))
     return found
 
@@ -187,6 +204,7 @@ def _sources(before: Sequence[Aligned], side: int, examples: int) -> list[tuple[
         name = f"the output of `{layer.source.name}`"
         named = _numbered(name, [*found, *functions]), output[:EXAMPLES] if len(output) == examples else output
         (functions if layer.family == FUNCTION else found).append(named)
+        found += [(_numbered(what, found), each) for what, each in ends(layer, side, EXAMPLES)]
         if layer.inputs is not None and layer.inputs[side].dtype.kind == "f":
             found.append((f"the input of `{layer.source.name}`", layer.inputs[side][:EXAMPLES]))
     return [*found[: 2 * MOST_SOURCES], *functions[:MOST_SOURCES]]

@@ -135,15 +135,22 @@ def _products(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
 
 
 def _concatenations(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
+    spread = [(name, made) for name, x in sources if (made := _for_each_example(x, target)) is not None]
     for count in (2, 3):
-        for chosen in itertools.permutations(sources[: 2 * _NEAR], count):
+        for chosen in itertools.permutations(spread[: 2 * _NEAR], count):
             shapes = [x.shape for _, x in chosen]
-            if any(len(shape) != target.ndim for shape in shapes):
-                continue
             for axis in range(1, target.ndim):
                 if sum(shape[axis] for shape in shapes) == target.shape[axis]:
                     settings = {"joined": tuple(name for name, _ in chosen), "along": axis_name(axis, target.ndim)}
                     yield settings, lambda c=chosen, a=axis: np.concatenate([x for _, x in c], axis=a)
+
+
+def _for_each_example(x: np.ndarray, target: np.ndarray) -> np.ndarray | None:
+    """Returns what may stand beside others in a target, a parameter once for each example; None of what does not fit."""
+    if x.ndim < target.ndim and x.ndim and x.dtype.kind == "f":
+        x = np.broadcast_to(x, (len(target), *(1,) * (target.ndim - 1 - x.ndim), *x.shape))
+    apart = [one != other for one, other in zip(x.shape, target.shape, strict=False)]
+    return x if x.ndim == target.ndim and sum(apart) <= 1 and not apart[0] else None
 
 
 def _hidings(sources: Named, target: np.ndarray) -> Iterator[Candidate]:

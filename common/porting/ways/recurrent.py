@@ -7,8 +7,9 @@ import numpy as np
 from scipy import special
 
 from samestep.common.porting.alignment import Aligned
+from samestep.common.porting.array_layouts import apart
 from samestep.common.porting.ways.formulas import ACTIVATIONS
-from samestep.common.porting.ways.identify import Candidate
+from samestep.common.porting.ways.identify import SAME, Candidate
 
 Function = Callable[[np.ndarray], np.ndarray]
 Weights = Mapping[str, np.ndarray]
@@ -17,6 +18,9 @@ Step = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarr
 _GATES = {"sigmoid": special.expit, **{name: ACTIVATIONS[name] for name in ("hard sigmoid", "old hard sigmoid")}}
 _STATES = {"tanh": np.tanh, **{name: ACTIVATIONS[name] for name in ("relu", "none", "sigmoid", "softsign")}}
 _LETTERS = {4: "ifgo", 3: "rzn", 1: "h"}
+_LSTM = 4
+_Held = dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]
+"""(level, direction) -> state and memory after the last position that it came by."""
 _MERGES: Mapping[str, Function] = {
     "side by side": lambda both: np.concatenate(both, axis=-1),
     "added": lambda both: both[0] + both[1],
@@ -36,10 +40,8 @@ def recurrent(x: np.ndarray, params: Weights, layer: Aligned) -> Iterator[Candid
     levels = _levels(layer.params[0]) or _levels(layer.params[1])
     if not levels:
         return
-    count = levels[0][0]["kernel"].shape[-1] // levels[0][0]["recurrent"].shape[0]
-    letters, mask = _LETTERS.get(count, ""), _mask(layer, x)
-    usual = {"order": tuple(range(count)), "biases": "both", "reset": "after", "gate": "sigmoid", "state": "tanh"}
-    usual |= {"direction": "from the first position to the last", "masked": False, "merge": "side by side"}
+    count = _count(levels)
+    letters, mask, usual = _LETTERS.get(count, ""), _mask(layer, x), _usual(count)
     others = {
         "biases": ("the first", "none"),
         "order": tuple(itertools.permutations(range(count)))[1:],
@@ -55,7 +57,43 @@ def recurrent(x: np.ndarray, params: Weights, layer: Aligned) -> Iterator[Candid
     for settings in changed if letters else ():
         names = ", ".join(name for _, name in sorted(zip(settings["order"], letters, strict=True)))  # type: ignore[call-overload]
         said = {"gates": names, **{name: value for name, value in settings.items() if name != "order"}}
-        yield said, lambda s=settings: _run(x, levels, s, mask if s["masked"] else None, layer.output[1].ndim == 2)
+        yield said, lambda s=settings: _run(x, levels, s, mask if s["masked"] else None, layer.output[1].ndim == 2)[0]
+
+
+def ends(layer: Aligned, side: int, examples: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields what a recurrent layer holds after the last position and does not return as its result, and what that is called.
+
+    Nothing is yielded of a layer that does not compute in the usual way.
+
+    Args:
+        layer: The layer.
+        side: The place of the side among the two.
+        examples: How many examples are looked at.
+    """
+    levels = _levels(layer.params[0]) or _levels(layer.params[1])
+    if not levels or layer.inputs is None or _count(levels) not in _LETTERS:
+        return
+    x, seen = layer.inputs[side][:examples], layer.output[side][:examples]
+    made, held = _run(x, levels, _usual(_count(levels)), None, seen.ndim == 2)
+    if not apart(made, seen) <= SAME:
+        return
+    for (level, way), both in held.items():
+        which = f" of level {level}" if len(levels) > 1 else ""
+        which += f" {('forward', 'backward')[way]}" if len(levels[0]) > 1 else ""
+        for what, array in zip(("state", "cell state"), both, strict=True):
+            if (what == "state" and which) or (what != "state" and _count(levels) == _LSTM):
+                yield f"the last {what}{which} of `{layer.source.name}`", array
+
+
+def _count(levels: Sequence[Sequence[Weights]]) -> int:
+    """Returns how many gates a layer has."""
+    return levels[0][0]["kernel"].shape[-1] // levels[0][0]["recurrent"].shape[0]
+
+
+def _usual(count: int) -> dict[str, object]:
+    """Returns the settings of the usual way to compute a layer of so many gates."""
+    usual = {"order": tuple(range(count)), "biases": "both", "reset": "after", "gate": "sigmoid", "state": "tanh"}
+    return usual | {"direction": "from the first position to the last", "masked": False, "merge": "side by side"}
 
 
 def _mask(layer: Aligned, x: np.ndarray) -> np.ndarray | None:
@@ -82,24 +120,26 @@ def _run(
     how: Mapping[str, object],
     mask: np.ndarray | None,
     is_last: bool,
-) -> np.ndarray:
+) -> tuple[np.ndarray, _Held]:
+    held: _Held = {}
     for number, cells in enumerate(levels, 1):
         first, *second = cells
         is_backward = str(how["direction"]).startswith("from the last")
-        made = _direction(x, first, how, mask, is_backward)
+        made, held[number, 0] = _direction(x, first, how, mask, is_backward)
         if is_backward and "turned" in str(how["direction"]):
             made = made[:, ::-1]
         if second:
-            back = _direction(x, second[0], how, mask, True)[:, ::-1]
+            turned, held[number, 1] = _direction(x, second[0], how, mask, True)
+            back = turned[:, ::-1]
             both = [made[:, -1], back[:, 0]] if is_last and number == len(levels) else [made, back]  # where each ends
             made = _MERGES[str(how["merge"])](both)  # type: ignore[arg-type]
         x = made
-    return x[:, -1] if is_last and x.ndim == 3 else x
+    return x[:, -1] if is_last and x.ndim == 3 else x, held
 
 
 def _direction(
     x: np.ndarray, cell: Weights, how: Mapping[str, object], mask: np.ndarray | None, is_backward: bool
-) -> np.ndarray:
+) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
     if is_backward:
         x, mask = x[:, ::-1], mask if mask is None else mask[:, ::-1]
     step = _step(cell, how)
@@ -111,7 +151,7 @@ def _direction(
             new, later = (np.where(mask[:, t, None], a, b) for a, b in ((new, h), (later, memory)))
         h, memory = new, later
         outputs.append(h)
-    return np.stack(outputs, axis=1)
+    return np.stack(outputs, axis=1), (h, memory)
 
 
 def _step(cell: Weights, how: Mapping[str, object]) -> Step:

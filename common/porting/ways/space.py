@@ -1,5 +1,6 @@
 """The known ways to compute layers with dims of space: convolutions, pooling, and what flattens them."""
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -53,35 +54,58 @@ def convolution(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candi
     if "Transpose" in layer.target.kind:
         yield from _transposed(x, layer)
         return
-    kernel = params["kernel"]
+    if "depthwise/kernel" in params:
+        yield from _separable(x, params, layer)
+        return
+    for settings, make in _convolved(x, params["kernel"], layer):
+        for has_bias in (True, False) if "bias" in params else (False,):
+            yield (
+                {**settings, "bias": has_bias},
+                lambda make=make, bias=params["bias"] if has_bias else 0.0: make() + bias,
+            )
+
+
+def _convolved(x: np.ndarray, kernel: np.ndarray, layer: Aligned) -> Iterator[Candidate]:
+    """A filter under each padding, stride and dilation."""
     count = kernel.ndim - 2
     groups = x.shape[-1] // kernel.shape[-2]
-    space = x.shape[1:-1]
     strides = _either(layer, ("stride", "strides"), count)
     dilations = _either(layer, ("dilation", "dilation_rate"), count)
     for step, spread in itertools.product(strides, dilations):
         reach = [(n - 1) * d + 1 for n, d in zip(kernel.shape, spread, strict=False)]
-        same = formulas.same_pads(space, reach, step)
+        same = formulas.same_pads(x.shape[1:-1], reach, step)
         padded = [[(p, p) for p in each] for each in _either(layer, ("padding",), count, 0)]
         padded += [[(p, p)] * count for p in range(1, _MOST_PAD)]
         pads = [*padded, same, [(0, 0)] * count, [(high, low) for low, high in same]]
-        for border, each, has_bias in itertools.product(_BORDERS, pads, (True, False)):
-            if (has_bias and "bias" not in params) or (border != _ZEROS and not any(map(sum, each))):
+        for border, each in itertools.product(_BORDERS, pads):
+            if border != _ZEROS and not any(map(sum, each)):
                 continue
-            settings = {"padding": tuple(each), "border": border, "stride": step, "dilation": spread, "bias": has_bias}
+            settings = {"padding": tuple(each), "border": border, "stride": step, "dilation": spread}
 
             def make(
                 border: str = border,
                 each: formulas.Pads = each,
-                biased: bool = has_bias,
                 step: Sequence[int] = step,
                 spread: Sequence[int] = spread,
             ) -> np.ndarray:
                 padded = np.pad(x, [(0, 0), *each, (0, 0)], mode=_BORDERS[border])  # type: ignore[call-overload]
-                y = formulas.convolve(padded, kernel, step, [(0, 0)] * count, spread, groups)
-                return y + params["bias"] if biased else y
+                return formulas.convolve(padded, kernel, step, [(0, 0)] * count, spread, groups)
 
             yield settings, make
+
+
+def _separable(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
+    """A filter for each channel, and one of single pixels after it, with each activation in between."""
+    first, second = params["depthwise/kernel"], params["kernel"]
+    alone = first.reshape(*first.shape[:-2], 1, -1)
+    inner = [(settings, functools.cache(make)) for settings, make in _convolved(x, alone, layer)]
+    for (name, function), (settings, make) in itertools.product(formulas.ACTIVATIONS.items(), inner):
+        for has_bias in (True, False) if "bias" in params else (False,):
+            bias = params["bias"] if has_bias else 0.0
+            yield (
+                {**settings, "inner activation": name, "bias": has_bias},
+                lambda make=make, f=function, bias=bias: f(make()) @ second.reshape(second.shape[-2:]) + bias,
+            )
 
 
 def _transposed(x: np.ndarray, layer: Aligned) -> Iterator[Candidate]:

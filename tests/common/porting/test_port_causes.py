@@ -139,3 +139,23 @@ def test_the_epsilon_of_adam_is_read_from_its_first_step(epsilon: float) -> None
     found = update_differences._epsilon(gradient, -1e-3 * gradient / (np.abs(gradient) + epsilon))
     assert found == pytest.approx(epsilon, rel=1e-2, abs=1e-10)
     assert update_differences._epsilon(gradient, -1e-3 * gradient) is None  # SGD has none
+
+
+def test_what_stands_inside_a_separable_convolution() -> None:
+    first, second, bias = RNG.normal(size=(3, 3, 3, 2)), RNG.normal(size=(1, 1, 6, 5)), RNG.normal(size=5)
+    alone = first.reshape(3, 3, 1, 6)
+
+    def made(pads: formulas.Pads, inner: str = "none") -> np.ndarray:
+        y = formulas.convolve(X, alone, (2, 2), pads, (1, 1), groups=3)
+        return formulas.ACTIVATIONS[inner](y) @ second[0, 0] + bias
+
+    def said(one: np.ndarray, other: np.ndarray) -> str:
+        found = layer("convolution", X, one, other, **{"depthwise/kernel": first, "kernel": second, "bias": bias})
+        return cause(found)
+
+    even, same = [(1, 1)] * 2, [(0, 1)] * 2
+    assert said(made(even), made(same)) == "TensorFlow's SAME pads (0, 1), torch pads (1, 1)"
+    assert said(made(same, "relu"), made(same)) == (
+        "between its two parts, the activation (relu) is left out in TensorFlow"
+    )
+    assert said(made(same), made(same) - bias) == "the bias is left out in TensorFlow"

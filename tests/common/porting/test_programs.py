@@ -1,5 +1,7 @@
 """What stands between two layers is recognised from arrays alone, and what turns one side's array into the other's."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from samestep.common.porting.functions import align_functions
 from samestep.common.porting.model_trace import IS_FUNCTION, LayerCall
 from samestep.common.porting.ways.between import identify_between
 from samestep.common.porting.ways.formulas import softmax
+from samestep.common.porting.ways.recurrent import _levels, _run, _usual, ends
 from samestep.common.porting.ways.resizing import _KERNELS, _PLACES, _weights
 from samestep.common.porting.ways.turns import turn
 from samestep.common.porting.words import does, name_sides, say
@@ -116,3 +119,68 @@ def test_functions_are_paired_by_what_they_compute() -> None:
 @pytest.mark.parametrize("kernel", _KERNELS)
 def test_a_constant_image_stays_constant_when_it_is_resized(kernel: str, place: str) -> None:
     assert np.allclose(_weights(5, 8, _KERNELS[kernel], _PLACES[place]).sum(1), 1)
+
+
+def test_two_steps_in_another_order() -> None:
+    """A token is put before the others, and positions are added: before that, it gets none."""
+    token, positions = RNG.normal(size=(1, 1, 12)), RNG.normal(size=(1, 7, 12))
+    beside = np.concatenate([np.broadcast_to(token, (4, 1, 12)), X], 1)
+    moved = np.concatenate([beside[:, :1], X + positions[:, 1:]], 1)
+    gap = (
+        [called("cat", beside), called("add", beside + positions)],
+        [called("AddV2", X + positions[:, 1:]), called("ConcatV2", moved)],
+    )
+    held = {"`token`": token, "`pos`": positions}
+    found = identify_between(before(x=X), ((beside + positions).mean(1), moved.mean(1)), gap, held)
+    assert found == (
+        "{a} joins `token` and the output of `x` and then adds `pos` and the step before, "
+        "{b} adds rows 1 to 6 of `pos` and the output of `x` and then joins `token` and the step before"
+    )
+
+
+def recurrent(gates: int, ways: int, is_last: bool) -> Aligned:
+    """A layer that returns its last position, or all."""
+    draw, shapes = (
+        np.random.default_rng(1),
+        {"kernel": (12, 5 * gates), "recurrent": (5, 5 * gates), "bias": (5 * gates,)},
+    )
+    cells = {
+        f"level{name}/{role}": draw.normal(size=shape) / 3
+        for name in ("", "_reverse")[:ways]
+        for role, shape in shapes.items()
+    }
+    whole, _ = _run(X, _levels(cells), _usual(gates), None, is_last)
+    return Aligned(
+        called("rnn", whole), called("rnn", whole), "recurrent", (X, X), (whole, whole), params=(cells, cells)
+    )
+
+
+@pytest.mark.parametrize(
+    ("gates", "ways", "held"),
+    [
+        (4, 1, ["cell state"]),
+        (4, 2, ["state forward", "cell state forward", "state backward", "cell state backward"]),
+        (3, 1, []),
+        (3, 2, ["state forward", "state backward"]),
+    ],
+)
+def test_what_a_recurrent_layer_holds_at_its_end(gates: int, ways: int, held: list[str]) -> None:
+    layer = recurrent(gates, ways, is_last=False)
+    found = dict(ends(layer, 0, len(X)))
+    assert [*found] == [f"the last {each} of `rnn`" for each in held]
+    if ways == 2:
+        assert np.array_equal(found["the last state forward of `rnn`"], layer.output[0][:, -1, :5])
+        assert np.array_equal(found["the last state backward of `rnn`"], layer.output[0][:, 0, 5:])
+    assert [*ends(dataclasses.replace(layer, output=(X, X)), 0, len(X))] == []
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_cell_state_is_told_from_an_output(is_last: bool) -> None:
+    layer = recurrent(4, 1, is_last)
+    (_, memory), whole = next(ends(layer, 0, len(X))), layer.output[1]
+    found = identify_between([layer], (memory, whole if is_last else whole[:, -1]))
+    assert found is not None and not isinstance(found, str)
+    assert name_sides(say(*found), ("torch", "tf")) == (
+        "torch takes the last cell state of `rnn`, TensorFlow "
+        + ("takes the output of `rnn`" if is_last else "pools by the last position")
+    )
