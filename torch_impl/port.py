@@ -29,6 +29,7 @@ from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
 from samestep.common.workload.reductions import divisor_of
 from samestep.torch_impl import tracing, weights
 from samestep.torch_impl.describing.amended import amend_module, amend_optimizer
+from samestep.torch_impl.describing.clipping import Clips
 from samestep.torch_impl.describing.configured import hyper_parameters
 from samestep.torch_impl.describing.optimizer import refuse_closure
 from samestep.torch_impl.features.applied import held_still
@@ -94,7 +95,11 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
         asked: What to trace.
         split: The data.
     """
-    traced = _Traced(folder, asked, split)
+    with Clips(asked.amendments) as clips:  # before the user's file is imported
+        write_trace(folder, _trace(_Traced(folder, asked, split), clips))
+
+
+def _trace(traced: _Traced, clips: Clips) -> ModelTrace:
     module, (x, y) = traced.module, next(traced.batches())
     traced.start()
     evaluated, evaluated_calls = _evaluate(module, x)
@@ -120,10 +125,10 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
         stepped={name: weight.to_neutral(weight.parameter) for name, weight in named.items()},
         losses=(),
         stilled={path: traced.stilled[path] for path in recorder.started if path in traced.stilled},
-        optimizer=configured,
+        optimizer=clips.beside(configured, named),
     )
     (losses, rates), (nudged, _) = traced.curve(), traced.curve(NUDGE)
-    write_trace(folder, dataclasses.replace(found, losses=losses, rates=rates, nudged=nudged))
+    return dataclasses.replace(found, losses=losses, rates=rates, nudged=nudged)
 
 
 def _losses(traced: _Traced, outputs: object, y: torch.Tensor) -> np.ndarray:

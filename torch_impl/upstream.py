@@ -123,6 +123,17 @@ def replicate(module: nn.Module, mesh: "DeviceMesh") -> None:
     replicate(module, mesh=mesh)
 
 
+def before_other_post_hooks(optimizer: torch.optim.Optimizer, hook: Callable[..., None]) -> None:
+    """Registers a hook that is called after each step, before those that are registered already (torch 2.13).
+
+    Args:
+        optimizer: The optimizer.
+        hook: Takes what such hooks take.
+    """
+    handle = optimizer.register_step_post_hook(hook)
+    optimizer._optimizer_step_post_hooks.move_to_end(handle.id, last=False)
+
+
 def flattened(mesh: "DeviceMesh", name: str) -> "DeviceMesh":
     """Returns all ranks of a mesh of several axes as one axis (torch 2.13).
 

@@ -158,4 +158,5 @@ _BY_PHASE: Mapping[str, Callable[[PortCase, PortVerdict], Remedies]] = {
     "backward": _of_gradients,
     "buffers": _of_statistics,
     "update": _of_updates,
+    "curve": _of_updates,
 }

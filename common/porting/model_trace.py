@@ -23,6 +23,8 @@ IS_FUNCTION = "is_function"
 """The setting of a call between layers whose counterpart is found by what it computes: the two sides may write it otherwise."""
 MOST_ELEMENTS = 2**22
 """Of the result of such a call, to be recorded."""
+CLIP_EPSILON = "clip_epsilon"
+"""The setting of an optimizer that says what it adds to a norm by which it divides gradients; it is accepted by this name."""
 _MOST_BYTES = 2**26
 
 

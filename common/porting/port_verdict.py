@@ -23,7 +23,12 @@ from samestep.common.porting.case import (
 from samestep.common.porting.forward import go_forward
 from samestep.common.porting.matching.pairing import Pair
 from samestep.common.porting.training import update_differences
-from samestep.common.porting.training.configurations import compare_optimizers, compare_rates, compare_stilled
+from samestep.common.porting.training.configurations import (
+    added_to_norms,
+    compare_optimizers,
+    compare_rates,
+    compare_stilled,
+)
 from samestep.common.porting.training.loss_differences import explain_loss, is_explained
 from samestep.common.porting.training.running import explain_buffers, notes
 from samestep.common.porting.words import name_sides, percent, relative
@@ -176,5 +181,6 @@ def _curve(case: PortCase, bound: float) -> PortVerdict | None:
     for number, (one, other) in enumerate(_finite_losses(case)):
         if not (deviation := relative(one, other)) <= allowed[number]:
             said = f"the first step agrees, the loss of step {number} is {one:.9g} in {{a}} and {other:.9g} in {{b}}"
-            return first_difference("curve", "", said, compare_rates(case), deviation=deviation)
+            cause = compare_rates(case) or (update_differences.ADDED_TO_NORM if added_to_norms(case) else "")
+            return first_difference("curve", "", said, cause, deviation=deviation)
     return None

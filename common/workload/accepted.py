@@ -16,6 +16,7 @@ ACCEPTABLE: Mapping[str, str] = {
     "padding_idx": "torch trains the row of padding",
     "dropout": "what each side drops is not compared",
     "added_loss": "Keras' loss is without what regularizers add",
+    "clip_epsilon": "torch clips by a norm without adding to it, as Keras does",
     "learning_rate": "torch takes Keras' learning rate",
     "beta_1": "torch takes Keras' beta_1",
     "beta_2": "torch takes Keras' beta_2",

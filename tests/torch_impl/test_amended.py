@@ -73,3 +73,26 @@ def test_torch_does_what_turns_one_side_into_the_other(other: np.ndarray) -> Non
     assert found is not None and found.name in ("scale", "order")
     made = turn_tensor(torch.from_numpy(HEADS), Turned((0, 1, 2), found.steps))
     assert np.allclose(made.numpy(), other, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["ExponentialLR", "LambdaLR"])
+def test_a_schedule_finds_the_rates_that_it_left(kind: str) -> None:
+    """Adam adds epsilon early by another rate in each step, from which a schedule must not go on."""
+    import torch
+
+    from samestep.torch_impl.describing.amended import amend_optimizer
+
+    parameter = torch.nn.Parameter(torch.ones(3, dtype=torch.float64))
+    update = torch.optim.Adam([parameter], 2**-7, eps=1e-3)
+    how = {"ExponentialLR": {"gamma": 0.5}, "LambdaLR": {"lr_lambda": lambda step: 0.5**step}}[kind]
+    schedule = getattr(torch.optim.lr_scheduler, kind)(update, **how)
+    update.register_step_post_hook(lambda *_: schedule.step())
+    amend_optimizer(update, {}, Amendments(is_adding_early=True))
+    for number in range(1, 4):
+        parameter.grad = torch.full_like(parameter, 0.25)
+        before = parameter.detach().clone()
+        update.step()
+        rate, unbiased = 2**-7 * 0.5 ** (number - 1), np.sqrt(1 - 0.999**number)
+        moved = rate * 0.25 * unbiased / (0.25 * unbiased + 1e-3)
+        assert (before - parameter).detach().numpy() == pytest.approx(moved, rel=1e-4)
+        assert update.param_groups[0]["lr"] == rate / 2 and update.param_groups[0]["eps"] == 1e-3

@@ -203,3 +203,14 @@ def test_without_numbers_of_torch_2_13() -> None:
         print(type(made).__name__, made.dtype, tuple(made.shape))
     """
     assert told(script) == "FakeTensor torch.bfloat16 (2, 2)"
+
+
+def test_before_other_post_hooks_of_torch_2_13() -> None:
+    script = """
+        update, said = torch.optim.SGD(model.parameters(), 1.0), []
+        update.register_step_post_hook(lambda *_: said.append("first"))
+        upstream.before_other_post_hooks(update, lambda *_: said.append("second"))
+        update.step()
+        print(*said)
+    """
+    assert told(script) == "second first"

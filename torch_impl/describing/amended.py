@@ -3,11 +3,13 @@
 import itertools
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import nn
 
 from samestep.common.porting.model_trace import Amendments
+from samestep.torch_impl import upstream
 from samestep.torch_impl.describing.turned import turn_module
 from samestep.torch_impl.weights import Weight
 
@@ -62,12 +64,14 @@ def _add_early(optimizer: torch.optim.Optimizer) -> None:
     """Has Adam add epsilon before the bias correction: after it, that is what becomes larger by what it divides by.
 
     Keras takes the powers of its betas in float32, and the shares of a moment not (keras 3.15): the rate makes up for that.
+    What a schedule finds after the step are the settings that it left before.
     """
-    plain = [dict(group) for group in optimizer.param_groups]
     numbers = itertools.count(1)
+    plain: list[dict[str, Any]] = []
 
     def before(*_: object) -> None:
         number = next(numbers)
+        plain[:] = [dict(group) for group in optimizer.param_groups]
         for group, given in zip(optimizer.param_groups, plain, strict=True):
             first, second = (
                 (1 - beta**number, 1 - float(torch.tensor(beta, dtype=torch.float32)) ** number)
@@ -77,4 +81,9 @@ def _add_early(optimizer: torch.optim.Optimizer) -> None:
             group["eps"], group["lr"] = given["eps"] / math.sqrt(second[0]), given["lr"] * factor
             group["weight_decay"] = given["weight_decay"] / factor
 
+    def after(*_: object) -> None:
+        for group, given in zip(optimizer.param_groups, plain, strict=True):
+            group.update({name: given[name] for name in ("eps", "lr", "weight_decay")})
+
     optimizer.register_step_pre_hook(before)
+    upstream.before_other_post_hooks(optimizer, after)

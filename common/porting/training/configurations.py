@@ -7,9 +7,11 @@ on its decay.
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from samestep.common.porting.case import PortCase, PortVerdict, first_difference
 from samestep.common.porting.matching.pairing import Pair
-from samestep.common.porting.model_trace import Setting
+from samestep.common.porting.model_trace import CLIP_EPSILON, Setting
 from samestep.common.workload.models.layer import Stilled
 
 Hyper = Mapping[str, object]
@@ -25,6 +27,7 @@ _NAMES = {
         name: name
         for name in ("loss_scale_factor", "clipnorm", "clipvalue", "global_clipnorm", "initial_accumulator_value")
     },
+    **{"norm_type": "norm_type", CLIP_EPSILON: CLIP_EPSILON},
 }
 """A setting of an optimizer, as torch, Keras or samestep calls it -> as a message does. Others do not decide an update."""
 
@@ -112,6 +115,23 @@ def compare_rates(case: PortCase) -> str:
     )
 
 
+def added_to_norms(case: PortCase) -> dict[int, float]:
+    """Returns what torch adds to the norm by which both sides clip a parameter's gradient, relative to it, by the id of its pair.
+
+    Args:
+        case: Both implementations.
+    """
+    squares = {name: float(np.square(gradient).sum()) for name, gradient in case.source.gradients.items()}
+    found: dict[int, float] = {}
+    for pair in (each for each in case.matching.pairs if not each.is_buffer):
+        name = pair.source[0].neutral
+        ours, theirs = case.source.optimizer.get(name, {}), case.target.optimizer.get(pair.target[0].neutral, {})
+        for setting, clipped in (("global_clipnorm", sum(squares.values())), ("clipnorm", squares[name])):
+            if (added := ours.get(CLIP_EPSILON)) and clipped and ours.get(setting) and theirs.get(setting):
+                found[id(pair)] = float(str(added)) / math.sqrt(clipped)
+    return found
+
+
 def _are_biases(pairs: Sequence[Pair]) -> bool:
     return {pair.source[0].neutral.rpartition("/")[2] for pair in pairs} == {"bias"}
 
@@ -124,7 +144,10 @@ def _differing(one: Hyper, other: Hyper) -> list[str]:
     if known[0] != known[1]:
         return [f"the optimizer: {kinds[0]} in {{a}}, {kinds[1]} in {{b}}"]
     ours, theirs = _neutral(one), _neutral(other)
-    differing = [name for name in dict.fromkeys([*ours, *theirs]) if not _are_same(ours.get(name), theirs.get(name))]
+    names = [
+        name for name in dict.fromkeys([*ours, *theirs]) if name != CLIP_EPSILON
+    ]  # which torch always has, and Keras never
+    differing = [name for name in names if not _are_same(ours.get(name), theirs.get(name))]
     both = ((name, ours.get(name), theirs.get(name)) for name in differing)
     return [f"{name}: {_spell(one, other)} in {{a}}, {_spell(other, one)} in {{b}}" for name, one, other in both]
 
@@ -164,6 +187,6 @@ def _are_same(one: object, other: object) -> bool:
 
 def _spell(value: object, other: object) -> str:
     """Returns a hyper-parameter as people say it, beside that of the other side."""
-    if True in (value, other) and not isinstance(value, float):
+    if value is True or other is True:
         return "on" if value else "off"
     return "none" if value is None else f"{value:.6g}" if isinstance(value, int | float) else str(value)

@@ -8,6 +8,7 @@ from samestep.common.porting.array_layouts import Both
 from samestep.common.porting.case import PortCase
 from samestep.common.porting.changes import CHANGES
 from samestep.common.porting.matching.pairing import Pair
+from samestep.common.porting.training.configurations import added_to_norms
 from samestep.common.porting.training.roots import explain_root
 
 LEAST_SHARE = 1e-3
@@ -18,8 +19,9 @@ _FITS = 1e-4
 """How well a formula has to fit an update to be its cause, relative."""
 _TWICE = 0.1
 """How well twice a step has to fit: weight decay is not doubled."""
-_CLIPPED = 1e-4
-"""A step that differs by less was clipped on both sides: torch's `clip_grad_norm_` leaves no trace in its optimizer."""
+_AROUND = 1.01
+"""How much more a step may be off than what is added to the norm by which it was clipped."""
+ADDED_TO_NORM = "where it clips by a norm, {a} divides by that norm plus 1e-06, {b} by the norm itself"
 CONSTANT = 1e-7
 """What a rate that passed through float32 changes in an update."""
 
@@ -107,8 +109,8 @@ def compare_updates(case: PortCase, bound: float, hyper: Mapping[int, str]) -> t
     if is_off:
         seen = _explain_update(pair, case, roles)
     seen = (seen[0], "") if "epsilon" in case.accepted else seen
-    if "clipnorm" in set_otherwise and off <= _CLIPPED:
-        set_otherwise = "where it clips by a norm, {a} divides by that norm plus 1e-06, {b} by the norm itself"
+    if not set_otherwise and off <= _AROUND * added_to_norms(case).get(id(pair), 0.0):
+        seen = (ADDED_TO_NORM, "")
     said = [set_otherwise, seen[1]] if set_otherwise else [seen[0] or seen[1]]
     return pair, off, "; ".join(filter(None, said))
 

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from samestep.common.porting import words
+from samestep.common.porting.accepting import compensate
 from samestep.common.porting.case import DIFFERENT, SAME
+from samestep.common.porting.model_trace import CLIP_EPSILON
 from samestep.common.porting.port_verdict import judge_port
 from samestep.common.porting.training.roots import explain_root
 from samestep.experiments.printing.formats import FORMATS, write
@@ -188,3 +190,58 @@ def test_epsilon_under_a_root_and_after_it() -> None:
     assert explain_root((ours, theirs), gradient, (after, under)) == "{b} adds epsilon under the root, {a} after it"
     assert explain_root((ours, theirs), gradient, (after, after)) == ""
     assert explain_root((ours, theirs), gradient, (after, 2 * under)) == ""
+
+
+NORM = "where it clips by a norm, torch divides by that norm plus 1e-06, TensorFlow by the norm itself"
+
+
+@pytest.mark.parametrize(
+    ("torch", "tf", "off", "cause"),
+    [
+        ({"global_clipnorm": 1.0, CLIP_EPSILON: 1e-6}, {"global_clipnorm": 1.0}, 0.0, ""),
+        ({"global_clipnorm": 1.0, CLIP_EPSILON: 1e-6}, {"global_clipnorm": 1.0}, 1.0, NORM),
+        ({"global_clipnorm": 1.0, CLIP_EPSILON: 1e-6}, {"global_clipnorm": 1.0}, 2.0, ""),
+        ({"global_clipnorm": 1.0, CLIP_EPSILON: 1e-6}, {}, 1.0, "global_clipnorm: 1 in torch, none in TensorFlow"),
+        (
+            {"global_clipnorm": 1.0, CLIP_EPSILON: 1e-6},
+            {"global_clipnorm": 2.0},
+            1.0,
+            "global_clipnorm: 1 in torch, 2 in TensorFlow",
+        ),
+    ],
+)
+def test_what_is_added_to_a_norm_is_the_cause_of_as_much_and_no_more(
+    torch: dict[str, object], tf: dict[str, object], off: float, cause: str
+) -> None:
+    """The gradients are so small that a millionth is a part of their norm that shows in the first step."""
+    sides = {"torch": with_settings("torch", kind="SGD", **torch), "tf": with_settings("tf", kind="SGD", **tf)}
+    gradients = {name: 1e-3 * value for name, value in sides["tf"].gradients.items()}
+    size = math.sqrt(sum(float(np.square(value).sum()) for value in gradients.values()))
+    start = weights()
+    stepped = {
+        side: {
+            name: start[name] - gradient * (1 - off * 1e-6 / size * (side == "torch"))
+            for name, gradient in gradients.items()
+        }
+        for side in sides
+    }
+    made = {side: dataclasses.replace(each, gradients=gradients, stepped=stepped[side]) for side, each in sides.items()}
+    made = {
+        side: dataclasses.replace(each, optimizer={n: {**h, "lr": 1.0} for n, h in each.optimizer.items()})
+        for side, each in made.items()
+    }
+    verdict = judge_port(case(**made))
+    assert (verdict.kind, verdict.cause) == (DIFFERENT if off or cause else SAME, cause)
+
+
+def test_a_curve_is_told_of_what_is_added_to_a_norm() -> None:
+    """Adam's first step does not depend on the size of gradients, later ones do."""
+    sides = {
+        "torch": with_settings("torch", global_clipnorm=1.0, **{CLIP_EPSILON: 1e-6}),
+        "tf": dataclasses.replace(with_settings("tf", global_clipnorm=1.0), losses=(1.5, 1.25, 1.0 + 1e-6)),
+    }
+    verdict = judge_port(case(**sides))
+    assert (verdict.phase, verdict.cause) == ("curve", NORM)
+    assert compensate(case(**sides), verdict, [CLIP_EPSILON])[CLIP_EPSILON].optimizer["fc/kernel"] == {
+        CLIP_EPSILON: 0.0
+    }
