@@ -11,13 +11,12 @@ from tests.own import port_catalogue as catalogue
 from tests.ported import port_all, request_of
 
 pytestmark = [pytest.mark.torch, pytest.mark.tf]
-FILE = Path(__file__).parents[1] / "own" / "port_catalogue.py"
 FEW = ("norm", "zero pool", "hard gates", "axis", "half residual", "norm place", "no mask", "smoothing", "corners")
 """Of most kinds of cause; `make test-slow` takes every one."""
 
 
 def walk(launcher: Launcher, folder: Path, names: Iterable[str], steps: int) -> dict[str, PortVerdict]:
-    configs = {name: request_of(FILE, name, catalogue.OF[name], steps) for name in names}
+    configs = {name: request_of(catalogue.FILES[name], name, catalogue.OF[name], steps) for name in names}
     return port_all(launcher, folder, configs, catalogue.MODELS)
 
 
