@@ -1,29 +1,34 @@
 """`samestep port`: right ports pass, wrong ones are named by their layer and their cause."""
 
+import dataclasses
 import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import samestep
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
+from samestep.common.files.safetensors import read_safetensors
 from samestep.common.judging.conclusion import conclude_missed
 from samestep.common.porting.case import CONSTANTS, DIFFERENT, SAME, PortVerdict
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.parent.models import porting
+from samestep.common.runtime.parent.models import converting, porting
 from samestep.common.runtime.parent.models.weight_transfer import transfer_weights
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.port import main
 from samestep.experiments.printing.formats import write
 from samestep.experiments.printing.port_report import port_document
 from tests.conftest import RunCell
+from tests.own import port_catalogue as small
 from tests.own import ports
-from tests.ported import port_all, request_of
+from tests.own.checkpoint import checkpoint
+from tests.ported import Ported, folder_of, port_all, request_of, tracing
 
 pytestmark = [pytest.mark.torch, pytest.mark.tf, pytest.mark.timeout(300)]
 ZOO = Path(__file__).parents[1] / "own" / "ports.py"
@@ -36,7 +41,8 @@ def request(name: str, steps: int) -> RunConfig:
 
 
 def walk(launcher: Launcher, folder: Path, names: Iterable[str], steps: int) -> dict[str, PortVerdict]:
-    return port_all(launcher, folder, {name: request(name, steps) for name in names}, ports.MODELS)
+    found = port_all(launcher, folder, {name: request(name, steps) for name in names}, ports.MODELS)
+    return {name: verdict for name, (_, verdict) in found.items()}
 
 
 def check(verdicts: dict[str, PortVerdict]) -> None:
@@ -54,24 +60,86 @@ def check(verdicts: dict[str, PortVerdict]) -> None:
 
 FEW = ("mlp", "bias", "probabilities", "adam", "returned", "ignored")
 """Of kinds that the catalogue of small ports has not; `make test-slow` takes every one."""
+SMALL = ("norm", "zero pool", "hard gates", "axis", "half residual", "norm place", "no mask", "smoothing", "corners")
+"""Of most kinds of cause in that catalogue."""
+TRAINED = (DECIDED, "accepting")
+"""Those that take a few steps."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Walked:
+    """Ports of many models, whose processes describe and trace them one after the other."""
+
+    folder: Path
+    found: dict[str, Ported]
+
+    def verdicts(self, names: Iterable[str]) -> dict[str, PortVerdict]:
+        return {name: self.found[name][1] for name in names}
 
 
 @pytest.fixture(scope="module")
-def walked(launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, PortVerdict]]:
+def walked(launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Walked:
     folder = tmp_path_factory.mktemp("ports")
-    return folder, walk(launcher, folder, FEW, steps=0)
+    configs = {name: request(name, steps=4 if name in TRAINED else 0) for name in (*FEW, *TRAINED)}
+    configs |= {each: request_of(small.FILES[each], each, small.OF[each], 0) for each in SMALL}
+    models = {**{name: ports.MODELS[name] for name in (*FEW, *TRAINED)}, **{each: small.MODELS[each] for each in SMALL}}
+    return Walked(folder, port_all(launcher, folder, configs, models, {"accepting": ["epsilon"]}))
 
 
-def test_wrong_ports_are_told_from_right_ones(walked: tuple[Path, dict[str, PortVerdict]]) -> None:
-    check(walked[1])
+def test_wrong_ports_are_told_from_right_ones(walked: Walked) -> None:
+    check(walked.verdicts(FEW))
 
 
-def test_a_parameter_of_one_model_only_is_refused_in_runs(
-    walked: tuple[Path, dict[str, PortVerdict]], launcher: Launcher
-) -> None:
-    torch, tf = (walked[0] / "described" / "bias" / side for side in porting.SIDES)
+def test_small_ports_are_told_from_right_ones(walked: Walked) -> None:
+    found = walked.verdicts(SMALL)
+    assert [name for name in SMALL if name in small.RIGHT and found[name].kind == DIFFERENT] == []
+    wrong = {name: small.WRONG[name][1] for name in SMALL if name in small.WRONG}
+    assert {name: found[name].sentence for name, cause in wrong.items() if cause not in found[name].cause} == {}
+
+
+def test_a_parameter_of_one_model_only_is_refused_in_runs(walked: Walked, launcher: Launcher) -> None:
+    torch, tf = (folder_of(walked.folder, "bias") / side for side in porting.SIDES)
     with pytest.raises(ConfigError, match=r"2\.bias is in one of its two models only; `samestep port`"):
         transfer_weights(torch, tf, request("bias", 20), launcher._server_for_models)
+
+
+def test_what_is_accepted_is_compensated_for(walked: Walked) -> None:
+    """The file accepts one difference and the caller another; with both of these the curves are the same."""
+    case, verdict = walked.found["accepting"]
+    assert case.accepted == ("double_bias", "epsilon")
+    assert verdict.sentence == (
+        "the same model but for double_bias, epsilon, as accepted: every layer within 1e-12, 4 steps within 1e-10"
+    )
+
+
+def test_a_square_kernel_is_decided_by_running_it_both_ways(walked: Walked, launcher: Launcher) -> None:
+    trace = tracing(launcher, request(DECIDED, 4))
+    case, verdict = porting.decide(folder_of(walked.folder, DECIDED), *walked.found[DECIDED], (), trace)
+    assert verdict.sentence == "the same model: every layer within 1e-12, 4 steps within 1e-10"
+    assert case.matching.pairs[0].permutation == "transposed"
+    text = write(port_document(case, verdict), "github")
+    assert "| 0.mix    | square/mix   | [6, 6] | transposed  |" in text
+    record = json.loads(write(port_document(case, verdict), "json"))
+    assert record["verdict"]["kind"] == SAME and len(record["losses"]["torch"]) == 4
+    assert {row["torch"]: row for row in record["layers"]}["0"]["outputs"] <= 1e-12
+
+
+def test_a_checkpoint_goes_there_and_back(walked: Walked, launcher: Launcher, tmp_path: Path) -> None:
+    """Keras writes and reads it in between; a test of the slow ones has a process without samestep read it."""
+    (old, arrays), folder = checkpoint(tmp_path), folder_of(walked.folder, "mlp")
+    for path, to in ((old, "keras"), (tmp_path / "old.weights.h5", "torch")):
+        converting.convert(folder, *walked.found["mlp"], converting.WeightsFile(path, to), launcher._server_for_models)
+    about, back = (json.loads((tmp_path / f"old.{end}.json").read_text()) for end in ("weights", "torch"))
+    assert about["verdict"].startswith("the same model") and about["unused"] == ["ema"]
+    changed = {"torch": ["0.weight"], "keras": ["dense/kernel"], "change": "transposed"}
+    assert about["weights"][0] == {**changed, "shapes": [[6, 16]]} and back["weights"][0] == {
+        **changed,
+        "shapes": [[16, 6]],
+    }
+    made = read_safetensors(tmp_path / "old.torch.safetensors")
+    assert made.keys() == arrays.keys() and all(np.array_equal(made[name], arrays[name]) for name in arrays)
+    with pytest.raises(ConfigError, match=r"old\.weights\.json is there already; move it away"):
+        main(["--model", "net.py", "--weights", str(old), "--to", "keras"])
 
 
 @pytest.mark.slow
@@ -80,26 +148,6 @@ def test_all_ports(launcher: Launcher, tmp_path: Path) -> None:
     """Every wrong port is told, and no right one is called wrong, with the curve of 100 steps."""
     assert len(ports.RIGHT) + len(ports.ROUNDED) >= 20 and len(ports.ROUNDED) >= 5 and len(ports.WRONG) >= 18
     check(walk(launcher, tmp_path, set(ports.MODELS) - {DECIDED, *ports.WRONG_UNLESS_ACCEPTED}, steps=100))
-
-
-def test_what_is_accepted_is_compensated_for(launcher: Launcher) -> None:
-    """The file accepts one difference and the caller another; with both of these the curves are the same."""
-    case, verdict = launcher.port(request("accepting", 4), ["epsilon"])
-    assert case.accepted == ("double_bias", "epsilon")
-    assert verdict.sentence == (
-        "the same model but for double_bias, epsilon, as accepted: every layer within 1e-12, 4 steps within 1e-10"
-    )
-
-
-def test_a_square_kernel_is_decided_by_running_it_both_ways(launcher: Launcher) -> None:
-    case, verdict = launcher.port(request(DECIDED, 4))
-    assert verdict.sentence == "the same model: every layer within 1e-12, 4 steps within 1e-10"
-    assert case.matching.pairs[0].permutation == "transposed"
-    text = write(port_document(case, verdict), "github")
-    assert "| 0.mix    | square/mix   | [6, 6] | transposed  |" in text
-    record = json.loads(write(port_document(case, verdict), "json"))
-    assert record["verdict"]["kind"] == SAME and len(record["losses"]["torch"]) == 4
-    assert {row["torch"]: row for row in record["layers"]}["0"]["outputs"] <= 1e-12
 
 
 # --- runs of both frameworks --------------------------------------------------------------------------------------------

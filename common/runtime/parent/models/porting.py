@@ -188,16 +188,31 @@ def port(
     Raises:
         SamestepError: A model cannot be built, or a parameter has no counterpart.
     """
-    from samestep.common.porting.port_verdict import reach  # here: it needs SciPy, which a run does without
-
     run_tasks(ask_descriptions(folder, config), config, server)
     tasks, matching = ask_traces(folder, config)
     patient = dataclasses.replace(config, timeout_seconds=_PATIENCE * config.timeout_seconds)
     trace = functools.partial(run_tasks, config=patient, server=server)
     trace(tasks)
     names = (*accepted, *read_description(str(folder / SIDES[0])).accept)
-    case, verdict = accept(folder, read_case(folder, matching), names, trace)
-    for pair in filter(lambda pair: pair.is_ambiguous, matching.pairs):
+    case, verdict = decide(folder, *accept(folder, read_case(folder, matching), names, trace), names, trace)
+    return case, dataclasses.replace(verdict, notes=(*verdict.notes, *_notes(folder)))
+
+
+def decide(
+    folder: Path, case: PortCase, verdict: PortVerdict, names: Sequence[str], trace: Trace
+) -> tuple[PortCase, PortVerdict]:
+    """Turns the square kernels that fit both ways, where that makes more layers agree.
+
+    Args:
+        folder: The folder of the port.
+        case: Both implementations.
+        verdict: The verdict of these.
+        names: What is accepted.
+        trace: Traces again what tasks ask for.
+    """
+    from samestep.common.porting.port_verdict import reach  # here: it needs SciPy, which a run does without
+
+    for pair in filter(lambda pair: pair.is_ambiguous, case.matching.pairs):
         if verdict.kind == DIFFERENT:
             flipped = case.matching.flipped(pair)
             _transfer_weights(folder, flipped)
@@ -205,7 +220,7 @@ def port(
             other, other_verdict = accept(folder, read_case(folder, flipped, case.accepted), names, trace)
             if reach(other, other_verdict) > reach(case, verdict):
                 case, verdict = other, other_verdict
-    return case, dataclasses.replace(verdict, notes=(*verdict.notes, *_notes(folder)))
+    return case, verdict
 
 
 def _notes(folder: Path) -> list[str]:
