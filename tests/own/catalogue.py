@@ -48,6 +48,7 @@ TORCH = (
     Kind("WEIGHTED", "classes"),
     Kind("WEIGHTED_MEAN", "classes", f"{MIXED}its loss"),
     Kind("CONTRASTIVE", "classes", f"{MIXED}its loss"),
+    Kind("GATHERED", "classes", again=f"{MIXED}its loss"),
     Kind("CTC", "sounds"),
     *(
         Kind(name, "tokens", file="optimizer_zoo.py", data_file="torch_zoo.py")
@@ -61,7 +62,10 @@ TORCH = (
     *(Kind(name, "points", file="odd_zoo.py", data_file="torch_zoo.py") for name in ("UNUSED", "UNET")),
     *(Kind(name, "rows", file="frozen.py", data_file="frozen.py") for name in ("LORA", "BACKBONE")),
     Kind("PATCHES", "images", file="frozen.py", data_file="frozen.py"),
-    *(Kind(name, "images", file="wild_models.py", data_file="torch_zoo.py") for name in ("SPECTRAL", "CONVNEXT")),
+    *(
+        Kind(name, "images", file="wild_models.py", data_file="torch_zoo.py")
+        for name in ("SPECTRAL", "COMPLEX", "CONVNEXT")
+    ),
     Kind("EFFICIENT", "images", "the local statistics of 3 BatchNorm layers", "wild_models.py", "torch_zoo.py"),
     Kind("RESNET", "images", "the local statistics of 5 BatchNorm layers", "torch_zoo.py", "torch_zoo.py"),
     Kind("SEGMENTER", "maps", file="wild_models.py"),

@@ -227,6 +227,18 @@ def contrastive(outputs, targets):
     return cross_entropy(like.fill_diagonal_(-9.0), torch.arange(len(like)).roll(1))
 
 
+def gathered(outputs, targets):
+    """Keeps each example apart from all others, those of other devices among them."""
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.nn.functional import all_gather
+    from torch.nn.functional import normalize
+
+    whole = torch.cat(all_gather(outputs)) if dist.is_initialized() else outputs
+    like = normalize(whole) @ normalize(whole).T
+    return (like - 9.0 * torch.eye(len(like), dtype=like.dtype)).logsumexp(1).mean()
+
+
 def ctc(outputs, targets):
     import torch
     from torch.nn.functional import ctc_loss
@@ -253,6 +265,7 @@ SUM = samestep.Model(torch=mlp, loss={"torch": total}, reduction="sum")
 WEIGHTED = samestep.Model(torch=mlp, loss={"torch": weighted}, reduction=lambda targets: WEIGHTS[targets].sum())
 WEIGHTED_MEAN = samestep.Model(torch=mlp, loss={"torch": weighted_mean}, reduction="mean")
 CONTRASTIVE = samestep.Model(torch=mlp, loss={"torch": contrastive}, reduction="mean")
+GATHERED = samestep.Model(torch=mlp, loss={"torch": gathered}, reduction="mean")
 CTC = samestep.Model(torch=listener, loss={"torch": ctc}, reduction="examples")
 UNDECLARED = samestep.Model(torch=mlp, loss={"torch": mean})
 WRONGLY_DECLARED = samestep.Model(torch=mlp, loss={"torch": total}, reduction="mean")

@@ -1,5 +1,7 @@
 """Torch models as they are in the wild, small: blocks of transformers, timm and others, written by hand."""
 
+import functools
+
 import samestep
 
 
@@ -115,8 +117,8 @@ def mamba():
     return Net()
 
 
-def spectral():
-    """A layer in the frequencies, whose complex weights are held as two real numbers each."""
+def spectral(is_complex=False):
+    """A layer in the frequencies, whose complex weights are held as two real numbers each, or as they are."""
     import torch
     from torch import nn
 
@@ -124,11 +126,14 @@ def spectral():
         def __init__(self):
             super().__init__()
             self.lift, self.out = nn.Linear(1, 4), nn.Linear(4, 10)
-            self.weight = nn.Parameter(torch.randn(4, 4, 5, 2) / 4)
+            parts = torch.randn(4, 4, 5, 2) / 4
+            self.weight = nn.Parameter(torch.view_as_complex(parts) if is_complex else parts)
 
         def forward(self, x):
             x = self.lift(x.flatten(1)[:, :8, None]).transpose(1, 2)
-            found = torch.einsum("bif,iof->bof", torch.fft.rfft(x), torch.view_as_complex(self.weight))
+            found = torch.einsum(
+                "bif,iof->bof", torch.fft.rfft(x), self.weight if is_complex else torch.view_as_complex(self.weight)
+            )
             return self.out(torch.fft.irfft(found, n=8).mean(-1))
 
     return Net()
@@ -269,6 +274,7 @@ def mixing():
 
 LLAMA, MIXTRAL, MAMBA = (samestep.Model(torch=each) for each in (llama, mixtral, mamba))
 TRANSLATOR, SEGMENTER = samestep.Model(torch=translator), samestep.Model(torch=segmenter)
+COMPLEX = samestep.Model(torch=functools.partial(spectral, is_complex=True))
 SPECTRAL, CONVNEXT, EFFICIENT = (samestep.Model(torch=each) for each in (spectral, convnext, efficient))
 PARAMETRIZED, LIMITED, CENTRED, NOISY, MIXING = (
     samestep.Model(torch=each, loss="mean_squared_error") for each in (parametrized, limited, centred, noisy, mixing)

@@ -55,13 +55,12 @@ def refusal(launcher: Launcher, model: str, data: str = f"{ZOO}:points") -> str:
 @pytest.mark.parametrize(
     ("made", "what"),
     [
-        ("self.w = nn.Parameter(torch.ones(6, dtype=torch.{dtype}))", "the parameter w is complex"),
-        ("self.out.bias = nn.Parameter(torch.ones(2, dtype=torch.{dtype}))", "the parameter out.bias is complex"),
+        ("self.w = self.hidden.w = nn.Parameter(torch.ones(6, dtype=torch.{dtype}))", "the parameter w is complex"),
         ("self.register_buffer('f', torch.ones(6, dtype=torch.{dtype}))", "the buffer f is complex"),
         ("self.register_buffer('f', torch.ones(6, dtype=torch.{dtype}), persistent=False)", "the buffer f is complex"),
     ],
 )
-def test_complex_parameters_and_buffers_are_refused(
+def test_complex_buffers_and_shared_parameters_are_refused(
     launcher: Launcher, tmp_path: Path, made: str, what: str, dtype: str
 ) -> None:
     said = refusal(launcher, write_net(tmp_path, made.format(dtype=dtype)))

@@ -14,6 +14,7 @@ from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.models.dtypes import check_numbers
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.torch_impl.models import widened
+from samestep.torch_impl.models.complex_parameters import hold_in_parts
 from samestep.torch_impl.models.outputs import dtype_of, finish_outputs
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 from samestep.torch_impl.step_context import StepContext
@@ -55,6 +56,7 @@ def build_declared(model: Model, source: str, unread: Collection[int] = ()) -> n
             f"--model {source}: the function given as torch= returned {_kind(built)}, not a torch.nn.Module."
         )
     _refuse_unfit(built, source)
+    hold_in_parts(built)
     if not any(parameter.requires_grad for parameter in built.parameters()):
         raise ConfigError(f"--model {source}: the model has no parameters to train.")
     if devices := {str(p.device) for p in built.parameters() if p.device.type not in ("cpu", "meta")}:
