@@ -54,6 +54,8 @@ def main(arguments: Sequence[str]) -> int:
     with Launcher() as launcher:
         found = []
         for framework in dict.fromkeys(name for name, row in catalogue() if name != "numpy"):
+            if found and framework not in found[0].description.frameworks:
+                continue
             try:
                 asked = launcher.describe(dataclasses.replace(config, framework=framework))
             except Unavailable as error:

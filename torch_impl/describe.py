@@ -104,7 +104,7 @@ def _loss_of_each(model: Model, outputs: object, targets: torch.Tensor, source: 
     def each() -> np.ndarray:
         losses = call_user(function, source, "the loss", outputs, targets)
         is_real = isinstance(losses, torch.Tensor) and losses.is_floating_point()
-        return losses.double().numpy() if is_real else np.asarray(losses)
+        return losses.detach().double().numpy() if is_real else np.asarray(losses)
 
     return each
 

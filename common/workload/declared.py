@@ -149,7 +149,10 @@ def own_lines(error: BaseException, path: str) -> str:
     where = " < ".join(f"{Path(f.filename).name}:{f.lineno} `{f.line}`" for f in reversed(frames))
     if isinstance(error, SyntaxError) and error.filename == path:
         return f"SyntaxError: {error.msg} ({Path(path).name}:{error.lineno} `{(error.text or '').strip()}`)"
-    first = (str(error).splitlines() or [""])[0]
+    try:
+        first = (str(error).splitlines() or [""])[0]
+    except Exception:  # their own class
+        first = "an error that cannot be printed"
     return f"{type(error).__name__}: {first}" + (f" ({where})" if where else "")
 
 

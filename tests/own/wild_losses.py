@@ -234,7 +234,8 @@ def gathered(outputs, targets):
     from torch.distributed.nn.functional import all_gather
     from torch.nn.functional import normalize
 
-    whole = torch.cat(all_gather(outputs)) if dist.is_initialized() else outputs
+    is_shared = dist.is_initialized() and outputs.requires_grad  # one rank alone looks at held-out examples
+    whole = torch.cat(all_gather(outputs)) if is_shared else outputs
     like = normalize(whole) @ normalize(whole).T
     return (like - 9.0 * torch.eye(len(like), dtype=like.dtype)).logsumexp(1).mean()
 

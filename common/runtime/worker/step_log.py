@@ -61,7 +61,12 @@ class RunLog:
         self._writer.add(Window(end, seconds, tuple(losses), batches=digests, scalars={"learning_rate": rates}))
         for batch, loss in zip(part, losses, strict=True):
             if not math.isfinite(loss):
-                raise Diverged(f"the loss of step {batch.step} is {loss}; try a smaller --learning-rate.")
+                look = (
+                    "look at the loss, the initial weights and the data"
+                    if batch.step == 0
+                    else "try a smaller --learning-rate"
+                )
+                raise Diverged(f"the loss of step {batch.step} is {loss}; {look}.")
 
 
 def header_of(run: Run, launch: Launch) -> Header:

@@ -77,6 +77,10 @@ def write_found(
     Raises:
         ConfigError: The outputs are none that the loss can take.
     """
+    if (name := next((name for name, value in found.params.items() if np.isnan(value).any()), None)) is not None:
+        raise ConfigError(
+            f"--model {source}: the parameter {name} starts as nan; give it numbers when the model is built."
+        )
     if isinstance(model.loss, Mapping) and found.loss_of_each is None:
         raise ConfigError(f"--model {source}: loss has no function for {framework}; it has {', '.join(model.loss)}.")
     losses = None if found.loss_of_each is None else found.loss_of_each()

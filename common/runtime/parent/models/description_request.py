@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from samestep.common.errors import ConfigError, WorkerFailed
+from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import ANSWERED, DESCRIBE, read_error, write_json
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
@@ -32,8 +32,8 @@ def describe(config: RunConfig, scratch: Path, server: Servers) -> str:
         The folder of the description.
 
     Raises:
-        ConfigError: The file, the model or the data are not what they have to be.
-        WorkerFailed: The worker died, or took too long.
+        ConfigError: The file, the model or the data are not what they have to be, or end the process.
+        WorkerFailed: The worker was killed, or took too long.
     """
     directory = Path(tempfile.mkdtemp(dir=scratch, prefix="model-"))
     ask_description(directory, config)
@@ -81,31 +81,40 @@ def run_tasks(tasks: Mapping[Path, str], config: RunConfig, server: Servers) -> 
         started[directory] = clients[framework].start_worker(directory, directory / LOG, {}, None)
     for directory, worker in started.items():
         client = clients[tasks[directory]]
-        code = _end(client, worker, config.timeout_seconds)
+        code = _end(client, worker, config)
         _, left = read_error(directory) or ("", None)
         if left is not None:
             raise left
         if code or not (directory / ANSWERED).exists():
-            words = last_lines(read_log(directory / LOG), 1).strip()
-            raise WorkerFailed(
-                f"--model {config.model}: the process that builds it {client.ending(worker, code)} before it was done"
-                f"{_blame(code)}{f': {words}' if words else ''}"
-            )
+            raise _blame(code, config, client.ending(worker, code), last_lines(read_log(directory / LOG), 1).strip())
         (directory / ANSWERED).unlink()
 
 
-def _blame(code: int) -> str:
-    """Whose doing it is: our own code ends the process only once it is done, or with a reason in `error.json`."""
-    ends_itself = "; the file ends the process (sys.exit, os._exit), and a builder only has to return the model"
-    return ends_itself if code >= 0 else ""
+def _blame(code: int, config: RunConfig, ending: str, words: str) -> SamestepError:
+    """Returns the error of a process that ended before it was done.
+
+    Our own code ends it only once it is done, or with a reason in `error.json`; a signal may come from elsewhere.
+    """
+    said, last = (
+        f"--model {config.model}: the process that builds it {ending} before it was done",
+        f": {words}" if words else "",
+    )
+    if code < 0:
+        return WorkerFailed(f"{said}{last}")
+    return ConfigError(
+        f"{said}; the file ends the process (sys.exit, os._exit), and a builder only has to return the model{last}"
+    )
 
 
-def _end(client: ForkClient, worker: int, timeout_seconds: float) -> int:
+def _end(client: ForkClient, worker: int, config: RunConfig) -> int:
     """Waits for a worker; returns its exit code."""
-    deadline = time.monotonic() + timeout_seconds
+    deadline = time.monotonic() + config.timeout_seconds
     while time.monotonic() < deadline:
         for answer in client.poll(_POLL_SECONDS):
             if answer.get("ended") == worker:
                 return int(answer["code"])
     client.signal_worker(worker, 9)
-    raise WorkerFailed(f"a model took more than {timeout_seconds:g} s; give more with --timeout-seconds.")
+    raise WorkerFailed(
+        f"--model {config.model}: the process that builds it took more than {config.timeout_seconds:g} s; give more with "
+        "--timeout-seconds."
+    )

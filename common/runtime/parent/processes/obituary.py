@@ -11,8 +11,13 @@ from samestep.common.runtime.process_file import read_life
 if TYPE_CHECKING:
     from samestep.common.runtime.stack_dumps import Frame
 
-_NO_CAUSE = re.compile(r"^(I\d{4} \d\d:|WARNING: All log messages before absl|[WE]\d{4} .*failed call to cuInit)")
-"""What TensorFlow (2.21) prints of itself, and on every machine without a GPU; as last words they would pass for a cause."""
+_NO_CAUSE = re.compile(
+    r"^(I\d{4} \d\d:|WARNING: All log messages before absl|[WE]\d{4} .*failed call to cuInit|Extension modules: )"
+)
+"""What TensorFlow (2.21) prints of itself, and on every machine without a GPU, and the end of what Python says of a crash.
+
+As last words they would pass for a cause.
+"""
 
 
 def ending(code: int) -> str:

@@ -1,0 +1,93 @@
+"""`samestep run` and `samestep model` on files that do what no file should: one line, the exit code, nothing left running."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from samestep.common.runtime.parent import launcher as launching
+from samestep.common.runtime.parent.launcher import Launcher
+from samestep.experiments import model, run
+from samestep.experiments.cli.arguments import run_command
+from tests.own import unruly
+from tests.processes import all_end, descendants
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(1800)]
+Command = Callable[[str, str, float], tuple[int, list[str]]]
+COMMANDS = {
+    "run": [*["torch:ddp", "--devices", "2", "--steps", "2", "--batch-size", "12", "--model", "{file}"]],
+    "model": ["{file}"],
+}
+FEW = ("another encoding", "exits at once", "an error without words", "a loss that is constant", "many errors", "a set")
+"""Of each kind, for `make test`; `make test-slow` takes every one."""
+
+
+@pytest.fixture
+def command(
+    launcher: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Gives a command with a file in this process; returns its exit code and what it says of errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(launching, "Launcher", lambda **_: contextlib.nullcontext(launcher))
+    launcher.warm(["torch"])
+
+    def give(name: str, text: str, seconds: float) -> tuple[int, list[str]]:
+        (file := tmp_path / "net.py").write_text(text)
+        before = descendants()
+        given = [word.format(file=file) for word in COMMANDS[name]]
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            run_command(
+                {"run": run, "model": model}[name].main,
+                [*given, "--data", f"{file}:load", "--timeout-seconds", str(seconds)],
+            )
+        lines = capsys.readouterr().err.splitlines()
+        assert all_end(descendants() - before, seconds=10) == set()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, [line for line in lines if line.startswith("samestep: ")]
+
+    return give
+
+
+def check(command: Command, texts: Mapping[str, str], names: Iterable[str], seconds: float = 60.0) -> None:
+    """A line that names the file; 1 for what a signal or the time has ended, 2 for the rest."""
+    found = {}
+    for name in names:
+        for which in COMMANDS:
+            code, lines = command(which, texts[name], seconds)
+            wanted = {1} if "kill" in name or texts is unruly.ENDLESS or name in unruly.FAILING else {2}
+            wanted |= {0} if which == "model" and name in unruly.ONLY_RUN else set()
+            if code not in wanted or (code and not (len(lines) == 1 and "net" in lines[0] and len(lines[0]) < 600)):
+                found[f"{name}, {which}"] = (code, lines)
+    assert found == {}
+
+
+def test_a_few_files(command: Command) -> None:
+    check(command, unruly.REFUSED, FEW)
+
+
+@pytest.mark.slow
+def test_every_file(command: Command) -> None:
+    check(command, unruly.REFUSED, unruly.REFUSED)
+
+
+@pytest.mark.slow
+def test_what_does_not_end(command: Command) -> None:
+    check(command, unruly.ENDLESS, unruly.ENDLESS, seconds=6.0)
+
+
+@pytest.mark.slow
+def test_what_is_rude_does_no_harm(command: Command) -> None:
+    """What it prints goes to the logs of the run."""
+    found = {}
+    for name, text in unruly.RUDE.items():
+        for which in COMMANDS:
+            code, lines = command(which, text, 60.0)
+            if code not in (0, 2) or len(lines) != bool(code):
+                found[f"{name}, {which}"] = (code, lines)
+    assert found == {}
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(unruly.REFUSED) + len(unruly.ENDLESS) + len(unruly.RUDE) >= 75
