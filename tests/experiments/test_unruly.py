@@ -1,6 +1,7 @@
 """`samestep run` and `samestep model` on files that do what no file should: one line, the exit code, nothing left running."""
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -31,9 +32,12 @@ def command(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(launching, "Launcher", lambda **_: contextlib.nullcontext(launcher))
     launcher.warm(["torch"])
+    numbers = itertools.count()
 
     def give(name: str, text: str, seconds: float) -> tuple[int, list[str]]:
-        (file := tmp_path / "net.py").write_text(text)
+        folder = tmp_path / str(next(numbers))  # a launcher describes a file once
+        folder.mkdir()
+        (file := folder / "net.py").write_text(text)
         before = descendants()
         given = [word.format(file=file) for word in COMMANDS[name]]
         capsys.readouterr()
