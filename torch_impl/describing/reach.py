@@ -114,27 +114,34 @@ def find_reach(
         kept = {n: each for n, each in enumerate(leaves) if isinstance(each, torch.Tensor) and each.requires_grad}
         for each in kept.values():
             each.retain_grad()
-        _go_backward(loss(returned), source)
+        is_loss = _go_backward(loss(returned), source)
     trained = {name: w.parameter for name, w in weights.named_weights(module).items() if w.parameter.requires_grad}
     for name, parameter in trained.items():
         if parameter.grad is not None and parameter.grad.layout != torch.strided:
             raise ConfigError(f"--model {source}: {_sparse(module, parameter, name)}")
     unused = tuple(name for name, parameter in trained.items() if parameter.grad is None)
+    if is_loss and len(unused) == len(trained):
+        raise _is_independent(source)
     module.zero_grad()
     unread = tuple(number for number, each in kept.items() if each.grad is None)
     return Reach(unused, inside.found or outside.found or is_random, unread)
 
 
-def _go_backward(losses: object, source: str) -> None:
-    """Takes the backward pass of what is a loss; others refuse what is none."""
+def _go_backward(losses: object, source: str) -> bool:
+    """Takes the backward pass of what is a loss; others refuse what is none. Returns whether it is one."""
     if not isinstance(losses, torch.Tensor) or not losses.is_floating_point():
-        return
+        return False
     if not losses.requires_grad:
-        raise ConfigError(
-            f"--model {source}: nothing that the loss reads depends on a parameter that is trained; leave out .detach(), "
-            f".item() and torch.no_grad() in the forward pass."
-        )
+        raise _is_independent(source)
     call_user(losses.sum().backward, source, "the backward pass")
+    return True
+
+
+def _is_independent(source: str) -> ConfigError:
+    return ConfigError(
+        f"--model {source}: nothing that the loss reads depends on a parameter that is trained; leave out .detach(), "
+        f".item() and torch.no_grad() in the forward pass."
+    )
 
 
 def _sparse(module: nn.Module, parameter: nn.Parameter, name: str) -> str:
