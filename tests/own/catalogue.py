@@ -48,7 +48,6 @@ TORCH = (
     Kind("WEIGHTED", "classes"),
     Kind("WEIGHTED_MEAN", "classes", f"{MIXED}its loss"),
     Kind("CONTRASTIVE", "classes", f"{MIXED}its loss"),
-    Kind("GATHERED", "classes", again=f"{MIXED}its loss"),
     Kind("CTC", "sounds"),
     *(
         Kind(name, "tokens", file="optimizer_zoo.py", data_file="torch_zoo.py")
@@ -77,6 +76,8 @@ TORCH = (
     Kind("NOISY", "points", "the random numbers of 1 layer", "wild_models.py", "torch_zoo.py"),
     Kind("MIXING", "points", MIXED, "wild_models.py", "torch_zoo.py"),
 )
+GATHERED = Kind("GATHERED", "classes")
+"""Its loss is of the examples of all devices; with several passes a step it would be of those of each pass."""
 KERAS = tuple(
     Kind(model, data, file="wild_keras.py")
     for model, data in (

@@ -7,7 +7,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig
 from samestep.common.runtime.parent.launcher import Launcher
 from tests.conftest import RunCell
-from tests.own.catalogue import KERAS, TORCH, TORCH_ROWS, Kind
+from tests.own.catalogue import GATHERED, KERAS, TORCH, TORCH_ROWS, Kind
 
 MOST_CALLS = 2048
 """How far the calls of a small model may be off, in bytes; what they carry is exact."""
@@ -44,6 +44,14 @@ def test_some_models_of_torch(run_cell: RunCell, kind: Kind) -> None:
 @pytest.mark.parametrize("kind", TORCH, ids=lambda kind: f"{kind.file[:-3]}-{kind.model}")
 def test_models_of_torch(run_cell: RunCell, kind: Kind, row: str) -> None:
     check(run_cell, f"torch:{row}", kind)
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.parametrize("row", ["ddp", "zero1", "fsdp"])
+def test_a_loss_that_gathers_all_examples(run_cell: RunCell, row: str) -> None:
+    result = run_cell(f"torch:{row}", "digits-mlp", devices=2, dtype="float64", steps=6, **GATHERED.asked())
+    assert result.parity.passed, result.parity.reason
 
 
 @pytest.mark.tf

@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import nn
@@ -67,7 +66,7 @@ def _add_early(optimizer: torch.optim.Optimizer) -> None:
     What a schedule finds after the step are the settings that it left before.
     """
     numbers = itertools.count(1)
-    plain: list[dict[str, Any]] = []
+    plain = [dict(group) for group in optimizer.param_groups]
 
     def before(*_: object) -> None:
         number = next(numbers)

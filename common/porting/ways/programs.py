@@ -165,14 +165,8 @@ def _hidings(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
         is_low = bool((hidden_by_mask(target) == hidden).all())
         if is_low or len({*values[:64]}) == 1:
             settings = {"hides": where_hidden(hidden), "by": "zero" if not values.any() else "a large negative number"}
-            kept = values if is_low else values[0]
-            yield settings, lambda x=x, hidden=hidden, kept=kept: _put(x, hidden, kept)
-
-
-def _put(x: np.ndarray, hidden: np.ndarray, values: np.ndarray) -> np.ndarray:
-    made = x.copy()
-    made[hidden] = values
-    return made
+            kept = target if is_low else values[0]
+            yield settings, lambda x=x, hidden=hidden, kept=kept: np.where(hidden, kept, x)
 
 
 def where_hidden(hidden: np.ndarray) -> str:
