@@ -13,7 +13,6 @@ References:
 import dataclasses
 import functools
 import itertools
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,13 +20,13 @@ from samestep.common.costs.footprints import FOOTPRINTS
 from samestep.common.costs.optimizer_state import optimizer_bytes
 from samestep.common.costs.saved_activations.activations import kept_by_stage
 from samestep.common.costs.saved_activations.peak import KeptByStage, peak_bytes
-from samestep.common.costs.tensor import split_shapes
 from samestep.common.mesh import Mesh
 from samestep.common.seconds.core_time import Taken
 from samestep.common.strategy import Run
 from samestep.common.workload.in_flight import in_flight
 from samestep.common.workload.models.spec import ModelSpec, Segment, parameters_of
 from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments
+from samestep.common.workload.split import even_split_table
 from samestep.experiments.advising.candidate_meshes import MEGATRON, RankedStrategy
 from samestep.experiments.advising.prediction import needed_bytes
 
@@ -193,13 +192,13 @@ class _Elements(NamedTuple):
 @functools.lru_cache(maxsize=64)
 def _elements(model: ModelSpec, parts: int, expert: int) -> dict[str, _Elements]:
     """Segment -> what a rank has of it along `tensor` and `expert`."""
-    found = {}
+    found, split = {}, even_split_table(model, parts)
     for segment in model.segments():
         params = parameters_of(model, segment)
-        shapes, sizes = split_shapes(model, parts, params), [0, 0]
+        sizes = [0, 0]
         for name, param in params.items():
             is_stacked = param.stacked > 0
-            sizes[is_stacked] += math.prod(shapes[name][0]) // (expert if is_stacked else 1)
+            sizes[is_stacked] += param.size // (parts if name in split else 1) // (expert if is_stacked else 1)
         found[segment.name] = _Elements(*sizes)
     return found
 

@@ -7,8 +7,8 @@ Two styles, which between them describe most published decoders:
     llama    RMS norms, no biases, rotary positions (no parameters), a gated mlp of three layers, a head of its own
 
 With `routed_experts` the mlp of every block but the first `dense_layers` is a mixture of gated ones: each token takes `top_k` of
-them, and the shared ones as well. With `key_rank` attention is latent: queries come out of a vector of `query_rank` numbers, keys and
-values out of one of `key_rank`; `rotary_width` numbers of each head turn with the position, and keys have them in common.
+them, and the shared ones as well. With `key_rank` attention is latent: queries come out of a vector of `query_rank` numbers, keys
+and values out of one of `key_rank`; `rotary_width` numbers of each head turn with the position, and keys have them in common.
 
 A tied head is counted where the table is. A pipeline keeps a second copy of it with the last stage, and along `tensor` the
 head's own exchanges come on top. Norms of queries and keys are left out, and so is the bias by which a router balances its
