@@ -18,7 +18,7 @@ import numpy as np
 
 from samestep.common.judging.parity import LOSS_BOUND, Parity, deviation
 from samestep.common.judging.reference_run import Rerun, without_counterpart
-from samestep.common.judging.roundoff import SPREAD, gradient_error
+from samestep.common.judging.roundoff import EXPLAINED, SPREAD, gradient_error
 from samestep.common.program import TrainState
 from samestep.common.request import FRAMEWORKS, UNIT_ROUNDOFF
 from samestep.common.strategy import Run
@@ -26,8 +26,6 @@ from samestep.common.techniques.used import rounding_flags
 
 REPLAYED = 6
 """How many steps are replayed at most, from the first to the one that is off."""
-EXPLAINED = 1000
-"""How many roundings of a weight's size may add up in a step; a mistake that matters is far larger."""
 
 
 def excuse(run: Run, parity: Parity, wanted: Sequence[float], start: TrainState, rerun: Rerun, alone: Rerun) -> Parity:
@@ -58,15 +56,18 @@ def excuse(run: Run, parity: Parity, wanted: Sequence[float], start: TrainState,
         means = f"every step that is replayed from its own state is {whose}"
     if not agrees:
         return parity
-    moved = None
+    moved, ties = None, 0
+    rounded = EXPLAINED * UNIT_ROUNDOFF[run.dtype] if error is None else SPREAD * error
     if has_oracle:
-        moved = _amplification(run, len(wanted), start)
+        moved, ties = _amplification(run, len(wanted), start)
+        if ties and parity.max_relative_loss > moved * rounded:  # a smaller move may turn none of these tokens
+            moved = max(moved, _amplification(run, len(wanted), start, rounded)[0])
     elif error is not None:
         moved = _own_amplification(run, wanted, start, alone)
-    rounded = EXPLAINED * UNIT_ROUNDOFF[run.dtype] if error is None else SPREAD * error
     if moved is not None and parity.max_relative_loss > moved * rounded:
         return parity
-    size = "" if moved is None else f", and a rounding of the first weights grows {moved:.1e} times"
+    size = f", tokens between two experts within rounding (a kink): {ties}" if ties else ""
+    size += "" if moved is None else f", and a rounding of the first weights grows {moved:.1e} times"
     reason = f"rounding is amplified: {means}{size} ({parity.reason})"
     return dataclasses.replace(parity, passed=True, reason=reason, amplification=moved, is_amplified=True)
 
@@ -114,9 +115,9 @@ def replay_to(run: Run, rerun: Rerun, step: int) -> tuple[Sequence[float], Train
     return curve.losses, curve.state
 
 
-def _amplification(run: Run, steps: int, start: TrainState) -> float:
+def _amplification(run: Run, steps: int, start: TrainState, size: float | None = None) -> tuple[float, int]:
     diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
-    return diagnosis.measure_amplification(run, steps, start)
+    return diagnosis.measure_amplification(run, steps, start, size or diagnosis.PERTURBATION)
 
 
 def _own_amplification(run: Run, wanted: Sequence[float], start: TrainState, alone: Rerun) -> float:

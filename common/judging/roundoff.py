@@ -7,6 +7,8 @@ from samestep.common.request import UNIT_ROUNDOFF
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import used
 
+EXPLAINED = 1000
+"""How many roundings of a weight's size may add up in a step; a mistake that matters is far larger."""
 SPREAD = 3
 """How many times that a single step, or one parameter, may be off at most."""
 NOISE = {"float64": 1e-11, "float32": 1e-3}

@@ -13,6 +13,7 @@ from samestep.common.judging.parity import deviation, spell_apart
 from samestep.common.judging.roundoff import noise_of
 from samestep.common.program import Arrays, TrainState
 from samestep.common.reference.distance import StepOutcome, distance, loss_apart, program_at, statistics_apart, take
+from samestep.common.reference.features.ties import nearest_way, ties_of
 from samestep.common.reference.known import KNOWN
 from samestep.common.reference.mutants import Context
 from samestep.common.reference.step import transform
@@ -102,40 +103,46 @@ def find_bad_step(
         replay: Repeats the run.
         one_step: Takes the right step; the oracle does, unless given.
     """
-
-    def of_oracle(before: TrainState) -> StepOutcome:
-        split = load(run.workload.data)
-        stream = batches(split.train_inputs, split.train_targets, run.batch_size, run.seed, before.step)
-        return take(program_at(run, before), next(stream))
-
+    split = load(run.workload.data)
     for number in numbers:
         before = start if number == start.step else replay(number)[1]
         losses, after = replay(number + 1)
-        right = StepOutcome(*one_step(before)) if one_step else of_oracle(before)
-        if not distance(run, before, StepOutcome(losses[number - start.step], after), right) <= 1:
+        seen = StepOutcome(losses[number - start.step], after)
+        if one_step:
+            apart = distance(run, before, seen, StepOutcome(*one_step(before)))
+        else:
+            stream = batches(split.train_inputs, split.train_targets, run.batch_size, run.seed, before.step)
+            apart = nearest_way(run, before, next(stream), seen)
+        if not apart <= 1:
             return number
     return None
 
 
-def measure_amplification(run: Run, steps: int, start: TrainState) -> float:
+def measure_amplification(run: Run, steps: int, start: TrainState, move: float = PERTURBATION) -> tuple[float, int]:
     """Measures by how much a small relative move of the first weights moves the oracle's losses, relative to that move.
 
     Args:
         run: What was trained.
         steps: How many steps to take; long runs are measured over their first ones.
         start: The state that the run started from.
+        move: The move.
+
+    Returns:
+        That, and how many tokens of the steps lie between two experts.
     """
     split, signs = load(run.workload.data), np.random.default_rng(1)
-    curves = []
-    for size in (0.0, PERTURBATION):
+    curves, ties = [], ties_of(run)
+    for size in (0.0, move):
         program = program_at(run, start)
+        program.context.ties = None if size else ties
         for value in program.params.values():
             value *= 1 + size * signs.choice([-1.0, 1.0], value.shape)
         stream = batches(split.train_inputs, split.train_targets, run.batch_size, run.seed, start.step)
         for batch in itertools.islice(stream, min(steps, MOST_MEASURED)):
             program.step(batch)
         curves.append(program.losses())
-    return max(deviation(moved, plain, run.dtype) for plain, moved in zip(*curves, strict=True)) / PERTURBATION
+    growth = max(deviation(moved, plain, run.dtype) for plain, moved in zip(*curves, strict=True)) / move
+    return growth, len(ties.found)
 
 
 def _compare(run: Run, replayed: ReplayedStep, seen: StepOutcome) -> str:

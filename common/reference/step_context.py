@@ -9,6 +9,39 @@ Statistics = tuple[np.ndarray, np.ndarray]
 
 
 @dataclasses.dataclass
+class Ties:
+    """The tokens of a step that lie between two experts, which routers note as they decide.
+
+    Attributes:
+        width: How much more likely the last expert is that a token takes than the next one, relative, at most.
+        turned: Those of the tokens that take the next one instead.
+        found: Each token, by the number of its router's call in the step and its place.
+    """
+
+    width: float
+    turned: frozenset[tuple[int, int]] = frozenset()
+    found: list[tuple[int, int]] = dataclasses.field(default_factory=list)
+    _calls: int = 0
+
+    def choose(self, probabilities: np.ndarray, likeliest: np.ndarray, top_k: int) -> np.ndarray:
+        """Returns the experts that each token takes: [N, top_k].
+
+        Args:
+            probabilities: [N, E].
+            likeliest: [N, E], the numbers of the experts, the likeliest first.
+            top_k: How many a token takes.
+        """
+        chosen, self._calls = likeliest[:, :top_k].copy(), self._calls + 1
+        if top_k < likeliest.shape[1]:
+            last, following = np.take_along_axis(probabilities, likeliest[:, top_k - 1 : top_k + 1], axis=-1).T
+            for token in np.flatnonzero(last - following <= self.width * last).tolist():
+                self.found.append((self._calls, token))
+                if (self._calls, token) in self.turned:
+                    chosen[token, -1] = likeliest[token, top_k]
+        return chosen
+
+
+@dataclasses.dataclass
 class StepContext:
     """The present micro-batch, as a part of its step.
 
@@ -18,12 +51,14 @@ class StepContext:
             ones, as in evaluation.
         added: What layers add to the mean loss of this pass.
         statistics: For each batch normalisation, what it saw in this step, in the order of the examples.
+        ties: Notes the tokens that lie between two experts, if anyone wants to know.
     """
 
     keys: np.ndarray | None = None
     examples: int = 0
     added: float = 0.0
     statistics: dict[str, list[Statistics]] = dataclasses.field(default_factory=dict)
+    ties: Ties | None = None
 
     def note(self, name: str, means: np.ndarray, variances: np.ndarray) -> None:
         """Notes what a batch normalisation saw.

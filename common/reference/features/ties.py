@@ -1,0 +1,53 @@
+"""Tokens that lie between two experts: which one they take is decided by rounding, as a ReLU is at its kink.
+
+A router that finds two experts nearly as likely may take either, and both steps are right. So a step that is not the oracle's is
+held against the oracle's with such tokens turned to their other expert, each of them and several together.
+"""
+
+import itertools
+
+from samestep.common.batch import Batch
+from samestep.common.judging.roundoff import EXPLAINED
+from samestep.common.program import TrainState
+from samestep.common.reference.distance import StepOutcome, distance, program_at, take
+from samestep.common.reference.step_context import Ties
+from samestep.common.request import UNIT_ROUNDOFF
+from samestep.common.strategy import Run
+
+MOST_TURNED = 6
+"""Tokens of a step, of which every set is tried: 64 steps."""
+
+
+def ties_of(run: Run, turned: tuple[tuple[int, int], ...] = ()) -> Ties:
+    """Makes what notes the tokens of a step that rounding may turn.
+
+    Args:
+        run: What was trained.
+        turned: Those that take their other expert.
+    """
+    return Ties(EXPLAINED * UNIT_ROUNDOFF[run.dtype], frozenset(turned))
+
+
+def nearest_way(run: Run, before: TrainState, batch: Batch, seen: StepOutcome) -> float:
+    """Returns how far a step is from the nearest of those that rounding may make of the oracle's, as `distance` does.
+
+    Args:
+        run: What was trained.
+        before: The state that the step starts from.
+        batch: The global batch.
+        seen: The step of the run.
+    """
+
+    def apart(ties: Ties) -> float:
+        program = program_at(run, before)
+        program.context.ties = ties
+        return distance(run, before, seen, take(program, batch))
+
+    plain = ties_of(run)
+    nearest, found = apart(plain), plain.found
+    sizes = range(1, len(found) + 1) if len(found) <= MOST_TURNED else ()
+    for turned in itertools.chain.from_iterable(itertools.combinations(found, size) for size in sizes):
+        if nearest <= 1:
+            break
+        nearest = min(nearest, apart(ties_of(run, turned)))
+    return nearest
