@@ -149,6 +149,11 @@ class Mesh:
         cutting = self._several({"parameters", "features", "layers"})
         return tuple(name for name in self.batch_axes if name not in cutting)
 
+    @property
+    def expert_replica_axes(self) -> tuple[str, ...]:
+        """Those of them along which every device has the same experts as well."""
+        return tuple(name for name in self.replica_axes if "stacked" not in AXES[name].cuts)
+
     def _several(self, cuts: set[Dimension]) -> tuple[str, ...]:
         return tuple(name for name, size, _ in self._strides() if size > 1 and cuts & {*AXES[name].cuts})
 

@@ -116,7 +116,7 @@ FRAMEWORK = FrameworkInfo(
             summary="Gradients and optimizer sharded; parameters gathered block by block, and kept for the whole step.",
             goal="memory: also the gradients, 1/N each",
             model_split=Answer("partial", "each parameter along its first dimension, but whole during the step"),
-            axes=("shard", "data", "context"),
+            axes=("shard", "data", "context", "expert"),
             cost=zero2,
             needs=sums.check_shards,
             reference="torch.distributed.fsdp.fully_shard(reshard_after_forward=False)",
@@ -128,7 +128,7 @@ FRAMEWORK = FrameworkInfo(
             goal="memory: models too large for one device",
             model_split=Answer("yes", "each parameter along its first dimension, gathered block by block"),
             hardware="several GPUs with fast links, HSDP (data=2,shard=8) for more machines; CPU cores over gloo",
-            axes=("shard", "data", "context"),
+            axes=("shard", "data", "context", "expert"),
             cost=fsdp,
             needs=sums.check_shards,
             reference="torch.distributed.fsdp.fully_shard",
@@ -224,14 +224,16 @@ FRAMEWORK = FrameworkInfo(
         *by_calls.ROWS,
         pipelined(
             name="hybrid",
-            summary="A mesh of any axes: pipelines of stages, each split inside and by positions, replicated or sharded.",
+            summary="A mesh of any axes: pipelines of stages, split inside, by positions and experts, replicated or sharded.",
             goal="models too large for any single axis",
             data_split=Answer(
                 "yes", "one contiguous shard per pipeline, then into micro-batches; by positions along context"
             ),
-            model_split=Answer("yes", "layers along pipe, the inside of layers along tensor, the rest along shard"),
+            model_split=Answer(
+                "yes", "layers along pipe, their inside along tensor, experts along expert, the rest along shard"
+            ),
             hardware="many GPUs: tensor inside a machine, pipe between machines, data or shard outside; CPU cores over gloo",
-            axes=("pipe", "data", "context", "shard", "tensor"),
+            axes=("pipe", "data", "context", "shard", "expert", "tensor"),
             cost=hybrid,
             reference="torch.distributed.device_mesh, pipelining, tensor.parallel, fsdp.fully_shard",
             status="alpha; each part as in pp, tp and fsdp; DDP inside pipelines fails or is silently wrong (2.13): not used",

@@ -3,7 +3,9 @@
 import math
 
 import torch
-from torch.distributed.tensor import DTensor
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Shard
 
 
 def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
@@ -14,6 +16,25 @@ def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
 def local_part(tensor: torch.Tensor) -> torch.Tensor:
     """Returns the part of a tensor that this rank holds."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def cut(module: nn.Module, name: str, mesh: DeviceMesh, axis: str, dim: int) -> None:
+    """Leaves this rank its part of a parameter, in place; what other axes have cut stays cut.
+
+    Args:
+        module: The module that has the parameter itself.
+        name: Its name there.
+        mesh: All ranks.
+        axis: The axis of the ranks that have the other parts, which is ahead of those that the parameter is cut along.
+        dim: The dim of the tensor that is cut, into equal parts.
+    """
+    parameter, along = module.get_parameter(name), mesh[axis]
+    axes, placements = (axis,), [Shard(dim)]
+    if isinstance(parameter, DTensor):
+        axes, placements = (*axes, *parameter.device_mesh.mesh_dim_names), [*placements, *parameter.placements]
+    own = local_part(parameter.detach()).chunk(along.size(), dim)[along.get_local_rank()].contiguous()
+    sharded = DTensor.from_local(own, mesh[axes] if len(axes) > 1 else along, placements, run_check=False)
+    module.register_parameter(name, nn.Parameter(sharded))
 
 
 def total_norm(tensors: list[torch.Tensor]) -> torch.Tensor:

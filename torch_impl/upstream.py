@@ -1,8 +1,8 @@
 """Private APIs of upstream, one function each; a test named after the version checks that each is as it was."""
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -111,16 +111,31 @@ def reduce_scatter_by(model: nn.Module, sum_pieces: Callable[[torch.Tensor, dist
         block.set_gradient_divide_factor(1.0)
 
 
-def replicate(module: nn.Module, mesh: "DeviceMesh") -> None:
+def sharded_apart(parameters: Iterable[nn.Parameter], mesh: "DeviceMesh") -> Callable[[nn.Parameter], Any]:
+    """Returns what has `fully_shard` shard some parameters among other ranks than the rest (torch 2.13).
+
+    Args:
+        parameters: Those.
+        mesh: Their ranks, ahead of which are those that have replicas of the shards, if any.
+    """
+    from torch.distributed.fsdp._fully_shard._fsdp_common import FSDPMeshInfo, HSDPMeshInfo, ShardPlacementResult
+
+    apart = set(parameters)
+    ranks = FSDPMeshInfo(mesh, shard_mesh_dim=0) if mesh.ndim == 1 else HSDPMeshInfo(mesh, 1, 0)
+    return lambda parameter: ShardPlacementResult(None, ranks) if parameter in apart else None
+
+
+def replicate(module: nn.Module, mesh: "DeviceMesh", apart: Iterable[nn.Parameter]) -> None:
     """Replicates a module as FSDP2 does, with nothing sharded; made for use inside pipelines (torch 2.13).
 
     Args:
         module: The module to replicate, in place.
         mesh: The ranks that hold a replica.
+        apart: The parameters that are left as they are.
     """
     from torch.distributed._composable.replicate_with_fsdp import replicate
 
-    replicate(module, mesh=mesh)
+    replicate(module, mesh=mesh, ignored_params=set(apart))
 
 
 def before_other_post_hooks(optimizer: torch.optim.Optimizer, hook: Callable[..., None]) -> None:

@@ -74,7 +74,7 @@ class AxisHooks:
         exchange: What a rank exchanges along it in one segment of a pass, in the order of the layers in either phase.
         hold: What a device along it has of parameters; of those that it has in parts, the shapes of its own.
         keeps: The bytes that a segment keeps of each example because of it, beside what one device would keep, given the bytes
-            of a number.
+            of a number and the size of the axis `tensor`.
     """
 
     textbook: Term
@@ -82,4 +82,4 @@ class AxisHooks:
     leave: Callable[[Run], Run] = lambda run: run
     exchange: Callable[[Run, StagePass, Segment], Iterable[Within]] = lambda run, stage, segment: ()
     hold: Callable[[Run, Mapping[str, Param]], Mapping[str, Param]] = lambda run, params: params
-    keeps: Callable[[ModelSpec, Segment, int], int] = lambda model, segment, item_bytes: 0
+    keeps: Callable[[ModelSpec, Segment, int, int], int] = lambda model, segment, item_bytes, parts: 0

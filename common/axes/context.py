@@ -68,7 +68,7 @@ def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
         yield Within(place, send)
 
 
-def keeps(model: ModelSpec, segment: Segment, item_bytes: int) -> int:
+def keeps(model: ModelSpec, segment: Segment, item_bytes: int, parts: int) -> int:
     """Returns the bytes of the outputs of an attention: on one device they are the same memory as what the layer behind takes.
 
     Here they were sent in between.
@@ -77,10 +77,11 @@ def keeps(model: ModelSpec, segment: Segment, item_bytes: int) -> int:
         model: The model as one rank sees it.
         segment: A segment of it.
         item_bytes: The bytes of a number.
+        parts: The size of the axis `tensor`, along which heads are in parts.
     """
     if _attention(model, segment) is None:
         return 0
-    return cast("TransformerSpec", model).context * cast("TransformerSpec", model).width * item_bytes
+    return cast("TransformerSpec", model).context * cast("TransformerSpec", model).width * item_bytes // parts
 
 
 def _attention(model: ModelSpec, segment: Segment) -> int | None:

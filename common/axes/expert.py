@@ -56,8 +56,18 @@ def hold(run: Run, params: Mapping[str, Param]) -> dict[str, Param]:
         run: What is trained.
         params: By name.
     """
-    count, held = run.mesh.axis("expert"), dict(params)
-    for name, param in params.items():
+    return own_experts(params, run.mesh.axis("expert"))
+
+
+def own_experts(params: Mapping[str, Param], count: int) -> dict[str, Param]:
+    """Returns what one of several devices has of parameters: of those of experts a part.
+
+    Args:
+        params: By name.
+        count: How many devices have parts.
+    """
+    held = dict(params)
+    for name, param in params.items() if count > 1 else ():
         if param.stacked:
             own = param.stacked // count
             held[name] = dataclasses.replace(param, shape=(own, *param.shape[1:]), stacked=own)
@@ -76,24 +86,24 @@ def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
     if not (stacked := {name: param.stacked for name, param in params.items() if param.stacked}):
         return
     model = cast("TransformerSpec", run.workload.model)  # other models have none
-    layers, (first, num), ranks = (
-        list(dict.fromkeys(map(layer, params))),
-        next(iter(stacked.items())),
-        run.mesh.axis("expert"),
-    )
+    num, ranks = max(stacked.values()), run.mesh.axis("expert")
+    places = [place for place, path in enumerate(dict.fromkeys(map(layer, params))) if f"{path}/kernel" in stacked]
+    ahead, behind = places[0] - 1, places[-1] + 1  # what axes exchange that cut experts is in between
     of_tokens = stage.rows * num_positions(model) * model.top_k * model.width * run.product_bytes
     of_tokens *= ranks if conventions(run.framework).has_equal_parts else 1
-    for size in [of_tokens] * 2 if stage.phase == "backward" else [num * COUNT_BYTES, of_tokens, of_tokens]:
-        yield Within(layers.index(layer(first)), Send(stage.phase, "all_to_all", "expert", ranks, size))
+    counts = [(ahead, num * COUNT_BYTES)] if stage.phase == "forward" else []
+    for place, size in [*counts, (ahead, of_tokens), (behind, of_tokens)]:
+        yield Within(place, Send(stage.phase, "all_to_all", "expert", ranks, size))
 
 
-def keeps(model: ModelSpec, segment: Segment, item_bytes: int) -> int:
+def keeps(model: ModelSpec, segment: Segment, item_bytes: int, parts: int) -> int:
     """Returns the bytes that a mixture keeps for its order of what other ranks sent: two ids for each token of an expert.
 
     Args:
         model: The model as one rank sees it.
         segment: A segment of it.
         item_bytes: The bytes of a number.
+        parts: The size of the axis `tensor`, along which every device has all ids.
     """
     if not any(param.stacked for param in parameters_of(model, segment).values()):
         return 0

@@ -9,13 +9,16 @@ References:
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from samestep.common.axes.axis import AxisHooks, Sizes, StagePass, Term, Within
 from samestep.common.ledger import Send
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import ModelSpec, Segment, layer, num_positions, parameters_of
+from samestep.common.workload.models.spec import ModelSpec, Param, Segment, layer, num_positions, parameters_of
 from samestep.common.workload.split import even_split_table
+
+if TYPE_CHECKING:
+    from samestep.common.workload.models.transformer import TransformerSpec
 
 SUMS = {"forward": dict.fromkeys(("table", "row", "logits"), "all_reduce"), "backward": {"column": "all_reduce"}}
 """What is summed in each phase."""
@@ -38,11 +41,13 @@ class SplitLayer(NamedTuple):
         kind: A "table" and a layer split by "row" have their outputs summed, one split by "column" the gradient of its inputs;
             split "logits" take a softmax of three sums; a "norm" is whole, and its elements do not depend on examples.
         elements: The elements of its sum, for one example.
+        is_kept: Whether the backward pass needs the sum, as of what experts return, which a router weighs.
     """
 
     number: int
     kind: str
     elements: int
+    is_kept: bool = False
 
 
 def refuse(run: Run) -> None:
@@ -79,7 +84,7 @@ def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
         operation = operations[each.kind]
         send = Send(phase, operation, "tensor", parts, whole // (parts if operation == "all_gather" else 1))
         # The sum of the last layer's outputs is behind everything that the backward pass keeps.
-        yield Within(each.number, send, is_needed=place < len(layers))
+        yield Within(each.number, send, is_needed=each.is_kept or place < len(layers))
 
 
 def _item_bytes(run: Run, kind: str, is_product: bool) -> int:
@@ -123,6 +128,8 @@ def split_layers(model: ModelSpec, parts: int, segment: Segment) -> list[SplitLa
         use, number = model.facts.use_of(layer(name)), layers.index(layer(name))
         if layer(name) in norms:
             found.append(SplitLayer(number, "norm", param.size))
+        elif name in kernels and param.stacked:
+            found += _split_stack(model, number, param)
         elif name in kernels and param.lookups and (not param.tied or model.segments()[0] == segment):
             found.append(SplitLayer(number, "table", param.lookups * param.shape[1]))
         elif name in kernels and split[name] == 0 and not param.lookups:
@@ -134,6 +141,14 @@ def split_layers(model: ModelSpec, parts: int, segment: Segment) -> list[SplitLa
         not model.facts.takes_whole_logits and split.get(logits) == 1 and logits in meant and logits in last
     )
     return found + [SplitLayer(len(layers), "logits", whole)] * (3 if has_split_logits else 0)
+
+
+def _split_stack(model: ModelSpec, number: int, param: Param) -> list[SplitLayer]:
+    """Returns what a step meets in a layer of experts, which takes each token as often as it takes experts."""
+    tokens = num_positions(model) * cast("TransformerSpec", model).top_k
+    if param.split == 1:
+        return [SplitLayer(number, "row", tokens * param.shape[2], is_kept=True)]
+    return [] if param.shares_input else [SplitLayer(number, "column", tokens * param.shape[1])]
 
 
 def sent(run: Run, sizes: Sizes) -> float:

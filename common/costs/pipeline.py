@@ -14,10 +14,11 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from samestep.common.axes.expert import own_experts
 from samestep.common.axes.used import as_left, segments_left
 from samestep.common.costs.optimizer_state import state_bytes
 from samestep.common.costs.saved_activations.activations import pipeline_activation_bytes
-from samestep.common.costs.shards import gathers, reductions, shard_elements, sharded_holders
+from samestep.common.costs.shards import ShardPart, gathers, norms, part_of, reductions, sharded_holders
 from samestep.common.costs.sizes import agreement, reached, sent_bytes
 from samestep.common.costs.stage_sends import boundary_sends, carried, count_tensors, passes_of, shared_sends
 from samestep.common.costs.tensor import split_shapes
@@ -25,7 +26,7 @@ from samestep.common.costs.within import sends_within
 from samestep.common.ledger import PHASES, Footprint, Ledger, Send, in_order
 from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import trained
-from samestep.common.workload.models.spec import ModelSpec, Role, Segment, parameters_of, shared_parameters
+from samestep.common.workload.models.spec import ModelSpec, Param, Segment, parameters_of, shared_parameters
 from samestep.common.workload.passes import Pass
 from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments
 from samestep.common.workload.split import even_split_table
@@ -46,18 +47,18 @@ class _Stage:
     Attributes:
         pipe: The place along `pipe` that holds it.
         segments: What it consists of.
-        held: Shape and role of each parameter, of which a part along `tensor`.
+        held: Each parameter, of which a part along `tensor` and `expert`.
         trained: Those that are not frozen.
-        padded: The elements of the first shard along `shard`; the others are padded to as many.
-        padded_trained: The same of those that are not frozen.
+        part: The rank's part along `shard` of them.
+        part_trained: The same of those that are not frozen.
     """
 
     pipe: int
     segments: tuple[Segment, ...]
-    held: Mapping[str, tuple[Sequence[int], Role]]
-    trained: Mapping[str, tuple[Sequence[int], Role]]
-    padded: int
-    padded_trained: int
+    held: Mapping[str, Param]
+    trained: Mapping[str, Param]
+    part: ShardPart
+    part_trained: ShardPart
 
 
 def hybrid(run: Run, backend: str, place: int = 0) -> Ledger:
@@ -138,32 +139,33 @@ def hybrid_footprints(run: Run, with_activations: bool = True) -> tuple[Footprin
 
 def _stages(run: Run) -> Sequence[_Stage]:
     mesh = run.mesh
-    return _cut(run.workload.model, run.options.schedule, mesh.pipe, mesh.tensor, mesh.shard)
+    return _cut(run.workload.model, run.options.schedule, mesh.pipe, mesh.tensor, mesh.shard, mesh.parts("stacked"))
 
 
 @functools.lru_cache(maxsize=8)  # it does not depend on the batch, of which a search tries many
-def _cut(model: ModelSpec, schedule: str, pipes: int, parts: int, shards: int) -> Sequence[_Stage]:
+def _cut(model: ModelSpec, schedule: str, pipes: int, parts: int, shards: int, owners: int) -> Sequence[_Stage]:
     ranks = SCHEDULES[schedule].stage_ranks(pipes)
     stages = []
     for rank, segments in zip(ranks, group_segments(model.segments(), len(ranks)), strict=True):
         every = parameters_of(model, *segments)
-        held = split_shapes(model, parts, every)
+        held = own_experts(split_shapes(model, parts, every), owners)
         learning = {name: held[name] for name in trained(every)}
-        padded, padded_trained = (shard_elements(each.values(), shards)[0][0] for each in (held, learning))
-        stages.append(_Stage(rank, segments, held, learning, padded, padded_trained))
+        part, part_trained = (part_of(each, shards, owners) for each in (held, learning))
+        stages.append(_Stage(rank, segments, held, learning, part, part_trained))
     return stages
 
 
 def _footprints(run: Run, stages: Sequence[_Stage]) -> Iterator[Footprint]:
     """Yields the ranks at one place along `pipe`: all shards, each with its parts along `tensor`; or as many replicas."""
     shards, replicas = run.mesh.shard, math.prod(map(run.mesh.axis, run.mesh.replica_axes))
-    gathered = sum(shards * stage.padded for stage in stages) * (run.product_bytes if shards > 1 else run.item_bytes)
+    # Experts that are not sharded are left as they are.
+    parts = [sum(stage.part) if shards > 1 else stage.part.shared for stage in stages]
+    gathered = sum(shards * part for part in parts) * (run.product_bytes if shards > 1 else run.item_bytes)
     # Sharded stages arrive in a buffer and are copied out of it; replicated ones are copied as well (torch 2.13).
     copies = 2 if shards > 1 else 1 if replicas > 1 else 0
     # A parameter that two stages of a rank tie is there once.
     both = (collections.ChainMap(*each) for each in ([dict(s.held) for s in stages], [dict(s.trained) for s in stages]))
-    every, learning = (shard_elements(each.values(), shards) for each in both)
-    for held in sharded_holders(run, every, learning, replicas * run.mesh.tensor):
+    for held in sharded_holders(run, *(each.values() for each in both)):
         peak = held.params_bytes + copies * gathered
         state = held.optimizer_bytes if run.optimizer.is_elementwise else _state_bytes(run, stages)
         yield dataclasses.replace(held, params_peak_bytes=peak, optimizer_bytes=state)
@@ -203,35 +205,37 @@ def _sends(run: Run, stages: Sequence[_Stage], messages: Mapping[Pass, Send], pi
     for _ in range(run.passes):
         left = collections.Counter(passes)
         for number in dict.fromkeys(number for _, number in passes):  # torch 2.13 gathers them ahead of the first pass
-            yield from gathers(run, "forward", stages[number].padded)
+            yield from gathers(run, "forward", stages[number].part)
         for each in passes:
             phase, number = each
             yield from within.get(each, ())
             left[each] -= 1
             if phase == "backward" and not left[each]:
-                yield from reductions(run, stages[number].padded_trained)
+                part = stages[number].part_trained
+                yield from reductions(run, part if mesh.shard > 1 else part._replace(of_experts=0))
             if each in messages:
                 yield messages[each]
+    of_experts = sum(stage.part_trained.of_experts for stage in stages if stage.pipe == pipe)
+    group, size = mesh.group_along(mesh.expert_replica_axes)
+    if of_experts and mesh.shard == 1 and size > 1:
+        yield Send("backward", "all_reduce", group, size, of_experts * run.item_bytes)
     held = sum(len(stage.trained) for stage in stages if stage.pipe == pipe)
     yield from reached(run, held, *mesh.group_along(mesh.batch_axes))
 
 
 def _norms(run: Run, stages: Sequence[_Stage]) -> Iterator[Send]:
     """Predicts the norm of a clipped gradient: that of each parameter over the ranks that share it, then that of all."""
-    model, mesh = run.workload.model, run.mesh
-    split = even_split_table(model, mesh.tensor)
-    for name in trained(parameters_of(model, *(segment for stage in stages for segment in stage.segments))):
-        if mesh.shard > 1:
-            yield Send("update", "all_reduce", "shard", mesh.shard, run.item_bytes)
-        if mesh.tensor > 1 and name in split:
-            yield Send("update", "all_reduce", "tensor", mesh.tensor, run.item_bytes)
-    yield Send("update", "all_reduce", mesh.only_axis, mesh.size, run.item_bytes)
+    segments = (segment for stage in stages for segment in stage.segments)
+    yield from norms(run, trained(parameters_of(run.workload.model, *segments)))
+    yield Send("update", "all_reduce", run.mesh.only_axis, run.mesh.size, run.item_bytes)
 
 
 def _handed_on(run: Run, last: Segment) -> int:
     """Returns the bytes that a rank hands on of a micro-batch: of what a layer split by column has left in parts, its part."""
     left = as_left(run)
     model, parts, (last,) = left.workload.model, run.mesh.tensor, segments_left(left, [last])
-    kernels = [name for name, param in parameters_of(model, last).items() if param.role == "kernel"]
+    kernels = [
+        name for name, param in parameters_of(model, last).items() if param.role == "kernel" and not param.stacked
+    ]
     is_split = bool(kernels) and even_split_table(model, parts).get(kernels[-1]) == 1
     return _rows(run) * math.prod(last.outputs) // (parts if is_split else 1) * run.item_bytes

@@ -1,80 +1,132 @@
 """What devices hold of parameters that torch shards along their first dim."""
 
 import bisect
+import dataclasses
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from samestep.common.costs.sizes import holder
 from samestep.common.ledger import Footprint, Send
+from samestep.common.mesh import AXES
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import sums_gradients
-from samestep.common.workload.models.spec import Role
+from samestep.common.workload.models.spec import Param
+from samestep.common.workload.split import even_split_table
 
 
-def shard_elements(shapes: Iterable[tuple[Sequence[int], Role]], shards: int) -> list[tuple[int, int]]:
+def shard_elements(params: Iterable[Param], shards: int) -> list[tuple[int, int]]:
     """Returns the elements of every shard of parameters that torch shards along their first dim, before padding.
 
     Args:
-        shapes: The shape of each parameter in the neutral layout, where torch's first dim of a kernel is the last; its role.
+        params: What is sharded, in the neutral layout, where torch's first dim of a kernel is the last, unless it is a stack.
         shards: The number of shards; the first is the largest.
 
     Returns:
         Elements of a shard, and how many shards in a row have so many.
     """
     columns: dict[int, int] = {}
-    for shape, role in shapes:
-        rows = shape[-1] if role == "kernel" else shape[0]
-        columns[rows] = columns.get(rows, 0) + math.prod(shape) // rows
+    for param in params:
+        rows = param.shape[-1] if param.role == "kernel" and not param.stacked else param.shape[0]
+        columns[rows] = columns.get(rows, 0) + param.size // rows
     # Of a parameter's shards the first ones are equal, the next one has what is left, and the others have nothing.
     full = {rows: rows // -(-rows // shards) for rows in columns}
     starts = sorted({0, shards, *full.values(), *(min(shards, end + 1) for end in full.values())})
     return [(_shard(columns, shards, first), end - first) for first, end in itertools.pairwise(starts)]
 
 
-def sharded_holders(
-    run: Run, held: Iterable[tuple[int, int]], trained: Iterable[tuple[int, int]], times: int = 1
-) -> Iterator[Footprint]:
-    """Yields the footprints of devices that hold shards.
+def sharded_holders(run: Run, held: Iterable[Param], trained: Iterable[Param]) -> list[Footprint]:
+    """Returns the footprints of the devices at one place along `pipe`, in the order of the mesh.
 
     Args:
         run: What is trained.
-        held: As `shard_elements` returns them, of all parameters.
-        trained: The same of those that are not frozen.
-        times: By how much there are more devices of each.
+        held: The parameters, as their places along other axes leave them.
+        trained: Those that are not frozen.
     """
-    start, both = 0, (list(held), list(trained))
+    mesh, start, found = run.mesh, 0, list[Footprint]()
+    within = math.prod(mesh.axis(name) for name, axis in AXES.items() if axis.order > AXES["shard"].order)
+    both = shard_elements(held, mesh.shard), shard_elements(trained, mesh.shard)
     ends = [list(itertools.accumulate(count for _, count in runs)) for runs in both]
     for end in sorted({*ends[0], *ends[1]}):
         elements, learning = (runs[bisect.bisect(of, start)][0] for runs, of in zip(both, ends, strict=True))
-        yield holder(run, elements, count=(end - start) * times, trained=learning)
+        found.append(holder(run, elements, count=(end - start) * within, trained=learning))
         start = end
+    times = mesh.size // (mesh.parts("layers") * mesh.shard * within)
+    return found * times if len(found) > 1 else [dataclasses.replace(found[0], count=found[0].count * times)]
 
 
-def gathers(run: Run, phase: str, elements: int) -> list[Send]:
+class ShardPart(NamedTuple):
+    """A rank's part of what goes together, in numbers, padded to the first rank's.
+
+    Attributes:
+        shared: Of parameters that all ranks have.
+        of_experts: Of those of experts, where ranks have different ones; they go by themselves.
+    """
+
+    shared: int
+    of_experts: int = 0
+
+
+def part_of(params: Mapping[str, Param], shards: int, owners: int) -> ShardPart:
+    """Returns a rank's part of parameters that go together.
+
+    Args:
+        params: By name, as the rank's place along other axes leaves them.
+        shards: The size of the axis `shard`.
+        owners: How many ranks have different experts.
+    """
+    groups = list[Param](), list[Param]()
+    for param in params.values():
+        groups[param.stacked > 0 and owners > 1].append(param)
+    return ShardPart(*(shard_elements(each, shards)[0][0] if each else 0 for each in groups))
+
+
+def gathers(run: Run, phase: str, part: ShardPart) -> list[Send]:
     """Returns what a rank hands over where parameters are gathered along the axis `shard`: nothing if it has them all.
+
+    What goes by itself comes last, and first in the backward pass (torch 2.13).
 
     Args:
         run: What is trained.
         phase: The phase of the step.
-        elements: The numbers of the rank's part, padded.
+        part: The rank's.
     """
-    shards = run.mesh.shard
-    return [Send(phase, "all_gather", "shard", shards, elements * run.product_bytes)] if shards > 1 else []
+    shards, sizes = run.mesh.shard, [elements * run.product_bytes for elements in part if elements]
+    ordered = reversed(sizes) if phase == "backward" else sizes
+    return [Send(phase, "all_gather", "shard", shards, size) for size in ordered if shards > 1]
 
 
-def reductions(run: Run, elements: int) -> list[Send]:
+def reductions(run: Run, part: ShardPart, reverse: bool = False) -> list[Send]:
     """Returns what a rank hands over where gradients are summed: along `shard`, of which its part is left; then among replicas.
 
     Args:
         run: What is trained.
-        elements: The numbers of the rank's part, padded; nothing is sent of none.
+        part: The rank's; nothing is sent of none.
+        reverse: Whether what goes by itself comes first.
     """
-    size, mesh = elements * run.item_bytes, run.mesh
+    mesh, sends = run.mesh, list[list[Send]]()
     scatter = "reduce_scatter" if sums_gradients(run.techniques) is None else "all_to_all"
-    summed = [(scatter, "shard", mesh.shard, mesh.shard * size)]
-    summed.append(("all_reduce", *mesh.group_along(mesh.replica_axes), size))
-    return [Send("backward", *each) for each in summed if size and each[2] > 1]
+    for elements, replicas in zip(part, (mesh.replica_axes, mesh.expert_replica_axes), strict=True):
+        size = elements * run.item_bytes
+        summed = [(scatter, "shard", mesh.shard, mesh.shard * size), ("all_reduce", *mesh.group_along(replicas), size)]
+        sends.append([Send("backward", *each) for each in summed if size and each[2] > 1])
+    return [*itertools.chain.from_iterable(reversed(sends) if reverse else sends)]
+
+
+def norms(run: Run, params: Mapping[str, Param]) -> Iterator[Send]:
+    """Yields the sums of the norm of each parameter's gradient over the ranks that have parts of it.
+
+    Args:
+        run: What is trained.
+        params: The parameters by name.
+    """
+    mesh = run.mesh
+    split = even_split_table(run.workload.model, mesh.tensor) if mesh.tensor > 1 else {}
+    for name, param in params.items():
+        for axis, is_cut in (("shard", True), ("expert", param.stacked), ("tensor", name in split)):
+            if is_cut and mesh.axis(axis) > 1:
+                yield Send("update", "all_reduce", axis, mesh.axis(axis), run.item_bytes)
 
 
 def _shard(columns: Mapping[int, int], shards: int, shard: int) -> int:

@@ -4,7 +4,6 @@ tp: every rank computes its part of each pair of layers on the full batch; `comm
 """
 
 import dataclasses
-import math
 from collections.abc import Iterator, Mapping
 
 from samestep.common.costs.saved_activations.activations import activation_bytes
@@ -13,7 +12,7 @@ from samestep.common.costs.within import all_within
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import trained
-from samestep.common.workload.models.spec import ModelSpec, Param, Role
+from samestep.common.workload.models.spec import ModelSpec, Param
 from samestep.common.workload.split import even_split_table
 
 
@@ -59,19 +58,20 @@ def tensor_elements(model: ModelSpec, parts: int, params: Mapping[str, Param] | 
         params: Which of its parameters; all, unless given.
     """
     every = model.params() if params is None else params
-    return sum(math.prod(shape) for shape, _ in split_shapes(model, parts, every).values())
+    return sum(param.size for param in split_shapes(model, parts, every).values())
 
 
-def split_shapes(model: ModelSpec, parts: int, params: Mapping[str, Param]) -> dict[str, tuple[list[int], Role]]:
-    """Parameter name -> the shape of what a device along a tensor axis has of it, and its role.
+def split_shapes(model: ModelSpec, parts: int, params: Mapping[str, Param]) -> dict[str, Param]:
+    """Parameter name -> what a device along a tensor axis has of it.
 
     Args:
         model: The spec.
         parts: The size of the axis.
         params: Which of its parameters.
     """
-    split = even_split_table(model, parts)
-    return {
-        name: ([size // (parts if split.get(name) == dim else 1) for dim, size in enumerate(param.shape)], param.role)
-        for name, param in params.items()
-    }
+    split, held = even_split_table(model, parts), dict(params)
+    for name in held.keys() & split.keys() if parts > 1 else ():
+        shape = list(held[name].shape)
+        shape[split[name]] //= parts
+        held[name] = dataclasses.replace(held[name], shape=tuple(shape))
+    return held

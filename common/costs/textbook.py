@@ -101,6 +101,8 @@ def _activations(run: Run) -> tuple[Formula, ...]:
 
 def _zero(run: Run, backend: str, stage: int) -> tuple[Formula, ...]:
     """Stage 0 is plain data parallelism, in which every device holds everything."""
+    if run.mesh.parts("stacked") > 1:  # whose experts the paper does not have
+        return ()
     model, shards = num_params(run.workload.model), run.mesh.shard if stage else 1
     shards = shards if shards > 1 else run.num_devices
     weights, gradients, state = run.item_bytes, run.item_bytes, optimizer_bytes(run, model) / model
@@ -134,8 +136,10 @@ def _split(run: Run, backend: str, microbatches: Callable[[Run], tuple[int, int]
     each = 2 * run.item_bytes + optimizer_bytes(run, num_params(model)) / num_params(model)
     of_experts = sum(param.size for param in model.params().values() if param.stacked)
     whole = num_params(model) - of_experts + of_experts / mesh.parts("stacked")
-    held = each * whole / math.prod(map(mesh.parts, ("parameters", "features", "layers")))
-    text = "(w + g + k) Ψ / (s t p)" if mesh.parts("stacked") == 1 else "(w + g + k) (Ψs + Ψe / e)"
+    others = math.prod(map(mesh.parts, ("parameters", "features", "layers")))
+    held, text = each * whole / others, "(w + g + k) Ψ / (s t p)"
+    if mesh.parts("stacked") > 1:
+        text = "(w + g + k) (Ψs + Ψe / e)" + (" / (s t p)" if others > 1 else "")
     told = [Formula("state", held, text, f"{_MEGATRON}, section 3")]
     if (handed_on := _handed_on(run)) is not None:
         sizes = Sizes(run.item_bytes * num_params(model), handed_on, len(model.segments()) - 2)

@@ -16,13 +16,14 @@ References:
 import dataclasses
 import heapq
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from samestep.common.axes.used import held_params
 from samestep.common.costs.data_parallel import DEFAULT_CAPS, bucketed, replicated_footprints
 from samestep.common.costs.layer_sends import sends_of_layers, with_layers
 from samestep.common.costs.optimizer_state import state_bytes
 from samestep.common.costs.saved_activations.activations import activation_bytes
-from samestep.common.costs.shards import gathers, reductions, shard_elements, sharded_holders
+from samestep.common.costs.shards import ShardPart, gathers, norms, part_of, reductions, sharded_holders
 from samestep.common.costs.sizes import symmetric, with_agreement
 from samestep.common.costs.within import sends_within
 from samestep.common.ledger import MOST_SENDS, Footprint, Ledger, Send
@@ -133,29 +134,28 @@ def fsdp_footprints(run: Run) -> tuple[Footprint, ...]:
     return _sharded_footprints(run, frees=True)
 
 
-def _padded(run: Run, together: Iterable[Mapping[str, Param]]) -> list[int]:
-    """Returns the numbers of each rank of what goes together: shards are padded to the first's size."""
-    shards = run.mesh.shard
-    return [_shards(params, shards)[0][0] if params else 0 for params in together]
+def _parts(run: Run, params: Callable[[Mapping[str, Param]], Mapping[str, Param]] = dict) -> list[ShardPart]:
+    """Returns each rank's part of what is in no block, and of each block.
 
-
-def _blocks(run: Run) -> list[int]:
-    """Returns the numbers that each rank hands over of what is in no block, and of each block."""
-    return _padded(run, gathered_together(run.workload.model))
+    Args:
+        run: What is trained.
+        params: Which of their parameters; all, unless given.
+    """
+    held = held_params(run)
+    together = ({name: held[name] for name in params(block)} for block in gathered_together(run.workload.model))
+    return [part_of(each, run.mesh.shard, run.mesh.parts("stacked")) for each in together]
 
 
 def _sharded_footprints(run: Run, frees: bool) -> tuple[Footprint, ...]:
-    every, shards, blocks = run.workload.model.params(), run.mesh.shard, _blocks(run)
-    peak = _peak_gathered([shards * block * run.product_bytes for block in blocks], freed=frees, buffered=shards > 1)
+    every, shards, blocks = held_params(run), run.mesh.shard, _parts(run)
+    gathered = [shards * sum(block) * run.product_bytes for block in blocks]
+    in_two = any(block.of_experts for block in blocks)
+    peak = _peak_gathered(gathered, freed=frees, buffered=shards > 1, in_two=in_two)
     activations = activation_bytes(run)
-    held = [
+    return tuple(
         dataclasses.replace(each, params_peak_bytes=each.params_bytes + peak, activations_bytes=activations)
-        for each in sharded_holders(run, *(_shards(params, shards) for params in (every, trained(every))))
-    ]
-    whole = (
-        [dataclasses.replace(held[0], count=run.num_devices)] if len(held) == 1 else held * (run.num_devices // shards)
+        for each in sharded_holders(run, every.values(), trained(every).values())
     )
-    return tuple(whole)
 
 
 def gathered_together(model: ModelSpec) -> list[dict[str, Param]]:
@@ -166,41 +166,41 @@ def gathered_together(model: ModelSpec) -> list[dict[str, Param]]:
     return [rest, *(block for block in blocks if block)]
 
 
-def _shards(params: Mapping[str, Param], shards: int) -> list[tuple[int, int]]:
-    return shard_elements(((param.shape, param.role) for param in params.values()), shards)
-
-
 def _collectives(run: Run, frees: bool) -> Iterator[Send]:
     """Predicts what a rank takes part in during a step.
 
     In the backward pass a block that was freed is gathered while the one behind it still computes, so it comes before that
-    one's reduce-scatter.
+    one's reduce-scatter; but if that one is gathered in one piece, only the first of two (torch 2.13).
 
     Args:
         run: What is trained.
         frees: As in `_fully_sharded`.
     """
-    together = gathered_together(run.workload.model)
-    rest, *blocks = _blocks(run)
-    first = [rest] if rest else []
-    *reduced, reduced_last = reversed(_padded(run, map(trained, together)))
+    rest, *blocks = _parts(run)
+    first = [rest] if any(rest) else []
+    *reduced, reduced_last = reversed(_parts(run, trained))
     inside = _sends_inside(run)
     for micro in range(run.passes):
         for block, summed in zip((*first, *blocks), (*[()] * len(first), *inside["forward"]), strict=True):
             yield from gathers(run, "forward", block)
             yield from summed
         again = [*first, *reversed(blocks[_first_regathered(run) :])] if frees else []
-        ahead = [send for block in again for send in gathers(run, "backward", block)]
-        yield from ahead[: len(first) + 1]
-        ahead = ahead[len(first) + 1 :]
-        for number, block in enumerate([*reduced, *([reduced_last] if rest else [])]):
-            yield from ahead[number : number + 1]
+        ahead = iter([gathers(run, "backward", block) for block in again])
+        for sends in itertools.islice(ahead, len(first) + 1):
+            yield from sends
+        for number, block in enumerate([*reduced, *([reduced_last] if first else [])]):
+            following = next(ahead, [])
+            early = len(following) if block.of_experts else 1
+            yield from following[:early]
             yield from inside["backward"][len(blocks) - 1 - number] if number < len(blocks) else ()
             if micro == run.passes - 1:
-                yield from reductions(run, block)
-    if (shards := run.mesh.shard) > 1 and run.techniques.need_norm:  # each parameter's norm
-        size = len(trained(run.workload.model.params())) * run.item_bytes
-        yield Send("update", "all_reduce", "shard", shards, size)
+                yield from reductions(run, block, reverse=True)
+            yield from following[early:]
+    learning, shards = trained(run.workload.model.params()), run.mesh.shard
+    if run.techniques.need_norm and run.mesh.axis("expert") > 1:
+        yield from norms(run, learning)
+    elif run.techniques.need_norm and shards > 1:  # of all parameters together
+        yield Send("update", "all_reduce", "shard", shards, len(learning) * run.item_bytes)
 
 
 def _first_regathered(run: Run) -> int:
@@ -228,7 +228,7 @@ def _sends_inside(run: Run) -> dict[str, list[list[Send]]]:
     return found
 
 
-def _peak_gathered(blocks: Sequence[int], freed: bool, buffered: bool) -> int:
+def _peak_gathered(blocks: Sequence[int], freed: bool, buffered: bool, in_two: bool) -> int:
     """Returns the most bytes of gathered parameters alive at once in a step.
 
     A block arrives in a buffer and is copied out of it. The buffer stays until the next block is copied out (torch
@@ -238,9 +238,10 @@ def _peak_gathered(blocks: Sequence[int], freed: bool, buffered: bool) -> int:
         blocks: The bytes of what is in no block, and of each block, in order.
         freed: Whether a block is freed after its forward pass.
         buffered: Whether it arrives from other ranks; a single one copies its parameters all the same.
+        in_two: Whether blocks arrive in two buffers, of which the second one's copy frees that of the block before.
     """
     peak = kept = previous = 0
     for number, block in enumerate(blocks):
         peak = max(peak, kept + block + (previous + block if buffered else 0))
-        kept, previous = kept if freed and number else kept + block, block
+        kept, previous = kept if freed and number else kept + block, 0 if in_two else block
     return peak

@@ -49,7 +49,7 @@ def test_the_load_balancing_loss_is_that_of_the_whole_batch(run_cell: RunCell, c
         ("torch:rpc", "the routers of other stages do not meet there"),
         ("torch:pp", "the routers of other stages do not meet there"),
         ("torch:dp", "its replicas are threads"),
-        ("torch:tp", "no plan cuts experts inside"),
+        ("torch:tp+sequence_parallel=true", "does not cut mixtures of experts"),
         ("tf:parameter_server", "its workers wait for nobody"),
         ("tf:central_storage", "its replicas share one copy of each variable"),
     ],

@@ -7,7 +7,7 @@ from samestep.common.techniques import Techniques
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 from tests.cells import SIZED
 from tests.conftest import RunCell
-from tests.torch_impl.ledgers import by_name, obeys_its_law
+from tests.torch_impl.ledgers import by_name, bytes_of, obeys_its_law
 
 pytestmark = pytest.mark.torch
 
@@ -41,12 +41,70 @@ PAIRS = [
 ]
 
 
+WITH_EXPERTS = [
+    ("torch:hybrid", "pipe=2,expert=2"),
+    ("torch:fsdp", "shard=2,expert=2"),
+    ("torch:tp", "tensor=2"),
+    *(
+        pytest.param(*each, marks=pytest.mark.slow)
+        for each in (
+            ("torch:hybrid", "expert=2"),
+            ("torch:hybrid", "expert=2,tensor=2"),
+            ("torch:hybrid", "tensor=2,expert=2"),
+            ("torch:hybrid", "data=2,expert=2"),
+            ("torch:hybrid", "shard=2,expert=2"),
+            ("torch:hybrid", "context=2,expert=2"),
+            ("torch:hybrid", "data=2,expert=2,tensor=2"),
+            ("torch:hybrid", "pipe=2,data=2,expert=2"),
+            ("torch:hybrid", "pipe=2,expert=2,tensor=2"),
+            ("torch:hybrid", "pipe=2,shard=2,expert=2"),
+            ("torch:hybrid", "shard=2,expert=2,tensor=2"),
+            ("torch:hybrid+microbatches=2", "data=2,shard=2,expert=2"),
+            ("torch:fsdp", "data=2,expert=2"),
+            ("torch:fsdp", "data=2,shard=2,expert=2"),
+            ("torch:fsdp", "shard=2,context=2,expert=2"),
+            ("torch:fsdp", "shard=3,expert=2"),
+            ("torch:zero2", "shard=2,expert=2"),
+            ("torch:tp", "tensor=4"),
+        )
+    ),
+]
+
+
 @pytest.mark.parametrize(("cell", "mesh"), PAIRS)
 def test_axes_together_are_the_same_step_and_obey_their_laws(run_cell: RunCell, cell: str, mesh: str) -> None:
     result = run_cell(cell, COUNTED, mesh=mesh, **QUICK)
     assert result.parity.passed, result.parity.reason
     assert not result.parity.is_amplified
     obeys_its_law(result)
+
+
+@pytest.mark.parametrize(("cell", "mesh"), WITH_EXPERTS)
+@pytest.mark.parametrize("style", ["gpt", pytest.param("llama", marks=pytest.mark.slow)])
+def test_experts_compose_with_axes(run_cell: RunCell, cell: str, mesh: str, style: str) -> None:
+    """Every token takes every expert, so that each pass sends and keeps as much as was predicted ahead of it."""
+    workload = f"{COUNTED}+experts=4+top_k=4+style={style}+balance={0.1 if 'hybrid' not in cell else 0}"
+    result = run_cell(cell, workload, mesh=mesh, **QUICK)
+    assert result.parity.passed, result.parity.reason
+    assert not result.parity.is_amplified
+    obeys_its_law(result)
+
+
+@pytest.mark.parametrize(
+    ("cell", "mesh"),
+    [
+        ("torch:fsdp", "shard=2,expert=2"),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (("torch:hybrid+microbatches=2", "pipe=2,expert=2"), ("torch:hybrid", "expert=2,tensor=2"))
+        ),
+    ],
+)
+def test_a_router_that_spreads_tokens_unevenly_takes_the_same_step(run_cell: RunCell, cell: str, mesh: str) -> None:
+    result = run_cell(cell, f"{COUNTED}+experts=4+balance=0", mesh=mesh, **QUICK)
+    assert result.parity.passed, result.parity.reason
+    assert not result.parity.is_amplified
+    assert bytes_of(result.processes) == bytes_of(result.predicted.devices())
 
 
 @pytest.mark.parametrize(

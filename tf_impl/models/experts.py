@@ -14,8 +14,9 @@ from samestep.tf_impl.models.layers import ACTIVATIONS, Linear, VariableFactory
 class Stacked:
     """Linear layers side by side, each for some of the rows; what it keeps has a shape that no routing changes."""
 
-    def __init__(self, variable: VariableFactory, name: str) -> None:
-        self.kernel, self.bias = variable(f"{name}/kernel"), variable(f"{name}/bias")
+    def __init__(self, variable: VariableFactory, name: str, bias: bool) -> None:
+        self.kernel = variable(f"{name}/kernel")
+        self.bias = variable(f"{name}/bias") if bias else None
 
     def __call__(self, x: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
         """[rows, in] -> [rows, out].
@@ -34,23 +35,25 @@ class Stacked:
             return tf.zeros((tf.shape(rows[-1])[0], columns), rows[-1].dtype)
 
         @tf.custom_gradient
-        def multiply(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Callable[..., object]]:
-            def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        def multiply(x: tf.Tensor, kernel: tf.Tensor, *biases: tf.Tensor) -> tuple[tf.Tensor, Callable[..., object]]:
+            def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, ...]:
                 kernels, own, gradients = tf.unstack(kernel), parts(x), parts(dy)
                 pairs = list(zip(own[:-1], gradients[:-1], kernels, strict=True))
                 dx = tf.concat(
                     [*(tf.matmul(d, k, transpose_b=True) for _, d, k in pairs), zeros(own, kernel.shape[1])], 0
                 )
                 dkernel = tf.stack([tf.matmul(rows, d, transpose_a=True) for rows, d, _ in pairs])
-                dbias = tf.stack([tf.reduce_sum(d, 0) for _, d, _ in pairs])
-                return tf.ensure_shape(dx, x.shape), dkernel, dbias
+                dbiases = [tf.stack([tf.reduce_sum(d, 0) for _, d, _ in pairs]) for _ in biases]
+                return tf.ensure_shape(dx, x.shape), dkernel, *dbiases
 
             own = parts(x)
-            each = zip(own[:-1], tf.unstack(kernel), tf.unstack(bias), strict=True)
-            y = tf.concat([*(tf.matmul(rows, k) + b for rows, k, b in each), zeros(own, kernel.shape[2])], 0)
+            products = [tf.matmul(rows, k) for rows, k in zip(own[:-1], tf.unstack(kernel), strict=True)]
+            for bias in biases:
+                products = [y + b for y, b in zip(products, tf.unstack(bias), strict=True)]
+            y = tf.concat([*products, zeros(own, kernel.shape[2])], 0)
             return tf.ensure_shape(y, (x.shape[0], kernel.shape[2])), gradient
 
-        return multiply(x, tf.convert_to_tensor(self.kernel), tf.convert_to_tensor(self.bias))
+        return multiply(x, *(tf.convert_to_tensor(each) for each in (self.kernel, self.bias) if each is not None))
 
 
 class Experts:
@@ -62,7 +65,8 @@ class Experts:
 
     def __init__(self, variable: VariableFactory, name: str, spec: TransformerSpec) -> None:
         self.router = Linear(variable, f"{name}/router", bias=False)
-        self.up, self.down = (Stacked(variable, f"{name}/{layer}") for layer in ("up", "down"))
+        self.up, self.down = (Stacked(variable, f"{name}/{layer}", not spec.is_llama) for layer in ("up", "down"))
+        self.gate = Stacked(variable, f"{name}/gate", bias=False) if spec.is_llama else None
         self.activate = ACTIVATIONS[spec.activation]
         self.top_k, self.count = spec.top_k, spec.experts
         self.routed: tuple[tf.Tensor, tf.Tensor] | None = None
@@ -88,4 +92,8 @@ class Experts:
             x_SD: What the first expert takes, then what the second one takes, and so on.
             counts_E: How much each one takes.
         """
-        return self.down(self.activate(self.up(x_SD, counts_E)), counts_E)
+        inner = self.up(x_SD, counts_E)
+        if self.gate is None:
+            return self.down(self.activate(inner), counts_E)
+        one = tf.constant(1.0, x_SD.dtype)  # as in `GatedMlp`: else a cast of it is kept
+        return self.down(tf.nn.silu(self.gate(x_SD, counts_E), one) * inner, counts_E)

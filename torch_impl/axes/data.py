@@ -1,5 +1,7 @@
 """The axis `data`: every device has the whole model, or the same part of it, and takes other examples."""
 
+from collections.abc import Iterable
+
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
@@ -28,12 +30,13 @@ def wrap(run: Run, bare: nn.Module, bucket_bytes: int | None = None) -> Distribu
     return DistributedDataParallel(bare, gradient_as_bucket_view=True, bucket_cap_mb=cap, find_unused_parameters=find)
 
 
-def replicate(model: nn.Module, mesh: DeviceMesh) -> None:
+def replicate(model: nn.Module, mesh: DeviceMesh, apart: Iterable[nn.Parameter] = ()) -> None:
     """Replicates what other axes have left of a model, in place: DDP does not go inside pipelines.
 
     Args:
         model: A stage.
         mesh: The ranks that hold a replica.
+        apart: The parameters of which fewer do, whose gradients stay as they are.
     """
-    upstream.replicate(model, mesh)
+    upstream.replicate(model, mesh, apart)
     model.register_forward_hook(free_after_prediction)

@@ -36,17 +36,14 @@ def along(mesh: DeviceMesh, axes: Sequence[str]) -> DeviceMesh:
     return mesh[axes[0]] if len(axes) == 1 else upstream.flattened(mesh[tuple(axes)], ",".join(axes))
 
 
-def along_shard(run: Run, mesh: DeviceMesh) -> DeviceMesh:
+def along_shard(mesh: DeviceMesh, replicas: Sequence[str]) -> DeviceMesh:
     """Returns the ranks among which parameters are sharded, and ahead of them those with replicas of the shards, if any.
 
     Args:
-        run: What is trained.
         mesh: All ranks.
+        replicas: The axes along which they are.
     """
-    axes = run.mesh.replica_axes
-    if len(axes) > 1:
-        return upstream.beside(along(mesh, axes), mesh["shard"])
-    return mesh[(*axes, "shard")]
+    return upstream.beside(along(mesh, replicas), mesh["shard"]) if replicas else mesh["shard"]
 
 
 def nested(*exchanges: Exchange) -> Callable[[bool], contextlib.AbstractContextManager[None]]:

@@ -11,19 +11,21 @@ References:
     Lepikhin et al., arXiv 2006.16668 (GShard); Gale et al., arXiv 2211.15841 (dropless).
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed._functional_collectives import all_to_all_single, all_to_all_single_autograd
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Shard
 
 from samestep.common.strategy import Run
 from samestep.common.workload.routing import AWAY, TAKEN
+from samestep.torch_impl.axes.device_mesh import Exchange
 from samestep.torch_impl.models.experts import Experts, Stacked
 from samestep.torch_impl.observing.recorder import SendRecorder
+from samestep.torch_impl.sharded import cut
 
 Compute = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """What experts take in turn [S, D], how much each one takes [E] -> what they return [S, D]."""
@@ -76,16 +78,13 @@ def exchange_tokens(run: Run, model: nn.Module, mesh: DeviceMesh) -> None:
     """
     if run.mesh.axis("expert") == 1:
         return
-    along = mesh["expert"]
+    group = mesh["expert"].get_group()
     for module in model.modules():
         if isinstance(module, Experts):
-            module.compute = TokenExchange(module.compute, along.get_group(), module.context.recorder, module.block)
+            module.compute = TokenExchange(module.compute, group, module.context.recorder, module.block)
         if isinstance(module, Stacked):
-            for name, parameter in list(module.named_parameters(recurse=False)):
-                own = parameter.detach().chunk(along.size())[along.get_local_rank()]
-                module.register_parameter(
-                    name, nn.Parameter(DTensor.from_local(own, along, [Shard(0)], run_check=False))
-                )
+            for name in [name for name, _ in module.named_parameters(recurse=False)]:
+                cut(module, name, mesh, "expert", 0)
 
 
 def divide(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
@@ -97,3 +96,20 @@ def divide(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     stacked = [each for module in model.modules() if isinstance(module, Stacked) for each in module.parameters()]
     own = set(stacked)
     return [each for each in model.parameters() if each not in own], stacked
+
+
+def divided(parameters: Sequence[nn.Parameter], count: int) -> Exchange:
+    """Divides gradients at the end of a step: what averages others over all ranks does so for experts over fewer, or adds up.
+
+    Args:
+        parameters: Of experts.
+        count: By what.
+    """
+
+    @contextlib.contextmanager
+    def exchange(last: bool) -> Iterator[None]:
+        yield
+        for parameter in parameters if last else ():
+            parameter.grad /= count
+
+    return exchange

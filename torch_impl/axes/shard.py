@@ -9,10 +9,11 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from samestep.common.strategy import Run
-from samestep.torch_impl.axes.device_mesh import Exchange
+from samestep.torch_impl.axes.device_mesh import Exchange, along_shard
+from samestep.torch_impl.axes.expert import divide
 from samestep.torch_impl.gradient_reach import ShardedReach
 from samestep.torch_impl.techniques.applied import gathering
-from samestep.torch_impl.upstream import end_of_prediction
+from samestep.torch_impl.upstream import end_of_prediction, sharded_apart
 
 
 def find_blocks(run: Run, model: nn.Module) -> list[list[nn.Module]]:
@@ -35,12 +36,17 @@ def shard(
     Args:
         run: What is trained.
         model: The full model, on every rank; it may be on the meta device.
-        mesh: The ranks among which it is sharded, and those along `data` that have the same shards.
+        mesh: All ranks.
         reshard: Whether a block is freed after its forward pass, and gathered again for its backward pass.
         blocks: What is gathered apart from the rest of the model.
     """
+    placed, whole = None, along_shard(mesh, run.mesh.replica_axes)
+    if run.mesh.axis("expert") > 1:
+        placed = sharded_apart(divide(model)[1], along_shard(mesh, run.mesh.expert_replica_axes))
     for block in [*blocks, model]:
-        fully_shard(block, mesh=mesh, reshard_after_forward=reshard, mp_policy=gathering(run))
+        fully_shard(
+            block, mesh=whole, reshard_after_forward=reshard, mp_policy=gathering(run), shard_placement_fn=placed
+        )
     model.register_forward_hook(free_after_prediction)
 
 

@@ -10,12 +10,13 @@ References:
     Shoeybi et al., arXiv 1909.08053.
 """
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor import DTensor, Partial, Replicate
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -30,7 +31,8 @@ from samestep.common.workload.models.spec import ModelSpec, layer, parameters_of
 from samestep.common.workload.models.transformer import LOGITS
 from samestep.common.workload.split import even_split_table
 from samestep.torch_impl.features.applied import in_parts
-from samestep.torch_impl.sharded import full_tensor
+from samestep.torch_impl.models.experts import Experts, Stacked
+from samestep.torch_impl.sharded import cut, full_tensor
 from samestep.torch_impl.weights import remade
 
 
@@ -47,12 +49,13 @@ def split_by_tensor(
     """
     if run.mesh.tensor == 1:
         return
-    spec, mesh = run.workload.model, mesh["tensor"]
+    spec, whole, mesh = run.workload.model, mesh, mesh["tensor"]
     plan = {**_plan_pairs(spec, mesh.size()), **_plan_shared_inputs(spec), **(between_pairs or {})}
     paths = {path for path, module in model.named_modules() if not isinstance(module, nn.Identity)}
     with remade(model):
         parallelize_module(model, mesh, {path: style for path, style in plan.items() if path in paths})
     split, own = even_split_table(spec, mesh.size()), Chunk(mesh.get_local_rank(), mesh.size())
+    _split_experts(model, whole, split)
     for each in in_parts(model):
         if split.get(f"{each.behind}/kernel") == 1:
             each.place(-1, own)
@@ -60,6 +63,47 @@ def split_by_tensor(
             each.place(1, own)
     for parameter in (each for each in model.parameters() if each.requires_grad):
         parameter.register_post_accumulate_grad_hook(_redistribute_gradient)
+
+
+def _split_experts(model: nn.Module, mesh: DeviceMesh, split: Mapping[str, int]) -> None:
+    """Cuts the layers of experts as pairs, in place: the gradient of what they take is summed once, and what they return.
+
+    Args:
+        model: The model, or what is left of it in a stage.
+        mesh: All ranks.
+        split: The split table.
+    """
+    along, kinds = mesh["tensor"], {"weight": "kernel", "bias": "bias"}
+    for path, module in model.named_modules():
+        if isinstance(module, Experts):
+            module.compute, module.down.sum_parts = _WholeInputs(module.compute, along), _Sum(along)
+        if isinstance(module, Stacked):
+            neutral = {name: f"{path.replace('.', '/')}/{kinds[name]}" for name in dict(module.named_parameters())}
+            for name in (name for name in neutral if neutral[name] in split):
+                cut(module, name, mesh, "tensor", split[neutral[name]])
+
+
+@dataclasses.dataclass(frozen=True)
+class _WholeInputs:
+    """Experts whose layers are cut, of which each rank has a part of the gradient of what they take."""
+
+    compute: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    mesh: DeviceMesh
+
+    def __call__(self, x_SD: torch.Tensor, counts_E: torch.Tensor) -> torch.Tensor:
+        whole = DTensor.from_local(x_SD, self.mesh, [Replicate()], run_check=False)
+        return self.compute(whole.to_local(grad_placements=[Partial()]), counts_E)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sum:
+    """Adds up over the ranks what each has a part of."""
+
+    mesh: DeviceMesh
+
+    def __call__(self, part: torch.Tensor) -> torch.Tensor:
+        sharded = DTensor.from_local(part, self.mesh, [Partial()], run_check=False)
+        return sharded.redistribute(placements=[Replicate()]).to_local()
 
 
 def _redistribute_gradient(parameter: torch.Tensor) -> None:
@@ -73,6 +117,8 @@ def _plan_pairs(spec: ModelSpec, num_parts: int) -> dict[str, ParallelStyle]:
     params = spec.params()
     last = {} if spec.facts.takes_whole_logits else parameters_of(spec, spec.segments()[-1])
     for name, axis in even_split_table(spec, num_parts).items():
+        if params[name].stacked:
+            continue
         if params[name].role == "table":
             plan[_path(layer(name))] = RowwiseParallel(input_layouts=Replicate())
             if params[name].tied:
@@ -86,7 +132,8 @@ def _plan_pairs(spec: ModelSpec, num_parts: int) -> dict[str, ParallelStyle]:
 
 def _plan_shared_inputs(spec: ModelSpec) -> dict[str, ParallelStyle]:
     """Returns where several layers of a module read its input, the gradient of that input is summed once, not once a layer."""
-    modules = {layer(layer(name)): None for name, param in spec.params().items() if param.shares_input}
+    sharing = (name for name, param in spec.params().items() if param.shares_input and not param.stacked)
+    modules = dict.fromkeys(layer(layer(name)) for name in sharing)
     style = PrepareModuleInput(input_layouts=Replicate(), desired_input_layouts=Replicate())
     return {_path(module): style for module in modules}
 

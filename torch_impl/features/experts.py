@@ -32,7 +32,7 @@ def with_balance(run: Run, loss: "Loss", context: StepContext) -> "Loss":
         routed, context.routed = context.routed or [], None
         tokens_LE, probabilities_LE = (torch.stack(each) for each in zip(*routed, strict=True))
         tokens_LE = tokens_LE.to(probabilities_LE.dtype)
-        if run.num_devices > 1:
+        if run.mesh.batch_axes:
             dist.all_reduce(tokens_LE)
         return of_targets + (tokens_LE * probabilities_LE).sum() * (scale * (context.divisor or count))
 

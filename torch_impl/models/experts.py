@@ -3,10 +3,11 @@
 Shape suffixes: N tokens, D width, E experts, k experts of a token, S = N k slots: a token and an expert that it takes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from samestep.common.features.experts.balance import balance_of
 from samestep.common.workload.models.transformer import TransformerSpec
@@ -17,12 +18,17 @@ from samestep.torch_impl.step_context import StepContext
 
 
 class Stacked(nn.Module):
-    """Linear layers side by side, each for some of the rows."""
+    """Linear layers side by side, each for some of the rows.
 
-    def __init__(self, count: int, fan_in: int, fan_out: int) -> None:
+    Attributes:
+        sum_parts: Adds up what the ranks return that have parts of each layer's inputs; None where this one has all.
+    """
+
+    def __init__(self, count: int, fan_in: int, fan_out: int, bias: bool) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(count, fan_in, fan_out))
-        self.bias = nn.Parameter(torch.empty(count, fan_out))
+        self.register_parameter("bias", nn.Parameter(torch.empty(count, fan_out)) if bias else None)
+        self.sum_parts: Callable[[torch.Tensor], torch.Tensor] | None = None
 
     def forward(self, x: torch.Tensor, counts: Sequence[int]) -> torch.Tensor:
         """[rows, in] -> [rows, out].
@@ -31,9 +37,19 @@ class Stacked(nn.Module):
             x: The rows of the first layer, then those of the second, and so on.
             counts: How many rows each layer has.
         """
-        own = local_part(self.weight).unbind(), local_part(self.bias).unbind()
-        parts = zip(x.split(list(counts)), *own, strict=True)
-        return torch.cat([torch.addmm(bias, rows, weight) for rows, weight, bias in parts])
+        weights, parts = local_part(self.weight).unbind(), x.split(list(counts))
+        if self.bias is None or self.sum_parts:
+            y = torch.cat([rows @ weight for rows, weight in zip(parts, weights, strict=True)])
+            return self._shift(self.sum_parts(y), counts) if self.sum_parts else y
+        each = zip(parts, weights, local_part(self.bias).unbind(), strict=True)
+        return torch.cat([torch.addmm(bias, rows, weight) for rows, weight, bias in each])
+
+    def _shift(self, y: torch.Tensor, counts: Sequence[int]) -> torch.Tensor:
+        """Adds the bias of each layer to its rows."""
+        if self.bias is None:
+            return y
+        parts = zip(y.split(list(counts)), local_part(self.bias).unbind(), strict=True)
+        return torch.cat([rows + bias for rows, bias in parts])
 
 
 class Experts(nn.Module):
@@ -43,9 +59,10 @@ class Experts(nn.Module):
         super().__init__()
         self.behind = behind(spec, 2 * block + 2, context)
         self.router = nn.Linear(spec.width, spec.experts, bias=False)
-        self.activation = spec.activation
-        self.up = Stacked(spec.experts, spec.width, 4 * spec.width)
-        self.down = Stacked(spec.experts, 4 * spec.width, spec.width)
+        self.activation, has_biases = spec.activation, not spec.is_llama
+        self.up = Stacked(spec.experts, spec.width, spec.hidden, has_biases)
+        self.gate = Stacked(spec.experts, spec.width, spec.hidden, has_biases) if spec.is_llama else None
+        self.down = Stacked(spec.experts, spec.hidden, spec.width, has_biases)
         self.top_k, self.count, self.is_balanced = spec.top_k, spec.experts, balance_of(spec) > 0
         self.context, self.block = context, block
 
@@ -76,4 +93,7 @@ class Experts(nn.Module):
             counts_E: How much each one takes.
         """
         counts = counts_E.tolist()
-        return self.down(activate(self.activation, self.up(x_SD, counts)), counts)
+        inner = self.up(x_SD, counts)
+        if self.gate is None:
+            return self.down(activate(self.activation, inner), counts)
+        return self.down(functional.silu(self.gate(x_SD, counts)) * inner, counts)

@@ -150,6 +150,8 @@ def check_tensor_parallel(run: Run[TensorOptions]) -> None:
     """
     check_tensor_plan(run)
     if run.options.sequence_parallel:
+        if any(param.stacked for param in run.workload.model.params().values()):
+            raise ConfigError("--sequence-parallel does not cut mixtures of experts; leave it out, or +experts=.")
         if not any(param.shares_input for param in run.workload.model.params().values()):  # attention does
             raise ConfigError(f"--sequence-parallel needs a transformer; {run.workload.name} has no sequence.")
         (context,), num_parts = run.workload.model.inputs().shape, run.mesh.tensor

@@ -7,14 +7,17 @@ Use it when the model does not fit one device; a `data` axis keeps the gathering
 """
 
 import contextlib
+import dataclasses
 from typing import cast
 
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 
 from samestep.common.strategy import Run
+from samestep.torch_impl import sharded
 from samestep.torch_impl.axes.context import exchange_heads
-from samestep.torch_impl.axes.device_mesh import along_shard, device_mesh, nested
+from samestep.torch_impl.axes.device_mesh import device_mesh, nested
+from samestep.torch_impl.axes.expert import divide, divided, exchange_tokens
 from samestep.torch_impl.axes.shard import agree_on_reached, find_blocks, shard
 from samestep.torch_impl.building import build_fresh_model
 from samestep.torch_impl.devices import join_group, use_device
@@ -36,7 +39,8 @@ def build_sharded(run: Run, reshard: bool) -> TrainingProgram:
 
     def distribute(whole: nn.Module) -> None:
         exchange_heads(run, whole, mesh)
-        shard(run, whole, along_shard(run, mesh), reshard, find_blocks(run, whole))
+        exchange_tokens(run, whole, mesh)
+        shard(run, whole, mesh, reshard, find_blocks(run, whole))
 
     bare = build_fresh_model(run, device, context, distribute)
 
@@ -47,6 +51,9 @@ def build_sharded(run: Run, reshard: bool) -> TrainingProgram:
     exchange = nested(synchronize, agree_on_reached(run, [bare], device))
     averages = not order_ranks(run, bare)
     parts = Parts(bare=bare, hardware=hardware, context=context, averages_gradients=averages, exchange=exchange)
+    if run.mesh.axis("expert") > 1:
+        mean = nested(divided(divide(bare)[1], run.mesh.axis("expert")), exchange)
+        parts = dataclasses.replace(parts, exchange=mean, global_norm=sharded.total_norm)
     return TrainingProgram(run, parts)
 
 

@@ -1,13 +1,16 @@
-"""Several axes at once: pipelines of stages, each stage split inside its layers and by positions, replicated or sharded.
+"""Several axes at once: pipelines of stages, each stage split inside its layers, by positions and experts, replicated or sharded.
 
 Replicated: what each axis leaves whole. Split: the layers along `pipe`, the inside of layers along `tensor`, positions along
-`context`, the batch along `data` and `shard`; along `shard` also parameters, gradients and optimizer.
-Sent: what `pp`, `tp`, `cp` and `fsdp` send, each within its own axis.
+`context`, experts along `expert`, the batch along `data`, `shard` and `expert`; along `shard` also parameters, gradients and
+optimizer.
+Sent: what `pp`, `tp`, `cp`, `ep` and `fsdp` send, each within its own axis.
 Use it for models that are too large for any one of them: tensor inside a machine, pipe between machines, data outside.
 """
 
 import dataclasses
+from collections.abc import Sequence
 
+import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor.parallel import loss_parallel
@@ -17,7 +20,8 @@ from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.torch_impl import sharded
 from samestep.torch_impl.axes.context import exchange_heads
 from samestep.torch_impl.axes.data import replicate
-from samestep.torch_impl.axes.device_mesh import along, along_shard, device_mesh, nested
+from samestep.torch_impl.axes.device_mesh import Exchange, along, device_mesh, nested
+from samestep.torch_impl.axes.expert import divide, divided, exchange_tokens
 from samestep.torch_impl.axes.pipe import build_pipe, scheduled_parts
 from samestep.torch_impl.axes.shard import agree_on_reached, shard
 from samestep.torch_impl.axes.tensor import split_by_tensor
@@ -26,6 +30,7 @@ from samestep.torch_impl.pipeline.stages import Stage
 from samestep.torch_impl.program import TrainingProgram
 from samestep.torch_impl.rows.options import PipelineOptions
 from samestep.torch_impl.step import norm_over_ranks
+from samestep.torch_impl.strategies.c10d import FlatExchange
 
 
 def distribute(run: Run, stage: Stage, mesh: DeviceMesh) -> None:
@@ -38,10 +43,33 @@ def distribute(run: Run, stage: Stage, mesh: DeviceMesh) -> None:
     """
     split_by_tensor(run, stage.model, mesh)
     exchange_heads(run, stage.model, mesh)
+    exchange_tokens(run, stage.model, mesh)
     if run.mesh.shard > 1:
-        shard(run, stage, along_shard(run, mesh), reshard=False)
+        shard(run, stage, mesh, reshard=False)
     elif run.mesh.replica_axes:
-        replicate(stage, along(mesh, run.mesh.replica_axes))
+        apart = divide(stage)[1] if run.mesh.axis("expert") > 1 else []
+        replicate(stage, along(mesh, run.mesh.replica_axes), apart)
+
+
+def average_experts(run: Run, stages: Sequence[Stage], mesh: DeviceMesh, device: torch.device) -> Exchange:
+    """Makes the context in which gradients of experts become their mean over all that take other examples, as others do.
+
+    Where they are sharded as well, torch averages them over the ranks along other axes than `expert`.
+
+    Args:
+        run: What is trained.
+        stages: Of this rank, after `distribute`.
+        mesh: All ranks.
+        device: The device of this process.
+    """
+    of_experts = [parameter for stage in stages for parameter in divide(stage)[1]]
+    if run.mesh.shard > 1:
+        return divided(of_experts, run.mesh.axis("expert"))
+    mean = divided(of_experts, own_part(run).count)
+    if not of_experts or not (replicas := run.mesh.expert_replica_axes):
+        return mean
+    group = along(mesh, replicas).get_group()
+    return nested(mean, FlatExchange(of_experts, device, lambda flat: dist.all_reduce(flat, group=group)))
 
 
 def build(run: Run[PipelineOptions]) -> TrainingProgram:
@@ -56,7 +84,10 @@ def build(run: Run[PipelineOptions]) -> TrainingProgram:
     for stage in stages:
         distribute(run, stage, mesh)
     exchanges = [pipe.copies.exchange, lambda last: loss_parallel()]
-    if run.mesh.batch_axes:
+    if run.mesh.axis("expert") > 1:
+        exchanges.append(average_experts(run, stages, mesh, device))
+    # A mesh that has these axes as one would change which groups add up the norms of experts (torch 2.13).
+    if run.workload.model.facts.may_skip and run.mesh.batch_axes:
         exchanges.insert(0, agree_on_reached(run, stages, device, along(mesh, run.mesh.batch_axes)))
     counts = reports and own_part(run).is_first
     parts = dataclasses.replace(

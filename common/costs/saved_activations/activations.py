@@ -149,7 +149,7 @@ def _each(
 ) -> Mapping[str, _Each]:
     kept, more = listed(lists, model, item_bytes), collections.Counter[str]()
     for segment, axis in itertools.product(model.segments(), axes):
-        more[segment.name] += axis.keeps(model, segment, item_bytes) // parts
+        more[segment.name] += axis.keeps(model, segment, item_bytes, parts)
     return {
         name: _Each(
             item_bytes * elements + more[name] + masks,

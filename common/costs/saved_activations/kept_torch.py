@@ -127,11 +127,13 @@ def transformer(model: "TransformerSpec", item_bytes: int) -> dict[str, Kept]:
     """
     tokens, width, is_llama = model.context, model.width, model.is_llama
     ids, norm = tokens * ID_BYTES, 2 * width + 1 if is_llama else width + 2
-    inside = _mixture(model, item_bytes) if model.experts else _between(model)
-    inside += 4 * width + model.heads
+    whole, inside = (_mixture(model, item_bytes), model.top_k) if model.experts else (0, 1)
+    inside = 4 * width + model.heads + inside * _between(model)
     mask = tokens * width * mask_bytes(model)
     angles = 2 * tokens * width // model.heads * item_bytes if is_llama else 0
-    block = Kept(2 * tokens * width, tokens * inside, 2 * tokens * norm, fixed_bytes=angles, masks=(0, 0, 2 * mask))
+    block = Kept(
+        tokens * (2 * width + whole), tokens * inside, 2 * tokens * norm, fixed_bytes=angles, masks=(0, 0, 2 * mask)
+    )
     learned = 0 if is_llama else ids  # positions are looked up by number
     return {
         "embedding": Kept(batch_bytes=ids, fixed_bytes=learned, masks=(mask, 0, 0)),
@@ -154,14 +156,14 @@ def at_expert(model: "TransformerSpec") -> int:
 
 
 def _mixture(model: "TransformerSpec", item_bytes: int) -> int:
-    """Returns the numbers that a mixture of experts keeps of a position.
+    """Returns the numbers that a mixture of experts keeps of a position, beside those between the layers of its experts.
 
     Args:
         model: The spec.
         item_bytes: The bytes of a number.
     """
     ids = 3 * ID_BYTES // item_bytes  # which experts it takes, and its place among their tokens, there and back
-    return model.experts + 1 + model.top_k * (at_expert(model) + model.width + 2 + ids)
+    return model.experts + 1 + model.top_k * (2 * model.width + 2 + ids)
 
 
 def decoder(model: "DecoderSpec", item_bytes: int) -> dict[str, Kept]:

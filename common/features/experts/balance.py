@@ -54,11 +54,6 @@ def check_balance(run: Run) -> None:
     model = run.workload.model
     if not num_experts(model):
         return
-    if run.mesh.parts("features") > 1:
-        raise ConfigError(
-            f"{run.name} along tensor does not take +experts=: no plan cuts experts inside; leave it out, or choose another "
-            "strategy."
-        )
     if run.product_bytes != run.item_bytes:
         raise ConfigError(
             f"--precision: {REFUSED['precision']}: no bound says by how much a step may differ; leave out --precision, or "
@@ -95,7 +90,7 @@ def summed_tokens(run: Run, phase: str) -> Mapping[str, Send]:
         phase: The phase of the step.
     """
     model = run.workload.model
-    if phase != "forward" or not balance_of(model) or run.num_devices == 1:
+    if phase != "forward" or not balance_of(model) or not run.mesh.batch_axes:
         return {}
     size = vars(model)["layers"] * num_experts(model) * run.item_bytes
     return {"balance": Send(phase, "all_reduce", run.mesh.only_axis, run.num_devices, size)}

@@ -3,13 +3,14 @@
 Shape suffixes: N tokens, D width, E experts, k experts of a token.
 """
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from samestep.common.features.experts.balance import balance_of
 from samestep.common.program import Arrays
-from samestep.common.reference.models.layers import ACTIVATIONS, Layer, Linear, Saved, Sequential
+from samestep.common.reference.models.layers import Layer, Linear, Saved
 from samestep.common.reference.step_context import StepContext
 from samestep.common.workload.models.transformer import TransformerSpec
 
@@ -36,22 +37,21 @@ class Expert:
     """One mlp of several whose parameters are stacked.
 
     Attributes:
+        mlp: The mlp.
         names: The stacks.
     """
 
-    def __init__(self, name: str, number: int, activation: str) -> None:
-        self._number = number
-        self.names = [f"{name}/{layer}/{kind}" for layer in ("up", "down") for kind in ("kernel", "bias")]
-        self.layers = Sequential([Linear(f"{name}/up"), ACTIVATIONS[activation](), Linear(f"{name}/down")])
+    def __init__(self, mlp: Layer, names: Sequence[str], number: int) -> None:
+        self.mlp, self.names, self._number = mlp, names, number
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """[tokens, D] -> [tokens, D]."""
-        return self.layers.forward(self._own(params), x)
+        return self.mlp.forward(self._own(params), x)
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
         """Puts the gradients of its parameters into their place in the stacks."""
         own: Arrays = {}
-        dx = self.layers.backward(self._own(params), saved, dy, own)
+        dx = self.mlp.backward(self._own(params), saved, dy, own)
         for name, value in own.items():
             gradients.setdefault(name, np.zeros_like(params[name]))[self._number] = value
         return dx
@@ -68,9 +68,10 @@ class Experts:
         router: Gives each token a score for each expert.
     """
 
-    def __init__(self, name: str, spec: TransformerSpec, context: StepContext) -> None:
+    def __init__(self, name: str, mlp: Callable[[], Layer], spec: TransformerSpec, context: StepContext) -> None:
         self.router: Layer = Linear(f"{name}/router", bias=False)
-        self.experts = [Expert(name, number, spec.activation) for number in range(spec.experts)]
+        stacks = [each for each, param in spec.params().items() if param.stacked and each.startswith(f"{name}/")]
+        self.experts = [Expert(mlp(), stacks, number) for number in range(spec.experts)]
         self.top_k, self.balance, self.shards = spec.top_k, balance_of(spec), 1
         self.context = context
 
@@ -92,7 +93,8 @@ class Experts:
         """Decides which experts each token takes, from scores [N, E]."""
         probabilities = np.exp(scores - scores.max(axis=-1, keepdims=True))
         probabilities /= probabilities.sum(axis=-1, keepdims=True)
-        chosen = np.argsort(-probabilities, axis=-1, kind="stable")[:, : self.top_k]
+        likeliest, ties = np.argsort(-probabilities, axis=-1, kind="stable"), self.context.ties
+        chosen = ties.choose(probabilities, likeliest, self.top_k) if ties else likeliest[:, : self.top_k]
         top = np.take_along_axis(probabilities, chosen, axis=-1)
         sums = top.sum(axis=-1, keepdims=True)
         taken = np.eye(len(self.experts))[chosen].sum(axis=1)

@@ -152,7 +152,11 @@ class GatedMlp:
 
 def _mlp(name: str, spec: TransformerSpec, context: StepContext) -> list[Layer]:
     if spec.experts:
-        return [Experts(name, spec, context)]
+        return [Experts(name, lambda: Sequential(_one_mlp(name, spec)), spec, context)]
+    return _one_mlp(name, spec)
+
+
+def _one_mlp(name: str, spec: TransformerSpec) -> list[Layer]:
     if spec.is_llama:
         return [GatedMlp(name)]
     return [Linear(f"{name}/up"), ACTIVATIONS[spec.activation](), Linear(f"{name}/down")]

@@ -56,18 +56,35 @@ def linear(
     return table
 
 
-def stacked(name: str, count: int, fan_in: int, fan_out: int, gain: float = 1.0) -> dict[str, Param]:
-    """Returns the parameters of linear layers side by side, each with a bias.
+def stacked(
+    name: str,
+    count: int,
+    fan_in: int,
+    fan_out: int,
+    split: Literal["column", "row"],
+    gain: float = 1.0,
+    bias: bool = True,
+    shares_input: bool = False,
+) -> dict[str, Param]:
+    """Returns the parameters of linear layers side by side.
 
     Args:
         name: Their path.
         count: How many there are.
         fan_in: Input features of each.
         fan_out: Output features of each.
+        split: As in `linear`, of each.
         gain: As in `linear`.
+        bias: Whether each has one.
+        shares_input: As in `Param`.
     """
-    kernel = Param((count, fan_in, fan_out), "kernel", gain / math.sqrt(fan_in), stacked=count)
-    return {f"{name}/kernel": kernel, f"{name}/bias": Param((count, fan_out), "bias", stacked=count)}
+    axis, std = {"column": 2, "row": 1}[split], gain / math.sqrt(fan_in)
+    shape = (count, fan_in, fan_out)
+    table = {f"{name}/kernel": Param(shape, "kernel", std, split=axis, shares_input=shares_input, stacked=count)}
+    if bias:
+        of_columns = 1 if split == "column" else None
+        table[f"{name}/bias"] = Param((count, fan_out), "bias", split=of_columns, stacked=count)
+    return table
 
 
 def norm(name: str, width: int) -> dict[str, Param]:

@@ -88,8 +88,6 @@ class TransformerSpec:
             raise ConfigError(
                 f"rotary positions turn pairs, and {self.width} / {self.heads} is odd; give a +width= of {2 * self.heads} n."
             )
-        if self.experts:
-            raise ConfigError("+style=llama has one gated mlp in each block; leave out +experts= or +style=.")
         if self.activation != "gelu":
             raise ConfigError(
                 f"+style=llama has an activation of its own (SiLU); leave out +activation={self.activation} or +style=."
@@ -143,12 +141,19 @@ class TransformerSpec:
         table |= self._norm(f"{path}/mlp_norm")
         if self.experts:
             table |= linear(f"{path}/mlp/router", width, self.experts, bias=False)
-            table |= stacked(f"{path}/mlp/up", self.experts, width, self.hidden)
-            return table | stacked(f"{path}/mlp/down", self.experts, self.hidden, width, gain=residual)
+            return table | self._experts(f"{path}/mlp", residual)
         table |= linear(f"{path}/mlp/up", width, self.hidden, "column", bias=bias)
         if self.is_llama:
             table |= shared(f"{path}/mlp/gate", fan_out=self.hidden, bias=False)
         return table | linear(f"{path}/mlp/down", self.hidden, width, "row", gain=residual, bias=bias)
+
+    def _experts(self, path: str, residual: float) -> dict[str, Param]:
+        """Returns the layers of the experts of a block; the gain of the last ones is that of what they add to."""
+        count, width, bias = self.experts, self.width, not self.is_llama
+        table = stacked(f"{path}/up", count, width, self.hidden, "column", bias=bias)
+        if self.is_llama:
+            table |= stacked(f"{path}/gate", count, width, self.hidden, "column", bias=bias, shares_input=True)
+        return table | stacked(f"{path}/down", count, self.hidden, width, "row", residual, bias)
 
     def _norm(self, path: str) -> dict[str, Param]:
         both = norm(path, self.width)
@@ -161,10 +166,11 @@ class TransformerSpec:
     @functools.cached_property
     def _segments(self) -> tuple[Segment, ...]:
         tokens, width = self.context, self.width
-        kernels = sum(
-            param.size for param in self._block("").values() if param.role == "kernel" and len(param.shape) == 2
-        )
-        kernels += self.top_k * 2 * width * self.hidden if self.experts else 0  # of as many experts as a token takes
+        factors = [param for param in self._block("").values() if param.role == "kernel"]
+        kernels = sum(param.size for param in factors if not param.stacked)
+        kernels += self.top_k * sum(
+            param.size // param.stacked for param in factors if param.stacked
+        )  # that a token takes
         block = 2 * tokens * kernels + 4 * tokens**2 * width
         return (
             Segment("embedding", tokens * width, (tokens, width)),

@@ -10,25 +10,29 @@ from samestep.common.costs.deepspeed import _gradient_elements
 from samestep.common.costs.shards import shard_elements
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
-from samestep.common.workload.models.spec import Role, Segment
+from samestep.common.workload.models.spec import Param, Segment
 from samestep.common.workload.pipeline_schedule import Stages, group_segments
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 5, 7, 16, 40, 1000])
 def test_shards_in_a_row_are_those_that_torch_makes(shards: int) -> None:
-    held: list[tuple[tuple[int, ...], Role]] = [
-        ((3, 7), "kernel"),
-        ((7,), "bias"),
-        ((40, 5), "table"),
-        ((6, 16), "kernel"),
+    held = [
+        Param((3, 7), "kernel"),
+        Param((7,), "bias"),
+        Param((40, 5), "table"),
+        Param((6, 16), "kernel"),
+        Param(
+            (4, 6, 9), "kernel", stacked=4
+        ),  # the first dim is torch's as well, and does not divide where the last one does
+        Param((4, 9), "bias", stacked=4),
     ]
     one_by_one = []
     for shard in range(shards):
         elements = 0
-        for shape, role in held:
-            rows = shape[-1] if role == "kernel" else shape[0]
+        for param in held:
+            rows = param.shape[-1] if param.role == "kernel" and not param.stacked else param.shape[0]
             each = math.ceil(rows / shards)
-            elements += len(range(rows)[shard * each : (shard + 1) * each]) * math.prod(shape) // rows
+            elements += len(range(rows)[shard * each : (shard + 1) * each]) * math.prod(param.shape) // rows
         one_by_one.append(elements)
     assert [n for n, count in shard_elements(held, shards) for _ in range(count)] == one_by_one
 

@@ -58,6 +58,7 @@ SMALL = [
     TransformerSpec(layers=2, heads=2, width=8, context=3, vocabulary=5),
     TransformerSpec(layers=1, heads=2, width=8, context=3, vocabulary=5, tied=True),
     TransformerSpec(layers=1, heads=4, key_heads=2, width=16, context=3, vocabulary=5, style="llama"),
+    TransformerSpec(layers=1, heads=2, width=8, context=3, vocabulary=5, style="llama", experts=3, balance=0.0),
     RankerSpec((3, 2), 4, embedding=2, hidden=4),
     MlpSpec(features=3, width=5, layers=3, outputs=2, loss="mean_squared_error"),
 ]

@@ -114,7 +114,6 @@ def test_a_gated_mlp_multiplies_two_layers(stream):
     [
         ({"heads": 4, "key_heads": 3}, "4 heads do not divide among 3 heads of keys"),
         ({"heads": 4, "width": 12, "style": "llama"}, "rotary positions turn pairs, and 12 / 4 is odd"),
-        ({"experts": 4, "style": "llama"}, "has one gated mlp in each block"),
         ({"activation": "relu", "style": "llama"}, "an activation of its own"),
     ],
 )

@@ -193,6 +193,37 @@ def test_a_sharded_checkpoint_is_gone_on_from_in_the_same_bits_and_by_others(
     assert furthest(read_state(tmp_path / "other"), read_state(out)) < 1e-10
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("cell", "mesh"),
+    [
+        ("torch:ep", "data=2,expert=2"),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (
+                ("torch:ep", "expert=4"),
+                ("torch:fsdp", "shard=2,expert=2"),
+                ("torch:hybrid", "pipe=2,expert=2"),
+                ("torch:hybrid", "expert=2,tensor=2"),
+            )
+        ),
+    ],
+)
+def test_so_is_one_of_experts(launcher: Launcher, tmp_path: Path, cell: str, mesh: str) -> None:
+    """On fewer devices than it was saved by, which have other experts."""
+    fields, out = {"workload": f"{SIZED['transformer']}+experts=4+balance=0", "save_every": "4"}, tmp_path / "run"
+    whole = trained(launcher, cell, out, mesh=mesh, devices=None, **fields)
+    (found,) = find_checkpoints(out)
+    assert sorted(found.commit.files) == [name_of(rank) for rank in range(4)]
+    (out / "result.json").unlink()
+    again = trained(launcher, cell, out, mesh=mesh, devices=None, **fields)
+    assert (again.resumed_at, again.losses, again.state_sha256) == (4, whole.losses, whole.state_sha256)
+    fewer = fields | {"devices": 2, "start_from": str(found.path), "parity": True, "save_every": None}
+    other = trained(launcher, "torch:ep", tmp_path / "other", **fewer)
+    assert other.parity.passed, other.parity.reason
+    assert furthest(read_state(tmp_path / "other"), read_state(out)) < 1e-10
+
+
 IN_THEIR_OWN_WAY = [
     pytest.param("torch:deepspeed+zero_stage=3", 4, marks=pytest.mark.torch),
     *(pytest.param(f"torch:deepspeed+zero_stage={n}", 4, marks=[pytest.mark.torch, pytest.mark.slow]) for n in (1, 2)),
