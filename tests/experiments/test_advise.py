@@ -460,9 +460,10 @@ def test_64_devices_take_no_numpy_and_two_seconds(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_4096_devices() -> None:
+@pytest.mark.parametrize("workload", ["gpt3-175b", "deepseek-v3"])
+def test_4096_devices(workload: str) -> None:
     start = time.process_time()
-    found = advise(base("gpt3-175b"), load_machine("a100-80gb"), 512)
+    found = advise(base(workload), load_machine("a100-80gb"), 512)
     assert found.first.candidate.run.num_devices == 4096
     assert time.process_time() - start < 60  # three times what it may take
 
