@@ -4,13 +4,13 @@
 and prints their scaling as a comparison does: what processes within a host and on several hosts sent each other, beside its
 prediction. Bytes are those of real hosts. Seconds are of hosts that share this machine's cores. It needs root and iproute2.
 
-Below stand the seconds of a step, beside what `samestep advise` takes for what leaves a node: the bytes of the busiest host at
-the rate of its link. The links are what emulated hosts do not share, so on slow ones, where little else takes time, the two can
-be held against each other. The share of the rate that is reached is taken to be all of it.
+Below stand the seconds of a step, beside those that `samestep advise --machine here --bandwidth` predicts for hosts of one core
+each, computing as the first number of hosts was measured. The links are what emulated hosts do not share, so on slow ones, where
+little else takes time, the two can be held against each other.
 """
 
 import argparse
-import math
+import dataclasses
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -22,6 +22,9 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.attempts import prepare
 from samestep.common.runtime.records import RunResult, load_result
+from samestep.common.seconds.host_links import busiest, over_hosts, with_links
+from samestep.common.seconds.machine import REFERENCE, load_machine
+from samestep.common.seconds.step_time import StepTime
 from samestep.experiments.comparing.row import Row
 from samestep.experiments.comparing.scaling import find_scaling
 from samestep.experiments.printing.scaling_report import write_scaling
@@ -49,25 +52,28 @@ def main() -> None:
             for number in numbers
         ]
     print(write_scaling(find_scaling([Row.of(Cell.of(each.config), each) for each in results], ())))
-    print(f"\n{links(results, read_bandwidth(given.bandwidth))}")
+    print(f"\n{links(results, given.bandwidth)}")
 
 
-def links(results: Sequence[RunResult], bits_per_second: int) -> str:
-    """Writes the seconds of a step beside those in which what leaves a host is on its link.
+def links(results: Sequence[RunResult], bandwidth: str) -> str:
+    """Writes the seconds of a step beside those that are predicted.
 
     Args:
         results: The runs.
-        bits_per_second: Of each link.
+        bandwidth: Of each link.
     """
-    rows = []
+    machine, rows = with_links(dataclasses.replace(load_machine(REFERENCE), gpus_per_node=1), bandwidth), []
+    alone = {each.strategy: each.step_seconds_median or 0.0 for each in reversed(results)}
     for each in results:
+        run = parse(each.config)
+        computing = StepTime(alone[each.strategy], 0.0, 0.0, 0.0, 0.0, 0.0)
+        predicted = over_hosts(computing, busiest(run, 1), machine).total
         most = max((host.predicted_sent_bytes or 0.0 for host in each.by_host), default=0.0)
-        linked, measured = 8 * most / bits_per_second, each.step_seconds_median or math.nan
-        hosts = str(len(each.by_host) or 1)
-        rows.append(
-            [f"{each.framework}:{each.strategy}", hosts, f"{most / 1024:,.0f}", f"{linked:.3f}", f"{measured:.3f}"]
-        )
-    return github(["strategy", "hosts", "sent by a host KiB", "on the link s", "step s"], rows)
+        assert each.step_seconds_median is not None
+        cells = [f"{most / 1024:,.0f}", f"{predicted:.3f}", f"{each.step_seconds_median:.3f}"]
+        error = f"{predicted / each.step_seconds_median - 1:+.0%}".replace("%", " %")
+        rows.append([run.name, str(len(each.by_host) or 1), *cells, error])
+    return github(["strategy", "hosts", "sent by a host KiB", "predicted s", "step s", "error"], rows)
 
 
 def take(cell: str, hosts: list[str], steps: int, out: Path) -> RunResult:

@@ -2,26 +2,23 @@
 
 import contextlib
 import dataclasses
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from samestep.common.catalog import require
 from samestep.common.errors import ConfigError, unknown
+from samestep.common.flag_words import read_bandwidth
 from samestep.common.flags import Scalar, check_fields, flag, flags, read_fields, spell_flag
 from samestep.common.mesh import Mesh
 from samestep.common.request import KEPT_WEIGHTS, RunConfig
 from samestep.common.run import parse_prediction
-from samestep.common.seconds.machine import Machine, load_machine
-from samestep.common.seconds.step_time import StepTime
+from samestep.common.seconds.machine import load_machine
 from samestep.common.workload.models.spec import num_positions
 from samestep.common.workload.published import PUBLISHED
 from samestep.common.workload.table import resize, resolve, size_names
 from samestep.experiments.advising.advice import Advice, Tell, advise
 from samestep.experiments.advising.advice_text import document
 from samestep.experiments.advising.calibration import calibrated
-from samestep.experiments.advising.candidate_meshes import FRAMEWORK, Candidate
-from samestep.experiments.advising.step_times import Timer, seconds_of
+from samestep.experiments.advising.step_times import seconds_of
 from samestep.experiments.advising.training_cost import Training
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
@@ -61,6 +58,9 @@ class SearchAssumptions(Training):
         "tokens of a sequence; a batch that is not given then keeps its tokens, if the model is a published one",
         least=1,
     )
+    bandwidth: str | None = flag(
+        None, "with --machine here: what the link of each node carries in either direction, over gloo, as in 1gbit"
+    )
     mesh: str | None = flag(None, "axis sizes that are settled, as in tensor=8; the others are searched")
     weights: str = flag(
         "bf16",
@@ -86,6 +86,7 @@ def main(arguments: Sequence[str]) -> int:
         "samestep advise --workload deepseek-v3 --machine h100-80gb --nodes 256",
         "samestep advise --workload llama3-8b --nodes 8 --vary context=8192,131072",
         "samestep advise --workload prose-gpt --machine here",
+        "samestep advise --machine here --nodes 4 --bandwidth 1gbit",
     )
     add_flags(parser, "model", RunConfig, tuple(name for name in flags(RunConfig) if name not in ASKED))
     add_flags(parser, "machine", SearchAssumptions).add_argument(
@@ -173,9 +174,13 @@ def find_advice(
     """
     keep = None if assumed.mesh is None else Mesh.parse(assumed.mesh)
     is_here = assumed.machine == HERE
-    if is_here and (are_weights_given or assumed.nodes > 1):
-        raise ConfigError("--machine here is one node, whose cores train in float32; leave out --weights and --nodes.")
-    timer, machine = _this_machine() if is_here else (seconds_of, load_machine(assumed.machine))
+    _check_here(assumed, are_weights_given)
+    if is_here:
+        from samestep.experiments.advising.local_times import time_here  # here: few ask for it
+
+        timer, machine = time_here(assumed.bandwidth)
+    else:
+        timer, machine = seconds_of, load_machine(assumed.machine)
     found = None
     if assumed.calibrate is not None:
         timer, found = calibrated(timer, machine, Path(assumed.calibrate))
@@ -205,6 +210,25 @@ def _with_context(config: RunConfig, context: int | None) -> RunConfig:
     return dataclasses.replace(config, workload=spelled, batch_size=batch)
 
 
+def _check_here(assumed: SearchAssumptions, are_weights_given: bool) -> None:
+    """Refuses what this machine cannot be asked for, and a bandwidth of any other one."""
+    if assumed.machine != HERE:
+        if assumed.bandwidth is not None:
+            raise ConfigError(
+                "--bandwidth is of nodes like this machine, with --machine here; any other has network_bytes_per_second "
+                "in its file."
+            )
+        return
+    if assumed.bandwidth is not None:
+        read_bandwidth(assumed.bandwidth)
+    if are_weights_given:
+        raise ConfigError("--machine here: its cores train in float32; leave out --weights.")
+    if assumed.nodes > 1 and assumed.bandwidth is None:
+        raise ConfigError(
+            f"--machine here --nodes {assumed.nodes}: what their links carry is not known; add it, as in --bandwidth 1gbit."
+        )
+
+
 @contextlib.contextmanager
 def _described(config: RunConfig) -> Iterator[RunConfig]:
     """The request with the description of the user's model, for as long as that is there."""
@@ -215,27 +239,6 @@ def _described(config: RunConfig) -> Iterator[RunConfig]:
 
     with Launcher() as launcher:
         yield launcher.describe(config)
-
-
-def _this_machine() -> tuple[Timer, Machine]:
-    """Returns the cores of this machine, which is measured first if it was not.
-
-    Raises:
-        Unavailable: torch is not installed, which measures and is measured.
-    """
-    require(FRAMEWORK)
-    from samestep.experiments.advising.local_machine import load_here, store
-    from samestep.experiments.advising.local_times import seconds_here
-    from samestep.experiments.calibrate import calibrate
-
-    if (here := load_here()) is None:
-        print("Measuring this machine first, in about a minute; samestep calibrate does so again.", file=sys.stderr)
-        store(here := calibrate())
-
-    def timer(candidate: Candidate, machine: Machine) -> StepTime:
-        return seconds_here(candidate.run, dataclasses.replace(here, machine=machine))
-
-    return timer, here.machine
 
 
 if __name__ == "__main__":

@@ -51,7 +51,8 @@ def test_each_block_that_times_nothing(tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 def test_each_block_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    calibrated, here, _, corrected = run_blocks(AFTER, tmp_path)
+    calibrated, here, hosts, _, corrected = run_blocks(AFTER, tmp_path)
     assert "small all_reduce" in calibrated
-    assert "First is torch:" in here
+    assert "First is torch:" in here and "First is torch:" in hosts
+    assert "on 4 nodes of" in hosts and "each with a link of 1gbit" in hosts
     assert "Calibrated with 3 runs in runs" in corrected

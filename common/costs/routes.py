@@ -52,7 +52,7 @@ def routes(run: Run, ledger: Ledger, backend: str) -> Mapping[tuple[int, int], f
         return {}
     found: collections.Counter[tuple[int, int]] = collections.Counter()
     for place, sends in enumerate(sends_by_place(run, ledger, backend)):
-        for source, to, size in _links(run, backend, place, sends):
+        for source, to, size in links(run, backend, place, sends):
             one, other = source * processes // devices, to * processes // devices
             if one != other:
                 found[one, other] += size  # pyrefly: ignore
@@ -90,8 +90,15 @@ def _from(send: Send, further: int, run: Run) -> Send:
     return dataclasses.replace(send, to=str((int(send.to) + further) % run.num_devices))
 
 
-def _links(run: Run, backend: str, place: int, sends: Sequence[Send]) -> Iterator[tuple[int, int, float]]:
-    """Yields from where to where a device sends how many bytes; broadcasts are told by their roots."""
+def links(run: Run, backend: str, place: int, sends: Sequence[Send]) -> Iterator[tuple[int, int, float]]:
+    """Yields from where to where a device sends how many bytes; broadcasts are told by their roots.
+
+    Args:
+        run: What is trained.
+        backend: What carries its exchanges.
+        place: The device.
+        sends: What it sends.
+    """
     for send in sends:
         size, group = sent_bytes(send, backend, run.item_bytes), run.mesh.members(send.group, send.ranks, place)
         own = group.index(place)

@@ -32,6 +32,9 @@ from samestep.common.workload.models.spec import Segment, parameters_of
 from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments
 from samestep.common.workload.saved import BEHIND
 
+PART_OF_AXIS = {"tensor": "tensor_exchange", "pipe": "pipeline_sends", "data": "data_exchange"}
+"""What is exchanged along an axis -> the part of a step; along `data` is all that is along no other one."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Cores:
@@ -110,10 +113,8 @@ def core_time(run: Run, backend: str, taken: Taken, machine: Machine, cores: Cor
     fullest = max(ledger.footprints, key=lambda footprint: footprint.state_bytes)
     return StepTime(
         compute=fixed + microbatches * slowest,
-        tensor_exchange=exchanges["tensor"],
+        **{part: exchanges[axis] for axis, part in PART_OF_AXIS.items()},
         pipeline_bubble=(len(held) - 1) / SCHEDULES[taken.schedule].stages_per_rank * slowest,
-        pipeline_sends=exchanges["pipe"],
-        data_exchange=exchanges["data"],
         # parameters and optimizer state are read and written, gradients read
         optimizer=(2 * fullest.state_bytes - fullest.gradients_bytes) / machine.memory_bytes_per_second,
     )
@@ -129,11 +130,19 @@ def _exchanges(
         run = dataclasses.replace(run, options=type(run.options)(schedule=taken.schedule, microbatches=microbatches))
     else:
         run = dataclasses.replace(run, techniques=run.techniques.in_passes(microbatches))
-    ledger, seconds = run.strategy.cost(run, backend), {"tensor": 0.0, "pipe": 0.0, "data": 0.0}
+    ledger, seconds = run.strategy.cost(run, backend), dict.fromkeys(PART_OF_AXIS, 0.0)
     for send in ledger.sends:
-        along = send.group if send.group in ("tensor", "pipe") and send.phase != "update" else "data"
-        seconds[along] += _send_seconds(send, machine, cores)
+        seconds[axis_of(send)] += _send_seconds(send, machine, cores)
     return ledger, seconds
+
+
+def axis_of(send: Send) -> str:
+    """Returns the axis to which a send belongs, a key of `PART_OF_AXIS`.
+
+    Args:
+        send: The send.
+    """
+    return send.group if send.group in PART_OF_AXIS and send.phase != "update" else "data"
 
 
 def _pass_seconds(run: Run, segments: Sequence[Segment], taken: Taken, cores: Cores, ahead: Sequence[Segment]) -> float:

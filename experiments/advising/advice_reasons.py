@@ -197,7 +197,8 @@ def next_step(advice: Advice, width: int) -> str:
     if base.weights is None:
         named = ",".join(each.candidate.cell for each in advice.best_of()[:_MEASURED])
         line = f"samestep compare --strategies {named} {about} --no-parity --out runs"
-        return f"To measure the first ones; --calibrate runs then takes what was measured:\n{wrap_command(line, width)}"
+        line, by = (f"{line} --on slurm:nodes={advice.nodes}", ", here by Slurm") if advice.nodes > 1 else (line, "")
+        return f"To measure the first ones{by}; --calibrate runs then takes what was measured:\n{wrap_command(line, width)}"
     memory = f"{advice.machine.memory_bytes / 1e9:g}GB"
     line = f"samestep predict {first.cell} {about} --backend nccl --weights {base.weights} --device-memory {memory}"
     slower = "" if known is advice.first else f", the first that a row runs, {_slower(advice.first, known)} slower"

@@ -1,10 +1,19 @@
 """The seconds of a run on this machine, from what calibration measured."""
 
+import dataclasses
+import sys
+from collections.abc import Mapping
+
+from samestep.common.catalog import require
 from samestep.common.seconds.core_time import Taken, core_time
+from samestep.common.seconds.host_links import busiest, over_hosts, with_links
+from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.step_time import StepTime
 from samestep.common.strategy import Run
 from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments
-from samestep.experiments.advising.local_machine import Here
+from samestep.experiments.advising.candidate_meshes import FRAMEWORK, Candidate
+from samestep.experiments.advising.local_machine import Here, load_here, store
+from samestep.experiments.advising.step_times import Timer
 
 
 def seconds_here(run: Run, here: Here) -> StepTime:
@@ -15,6 +24,47 @@ def seconds_here(run: Run, here: Here) -> StepTime:
         here: What was measured.
     """
     return core_time(run, run.strategy.backend, Taken.by(run), here.machine, here.cores)
+
+
+def time_here(bandwidth: str | None) -> tuple[Timer, Machine]:
+    """Returns a timer of this machine, which is measured first if it was not, and the machine.
+
+    Args:
+        bandwidth: What the link of each of several such machines carries; None if there is one.
+
+    Raises:
+        Unavailable: torch is not installed, which measures and is measured.
+    """
+    require(FRAMEWORK)
+    from samestep.experiments.calibrate import calibrate  # here: this module is part of it
+
+    if (here := load_here()) is None:
+        print("Measuring this machine first, in about a minute; samestep calibrate does so again.", file=sys.stderr)
+        store(here := calibrate())
+
+    def timer(candidate: Candidate, machine: Machine) -> StepTime:
+        return seconds_here(candidate.run, dataclasses.replace(here, machine=machine))
+
+    if bandwidth is None:
+        return timer, here.machine
+    return over_links(timer), with_links(here.machine, bandwidth)
+
+
+def over_links(timer: Timer) -> Timer:
+    """Returns a timer for several machines with links to each other.
+
+    Args:
+        timer: Times a candidate as if all its processes were on one of them.
+    """
+    passed: dict[tuple[str, int], Mapping[str, float]] = {}
+
+    def linked(candidate: Candidate, machine: Machine) -> StepTime:
+        key = (candidate.cell, candidate.run.batch_size)  # each is timed again with other rates
+        if key not in passed:
+            passed[key] = busiest(candidate.run, machine.gpus_per_node)
+        return over_hosts(timer(candidate, machine), passed[key], machine)
+
+    return linked
 
 
 def passes(run: Run) -> float:

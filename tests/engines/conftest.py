@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.engines.commands import Command, commands
+from tests.engines.host_box import switched
 from tests.engines.ray_box import RayBox
 from tests.engines.slurm_box import SlurmBox
+
+HOSTS = 4
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +24,34 @@ def ray() -> Iterator[RayBox]:
     box = RayBox(Path(tempfile.mkdtemp(prefix="ray")))  # not tmp_path: the path of a socket has to be short
     yield box
     box.close()
+
+
+@pytest.fixture(scope="session")
+def hosts() -> Iterator[list[str]]:
+    """Hosts with addresses of their own."""
+    with switched(HOSTS) as names:
+        yield names
+
+
+@pytest.fixture
+def command() -> Iterator[Command]:
+    """Starts commands of samestep that end with the test at the latest."""
+    with commands() as start:
+        yield start
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("slurm", marks=pytest.mark.slurm),
+        pytest.param("mpi", marks=pytest.mark.mpi),
+        pytest.param("torchrun"),
+        pytest.param("ray", marks=pytest.mark.ray),
+    ]
+)
+def on(request: pytest.FixtureRequest) -> tuple[str, dict[str, str]]:
+    """Where to start a run, and the environment that takes."""
+    if request.param == "slurm":
+        return "slurm:nodes=2", request.getfixturevalue("slurm").environment
+    if request.param == "ray":
+        return request.getfixturevalue("ray").target, request.getfixturevalue("ray").environment
+    return request.param, {}

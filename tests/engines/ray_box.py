@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from samestep.common.runtime.parent.processes.network import HOST, free_ports
+from tests.engines.commands import descendants, kill
 
 CORES = 4
 START_SECONDS = 120.0
@@ -31,10 +32,8 @@ class RayBox:
         line += [f"--num-cpus={CORES}", "--include-dashboard=false", "--object-store-memory=80000000"]
         line += [f"--{name}={each}" for name, each in zip(names, others, strict=True)]
         self.environment = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
-        self._log = (folder / "head.log").open("w")
-        self._process = subprocess.Popen(
-            line, env=os.environ | self.environment, stdout=self._log, stderr=self._log, start_new_session=True
-        )
+        self._gcs, self._further = f"{HOST}:{port}", list[subprocess.Popen[bytes]]()
+        self._process = self._start(line, "head.log")
         deadline = time.monotonic() + START_SECONDS
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -47,15 +46,39 @@ class RayBox:
         """What `--on` takes."""
         return f"ray://{HOST}:{self.port}"
 
+    def join(self) -> None:
+        """Adds a second node to the cluster, and waits until it counts."""
+        line = [str(Path(sys.executable).with_name("ray")), "start", "--block", f"--address={self._gcs}"]
+        line += [f"--node-ip-address={HOST}", "--num-cpus=2", "--object-store-memory=80000000"]
+        self._further.append(self._start(line, "node.log"))
+        deadline = time.monotonic() + START_SECONDS
+        while "Ray runtime started" not in (log := (self._folder / "node.log").read_text()):
+            if self._further[-1].poll() is not None or time.monotonic() > deadline:
+                raise TimeoutError(f"no second node: {log}")
+            time.sleep(0.2)
+
+    def lose(self) -> None:
+        """Kills the second node and all that runs on it."""
+        node = self._further.pop()
+        for process in (*descendants(node.pid), node.pid):
+            kill(process)
+        node.wait()
+
+    def _start(self, line: list[str], log: str) -> "subprocess.Popen[bytes]":
+        with (self._folder / log).open("w") as file:
+            own = os.environ | self.environment
+            return subprocess.Popen(line, env=own, stdout=file, stderr=file, start_new_session=True)
+
     def close(self) -> None:
         """Ends it."""
+        while self._further:
+            self.lose()
         self._process.terminate()  # the command ends what it started
         try:
             self._process.wait(timeout=20)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._log.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _answers(self) -> bool:

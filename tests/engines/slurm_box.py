@@ -3,7 +3,6 @@
 import contextlib
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -11,8 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from samestep.common.runtime.parent.processes.network import free_ports
+from tests.engines.commands import kill
 
 NODES = 4
+JOB_SECONDS = 200.0
 CONFIGURATION = """
 ClusterName=box
 SlurmctldHost={host}(127.0.0.1)
@@ -26,7 +27,7 @@ StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool.%n
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd.%n.pid
-ProctrackType=proctrack/pgid
+ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SwitchType=switch/none
 MpiDefault=none
@@ -102,6 +103,39 @@ class SlurmBox:
         )
         return done.stdout + done.stderr
 
+    def state(self, job: str) -> str:
+        """Returns the state of a job.
+
+        Args:
+            job: Its number.
+        """
+        return self.run("scontrol", "show", "job", job).partition("JobState=")[2].partition(" ")[0]
+
+    def cancel(self, job: str) -> None:
+        """Cancels a job.
+
+        Args:
+            job: Its number.
+        """
+        self.run("scancel", job)
+
+    def finish(self, script: Path) -> str:
+        """Submits a script and waits for the end of its job; `sbatch --wait` looks after 2, 10 and 42 s.
+
+        Args:
+            script: The script.
+
+        Returns:
+            The state of the job at its end, and what it printed.
+        """
+        job = self.run("sbatch", "--parsable", str(script)).strip()
+        deadline = time.monotonic() + JOB_SECONDS
+        while (state := self.state(job)) in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING"):
+            if time.monotonic() > deadline:
+                self.cancel(job)
+            time.sleep(0.1)
+        return f"{state}\n{(script.parent / f'slurm-{job}.log').read_text()}"
+
     def lose(self, node: str) -> None:
         """Kills the daemon of a node and all that runs on it, as when its power fails.
 
@@ -110,13 +144,12 @@ class SlurmBox:
         """
         self._nodes[node].kill()
         self._nodes[node].wait()
-        tasks = list(_processes_on(node))
+        tasks = list(_processes_with("SLURMD_NODENAME", node))
         for process in (
             *map(_parent_of, tasks),
             *tasks,
         ):  # the daemon of a step first, which would tell how its tasks ended
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+            kill(process)
 
     def restore(self, node: str) -> None:
         """Starts the daemon of a node again, and waits until the node may have work.
@@ -128,8 +161,12 @@ class SlurmBox:
         self._wait(lambda: self.run("sinfo", "-h", "-n", node, "-p", "all", "-o", "%T").strip() == "idle")
 
     def close(self) -> None:
-        """Cancels every job, and ends the daemons."""
+        """Cancels every job, and ends the daemons and whatever is left of jobs."""
         self.run("scancel", "--full", "--signal=KILL", "--user=root")
+        self.run("scancel", "--user=root")  # those that wait
+        deadline = time.monotonic() + 10
+        while self.run("squeue", "--noheader").strip() and time.monotonic() < deadline:
+            time.sleep(0.1)
         processes = [*self._processes, *self._nodes.values()]
         for process in reversed(processes):
             process.terminate()
@@ -138,6 +175,8 @@ class SlurmBox:
                 process.wait(timeout=10)
             except subprocess.TimeoutExpired:
                 process.kill()
+        for left in _processes_with("SLURM_CONF", self.environment["SLURM_CONF"]):
+            kill(left)
         self._log.close()
 
     def _start_node(self, node: str) -> "subprocess.Popen[str]":
@@ -158,11 +197,11 @@ class SlurmBox:
             time.sleep(0.1)
 
 
-def _processes_on(node: str) -> Iterator[int]:
-    """Yields the tasks that Slurm runs on a node."""
+def _processes_with(variable: str, value: str) -> Iterator[int]:
+    """Yields the processes that have a variable of the environment, such as the tasks that Slurm runs on a node."""
     for each in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if f"SLURMD_NODENAME={node}".encode() in (each / "environ").read_bytes().split(b"\0"):
+            if f"{variable}={value}".encode() in (each / "environ").read_bytes().split(b"\0"):
                 yield int(each.name)
 
 

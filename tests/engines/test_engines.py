@@ -1,11 +1,12 @@
 """A prepared run under the engines themselves, by the scripts of `--for`: the losses of the local launcher, bit for bit."""
 
+import functools
 import hashlib
 import os
 import struct
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -30,12 +31,21 @@ AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 """Without these variables mpirun refuses root."""
 
 
-def started(line: Sequence[str], environment: Mapping[str, str]) -> str:
-    """Runs a line, which has to end well; returns what it prints."""
+Start = Callable[[Path], str]
+"""Starts a run by its script, and waits for its end; returns what it prints."""
+
+
+def by(*line: str, **environment: str) -> Start:
+    """Starts scripts with a command."""
+    return functools.partial(started, line, environment)
+
+
+def started(line: Sequence[str], environment: dict[str, str], script: Path) -> str:
+    """Runs a script, which has to end well; returns what it prints."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     own = {**os.environ, "PATH": path, **environment}
     with subprocess.Popen(
-        line, cwd=ROOT, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [*line, str(script)], cwd=ROOT, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         try:
             told, _ = process.communicate(timeout=200)
@@ -45,15 +55,13 @@ def started(line: Sequence[str], environment: Mapping[str, str]) -> str:
     return told
 
 
-def is_the_same(
-    run_cell: RunCell, target: str, cell: str, tmp_path: Path, before: Sequence[str], **environment: str
-) -> str:
+def is_the_same(run_cell: RunCell, target: str, cell: str, tmp_path: Path, start: Start) -> str:
     """Starts a run by its script; returns what that prints."""
     config = Cell.parse(cell).apply_to(RunConfig(workload=WORKLOAD, out=str(tmp_path / "a run"), **ASKED))
     run = parse(config)
     directory = prepare(run, launch_of(config))
     script = write_script(read_target("--for", target), run, directory)
-    told = started([*before, str(script)], environment)
+    told = start(script)
     result, local = load_result(directory), run_cell(cell, WORKLOAD, **ASKED)
     assert result.parity.passed, result.parity.reason
     assert result.losses == local.losses
@@ -72,47 +80,48 @@ def cells(*quick: str, slow: Sequence[str] = ()) -> pytest.MarkDecorator:
 
 
 @pytest.mark.slurm
-@cells("torch:ddp", "tf:multi_worker_mirrored", slow=["tf:parameter_server", "torch:fsdp"])
+@cells(slow=["torch:ddp", "tf:multi_worker_mirrored", "tf:parameter_server", "torch:fsdp"])
 def test_slurm(run_cell: RunCell, slurm: SlurmBox, tmp_path: Path, cell: str) -> None:
-    is_the_same(run_cell, "slurm:nodes=2", cell, tmp_path, ["sbatch", "--wait"], **slurm.environment)
+    is_the_same(run_cell, "slurm:nodes=2", cell, tmp_path, slurm.finish)
 
 
 @pytest.mark.mpi
-@cells("tf:parameter_server", slow=["torch:ddp", "tf:multi_worker_mirrored"])
+@cells("tf:multi_worker_mirrored", slow=["torch:ddp", "tf:parameter_server"])
 def test_open_mpi(run_cell: RunCell, tmp_path: Path, cell: str) -> None:
-    is_the_same(run_cell, "mpi", cell, tmp_path, ["bash"], **AS_ROOT)
+    is_the_same(run_cell, "mpi", cell, tmp_path, by("bash", **AS_ROOT))
 
 
 @cells(slow=["torch:ddp", "tf:multi_worker_mirrored"])
 def test_torchrun(run_cell: RunCell, tmp_path: Path, cell: str) -> None:
-    is_the_same(run_cell, "torchrun", cell, tmp_path, ["bash"])
+    is_the_same(run_cell, "torchrun", cell, tmp_path, by("bash"))
 
 
 @pytest.mark.ray
 @cells(slow=["torch:ddp", "tf:multi_worker_mirrored"])  # Ray itself takes 14 s to start, or minutes on busy cores
 def test_ray(run_cell: RunCell, ray: RayBox, tmp_path: Path, cell: str) -> None:
-    is_the_same(run_cell, "ray", cell, tmp_path, [sys.executable], **ray.environment, RAY_ADDRESS=ray.target)
+    environment = {**ray.environment, "RAY_ADDRESS": ray.target}
+    is_the_same(run_cell, "ray", cell, tmp_path, by(sys.executable, **environment))
 
 
 @pytest.mark.slow
 @pytest.mark.slurm
 @pytest.mark.mpi
 @pytest.mark.ray
-@cells("torch:ddp", "tf:multi_worker_mirrored")
+@cells("torch:ddp", "tf:multi_worker_mirrored", "tf:parameter_server")
 def test_the_same_directory_under_every_engine(
     run_cell: RunCell, slurm: SlurmBox, ray: RayBox, tmp_path: Path, cell: str
 ) -> None:
     """Prints a table of them; `is_the_same` holds each against our own launcher's losses."""
-    ways: dict[str, tuple[str, Sequence[str], dict[str, str]]] = {
-        "torchrun": ("torchrun", ["bash"], {}),
-        "Slurm": ("slurm:nodes=2", ["sbatch", "--wait"], slurm.environment),
-        "Open MPI": ("mpi", ["bash"], AS_ROOT),
-        "Ray": ("ray", [sys.executable], {**ray.environment, "RAY_ADDRESS": ray.target}),
+    ways: dict[str, tuple[str, Start]] = {
+        "torchrun": ("torchrun", by("bash")),
+        "Slurm": ("slurm:nodes=2", slurm.finish),
+        "Open MPI": ("mpi", by("bash", **AS_ROOT)),
+        "Ray": ("ray", by(sys.executable, **ray.environment, RAY_ADDRESS=ray.target)),
     }
     rows = [["local", *told_of(run_cell(cell, WORKLOAD, **ASKED))]]
-    for engine, (target, before, environment) in ways.items():
+    for engine, (target, start) in ways.items():
         (folder := tmp_path / target.partition(":")[0]).mkdir()
-        is_the_same(run_cell, target, cell, folder, before, **environment)
+        is_the_same(run_cell, target, cell, folder, start)
         rows.append([engine, *told_of(load_result(folder / "a run"))])
     print(f"\n{cell}\n{github(['engine', 'losses', 'last loss', 'same step'], rows)}")
     assert len({losses for _, losses, *_ in rows}) == 1
@@ -130,8 +139,8 @@ def told_of(result: RunResult) -> list[str]:
 @pytest.mark.mpi
 def test_open_mpi_in_slurm(run_cell: RunCell, slurm: SlurmBox, tmp_path: Path) -> None:
     alone = {"OMPI_MCA_plm": "^slurm", "OMPI_MCA_ras": "^slurm"}
-    line = ["srun", "-N1", "-n1", "bash"]
-    told = is_the_same(run_cell, "mpi", "torch:ddp", tmp_path, line, **AS_ROOT, **alone, **slurm.environment)
+    start = by("srun", "-N1", "-n1", "bash", **AS_ROOT, **alone, **slurm.environment)
+    told = is_the_same(run_cell, "mpi", "torch:ddp", tmp_path, start)
     assert "OMPI_COMM_WORLD_RANK of Open MPI counts before SLURM_PROCID of Slurm" in told
 
 
@@ -149,7 +158,7 @@ sys.exit(subprocess.run(["bash", "-c", run]).returncode)
     )
     place = {"SKYPILOT_NUM_NODES": "1", "SKYPILOT_NODE_RANK": "0", "SKYPILOT_NODE_IPS": f"{HOST}\n"}
     assert yaml.safe_load("a: 1") == {"a": 1}
-    is_the_same(run_cell, "skypilot", "torch:ddp", tmp_path, [sys.executable, str(shell)], **place)
+    is_the_same(run_cell, "skypilot", "torch:ddp", tmp_path, by(sys.executable, str(shell), **place))
 
 
 @pytest.mark.slurm

@@ -1,10 +1,5 @@
 """Runs over several hosts: network namespaces, each with an address and a name of its own, and no loopback in common."""
 
-import os
-import shutil
-import signal
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,27 +9,15 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.attempts import prepare
 from samestep.common.runtime.records import RunResult, load_result
-from samestep.common.steps.log import METRICS
 from samestep.experiments.page.loading import load
 from samestep.experiments.page.page import page
 from samestep.experiments.printing.tables import report
 from tests.conftest import RunCell
-from tests.engines.host_box import started, switched
+from tests.engines.host_box import needs_root, started
 
 WORKLOAD = "digits-mlp+width=32"
-HOSTS = 4
 HANDED_OUT = "tf:parameter_server"
 """Its chief hands each update to whichever worker is free, so workers need not have the same share of them."""
-needs_root = pytest.mark.skipif(
-    os.getuid() != 0 or not shutil.which("ip"), reason="network namespaces need root and iproute2"
-)
-
-
-@pytest.fixture(scope="session")
-def hosts() -> Iterator[list[str]]:
-    """The hosts of every test."""
-    with switched(HOSTS) as names:
-        yield names
 
 
 def prepared(cell: str, out: Path, **fields: object) -> tuple[Path, int]:
@@ -109,18 +92,3 @@ def hold_whoever_was_free(result: RunResult) -> None:
     assert len(held) in (0, 3)
     for measured, predicted in held:
         assert measured == pytest.approx(predicted, rel=0.01)
-
-
-@needs_root
-@pytest.mark.slow
-@pytest.mark.torch
-def test_a_host_that_is_lost_ends_the_run(hosts: list[str], tmp_path: Path) -> None:
-    directory, processes = prepared("torch:ddp", tmp_path / "run", devices=2, steps=9_000_000, timeout_seconds=10.0)
-    begun = started(hosts, directory, processes, 1)
-    while not (directory / METRICS).exists():
-        assert begun[0].poll() is None
-        time.sleep(0.1)
-    begun[1].send_signal(signal.SIGKILL)
-    told, _ = begun[0].communicate(timeout=60)
-    assert begun[0].returncode == 1, told
-    begun[1].communicate()

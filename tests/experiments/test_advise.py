@@ -15,16 +15,19 @@ import pytest
 from samestep.common.axes.used import check_split
 from samestep.common.catalog import strategy_info
 from samestep.common.cell import Cell, parse_cells
-from samestep.common.costs.pipeline import hybrid_footprints
+from samestep.common.costs.pipeline import hybrid, hybrid_footprints
 from samestep.common.costs.saved_activations.activations import pipeline_activation_bytes
-from samestep.common.costs.sizes import MESSAGES
+from samestep.common.costs.sizes import MESSAGES, sent_bytes
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.flags import Scalar
+from samestep.common.ledger import Send
 from samestep.common.mesh import AXES, Mesh
 from samestep.common.request import RunConfig
 from samestep.common.run import parse_prediction
 from samestep.common.seconds.core_time import Cores, Taken
+from samestep.common.seconds.host_links import PAYLOAD, busiest, over_hosts, with_links
 from samestep.common.seconds.machine import Machine, load_machine
+from samestep.common.seconds.step_time import StepTime
 from samestep.common.seconds.validation import carried_rows
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
@@ -351,6 +354,50 @@ def test_exchanges_of_many_microbatches_are_those_of_the_whole_ledger(cell: str,
     assert found.data_exchange + found.pipeline_sends == pytest.approx(whole)
 
 
+def linked(cell: str, here: Here) -> tuple[StepTime, StepTime, Run]:
+    """The parts of a step on eight devices, alone and on two hosts of four devices with links of 8 Mbit/s."""
+    run = run_here(cell, devices=8, batch_size=128)
+    alone = seconds_here(run, here)
+    return alone, over_hosts(alone, busiest(run, 4), with_links(here.machine, "8mbit")), run
+
+
+def carried(*sends: Send, times: int = 1) -> float:
+    """The seconds of what leaves a host on such a link, with what gloo sends beside it."""
+    return times * sum(sent_bytes(send, "gloo", 4) for send in sends) / (1e6 * PAYLOAD)
+
+
+def test_a_ring_leaves_each_host_once(here: Here) -> None:
+    alone, found, run = linked("torch:ddp", here)
+    sends = run.strategy.cost(run, "gloo").sends
+    assert found == dataclasses.replace(alone, data_exchange=carried(*sends))
+    params = 4 * num_params(run.workload.model)
+    assert found.data_exchange == pytest.approx(2 * 7 / 8 * params / (1e6 * PAYLOAD), rel=0.05)
+    four = run_here("torch:ddp", devices=4)
+    assert busiest(four, 4) == {} and over_hosts(alone, {}, here.machine) == alone
+
+
+def test_only_what_leaves_a_host_passes_its_link(here: Here) -> None:
+    alone, found, run = linked("torch:hybrid+mesh=data=2,tensor=4", here)
+    data = [send for send in run.strategy.cost(run, "gloo").sends if send.group == "data"]
+    assert data and found == dataclasses.replace(alone, data_exchange=carried(*data, times=4)), "a ring for each device"
+    alone, found, run = linked("torch:hybrid+schedule=1f1b+microbatches=2+mesh=data=4,pipe=2", here)
+    first = hybrid(run, "gloo", 0).sends
+    sent = [send for send in first if send.operation == "send" and not send.source]
+    assert sent and found == dataclasses.replace(alone, pipeline_sends=carried(*sent, times=4))
+
+
+def test_advice_for_hosts_like_this_one(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["--machine", "here", "--nodes", "2", "--bandwidth", "8mbit", "--workload", "digits-mlp", "--format", "json"]
+    assert command.main(line) == 0
+    record = json.loads(capsys.readouterr().out)
+    found = next(each for each in record["layouts"] if each["cell"] == "torch:ddp+mesh=data=8")
+    assert found["data_exchange_seconds"] == linked("torch:ddp", here)[1].data_exchange
+    assert record["machine"]["title"] == f"{here.key}, each with a link of 8mbit"
+    assert command.main(line[:-2]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "on 2 nodes of" in told and "links between nodes" in told and "--on slurm:nodes=2" in told
+
+
 def test_without_torch_this_machine_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)
     with pytest.raises(Unavailable, match="torch"):
@@ -487,7 +534,9 @@ def test_4096_devices(workload: str) -> None:
         ("--workload gpt3-175b --nodes 1 --format pdf", ["unknown format 'pdf'"]),
         ("--workload gpt3-175b --weights fp8", ["unknown weights 'fp8'"]),
         ("--workload gpt3-175b --depth 3", ["--depth"]),
-        ("--machine here --nodes 2", ["one node", "leave out"]),
+        ("--machine here --nodes 2", ["--nodes 2", "add it, as in --bandwidth 1gbit"]),
+        ("--machine here --nodes 2 --bandwidth 5", ["--bandwidth is '5'", "200mbit"]),
+        ("--workload gpt3-175b --nodes 8 --bandwidth 1gbit", ["--machine here", "network_bytes_per_second"]),
         ("--machine here --weights bf16", ["float32", "leave out --weights"]),
     ],
 )

@@ -62,8 +62,9 @@ def meet(directory: Path, roles: Sequence[str], index: int, own: Arrival, second
     while time.monotonic() < deadline:
         if index == 0:
             present = [own, *(_read(_file(directory, role)) for role in roles[1:])]
-            if all(present) and [each.nonce for each in present if each] != [each.nonce for each in collected]:
-                version, collected = os.urandom(8).hex(), [each for each in present if each]
+            come = [dataclasses.replace(each, confirmed="") for each in present if each]
+            if all(present) and come != collected:
+                version, collected = os.urandom(8).hex(), come
                 _announce(directory, version, collected)
             if collected and all(each and each.confirmed == version for each in present[1:]):
                 _announce(directory, version, collected, complete=True)

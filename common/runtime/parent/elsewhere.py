@@ -128,7 +128,7 @@ def follow(directory: Path, job: Job, progress: Progress | None) -> JobEnd:
             tail.show(progress, 0)
             time.sleep(POLL_SECONDS)
         deadline = time.monotonic() + SETTLE_SECONDS
-        while not os.path.exists(directory / "result.json") and time.monotonic() < deadline:
+        while not (end.is_engines_doing or os.path.exists(directory / "result.json")) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS / 5)
         tail.show(progress, 0)
         return end
