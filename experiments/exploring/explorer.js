@@ -61,7 +61,7 @@ function describe(side) {
   const { place, row, step, why } = side, part = name => place.querySelector(name);
   Object.assign(part("h3"), { textContent: row.name, className: row.framework });
   part(".summary").textContent = `${row.summary} ${row.emulated}`.trim();
-  part(".mesh").textContent = step ? `On ${step.mesh.replaceAll(",", ", ")}.` : "";
+  part(".mesh").textContent = step ? `On ${step.mesh.replaceAll(",", ", ")}. ${row.model}`.trim() : "";
   const button = part(".twin button");
   button.hidden = row.twin === null || inputs[other(side).name].value === `${row.twin}`;
   button.textContent = row.twin === null ? "" : `Show its twin beside it: ${data.rows[row.twin].name}`;

@@ -14,7 +14,7 @@ from samestep.common.catalog import framework_info, mirror_folder
 from samestep.common.cell import Cell
 from samestep.common.files.reading import read_text
 from samestep.common.ledger import PHASES, STATE_OF_A_DEVICE
-from samestep.experiments.exploring.grid import Grid, predicted
+from samestep.experiments.exploring.grid import EXPERTS, Grid, predicted, request_of
 from samestep.experiments.exploring.sentences import BEGINNING, NOTHING_SENT
 from samestep.experiments.page.drawings.held import CLASSES
 from samestep.experiments.page.rendering import assembled, render
@@ -102,10 +102,18 @@ def _row(grid: Grid, cell: Cell, measured: tuple[str, dict[str, object]] | None)
         "summary": info.summary,
         "emulated": explain_emulation("It", info.emulation) if info.emulation else "",
         "twin": twin,
+        "model": _own_model(grid, cell),
         "about": _in_paragraphs(cell),
         "steps": dict(predicted(grid, cell)),
         "measured": {"key": measured[0], "step": measured[1]} if measured else None,
     }
+
+
+def _own_model(grid: Grid, cell: Cell) -> str:
+    """Returns what is said of a row that trains another model than the others; "" of the others."""
+    if request_of(grid.base, cell).workload == cell.apply_to(grid.base).workload:
+        return ""
+    return f"Its model has {EXPERTS} experts in each block, which it cuts. So its bytes compare with those of its twin only."
 
 
 def _in_paragraphs(cell: Cell) -> list[str]:

@@ -25,7 +25,9 @@ BASE = RunConfig(
     optimizer=DEFAULT,
     parity=False,
 )
-"""What is predicted and trained unless runs are given: a model that every row can take, cut in eight along any axis."""
+"""What is predicted and trained unless runs are given: a model that can be cut in eight along any axis but `expert`."""
+EXPERTS = 8
+"""Experts of each block of that model, for rows that cut experts."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +69,22 @@ def width_of(base: RunConfig) -> int:
     return int(vars(resolve(base.workload, base.data).model)[WIDTH])
 
 
+def request_of(base: RunConfig, cell: Cell) -> RunConfig:
+    """Returns the request of a row, whose model gets experts if these are what the row is for.
+
+    Args:
+        base: What is trained, but for the row.
+        cell: The row.
+
+    Raises:
+        ConfigError: The row has no such setting.
+    """
+    cuts_experts = any("stacked" in AXES[axis].cuts for axis in cell.info.axes[:1])
+    if cuts_experts and base.model is None and vars(resolve(base.workload, base.data).model).get("experts") == 0:
+        base = dataclasses.replace(base, workload=resize(base.workload, {"experts": str(EXPERTS)}))
+    return cell.apply_to(base)
+
+
 def devices_of(base: RunConfig, cell: Cell) -> int:
     """Returns the number of devices that a row has of itself.
 
@@ -77,7 +95,7 @@ def devices_of(base: RunConfig, cell: Cell) -> int:
     Raises:
         ConfigError: The row cannot take it.
     """
-    return predict_row(str(cell), cell.apply_to(base), Assumptions()).run.num_devices
+    return predict_row(str(cell), request_of(base, cell), Assumptions()).run.num_devices
 
 
 def request(grid: Grid, cell: Cell, devices: int, width: int | None) -> RunConfig:
@@ -93,7 +111,7 @@ def request(grid: Grid, cell: Cell, devices: int, width: int | None) -> RunConfi
         ConfigError: The row has no such setting.
     """
     workload = grid.base.workload if width is None else resize(grid.base.workload, {WIDTH: str(width)})
-    config = cell.apply_to(dataclasses.replace(grid.base, workload=workload))
+    config = request_of(dataclasses.replace(grid.base, workload=workload), cell)
     return config if config.mesh or not cell.info.axes else dataclasses.replace(config, mesh=_mesh(cell.info, devices))
 
 

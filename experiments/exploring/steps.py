@@ -9,8 +9,8 @@ from samestep.common.ledger import PHASES, Footprint
 from samestep.common.strategy import Run
 from samestep.experiments.exploring.places import PredictedStep
 from samestep.experiments.exploring.sentences import sentence
-from samestep.experiments.page.drawings.anatomy import amount
 from samestep.experiments.page.drawings.held import CLASSES, device_names, held_from, share, whole_bytes
+from samestep.experiments.page.drawings.transfer_marks import amount
 from samestep.experiments.page.drawings.transfers import DrawnTransfer, Path, transfers
 from samestep.experiments.printing.text import size
 

@@ -20,7 +20,7 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments import explore
 from samestep.experiments.advising.prediction import Assumptions, Prediction, predict_row
 from samestep.experiments.documenting import explorer_picture
-from samestep.experiments.exploring.grid import BASE, Grid, grid_of, key_of
+from samestep.experiments.exploring.grid import BASE, Grid, grid_of, key_of, request_of
 from samestep.experiments.exploring.measuring import run_row
 from samestep.experiments.exploring.places import predicted_step
 from samestep.experiments.exploring.sentences import sentence
@@ -30,12 +30,8 @@ from tests.explored import embedded, exchanged, few_points, write
 from tests.results import leave, made
 
 OF_EXPERTS = ("torch:ep", "tf:expert")
-"""Rows that take no other models."""
-ROWS = [
-    cell
-    for framework, row in catalogue()
-    if framework != "numpy" and (cell := f"{framework}:{row.name}") not in OF_EXPERTS
-]
+"""Rows that take no other models than those with experts."""
+ROWS = [f"{framework}:{row.name}" for framework, row in catalogue() if framework != "numpy"]
 BY_CALLS = {"torch:rpc", "torch:rpc_parameter_server", "tf:parameter_server", "tf:central_storage"}
 """Rows of which only what one process asks for is predicted."""
 
@@ -60,7 +56,7 @@ def row_of(data: Mapping[str, object], cell: str) -> Mapping[str, object]:
 def prediction(cell: str, mesh: str, width: int) -> Prediction:
     name, sizes = split_spelling(BASE.workload)
     workload = "+".join([name, *(f"{size}={value}" for size, value in {**sizes, "width": width}.items())])
-    base = Cell.parse(cell).apply_to(dataclasses.replace(BASE, workload=workload, mesh=mesh))
+    base = request_of(dataclasses.replace(BASE, workload=workload, mesh=mesh), Cell.parse(cell))
     return predict_row(cell, base, Assumptions())
 
 
@@ -98,9 +94,22 @@ def test_the_figures_are_those_of_predict(data: Mapping[str, object], cell: str)
             assert sent == first
 
 
-@pytest.mark.parametrize("cell", OF_EXPERTS)
-def test_a_row_that_cannot_take_the_model_says_why(data: Mapping[str, object], cell: str) -> None:
-    assert "an expert axis cuts mixtures of experts" in row_of(data, cell)["steps"][key_of(8, 128)]
+def test_every_row_plays_at_every_point(data: Mapping[str, object]) -> None:
+    refused = {row["name"]: key for row in data["rows"] for key, step in row["steps"].items() if isinstance(step, str)}
+    assert refused == {}
+
+
+def test_rows_of_experts_have_a_model_with_experts_and_say_so(data: Mapping[str, object]) -> None:
+    other = {row["name"] for row in data["rows"] if "8 experts in each block" in row["model"]}
+    assert other == {*OF_EXPERTS}
+    for cell in OF_EXPERTS:
+        step = row_of(data, cell)["steps"][key_of(4, 128)]
+        assert step["mesh"] == "expert=4"
+        assert any(operation == "all_to_all" for _, operation, *_ in step["moves"])
+        begins, ends = zip(
+            *((begin, begin + held) for _, _, ((begin, held, _), *_), *_ in step["devices"]), strict=True
+        )
+        assert [*begins] == sorted({*begins}) and (begins[0], ends[-1]) == (0, step["wholes"][0])
 
 
 @pytest.mark.parametrize("cell", ROWS)
@@ -121,9 +130,9 @@ def test_every_exchange_goes_between_devices_and_is_explained(data: Mapping[str,
 
 def test_twins_lie_along_the_same_axis_and_a_row_of_all_axes_along_several(data: Mapping[str, object]) -> None:
     steps = {row["name"]: row["steps"][key_of(8, 128)] for row in data["rows"]}
-    meshes = {name: step["mesh"] for name, step in steps.items() if name not in OF_EXPERTS}
+    meshes = {name: step["mesh"] for name, step in steps.items()}
     for name, twin in ((row["name"], row["twin"]) for row in data["rows"]):
-        if twin is not None and name in meshes:
+        if twin is not None:
             assert meshes[name] == meshes[data["rows"][twin]["name"]]
     assert meshes["tf:dtensor"] == "tensor=8"
     assert meshes["torch:hybrid"] == "pipe=2,tensor=2,data=2"
@@ -297,12 +306,12 @@ def check_run(launcher: Launcher, cell: str) -> None:
     except SamestepError as error:
         pytest.skip(str(error))
     told = predict_row(
-        cell, Cell.parse(cell).apply_to(dataclasses.replace(grid.base, mesh=step["mesh"])), Assumptions()
+        cell, request_of(dataclasses.replace(grid.base, mesh=step["mesh"]), Cell.parse(cell)), Assumptions()
     )
     predicted = played(told.run, predicted_step(told), told.ledger.sent_bytes_per_step)
     assert key == "2"
     assert [held for _, _, held, *_ in step["devices"]] == [held for _, _, held, *_ in predicted["devices"]]
-    if cell not in BY_CALLS:
+    if cell not in {*BY_CALLS, *OF_EXPERTS}:  # a router decides what experts take
         assert exchanged(step["moves"]) == exchanged(predicted["moves"])
     else:
         assert {move[1] for move in step["moves"]} == {move[1] for move in predicted["moves"]}
