@@ -14,6 +14,7 @@ from samestep.common.request import RunConfig
 from samestep.common.techniques import Techniques
 from samestep.experiments.cli import github_actions
 from samestep.experiments.cli.arguments import open_engine, run_command, take_target
+from samestep.experiments.cli.browser import open_page
 from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.cli.vary import read_vary
 from samestep.experiments.comparing.comparison_request import SHARED, ComparisonConfig, check_bit_equal
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     arguments, target = take_target(arguments, "--on")
     given = vars(_parser().parse_args(arguments))
-    form, wide, file, directory = (given.pop(name) for name in ("format", "wide", "file", "resume"))
+    form, wide, file, directory, opens = (given.pop(name) for name in ("format", "wide", "file", "resume", "open"))
     allow, against, wants_page, bit_equal = (given.pop(name) for name in ("allow", "against", "report", "bit_equal"))
     check_bit_equal(bit_equal, against)
     check_format(form)
@@ -76,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     document = comparison.document(_again(arguments, directory, target), wide)
     print(write(document, form), flush=True)
     github_actions.show(document)
-    unwritten = _write_page(comparison, form) if wants_page else None
+    unwritten = _write_page(comparison, form, opens) if wants_page or opens else None
     if comparison.interrupt:
         raise comparison.interrupt
     comparison.require()
@@ -96,13 +97,15 @@ def _check_resumed(directory: str, out: str | None, file: str | None) -> None:
             raise ConfigError(f"--resume {directory} goes on with what is there; leave out {flag}.")
 
 
-def _write_page(comparison: "Comparison", form: str) -> WorkerFailed | None:
+def _write_page(comparison: "Comparison", form: str, opens: bool) -> WorkerFailed | None:
     """Writes the page of a comparison; returns what keeps it from that, since what its rows did comes first."""
     try:
         page = report_comparison(comparison)
     except ConfigError as error:
         return WorkerFailed(str(error))
     print(f"Report: {page}", file=None if form == "github" else sys.stderr, flush=True)
+    if opens:
+        open_page(page)
     return None
 
 
@@ -117,6 +120,7 @@ def _parser() -> Parser:
         "--wide", action="store_true", help="show every column, one line per row, even if wider than the screen"
     )
     parser.add_argument("--report", action="store_true", help="also write report.html into the comparison's directory")
+    parser.add_argument("--open", action="store_true", help="write that page, and open it in the browser")
     add_format(parser)
     group = add_flags(parser, "comparison", ComparisonConfig)
     group.add_argument("--vary", action="append", default=[], metavar="NAME=VALUE,VALUE", help=_VARY)

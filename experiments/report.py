@@ -36,6 +36,8 @@ def main(arguments: Sequence[str]) -> int:
     given = _parser().parse_args(arguments)
     if given.format not in FORMATS:
         raise unknown("format", given.format, FORMATS)
+    if given.open and (given.format != "html" or (given.figures and not given.output)):
+        raise ConfigError("--open shows a page, and none is written; leave out --format, or give -o beside --figures.")
     from samestep.experiments.page.document import document  # here, like the next ones: --help imports no NumPy
     from samestep.experiments.page.loading import load
     from samestep.experiments.page.records.record_page import are_records, report_records

@@ -25,7 +25,7 @@ RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 """What is looked for in a line -> how it is shown."""
 
 
-_PLACE = re.compile(r"(?<=^Report: ).+|(?<=^Run: ).+|(?<=^Runs: ).+")
+_PLACE = re.compile(r"(?<=^Report: ).+|(?<=^Explorer: ).+|(?<=^Run: ).+|(?<=^Runs: ).+")
 
 
 def _linked(found: re.Match[str]) -> str:

@@ -244,3 +244,15 @@ def test_an_earlier_comparison_stands_in_the_page(
     compare.main(["--strategies", "torch:ddp", "--out", "before"])
     compare.main(["--strategies", "torch:ddp", "--out", "after", "--against", "before", "--report"])
     assert "Against before</summary><pre>" in Path("after", "report.html").read_text()
+
+
+def test_a_page_is_opened_where_that_is_asked_for(told: Told, good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or len(opened) < 3)
+    assert told(good, "-o", "one.html", "--open")[0] == 0
+    make_up(monkeypatch, {})
+    compare.main(["--strategies", "torch:ddp", "--out", "two", "--open"])
+    assert opened == [Path(name).resolve().as_uri() for name in ("one.html", "two/report.html")]
+    assert f"no browser was found; open {Path('report.html').resolve().as_uri()}" in told(good, "--open")[2]
+    with pytest.raises(ConfigError, match="--open shows a page, and none is written"):
+        told(good, "--open", "--format", "csv")
