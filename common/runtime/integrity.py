@@ -157,17 +157,17 @@ def check_losses(directory: Path, first_step: int, losses: tuple[float, ...]) ->
 
 def _damages(values: object, made: object, place: str) -> Iterator[str]:
     """Finds what no run writes in some values: unknown fields, and numbers that are not finite."""
-    if isinstance(values, Mapping):
+    if isinstance(values, dict):
         known = _names(type(made)) if dataclasses.is_dataclass(made) and not isinstance(made, type) else None
         for name, each in values.items():
             if known is not None and name not in known:
                 yield f"it has an unknown field {_short(f'{place}{name}')}"
-            elif name not in _NOT_ALWAYS_FINITE and isinstance(each, float | list | Mapping):
+            elif name not in _NOT_ALWAYS_FINITE and isinstance(each, (float, list, dict)):
                 yield from _damages(each, getattr(made, name) if known is not None else None, f"{place}{name}.")
     elif isinstance(values, list):
         members = made if isinstance(made, list | tuple) else [None] * len(values)
         for number, (each, member) in enumerate(zip(values, members, strict=True)):
-            if isinstance(each, list | Mapping) or (isinstance(each, float) and not math.isfinite(each)):
+            if not math.isfinite(each) if type(each) is float else isinstance(each, (list, dict)):
                 yield from _damages(each, member, f"{place}{number}.")
     elif isinstance(values, float) and not math.isfinite(values):
         yield f"its {place.removesuffix('.')} is {values}"

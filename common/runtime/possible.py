@@ -46,7 +46,8 @@ def find_huge_number(values: object) -> str:
     while left:
         place, value = left.pop()
         if isinstance(value, dict):
-            left += [(f"{place}.{name}" if place else str(name), each) for name, each in value.items()]
+            parts = ((name, each) for name, each in value.items() if each is not None and type(each) is not str)
+            left += [(f"{place}.{name}" if place else str(name), each) for name, each in parts]
         elif isinstance(value, list):
             left += [(place, each) for each in value if type(each) is not float or abs(each) >= MOST_REAL]
         elif isinstance(value, float) and abs(value) >= MOST_REAL:

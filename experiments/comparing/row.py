@@ -1,6 +1,7 @@
 """A row of a comparison: a cell, and what became of it."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ class Row:
         """The name of the row: its cell, as in `torch:ddp+clip_norm=1`."""
         return str(self.configuration) + (f" #{self.number}" if self.number > 1 else "")
 
-    @property
+    @functools.cached_property
     def result(self) -> RunResult | None:
         """The first result, or the one that missed parity; None if the row has none."""
         missed = (result for result in self.results if result.parity.passed is False)
