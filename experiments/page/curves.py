@@ -1,6 +1,8 @@
 """Curves in a frame with two axes."""
 
+import collections
 import dataclasses
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 
@@ -48,7 +50,7 @@ class PlottedCurve:
     parts: Sequence[Sequence[tuple[int, int]]]
     data: Mapping[str, object]
 
-    @property
+    @functools.cached_property
     def path(self) -> str:
         """It as SVG has it: of each part the first point, then the way from each to the next."""
         return "".join(map(_path, self.parts))
@@ -75,6 +77,12 @@ class Panel:
     curves: Sequence[PlottedCurve]
     levels: Sequence[tuple[float, str]] = ()
     dots: Sequence[Mark] = ()
+
+    @property
+    def shared(self) -> dict[str, int]:
+        """The paths that several curves have, those of rows that took the same step, with a number for each."""
+        times = collections.Counter(each.path for each in self.curves)
+        return {path: place for place, path in enumerate(path for path, number in times.items() if number > 1)}
 
 
 def curve(

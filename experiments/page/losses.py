@@ -12,8 +12,6 @@ from samestep.experiments.page.curves import MOST_POINTS, Panel, Place, curve, t
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.plots import Numbers, render_figures
 
-_OPEN = 40
-"""A list of more curves than that is closed at first."""
 Rows = Sequence[tuple[Entry, RunResult]]
 _POINTS_OF_ALL, _FEWEST_POINTS = 2400, 40
 """What the curves of a panel have together, and one of them has at least."""
@@ -36,8 +34,6 @@ def _figure(facet: Facet) -> dict[str, object] | None:
         "losses": drawn["losses"],
         "deviations": drawn.get("deviations"),
         "numbers": _numbers(rows),
-        "entries": [entry for entry, _ in rows],
-        "is_open": len(rows) <= _OPEN,
     }
 
 

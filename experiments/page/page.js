@@ -4,7 +4,7 @@
   const body = table.tBodies[0];
   const heads = [...table.tHead.rows[0].cells];
   const lines = [...body.rows];
-  const values = new Map(lines.map(line => [line, [...line.cells].map(cell => cell.dataset.v ?? null)]));
+  const values = new Map(lines.map(line => [line, [...line.cells].map((cell, index) => index ? cell.dataset.v ?? null : cell.textContent)]));
   const letters = new Intl.Collator();
   const words = new Map(lines.map(line => [line, line.textContent.toLowerCase()]));
 
@@ -41,7 +41,27 @@
       mark.classList.toggle("dimmed", left.has(mark.dataset.row));
   }
 
-  // A row that is picked out of the curves of a figure.
+  // Buttons for the rows of a figure, which pick them out of its curves; those of many rows are made once they are asked for.
+  const MOST_OPEN = 40;
+  function offer(figure) {
+    const curves = [...figure.querySelector(".panel").querySelectorAll(".curve")], list = element("ul");
+    const rows = curves.map(curve => rowOf.get(curve.dataset.row)).sort((a, b) => a - b);
+    const choice = element("details", "", element("summary", `Pick out rows among ${rows.length}`), list);
+    list.className = "legend";
+    const fill = () => list.children.length || list.append(...rows.map(index => element("li", "", pickButton(index))));
+    choice.addEventListener("toggle", fill);
+    if (choice.open = rows.length <= MOST_OPEN) fill();
+    figure.append(choice);
+  }
+
+  function pickButton(index) {
+    const button = element("button", names[index]);
+    Object.assign(button, {type: "button", ariaPressed: "false", className: lines[index].cells[0].firstElementChild.className});
+    button.dataset.pick = lines[index].dataset.row;
+    button.addEventListener("click", () => pick(button));
+    return button;
+  }
+
   function pick(button) {
     const figure = button.closest("figure");
     button.ariaPressed = button.ariaPressed !== "true";
@@ -114,7 +134,7 @@
     for (const each of figure.querySelectorAll(".plot, .panel")) {
       if (!each.querySelector(`.lines > ${own}, .curve${own}`)) continue;
       const part = copy(each);
-      for (const other of part.querySelectorAll(`.lines > [role]:not(${own}), .curve:not(${own})`)) other.remove();
+      for (const other of part.querySelectorAll(`.lines > [data-row]:not(${own}), .curve:not(${own})`)) other.remove();
       found.push(part);
     }
     return found;
@@ -187,7 +207,7 @@
   });
   window.addEventListener("afterprint", () => opened.forEach(each => { each.open = false; }));
 
-  for (const button of document.querySelectorAll("[data-pick]")) button.addEventListener("click", () => pick(button));
+  document.querySelectorAll("figure.losses").forEach(offer);
   heads.forEach((head, column) => head.firstElementChild.addEventListener("click", () => {
     const direction = turned(column);
     sort(column, direction);

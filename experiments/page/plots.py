@@ -13,6 +13,8 @@ from samestep.experiments.page.rendering import render
 Figure = TypeVar("Figure")
 _MOST_NUMBERS = 400
 """Lines of a table below a figure."""
+_MEASURED, _PREDICTED = ", measured", ", predicted"
+"""How two names of numbers end that have one column where they are the same in all rows."""
 
 
 def render_figures(
@@ -108,6 +110,12 @@ class Plot:
         """The numbers that its marks stand for."""
         found = [(line.title, _numbers(line)) for line in self.lines]
         headers = list(dict.fromkeys(name for _, values in found for name in values))
+        for name in [name for name in headers if name.endswith(_PREDICTED)]:
+            measured = name.removesuffix(_PREDICTED) + _MEASURED
+            if all(values.get(name) == values.get(measured) for _, values in found):
+                headers.remove(name)
+                headers[headers.index(measured)] = both = f"{measured} and predicted"
+                found = [(title, values | {both: values.get(measured, "")}) for title, values in found]
         rows = [(title, [values.get(name, "") for name in headers]) for title, values in found]
         return Numbers(headers, rows, self.counted)
 

@@ -21,7 +21,9 @@ def write(loaded: Loaded) -> Markup:
     environments: list[Facts] = []
     sources = [_source(entry, environments) for entry in loaded.entries]
     lettered = [(_letter(number), facts) for number, facts in enumerate(environments)]
-    return render("provenance", {"sources": sources, "environments": lettered})
+    digests = {each["digests"] for each in sources if "digests" in each}
+    content = {"sources": sources, "environments": lettered, "digests": digests.pop() if len(digests) == 1 else None}
+    return render("provenance", content)
 
 
 def _source(entry: Entry, environments: list[Facts]) -> dict[str, object]:

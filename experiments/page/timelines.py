@@ -31,7 +31,7 @@ def write(loaded: Loaded) -> Markup | None:
         trace = traces[entry.directories]
         return timeline(trace, entry.name, length=length) if isinstance(trace, Trace) else trace
 
-    return render_drawings(loaded, "Timeline", alt, _HOW, more, drawn, is_open=True)
+    return render_drawings(loaded, "Timeline", alt, _HOW, more, drawn, is_zoomed=True)
 
 
 def _trace_of(entry: Entry) -> Trace | str | None:

@@ -15,6 +15,7 @@ from samestep.common.runtime.parent.processes.scratch import Scratch
 from samestep.common.strategy import Run
 from samestep.common.workload.optimizers.table import DEFAULT
 from samestep.experiments.page.drawings.anatomy import WIDTH, Scale, anatomy
+from samestep.experiments.page.drawings.held import drawn_from
 from samestep.experiments.page.drawings.svg import drawing, file_of
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ def draw(launcher: "Launcher", cells: Sequence[str]) -> Element:
     scales = [Scale.of(run, result) for run, result in found]
     scale = Scale(max(each.longest_bytes for each in scales), max(each.widest_bytes for each in scales))
     drawn = [anatomy(run, result, scale) for run, result in found]
+    for (_, result), each in zip(found, drawn, strict=True):
+        each.set("data-drawn-from", drawn_from(result))
     if len(drawn) == 1:
         return drawn[0]
     height = max(float(each.get("height", "0")) for each in drawn)

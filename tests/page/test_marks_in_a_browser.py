@@ -58,7 +58,7 @@ FRAMES = """() => [...document.querySelectorAll('.frame')].map(frame => {
 })"""
 DRAWINGS = """() => [...document.querySelectorAll('svg.drawing')].map(drawing => {
     const {width, height} = drawing.viewBox.baseVal;
-    const shapes = [...drawing.querySelectorAll('rect, path, circle, text')].filter(each => !each.closest('defs'));
+    const shapes = [...drawing.querySelectorAll('rect, path, circle, text, use')].filter(each => !each.closest('defs'));
     const boxes = shapes.map(each => [each.getBBox(), `${each.tagName} ${each.textContent}`]);
     const beyond = boxes.filter(([b]) => b.x < -1 || b.y < -1 || b.x + b.width > width + 1 || b.y + b.height > height + 1);
     return beyond.map(([, name]) => name);

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 import pytest
 
@@ -27,7 +28,8 @@ Opened = Callable[..., "Page"]
 WIDTHS = (390, 1440)
 SCHEMES = ("light", "dark")
 UNFOLD = "document.querySelectorAll('details').forEach(each => each.open = true)"
-COLUMN = "column => [...document.querySelectorAll('#table tbody tr')].map(line => line.cells[column].dataset.v ?? null)"
+VALUE = "line => column ? line.cells[column].dataset.v ?? null : line.cells[0].textContent"
+COLUMN = f"column => [...document.querySelectorAll('#table tbody tr')].map({VALUE})"
 
 
 def column(page: "Page", title: str) -> int:
@@ -50,7 +52,7 @@ def test_figures_have_marks_and_say_what_they_show(shown: "Page") -> None:
     assert len(found) >= 10
     assert all(len(alt) > 30 and marks for alt, marks in found)
     assert shown.evaluate(
-        "[...document.querySelectorAll('svg')].every(each => each.querySelector('title').textContent)"
+        "[...document.querySelectorAll('svg:not(.common)')].every(each => each.querySelector('title').textContent)"
     )
     for kind in ("dot", "interval", "spread", "bar", "expected", "least", "curve", "point", "whisker", "unknown"):
         assert shown.locator(f".{kind}:not(.swatch)").count() > 1, kind
@@ -162,6 +164,46 @@ def test_a_thousand_rows_are_sorted_at_once(opened: Opened, tmp_path: Path, monk
     assert taken < 5 * 200
 
 
+def test_a_long_page_lays_out_what_is_near_and_prints_all_of_it(
+    opened: Opened, loaded: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("samestep.experiments.page.rendering.LONG", 0)
+    path = tmp_path / "long.html"
+    path.write_text(write_page(loaded))
+    page = opened(path=path)
+    style = "name => getComputedStyle(document.getElementById(name)).contentVisibility"
+    assert [page.evaluate(style, name) for name in ("rows", "provenance")] == ["visible", "auto"]
+    page.locator("nav a").last.click()
+    near = "({top}) => top >= 0 && top < innerHeight"
+    page.wait_for_function(f"({near})(document.getElementById('provenance').getBoundingClientRect())")
+    page.wait_for_function("document.getElementById('provenance').innerText.includes('command that repeats it')")
+    page.emulate_media(media="print")
+    assert page.evaluate(style, "provenance") == "visible"
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_what_is_written_once_looks_as_if_it_were_written_out(
+    opened: Opened, loaded: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    """Parts that drawings share, and curves that lie on each other: no pixel differs."""
+    looks = []
+    for name in ("shared", "whole"):
+        if name == "whole":
+            monkeypatch.setattr("samestep.experiments.page.curves.Panel.shared", {})
+            monkeypatch.setattr(
+                "samestep.experiments.page.drawings.large_drawings.share_parts",
+                lambda drawings: (list(drawings), ElementTree.Element("svg", {"class": "drawing common"})),
+            )
+        path = tmp_path / f"{name}.html"
+        path.write_text(write_page(loaded))
+        assert ("<use " in path.read_text()) == (name == "shared")
+        page = opened(scheme=scheme, path=path)
+        page.evaluate(UNFOLD)
+        places = ("#anatomy figure", "#losses figure")
+        looks.append([page.locator(place).first.screenshot() for place in places])
+    assert looks[0] == looks[1]
+
+
 # --- it can be read ---------------------------------------------------------------------------------------------------
 
 
@@ -204,7 +246,7 @@ def test_dark_colours_have_contrast(opened: Opened) -> None:
 
 # --- its numbers are those of result.json -----------------------------------------------------------------------------
 
-MARKS = """name => [...document.querySelectorAll(`.${name} [role=listitem]`)].map(line => ({
+MARKS = """name => [...document.querySelectorAll(`.${name} .lines > [data-row]`)].map(line => ({
     row: line.dataset.row,
     track: line.querySelector('.track').getBoundingClientRect().width,
     marks: [...line.querySelectorAll('.track i')].map(mark => ({
@@ -269,9 +311,10 @@ def test_bytes_on_the_wire(shown: "Page", loaded: Loaded) -> None:
 
 CURVES = """name => [...document.querySelectorAll('.losses')].map(figure => [...figure.querySelectorAll('.panel')].map(panel => {
     const frame = panel.querySelector('.frame');
+    const path = curve => curve.href ? document.querySelector(curve.href.baseVal) : curve;
     return {
         x: frame.dataset.x.split(' ').map(Number), y: frame.dataset.y.split(' ').map(Number),
-        curves: [...panel.querySelectorAll('.curve')].map(curve => [curve.dataset.row, curve.getAttribute('d')]),
+        curves: [...panel.querySelectorAll('.curve')].map(curve => [curve.dataset.row, path(curve).getAttribute('d')]),
     };
 }))"""
 

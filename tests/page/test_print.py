@@ -78,7 +78,7 @@ def test_paper_is_white_and_has_no_control_whatever_the_screen_is(opened: Opened
 def test_no_row_mark_or_card_is_torn_between_two_pages(opened: Opened) -> None:
     page = opened()
     on_paper(page)
-    for kind in ("tr", ".lines > [role]", ".panel", ".drawing", ".answers div"):
+    for kind in ("tr", ".lines > [data-row]", ".panel", ".drawing", ".answers div"):
         styles = page.evaluate(
             f"[...document.querySelectorAll('{kind}')].map(each => getComputedStyle(each).breakInside)"
         )

@@ -1,11 +1,13 @@
 """The sections on runs that lack something: no step was taken, nothing was timed, or numbers are not finite."""
 
 import dataclasses
+import itertools
 import math
 import re
 
 import pytest
 
+from benchmarks.report import results as every_strategy
 from samestep.common.cell import Cell
 from samestep.common.ledger import Compiled, Send
 from samestep.common.runtime.records import RunResult, Throughput
@@ -119,3 +121,27 @@ def test_the_headline_says_what_matters_most() -> None:
         "tf:mirrored failed: boom.",
         "torch:zero2 did not take the same step: why.",
     ]
+
+
+def test_a_page_of_every_strategy_is_small() -> None:
+    """The bar is 200 kB for the rows of `samestep compare`; bytes on the wire, which these do not have, take 10 of them."""
+    results = list(itertools.islice(every_strategy(), 21))
+    assert len({(result.framework, result.strategy) for result in results}) == 21
+    rows = tuple(Row.of(Cell.parse(f"{result.framework}:{result.strategy}"), result) for result in results)
+    assert len(page(Loaded((make_group("all", Comparison(rows), {}, 0),))).encode()) < 190_000
+
+
+def test_curves_that_lie_on_each_other_are_written_once() -> None:
+    rows = tuple(Row.of(Cell.parse(cell), trained(cell, 10.0)) for cell in ("torch:ddp", "tf:mirrored"))
+    alike = tuple(Row(row.configuration, row.status, results=(_with_losses(row, rows[0]),)) for row in rows)
+    text = page(Loaded((make_group("some", Comparison(alike), {}, 0),)))
+    (path,) = re.findall(r'<path id="l1-0" vector-effect="non-scaling-stroke" d="([^"]+)"/>', text)
+    assert text.count(path) == 1
+    assert re.findall(r'<use href="#l1-0" class="curve (\w+)" data-row="(\w+)">', text) == [
+        ("torch", "r0"),
+        ("tf", "r1"),
+    ]
+
+
+def _with_losses(row: Row, of: Row) -> RunResult:
+    return dataclasses.replace(row.results[0], losses=of.results[0].losses)

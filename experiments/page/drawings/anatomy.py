@@ -4,6 +4,7 @@ It is drawn from the footprints and the sends of an observed step, for every row
 """
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element
@@ -14,15 +15,15 @@ from samestep.common.strategy import Run
 from samestep.experiments.page.drawings.held import (
     CLASSES,
     device_names,
-    drawn_from,
     held_from,
     share,
     whole_bytes,
     word,
 )
-from samestep.experiments.page.drawings.svg import drawing, put, stroke, write
+from samestep.experiments.page.drawings.svg import drawing, put, write
+from samestep.experiments.page.drawings.transfer_marks import amount, dots, transfer_mark
 from samestep.experiments.page.drawings.transfers import DrawnTransfer, transfers
-from samestep.experiments.printing.text import count, size
+from samestep.experiments.printing.text import count, sharing
 
 if TYPE_CHECKING:
     from samestep.common.runtime.records import RunResult  # it needs NumPy
@@ -32,10 +33,12 @@ MOST_DEVICES, MOST_TRANSFERS = 8, 12
 """That a drawing has room for."""
 _HEAD, _ROW, _LINE = 92, 76, 17
 """Heights: above the first device, of a device, of a line of text."""
-_BARS, _BAR, _STRIP, _RIGHT = 88, 130, 348, 744
-"""Where the bars begin and how long the longest is; where the strip begins and ends."""
-_WIDEST, _APART = 6.0, 10.0
-"""The width of the line of the transfer with most bytes; how far apart the arrows of one transfer are."""
+_BARS, _STRIP, _RIGHT = 88, 348, 744
+"""Where the bars begin; where the strip begins and ends."""
+LONGEST = 130
+"""Pixels of the longest bar."""
+_WIDEST = 6.0
+"""The width of the line of the transfer with most bytes."""
 _KEY = "dashed: all of it; thin line: most parameters at once, gathered copies included; width of a line: bytes"
 
 
@@ -79,26 +82,36 @@ def anatomy(run: Run, result: "RunResult", scale: Scale | None = None) -> Elemen
     top = _HEAD + shown * _ROW
     height = top + 40 + _LINE * (max(len(found), 1) + (len(names) > shown)) + 10
     root = drawing(WIDTH, height, f"Anatomy of {run.name}", _in_words(run, result, found, names))
-    root.set("data-drawn-from", drawn_from(result))
     _caption(root, run, result)
     wholes = whole_bytes(run)
     for index, begins in enumerate(held_from(run, result.processes)[:shown]):
-        _device(root, index, (names[index], result.processes[index]), begins, wholes, _BAR / scale.longest_bytes)
+        _device(root, index, (names[index], result.processes[index]), begins, wholes, LONGEST / scale.longest_bytes)
     _strip(root, found, shown, scale.widest_bytes)
-    _list(root, found, names, top + 28)
+    _list(root, found, names, top + 42)
     if len(names) > shown:
-        write(root, 16, height - 30, f"and {count(len(names) - shown, 'more device')}", "muted small")
-    write(root, 16, height - 12, _KEY, "muted small")
+        write(root, 16, height - 12, f"and {count(len(names) - shown, 'more device')}", "muted small")
+    write(root, 16, top + 18, _KEY, "muted small")
     return root
 
 
 def _caption(root: Element, run: Run, result: "RunResult") -> None:
     emulated = " (emulated)" if result.emulation else ""
-    write(root, 16, 24, f"{run.name}{emulated}", "title")
+    write(root, 16, 24, f"{run.name}{emulated}, {count(run.num_devices, 'device')} ({run.mesh})", "title")
     write(root, 16, 43, run.strategy.summary, "muted")
-    trained = f"{run.workload.name}, {count(run.num_devices, 'device')} ({run.mesh}), {run.optimizer.name}, {run.dtype}"
-    write(root, 16, 60, f"{trained}: one observed step", "muted small")
-    write(root, 16, 82, "holds", "strong small")
+    trained = f"{run.workload.name}, {run.optimizer.name}, {run.dtype}: one observed step"
+    write(root, 16, 60, trained, "muted small")
+
+
+def _frame(root: Element, shown: int) -> None:
+    """What all drawings of as many devices have."""
+    frame = put(root, "g")
+    write(frame, 16, 82, "holds", "strong small")
+    tops = [_HEAD + index * _ROW for index in range(shown)]
+    lanes = "".join(f"M16 {top}H{_STRIP - 12}M{_STRIP} {_lane(index):g}H{_RIGHT}" for index, top in enumerate(tops))
+    put(frame, "path", "line", d=f"{lanes}M16 {_HEAD + shown * _ROW}H{WIDTH - 16}")
+    words = put(frame, "g", "muted small end")
+    for top, (number, each) in itertools.product(tops, enumerate(CLASSES)):
+        write(words, _BARS - 6, top + 31 + 16 * number, word(each))
 
 
 def _device(
@@ -110,20 +123,21 @@ def _device(
     scale: float,
 ) -> None:
     """One bar for each class: filled what the device holds, and which part that is, dashed what one with everything would."""
-    top, (name, row) = _HEAD + index * _ROW, device
-    stroke(root, "line", [(16, top), (_STRIP - 12, top)])
+    top, (name, row), root = _HEAD + index * _ROW, device, put(root, "g")
     write(root, 16, top + 17, name, "strong")
+    shares = put(root, "g", "small")
+    has_less = [(number, whole) for number, whole in enumerate(wholes) if CLASSES[number].bytes_of(row) < whole]
+    if has_less:
+        dashed = (f"M{_BARS} {top + 22 + 16 * number}h{whole * scale:.6g}v10H{_BARS}z" for number, whole in has_less)
+        put(root, "path", "whole", d="".join(dashed))
     for number, (each, whole, begin) in enumerate(zip(CLASSES, wholes, begins, strict=True)):
         y, held = top + 22 + 16 * number, each.bytes_of(row)
-        write(root, _BARS - 6, y + 9, word(each), "muted small end")
-        if held < whole:
-            put(root, "rect", "whole", x=_BARS, y=y, width=whole * scale, height=10)
         put(root, "rect", each.kind, x=_BARS + begin * scale, y=y, width=held * scale, height=10)
         end = max(held, whole)
         if each is memory.PARAMETERS and (peak := row.params_peak_bytes) > held:
             end = max(end, peak)
-            stroke(root, "peak", [(_BARS, y - 3), (_BARS + peak * scale, y - 3), (_BARS + peak * scale, y + 3)], 1.5)
-        write(root, _BARS + end * scale + 6, y + 9, share(held, whole), "small")
+            put(root, "path", "peak", d=f"M{_BARS} {y - 3}H{_BARS + peak * scale:.6g}v6")
+        write(shares, round(_BARS + end * scale + 6, 1), y + 9, share(held, whole))
 
 
 def _strip(root: Element, found: Sequence[DrawnTransfer], shown: int, widest: float) -> None:
@@ -132,96 +146,60 @@ def _strip(root: Element, found: Sequence[DrawnTransfer], shown: int, widest: fl
     slots = [max(1.5, len(each)) for each in in_phase]
     column = (_RIGHT - _STRIP) / sum(slots)
     bottom = _HEAD + shown * _ROW
-    x, marks = float(_STRIP), []
+    lanes = [_lane(index) for index in range(shown)]
+    root = put(root, "g")
+    phases, x, marks, badges = put(root, "g", "strong small"), float(_STRIP), [], []
     for position, (phase, several, width) in enumerate(zip(PHASES, in_phase, slots, strict=True)):
         if position % 2 == 0:
-            put(root, "rect", "panel", x=x, y=_HEAD, width=width * column, height=bottom - _HEAD)
-        write(root, x + 4, 82, phase, "strong small")
+            put(phases, "rect", "panel", x=round(x, 1), y=_HEAD, width=round(width * column, 1), height=bottom - _HEAD)
+        write(phases, round(x + 4, 1), 82, phase)
         for slot, (number, each) in enumerate(several):
-            middle = x + (slot + (width - len(several)) / 2 + 0.5) * column
-            marks.append(_mark(each, number, middle, shown, 1 + (_WIDEST - 1) * each.bytes / widest))
+            middle = round(x + (slot + (width - len(several)) / 2 + 0.5) * column, 1)
+            top = lanes[min(min(each.devices, default=0), shown - 1)] - 24
+            marks.append(transfer_mark(each, number, middle, lanes, 1 + (_WIDEST - 1) * each.bytes / widest))
+            write(marks[-1], middle, top + 4, str(number), "number")
+            badges.append((middle, top))
         x += width * column
-    for index in range(shown):
-        stroke(root, "line", [(_STRIP, _lane(index)), (_RIGHT, _lane(index))])
-    stroke(root, "line", [(16, bottom), (WIDTH - 16, bottom)])
-    for mark in marks:
-        root.append(mark)
+    _frame(root, shown)
+    dots(root, badges, "badges")
+    root.extend(marks)
 
 
 def _lane(index: int) -> float:
     return _HEAD + index * _ROW + _ROW / 2 + 4
 
 
-def _mark(each: DrawnTransfer, number: int, x: float, shown: int, width: float) -> Element:
-    """A collective is a line with a node at each of its devices; a message is an arrow."""
-    mark = Element("g", {"data-transfer": str(number)})
-    put(mark, "title").text = f"{number}: {each.operation}, {amount(each)}"
-    arrows = [
-        (start, end)
-        for senders, receivers in each.paths
-        for start in senders
-        for end in receivers
-        if senders != receivers and max(start, end) < shown
-    ]
-    apart = min(_APART, 24 / max(1, len(arrows)))
-    for position, (start, end) in enumerate(arrows):
-        _arrow(mark, x + apart * (position - (len(arrows) - 1) / 2), _lane(start), _lane(end), width)
-    for senders, receivers in each.paths:
-        if senders == receivers and (inside := [index for index in senders if index < shown]):
-            stroke(mark, "wire", [(x, _lane(inside[0])), (x, _lane(inside[-1]))], width)
-            for index in inside:
-                put(mark, "circle", "node", cx=x, cy=_lane(index), r=4.5)
-    highest = min((index for path in each.paths for side in path for index in side), default=0)
-    _badge(mark, x, _lane(min(highest, shown - 1)) - 24, number)
-    return mark
-
-
-def _badge(parent: Element, x: float, y: float, number: int) -> None:
-    put(parent, "circle", "node", cx=x, cy=y, r=8)
-    write(parent, x, y + 4, str(number), "number")
-
-
-def _arrow(mark: Element, x: float, start: float, end: float, width: float) -> None:
-    way = 1 if end > start else -1
-    tip = end - way * 3
-    put(mark, "circle", "node", cx=x, cy=start, r=3)
-    stroke(mark, "wire", [(x, start), (x, tip - way * 8)], width)
-    half = 4 + width / 2
-    put(mark, "path", "node", d=f"M{x - half:g} {tip - way * 9:g}L{x + half:g} {tip - way * 9:g}L{x:g} {tip:g}Z")
-
-
 def _list(root: Element, found: Sequence[DrawnTransfer], names: Sequence[str], top: float) -> None:
-    """What the numbers in the strip stand for."""
-    for number, each in enumerate(found, 1):
-        y = top + _LINE * (number - 1)
-        _badge(root, 24, y - 4, number)
-        write(root, 40, y, each.phase, "muted")
-        write(root, 104, y, each.operation, "strong")
-        write(root, 270, y, amount(each))
-        write(root, 390, y, f"{each.between(names)}  (along {each.group})", "muted")
+    """What the numbers in the strip stand for, a column after the other."""
     if not found:
         write(root, 16, top, "nothing is sent", "muted")
-
-
-def amount(each: DrawnTransfer) -> str:
-    """Returns how many a transfer is and how many bytes one device hands over, as in `2 x 4.1 KiB`.
-
-    Args:
-        each: The transfer.
-    """
-    one = size(each.bytes / each.count)
-    return one if each.count == 1 else f"{each.count} x {one}"
+        return
+    root, lines = put(root, "g"), [top + _LINE * place for place in range(len(found))]
+    numbered = put(root, "g", "number")
+    dots(numbered, [(24, y - 4) for y in lines], "badges")
+    columns: Sequence[tuple[Element, int, Sequence[str]]] = (
+        (numbered, 24, [str(number) for number in range(1, len(found) + 1)]),
+        (put(root, "g", "muted"), 40, [each.phase for each in found]),
+        (put(root, "g", "strong"), 104, [each.operation for each in found]),
+        (put(root, "g"), 270, [amount(each) for each in found]),
+        (put(root, "g", "muted"), 390, [f"{each.between(names)}  (along {each.group})" for each in found]),
+    )
+    for column, x, words in columns:
+        for y, said in zip(lines, words, strict=True):
+            write(column, x, y, said)
 
 
 def _in_words(run: Run, result: "RunResult", found: Sequence[DrawnTransfer], names: Sequence[str]) -> str:
     """Returns what the drawing shows, for those who do not see it."""
     wholes = whole_bytes(run)
-    held = [
-        f"{name} holds "
-        + ", ".join(
-            f"{word(each)} {share(each.bytes_of(row), whole)}" for each, whole in zip(CLASSES, wholes, strict=True)
-        )
-        for name, row in zip(names, result.processes, strict=True)
+    shares = [
+        sharing((share(c.bytes_of(row), w), word(c)) for c, w in zip(CLASSES, wholes, strict=True))
+        for row in result.processes
     ]
-    sent = [f"{each.phase}: {each.operation}, {amount(each)}, {each.between(names)}" for each in found]
+    told = ["; ".join(f"{', '.join(classes)} {said}" for said, classes in each.items()) for each in shares]
+    held = [f"{', '.join(alike)}: {said}" for said, alike in sharing(zip(told, names, strict=True)).items()]
+    sent = [
+        f"{phase}, {ends}: {', '.join(f'{each.operation} {amount(each)}' for each in several)}"
+        for (phase, ends), several in itertools.groupby(found, lambda each: (each.phase, each.between(names)))
+    ]
     return ". ".join([*held, *(sent or ["Nothing is sent"])]) + "."

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from samestep.common.runtime.records import RunResult  # it needs NumPy
 
 
-_CUT: tuple[Dimension, ...] = ("layers", "features", "parameters")
+_CUT: tuple[Dimension, ...] = ("layers", "features", "parameters", "stacked")
 """What of a mesh cuts parameters."""
 CLASSES = (memory.PARAMETERS, memory.GRADIENTS, memory.OPTIMIZER_STATE)
 
@@ -44,26 +44,35 @@ def held_from(run: Run, rows: Sequence[Footprint]) -> list[list[int]]:
     """Returns of each device where in the whole that begins which it holds, in bytes of each class of memory.
 
     Parts follow each other in the order of the devices, and those that have the same part of the mesh have the same bytes.
+    Where parts of a mesh are more than the whole, since each has something that all have, they overlap evenly.
 
     Args:
         run: What was trained.
         rows: What each device holds.
     """
     found: list[list[int]] = [[] for _ in rows]
+    is_cut = _is_cut(run)
     for each, whole in zip(CLASSES, whole_bytes(run), strict=True):
-        begins, end = dict[tuple[int, ...], int](), 0
+        begins, end, last = dict[tuple[int, ...], int](), 0, 0
+        for place, row in enumerate(rows):
+            if (part := _part_of_mesh(run, place)) not in begins:
+                begins[part], last = end, each.bytes_of(row)
+                end += last
+        overlap = (whole - last) / (end - last) if is_cut and end > whole > last else 1.0
         for place, (row, of_device) in enumerate(zip(rows, found, strict=True)):
-            held, part = each.bytes_of(row), _part_of_mesh(run, place)
-            if part not in begins:
-                begins[part], end = end, end + held
-            of_device.append(min(begins[part] % whole, whole - held) if 0 < held < whole else 0)
+            held, begin = each.bytes_of(row), round(begins[_part_of_mesh(run, place)] * overlap)
+            of_device.append(min(begin % whole, whole - held) if 0 < held < whole else 0)
     return found
+
+
+def _is_cut(run: Run) -> bool:
+    return any(run.mesh.parts(each) > 1 for each in _CUT)
 
 
 def _part_of_mesh(run: Run, place: int) -> tuple[int, ...]:
     """Returns which part of the parameters a device has: replicas have the same, unless nothing but the strategy cuts them."""
-    is_cut = place < run.num_devices and any(run.mesh.parts(each) > 1 for each in _CUT)
-    return tuple(run.mesh.part(place, each) for each in _CUT) if is_cut else (place,)
+    is_of_mesh = place < run.num_devices and _is_cut(run)
+    return tuple(run.mesh.part(place, each) for each in _CUT) if is_of_mesh else (place,)
 
 
 def share(held: int, whole: int) -> str:

@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from samestep.common.catalog import strategy_info
 from samestep.common.runtime.records import RunResult
+from samestep.experiments.page.drawings.common_parts import share_parts
 from samestep.experiments.page.loaded import Entry, Loaded
 from samestep.experiments.page.rendering import render
 
@@ -18,7 +19,7 @@ Draw = Callable[[Entry, RunResult], Element | str | None]
 
 
 def render_drawings(
-    loaded: Loaded, kind: str, alt: str, how: str, more: str, draw: Draw, is_open: bool = False
+    loaded: Loaded, kind: str, alt: str, how: str, more: str, draw: Draw, is_zoomed: bool = False
 ) -> Markup | None:
     """Renders a section; None if there is nothing to draw. The oracle, which has no phases to show, is left out.
 
@@ -29,12 +30,16 @@ def render_drawings(
         how: How to read them.
         more: What is said if not all rows are drawn.
         draw: Draws a row.
-        is_open: Whether all are shown at once.
+        is_zoomed: Whether the page zooms into all of them together, so that they are shown at once, and each has its own parts.
     """
     found = _drawn(loaded, draw)
     drawn = list(itertools.islice(found, MOST_DRAWN))
     note = f"{how} {more if next(found, None) else ''}".strip()
-    content = {"note": note, "alt": alt, "kind": kind, "drawings": drawn, "is_open": is_open}
+    common = None
+    if not is_zoomed:
+        shared, common = share_parts([each for _, each in drawn if isinstance(each, Element)])
+        drawn = [(entry, shared.pop(0) if isinstance(each, Element) else each) for entry, each in drawn]
+    content = {"note": note, "alt": alt, "kind": kind, "drawings": drawn, "common": common, "is_open": is_zoomed}
     return render("drawings", content) if drawn else None
 
 

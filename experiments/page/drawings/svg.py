@@ -26,6 +26,13 @@ def drawing(width: float, height: float, title: str, description: str) -> Elemen
     return root
 
 
+def _spell(name: str, value: float | str) -> str:
+    """Writes an attribute: a number of pixels to a hundredth, and what a mark stands for to six digits."""
+    if isinstance(value, str):
+        return value
+    return f"{value:.6g}" if name.startswith("data") else f"{round(value, 2):g}"
+
+
 def put(parent: Element, tag: str, kind: str = "", **attributes: float | str) -> Element:
     """Adds a shape.
 
@@ -35,7 +42,7 @@ def put(parent: Element, tag: str, kind: str = "", **attributes: float | str) ->
         kind: Its classes.
         **attributes: As SVG has them; an underscore stands for a hyphen.
     """
-    given = {name.replace("_", "-"): f"{v:.6g}" if isinstance(v, float | int) else v for name, v in attributes.items()}
+    given = {name.replace("_", "-"): _spell(name, value) for name, value in attributes.items()}
     return SubElement(parent, tag, {**({"class": kind} if kind else {}), **given})
 
 
@@ -63,7 +70,7 @@ def stroke(parent: Element, kind: str, points: list[tuple[float, float]], width:
         points: The points from the first to the last.
         width: The width of the line.
     """
-    path = "M" + "L".join(f"{x:.6g} {y:.6g}" for x, y in points)
+    path = "M" + "L".join(f"{round(x, 2):g} {round(y, 2):g}" for x, y in points)
     return put(parent, "path", kind, d=path, **({"stroke_width": width} if width != 1 else {}))
 
 

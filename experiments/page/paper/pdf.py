@@ -1,13 +1,13 @@
 """Writes a drawing as a PDF of one page that is as large as the drawing: real text, no picture, no other package.
 
-What drawings consist of is all that it knows: rectangles, circles, straight paths and lines of text, which
+What drawings consist of is all that it knows: rectangles, circles, straight paths and lines of text in groups, which
 `drawings.svg` makes. Text is Helvetica, which every viewer has, so no font is embedded.
 
 Reference: PDF 1.7 (ISO 32000-1): 7.5 for the file, 8.5 for paths, 9.4 for text.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from xml.etree.ElementTree import Element
 
 from samestep.experiments.page.paper.helvetica import text_width
@@ -17,7 +17,7 @@ POINTS = 72
 """An inch."""
 _CURVE = 0.5523
 """How far the handles of a Bezier curve are from its ends, in radii, for a quarter of a circle."""
-_STEP = re.compile(r"([MLZ])([^MLZ]*)")
+_STEP = re.compile(r"([MLHVZhvz])([^MLHVZhvz]*)")
 _SPELLED = str.maketrans({"→": "->", "≤": "<=", "≥": ">=", "−": "-", "✓": "yes", "✗": "no"})
 """What the encoding of the fonts does not have."""
 _ANCHORS = {"end": 1.0, "middle": 0.5}
@@ -62,16 +62,17 @@ def _file(parts: list[bytes]) -> bytes:
     return bytes(whole) + end.encode()
 
 
-def _draw(element: Element) -> Iterator[str]:
+def _draw(element: Element, around: Set[str] = frozenset()) -> Iterator[str]:
+    around = {*around, *element.get("class", "").split()}
     for child in element:
         if child.tag in ("g", "svg"):
             yield f"q 1 0 0 1 {child.get('x', '0')} {child.get('y', '0')} cm"
-            yield from _draw(child)
+            yield from _draw(child, around)
             yield "Q"
         elif child.tag == "text":
-            yield _text(child, style_of(child))
+            yield _text(child, style_of(child, around))
         elif child.tag in ("rect", "circle", "path"):
-            yield from _shape(child, style_of(child))
+            yield from _shape(child, style_of(child, around))
 
 
 def _shape(element: Element, style: Mapping[str, str]) -> Iterator[str]:
@@ -108,9 +109,15 @@ def _circle(element: Element) -> str:
 
 
 def _path(element: Element) -> str:
-    operators = {"M": "m", "L": "l"}
-    steps = _STEP.findall(element.get("d", ""))
-    return " ".join("h" if letter == "Z" else f"{numbers.strip()} {operators[letter]}" for letter, numbers in steps)
+    x, y, found = 0.0, 0.0, []
+    for letter, numbers in _STEP.findall(element.get("d", "")):
+        given = [float(each) for each in numbers.split()]
+        if letter in "MLHh":
+            x = given[0] + (x if letter == "h" else 0)
+        if letter in "MLVv":
+            y = given[-1] + (y if letter == "v" else 0)
+        found.append("h" if letter in "Zz" else f"{x:.6g} {y:.6g} {'m' if letter == 'M' else 'l'}")
+    return " ".join(found)
 
 
 _OUTLINES = {"rect": _rectangle, "circle": _circle, "path": _path}

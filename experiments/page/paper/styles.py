@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from xml.etree.ElementTree import Element
 
 from samestep.common.files.reading import read_text
@@ -39,7 +39,7 @@ def _variables(text: str) -> dict[str, str]:
 @functools.cache
 def _rules() -> tuple[tuple[frozenset[str], Mapping[str, str]], ...]:
     """Returns the classes or the tag that a rule asks for, and what it says, in the order of the style sheet of drawings."""
-    text = _MEDIA.sub("", read_text(HERE / "drawing.css"))
+    text = _COMMENT.sub("", _MEDIA.sub("", read_text(HERE / "drawing.css")))
     return tuple(
         (frozenset(part.strip().removeprefix(".drawing ").lstrip(".").split(".")), _pairs(body))
         for selectors, body in _RULE.findall(text)
@@ -52,13 +52,14 @@ def _pairs(body: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in parts if value}
 
 
-def style_of(element: Element) -> dict[str, str]:
+def style_of(element: Element, around: Set[str] = frozenset()) -> dict[str, str]:
     """Returns the properties of an element, by its attributes, its tag, its classes and its own style, in this order.
 
     Args:
         element: A part of a drawing.
+        around: The classes of what it is in, which it inherits from.
     """
-    own = {element.tag, *element.get("class", "").split()}
+    own = {element.tag, *around, *element.get("class", "").split()}
     found = dict(element.attrib)
     for asked, properties in _rules():
         if asked <= own:
