@@ -34,13 +34,13 @@ def test_a_pair_has_a_verdict_curves_and_tensors(pairs: dict[str, list[Path]]) -
         "not the same: step 0, gradient, layer net.head: every gradient of B is 2.000 times"
     )
     assert "tensorflow/tensorflow#25806" in text and "Gradients at step 0" in text
-    assert len(re.findall("<td>2</td>", text)) == 6 and text.count(", differs</td>") == 6
+    assert len(re.findall("<td>2<", text)) == 6 and text.count(", differs<") == 6
     assert "http" not in text.replace("http://www.w3.org", "")
 
 
 def test_healthy_records_show_the_step_that_differs_most(pairs: dict[str, list[Path]]) -> None:
     text = page_of_pair(pairs["healthy"])
-    assert headline(text) == "same: 5 steps." and "differs</td>" not in text
+    assert headline(text) == "same: 5 steps." and ", differs<" not in text
     assert re.search(r"the largest difference is [0-9.]+ times what rounding makes", text)
 
 
