@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from samestep.common.seconds.exchange_seconds import all_reduce_seconds, ring_delay, spans_nodes
-from samestep.common.seconds.layout import Group, Layout
+from samestep.common.seconds.layout import Layout, SumGroup
 from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.products import ITEM
 
@@ -44,7 +44,7 @@ class Computed(NamedTuple):
     links: Links
 
 
-def data_exchange(layout: Layout, sizes: Mapping[Group, float], passes: Computed, machine: Machine) -> float:
+def data_exchange(layout: Layout, sizes: Mapping[SumGroup, float], passes: Computed, machine: Machine) -> float:
     """Returns the seconds that a step takes longer because of them.
 
     Args:
@@ -78,7 +78,7 @@ def _halves_kept(layout: Layout, gathers: int) -> int:
 
 
 def _halves(
-    layout: Layout, sizes: Mapping[Group, float], layers: int, machine: Machine
+    layout: Layout, sizes: Mapping[SumGroup, float], layers: int, machine: Machine
 ) -> dict[bool, dict[str, float]]:
     """Returns the seconds of a gathering or a reduction on each link: True among shards, False among replicas."""
     found = {is_shard: {"node": 0.0, "network": 0.0} for is_shard in (True, False)}

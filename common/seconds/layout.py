@@ -4,7 +4,7 @@ import dataclasses
 from typing import NamedTuple
 
 
-class Group(NamedTuple):
+class SumGroup(NamedTuple):
     """GPUs that have the same parameters, or shards of them.
 
     Attributes:
@@ -77,15 +77,15 @@ class Layout:
         return self.sharding > 0 and self.shard == 1
 
     @property
-    def group(self) -> Group:
+    def group(self) -> SumGroup:
         """Who shares the parameters that are not those of experts: shards of them lie along `expert` as well."""
         replicas, tensor = self.data * self.context, self.tensor
         if self.shard > 1:
-            return Group(self.shard * self.expert, tensor, replicas, tensor * self.expert * self.shard)
-        return Group(1, tensor, replicas * self.expert, tensor)
+            return SumGroup(self.shard * self.expert, tensor, replicas, tensor * self.expert * self.shard)
+        return SumGroup(1, tensor, replicas * self.expert, tensor)
 
     @property
-    def expert_group(self) -> Group:
+    def expert_group(self) -> SumGroup:
         """Who shares the parameters of the experts of a GPU."""
         stride = self.tensor * self.expert
-        return Group(self.shard, stride, self.data * self.context, stride * self.shard)
+        return SumGroup(self.shard, stride, self.data * self.context, stride * self.shard)

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from samestep.common.seconds.block_time import Passes, Spread, block_time, embedding_seconds, head_time
 from samestep.common.seconds.data_exchange import Computed, data_exchange
 from samestep.common.seconds.exchange_seconds import send_seconds, spans_nodes
-from samestep.common.seconds.layout import Group, Layout
+from samestep.common.seconds.layout import Layout, SumGroup
 from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.products import ITEM
 from samestep.common.seconds.shape import Shape
@@ -124,7 +124,7 @@ def _stage(shape: Shape, layout: Layout, layers: int, machine: Machine) -> Passe
     return Passes(alone, seconds, context, expert)
 
 
-def _sizes(shape: Shape, layout: Layout, layers: int) -> dict[Group, float]:
+def _sizes(shape: Shape, layout: Layout, layers: int) -> dict[SumGroup, float]:
     """Returns who shares parameters -> how many of them a GPU of the stage would hold unsharded."""
     mixtures = shape.num_mixtures(layers, layout.pipe)
     blocks = (layers - mixtures) * shape.block_params + mixtures * shape.mixture_params

@@ -28,7 +28,7 @@ from samestep.experiments.advising.candidate_meshes import (
     num_stage_ranks,
     with_microbatches,
 )
-from samestep.experiments.advising.held import Place, needed, places
+from samestep.experiments.advising.held import PipePlace, needed, places
 
 LEAST_SEGMENTS = 3
 """Of a model with inner segments that can be computed again."""
@@ -131,7 +131,7 @@ class _Trial:
     found: Search
     row: RankedStrategy
     rows: int
-    places: Sequence[Place]
+    places: Sequence[PipePlace]
     memory: float
     knows_activations: bool = True
 

@@ -35,7 +35,7 @@ _PLAIN = "gpipe"
 _in_flight = functools.lru_cache(maxsize=2**16)(in_flight)
 
 
-class Place(NamedTuple):
+class PipePlace(NamedTuple):
     """A place along `pipe` that may need most.
 
     Attributes:
@@ -49,7 +49,7 @@ class Place(NamedTuple):
     kept: tuple[KeptByStage, ...] | None
 
 
-def needed(places: Sequence[Place], run: Run) -> tuple[int, bool]:
+def needed(places: Sequence[PipePlace], run: Run) -> tuple[int, bool]:
     """Returns what the device that needs most needs, and whether activations are part of that.
 
     Args:
@@ -65,7 +65,7 @@ def needed(places: Sequence[Place], run: Run) -> tuple[int, bool]:
     return most, all(place.kept is not None for place in places)
 
 
-def places(run: Run, row: RankedStrategy) -> tuple[Place, ...]:
+def places(run: Run, row: RankedStrategy) -> tuple[PipePlace, ...]:
     """Returns the places along `pipe` that may need most: of those whose stages consist alike the first, which keeps most.
 
     Args:
@@ -93,18 +93,18 @@ class _Layout:
 
 
 @functools.lru_cache(maxsize=2**14)  # an advice searches three times
-def _places(layout: _Layout) -> tuple[Place, ...]:
+def _places(layout: _Layout) -> tuple[PipePlace, ...]:
     run = layout.run
     by_place = _cut(run.workload.model, layout.schedule, run.mesh.pipe)
     state = _state(_State(run, layout.row, layout.schedule))
-    found: dict[tuple[object, ...], Place] = {}
+    found: dict[tuple[object, ...], PipePlace] = {}
     for number, stages in enumerate(by_place):
         # What consists of equal segments keeps as much, and a rank that comes later has no more micro-batches in flight.
         alike = tuple(tuple((segment.flops, segment.outputs) for segment in stage) for stage in stages)
         before = found.get(alike)
         if before is None or before.state < state[number]:
-            kept = _kept(_Kept(run, number, layout.schedule)) if before is None else before.kept
-            found[alike] = Place(number if before is None else before.number, state[number], kept)
+            kept = _kept(_PlaceKey(run, number, layout.schedule)) if before is None else before.kept
+            found[alike] = PipePlace(number if before is None else before.number, state[number], kept)
     return tuple(found.values())
 
 
@@ -119,7 +119,7 @@ def _cut(model: ModelSpec, schedule: str, ranks: int) -> tuple[tuple[tuple[Segme
 
 
 @dataclasses.dataclass(frozen=True)
-class _Kept:
+class _PlaceKey:
     """A place of a run by what decides its activations."""
 
     run: Run = dataclasses.field(compare=False)
@@ -136,7 +136,7 @@ class _Kept:
 
 
 @functools.lru_cache(maxsize=2**14)
-def _kept(asked: _Kept) -> tuple[KeptByStage, ...] | None:
+def _kept(asked: _PlaceKey) -> tuple[KeptByStage, ...] | None:
     run = asked.run
     stages = _cut(run.workload.model, asked.schedule, run.mesh.pipe)[asked.number] if run.mesh.pipe > 1 else ()
     return kept_by_stage(run, stages)

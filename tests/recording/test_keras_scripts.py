@@ -217,3 +217,16 @@ def test_an_optimizer_of_torch_trains_a_model_of_keras(tmp_path: Path) -> None:
     _, steps = read(tmp_path / "by-hand")
     assert [each.number for each in steps] == [-1, 0, 1]
     assert np.isfinite(stats(steps[1], "gradient")["square"]).all()
+
+
+@pytest.mark.slow
+def test_targets_of_keras_on_torch_are_hashed(out: Path, tmp_path: Path) -> None:
+    script = (HERE / "scripts" / "keras_mlp.py").read_text()
+    (tmp_path / "shifted.py").write_text(script.replace("first, last = ", "y[0] += 1\nfirst, last = "))
+    command = [sys.executable, str(tmp_path / "shifted.py")]
+    recorder = [sys.executable, "-m", "samestep", "record", "--out", str(tmp_path / "shifted"), "--", *command]
+    subprocess.run(recorder, env=os.environ | {"KERAS_BACKEND": "torch"}, check=True, capture_output=True, timeout=200)
+    line = [sys.executable, "-m", "samestep", "diff", str(out / "keras on torch"), str(tmp_path / "shifted")]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 4
+    assert done.stdout.startswith("not the same: step 0, data: the targets of 1 of 8 examples are others in B")
