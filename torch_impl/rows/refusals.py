@@ -18,7 +18,7 @@ PARTS_OF_SUMS = {
 }
 AT_OWNERS = {
     **REFUSED,
-    "fixed_order": f"a rank adds up what the tokens of all ranks give its experts as it comes, in one sum; {_ORDERED}",
+    "fixed_order": f"a rank adds up what its experts are given by all ranks in one sum, in no order of ours; {_ORDERED}",
 }
 ALONE = {**NO_SWITCH, **without_exchange("one device exchanges no gradients")}
 BROADCASTS = without_exchange("it also sends the updated parameters, which no hook of DDP's sees; torch:ddp compresses")
