@@ -58,7 +58,7 @@ def test_a_question_about_a_model_is_refused_in_a_line() -> None:
         samestep.port("nowhere.py")
     with pytest.raises(samestep.ConfigError, match="unknown machine 'a101'"):
         samestep.advise("gpt3-175b", machine="a101")
-    with pytest.raises(samestep.ConfigError, match="--machine here is one node"):
+    with pytest.raises(samestep.ConfigError, match="--machine here: its cores train in float32"):
         samestep.advise(machine="here", weights="bf16")
     with pytest.raises(samestep.ConfigError, match="there is nothing to report"):
         samestep.report("nowhere")

@@ -49,7 +49,7 @@ def test_an_axis_the_strategy_does_not_have_is_refused_with_those_it_has():
     message = refusal(dataclasses.replace(TORCH, strategy="fsdp", mesh="tensor=2"))
     assert "'tensor'" in message
     assert "torch:fsdp does not split along it" in message
-    assert "Choose from: shard, data, context." in message
+    assert "Choose from: shard, data, context, expert." in message
 
 
 def test_a_strategy_without_axes_runs_on_one_device():

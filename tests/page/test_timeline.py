@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.runtime.parent.chrome_trace import _lanes
@@ -189,15 +189,30 @@ def test_a_mesh_of_torch_and_its_own_profile(run_cell: RunCell, tmp_path: Path) 
         assert json.loads((tmp_path / "run" / f"profile-rank-{rank}.json").read_text())["traceEvents"]
 
 
+def profiled(run_cell: RunCell, folder: Path) -> tuple[Trace, Path]:
+    """Traces two workers under TensorFlow's profiler, which ends a process at its stop in about one of ten runs (2.21).
+
+    It aborts on memory that it has freed twice, or whose size is wrong. Any other failure is one of ours.
+    """
+    for attempt in range(4):
+        run = folder / f"run-{attempt}"
+        try:
+            return traced(run_cell, run, "tf:multi_worker_mirrored", profile=True), run
+        except WorkerFailed as error:
+            if "SIGABRT" not in str(error) or "profiler_v2.py" not in str(error):
+                raise
+    pytest.fail("the profiler ended four runs")
+
+
 @pytest.mark.tf
 def test_workers_of_tensorflow_and_their_own_profile(run_cell: RunCell, tmp_path: Path) -> None:
-    trace = traced(run_cell, tmp_path / "run", "tf:multi_worker_mirrored", profile=True)
+    trace, run = profiled(run_cell, tmp_path)
     assert [device.name for device in trace.devices] == ["worker-0", "worker-1"]
     assert holds(trace, "forward", "backward", "update")
     for device in trace.devices:
         assert {(span.name, span.ranks) for span in device.transfers} == {("all_reduce", 2)}
         assert device.lanes["data"]
-    assert all((tmp_path / "run" / f"profile-worker-{rank}.xplane.pb").stat().st_size for rank in range(2))
+    assert all((run / f"profile-worker-{rank}.xplane.pb").stat().st_size for rank in range(2))
 
 
 @pytest.mark.tf

@@ -1,4 +1,6 @@
-"""`fully_shard` divides gradients twice by a factor of the user's, where nothing is sharded: replicas along a mesh of 2 x 1.
+"""`fully_shard` divides by a factor of one's own twice where a mesh is 2 x 1.
+
+Nothing is sharded there: its ranks are replicas.
 
 What to do: divide the gradients of such modules yourself, once they are there.
 """
