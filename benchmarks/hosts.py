@@ -30,6 +30,7 @@ from samestep.experiments.comparing.scaling import find_scaling
 from samestep.experiments.printing.scaling_report import write_scaling
 from samestep.experiments.printing.text import github
 from tests.engines.host_box import limit, started, switched
+from tests.engines.keeper import kept
 
 ASKED = RunConfig(workload="digits-mlp+width=256", dtype="float64", batch_size=192, steps=200, timeout_seconds=90.0)
 
@@ -43,7 +44,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200)
     given = parser.parse_args()
     numbers = [int(number) for number in given.hosts.split(",")]
-    with switched(max(numbers)) as hosts, tempfile.TemporaryDirectory() as scratch:
+    with kept(), switched(max(numbers)) as hosts, tempfile.TemporaryDirectory() as scratch:
         for host in hosts:
             limit(host, read_bandwidth(given.bandwidth))
         results = [

@@ -23,9 +23,9 @@ CANCEL_SECONDS = 15.0
 """How long an engine may take to end a job."""
 _WAITS = "waits for "
 """How a line begins by which the driver of Ray says what it waits for."""
-_LASTS = ("COMPLETING", "CONFIGURING", "PENDING", "REQUEUED", "RESIZING", "RUNNING", "STOPPED", "SUSPENDED")
 _KILLED = ("BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT")
-"""The states of a job of Slurm that has not ended, and of one that Slurm or somebody has ended."""
+_ENDED = ("COMPLETED", "FAILED", *_KILLED)
+"""The states of a job that Slurm or somebody has ended, and of any that has ended; in another one, it may still run."""
 
 
 class SlurmJob:
@@ -51,11 +51,11 @@ class SlurmJob:
         """Returns how it ended, as `scontrol show job` says."""
         done = _command("scontrol", "show", "job", self.number)
         if done.returncode == 0:
-            self._fields = dict(re.findall(r"\b(JobState|Reason)=(\S+)", done.stdout))
+            self._fields |= dict(re.findall(r"\b(JobState|Reason)=(\S+)", done.stdout))
         elif "Invalid job id" in done.stderr:
             return JobEnd("Slurm has forgotten it")
         state = self._fields["JobState"]  # the last that is known, if Slurm does not answer
-        return None if state in _LASTS else JobEnd(state, state in _KILLED)
+        return JobEnd(state, state in _KILLED) if state in _ENDED else None
 
     def waits_for(self) -> str:
         """Returns Slurm's reason why it is pending, as of the last look."""

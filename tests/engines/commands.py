@@ -78,3 +78,11 @@ def workers_of(directory: Path) -> list[int]:
         if [word for word in words if word != "-u"][1:5] == ["-m", "samestep", "worker", str(directory)]:
             found.append(int(each.parent.name))
     return found
+
+
+def processes_with(variable: str, value: str) -> Iterator[int]:
+    """The processes that have a variable of the environment, such as the tasks that Slurm runs on a node."""
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"{variable}={value}".encode() in (each / "environ").read_bytes().split(b"\0"):
+                yield int(each.name)

@@ -6,10 +6,18 @@ import pytest
 
 from tests.engines.commands import Command, commands
 from tests.engines.host_box import switched
+from tests.engines.keeper import kept, own_name
 from tests.engines.ray_box import RayBox
 from tests.engines.slurm_box import SlurmBox
 
 HOSTS = 4
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kept() -> Iterator[None]:
+    """Nothing outlives pytest, not even if it is killed."""
+    with kept():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +29,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmBox]:
 
 @pytest.fixture(scope="session")
 def ray() -> Iterator[RayBox]:
-    box = RayBox(Path(tempfile.mkdtemp(prefix="ray")))  # not tmp_path: the path of a socket has to be short
+    box = RayBox(Path(tempfile.mkdtemp(prefix=f"{own_name()}-")))  # not tmp_path: the path of a socket has to be short
     yield box
     box.close()
 

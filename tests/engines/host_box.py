@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.commands import kill
+from tests.engines.commands import ROOT, kill
+from tests.engines.keeper import own_name
 
-ROOT = Path(__file__).parents[2]
 needs_root = pytest.mark.skipif(
     os.getuid() != 0 or not shutil.which("ip"), reason="network namespaces need root and iproute2"
 )
@@ -26,7 +26,7 @@ def _ip(*words: str) -> None:
 @contextlib.contextmanager
 def switched(number: int) -> Iterator[list[str]]:
     """Namespaces on one switch, with the addresses 10.78.0.1 and so on; the devices end with them."""
-    names = [f"samestep-{os.getpid()}-{n}" for n in range(number + 1)]
+    names = [f"{own_name()}-{n}" for n in range(number + 1)]
     with contextlib.ExitStack() as stack:
         for name in names:
             _ip("netns", "add", name)

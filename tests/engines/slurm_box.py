@@ -1,16 +1,15 @@
 """A Slurm of four nodes on this machine: its daemons as our children, without systemd, all files in one folder."""
 
-import contextlib
 import os
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from samestep.common.runtime.parent.processes.network import free_ports
-from tests.engines.commands import kill
+from tests.engines.commands import kill, processes_with
 
 NODES = 4
 JOB_SECONDS = 200.0
@@ -144,7 +143,7 @@ class SlurmBox:
         """
         self._nodes[node].kill()
         self._nodes[node].wait()
-        tasks = list(_processes_with("SLURMD_NODENAME", node))
+        tasks = list(processes_with("SLURMD_NODENAME", node))
         for process in (
             *map(_parent_of, tasks),
             *tasks,
@@ -175,7 +174,7 @@ class SlurmBox:
                 process.wait(timeout=10)
             except subprocess.TimeoutExpired:
                 process.kill()
-        for left in _processes_with("SLURM_CONF", self.environment["SLURM_CONF"]):
+        for left in processes_with("SLURM_CONF", self.environment["SLURM_CONF"]):
             kill(left)
         self._log.close()
 
@@ -195,14 +194,6 @@ class SlurmBox:
                 self.close()
                 raise TimeoutError(f"no Slurm within {seconds:g} s; see {self._log.name}")
             time.sleep(0.1)
-
-
-def _processes_with(variable: str, value: str) -> Iterator[int]:
-    """Yields the processes that have a variable of the environment, such as the tasks that Slurm runs on a node."""
-    for each in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if f"{variable}={value}".encode() in (each / "environ").read_bytes().split(b"\0"):
-                yield int(each.name)
 
 
 def _parent_of(process: int) -> int:
