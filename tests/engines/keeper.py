@@ -32,7 +32,10 @@ def kept() -> Iterator[None]:
     os.environ[MARK] = own_name()
     line = [sys.executable, "-m", "tests.engines.keeper", str(os.getpid())]
     unmarked = {name: value for name, value in os.environ.items() if name != MARK}
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}  # whoever reads what we print waits for no one else
+    quiet = {
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.DEVNULL,
+    }  # whoever reads what we print waits for no one else
     keeper = subprocess.Popen(line, cwd=ROOT, env=unmarked, start_new_session=True, **quiet)
     try:
         yield

@@ -89,7 +89,7 @@ def test_a_job_that_is_put_back_into_the_queue_goes_on_later(command: Command, s
     wait_until(lambda: slurm.state(number) == "PENDING", process, 60)
     assert not workers_of(directory)
     slurm.run("scancel", urgent)
-    # Slurm itself waits for two minutes. Within the second in which it took the job back, a node refuses it: "credential revoked".
+    # Slurm itself waits for two minutes. In the second in which it took the job back, nodes refuse it: "credential revoked".
     slurm.run("scontrol", "update", f"jobid={number}", "starttime=now+5")
     wait_until(lambda: read_log(directory).attempt >= 2, process)
     process.send_signal(signal.SIGINT)

@@ -118,19 +118,19 @@ def test_the_same_directory_under_every_engine(
         "Open MPI": ("mpi", by("bash", **AS_ROOT)),
         "Ray": ("ray", by(sys.executable, **ray.environment, RAY_ADDRESS=ray.target)),
     }
-    rows = [["local", *told_of(run_cell(cell, WORKLOAD, **ASKED))]]
+    rows = [[cell, "local", *told_of(run_cell(cell, WORKLOAD, **ASKED))]]
     for engine, (target, start) in ways.items():
         (folder := tmp_path / target.partition(":")[0]).mkdir()
         is_the_same(run_cell, target, cell, folder, start)
-        rows.append([engine, *told_of(load_result(folder / "a run"))])
-    print(f"\n{cell}\n{github(['engine', 'losses', 'last loss', 'same step'], rows)}")
-    assert len({losses for _, losses, *_ in rows}) == 1
+        rows.append(["", engine, *told_of(load_result(folder / "a run"))])
+    print(f"\n{github(['row', 'engine', 'digest of the losses', 'last loss', 'same step'], rows)}")
+    assert len({losses for _, _, losses, *_ in rows}) == 1
 
 
 def told_of(result: RunResult) -> list[str]:
     """A digest of the losses in every bit, the last of them, and the verdict."""
     losses = struct.pack(f"{len(result.losses)}d", *result.losses)
-    return [hashlib.sha256(losses).hexdigest()[:16], result.losses[-1].hex(), str(result.parity.passed)]
+    return [hashlib.sha256(losses).hexdigest()[:16], result.losses[-1].hex(), "yes" if result.parity.passed else "no"]
 
 
 @pytest.mark.slow
