@@ -27,7 +27,6 @@ class Conventions:
         has_equal_parts: Whether the parts of its all-to-all are equal, so that each has room for the largest that might come.
         packed_bytes: The bytes of what its all-to-all takes, of which a row has a whole number.
         sums_norms_at_once: Whether replicas sum the squares of the parameters that they share out as one number.
-        recomputes_outputs_only: Whether a block that is computed again hands on nothing but what the next block takes.
         weights_suffix: How the names of the files end that its own writer of weights makes.
         read_suffixes: How those end that weights are read from.
     """
@@ -48,7 +47,6 @@ class Conventions:
     has_equal_parts: bool = False
     packed_bytes: int = 1
     sums_norms_at_once: bool = False
-    recomputes_outputs_only: bool = False
 
 
 def conventions(framework: str) -> Conventions:

@@ -73,37 +73,33 @@ def places(run: Run, row: RankedStrategy) -> tuple[PipePlace, ...]:
         row: The row that it stands for.
     """
     schedule = run.options.schedule if Taken.is_staged(run) else _PLAIN
-    kind = SCHEDULES[schedule]
-    return _places(_Layout(run, row, schedule if kind.stages_per_rank > 1 else _PLAIN))
+    schedule = schedule if SCHEDULES[schedule].stages_per_rank > 1 else _PLAIN
+    decides = (row, run.workload.model, run.mesh, run.optimizer, run.dtype, run.weights, run.techniques.in_passes(1))
+    return _places(_Asked(run, row, schedule, decides))
 
 
 @dataclasses.dataclass(frozen=True)
-class _Layout:
-    """A run by what decides the memory of a device: no batch and no micro-batch does."""
+class _Asked:
+    """A run by what decides an answer, which runs that differ in nothing else share."""
 
     run: Run = dataclasses.field(compare=False)
-    row: RankedStrategy
+    row: RankedStrategy = dataclasses.field(compare=False)
     schedule: str
-    decides: tuple[object, ...] = ()
-
-    def __post_init__(self) -> None:
-        run = self.run
-        decides = (run.workload.model, run.mesh, run.optimizer, run.dtype, run.weights, run.techniques.recompute)
-        object.__setattr__(self, "decides", decides)
+    decides: tuple[object, ...]
 
 
 @functools.lru_cache(maxsize=2**14)  # an advice searches three times
-def _places(layout: _Layout) -> tuple[PipePlace, ...]:
-    run = layout.run
-    by_place = _cut(run.workload.model, layout.schedule, run.mesh.pipe)
-    state = _state(_State(run, layout.row, layout.schedule))
+def _places(asked: _Asked) -> tuple[PipePlace, ...]:
+    run = asked.run
+    by_place = _cut(run.workload.model, asked.schedule, run.mesh.pipe)
+    state = _state(_asked_state(asked))
     found: dict[tuple[object, ...], PipePlace] = {}
     for number, stages in enumerate(by_place):
         # What consists of equal segments keeps as much, and a rank that comes later has no more micro-batches in flight.
         alike = tuple(tuple((segment.flops, segment.outputs) for segment in stage) for stage in stages)
         before = found.get(alike)
         if before is None or before.state < state[number]:
-            kept = _kept(_PlaceKey(run, number, layout.schedule)) if before is None else before.kept
+            kept = _kept(_asked_kept(asked), number) if before is None else before.kept
             found[alike] = PipePlace(number if before is None else before.number, state[number], kept)
     return tuple(found.values())
 
@@ -118,62 +114,39 @@ def _cut(model: ModelSpec, schedule: str, ranks: int) -> tuple[tuple[tuple[Segme
     return tuple(map(tuple, held))
 
 
-@dataclasses.dataclass(frozen=True)
-class _PlaceKey:
-    """A place of a run by what decides its activations."""
-
-    run: Run = dataclasses.field(compare=False)
-    number: int
-    schedule: str
-    decides: tuple[object, ...] = ()
-
-    def __post_init__(self) -> None:
-        run, mesh = self.run, self.run.mesh
-        split = (mesh.pipe, mesh.tensor, mesh.axis("context"), mesh.axis("expert") > 1)
-        options = getattr(run.options, "sequence_parallel", False)
-        decides = (run.workload.model, split, options, run.product_bytes, run.techniques.recompute)
-        object.__setattr__(self, "decides", decides)
+def _asked_kept(asked: _Asked) -> _Asked:
+    """Asks for what the places of a run keep; no batch and no number of replicas decides it."""
+    run, mesh = asked.run, asked.run.mesh
+    split = (mesh.pipe, mesh.tensor, mesh.axis("context"), mesh.axis("expert") > 1)
+    options = getattr(run.options, "sequence_parallel", False)
+    decides = (run.workload.model, split, options, run.product_bytes, run.techniques.in_passes(1))
+    return dataclasses.replace(asked, decides=decides)
 
 
 @functools.lru_cache(maxsize=2**14)
-def _kept(asked: _PlaceKey) -> tuple[KeptByStage, ...] | None:
+def _kept(asked: _Asked, number: int) -> tuple[KeptByStage, ...] | None:
     run = asked.run
-    stages = _cut(run.workload.model, asked.schedule, run.mesh.pipe)[asked.number] if run.mesh.pipe > 1 else ()
+    stages = _cut(run.workload.model, asked.schedule, run.mesh.pipe)[number] if run.mesh.pipe > 1 else ()
     return kept_by_stage(run, stages)
 
 
-@dataclasses.dataclass(frozen=True)
-class _State:
-    """A run by what decides its state: replicas hold alike, however many there are."""
-
-    run: Run = dataclasses.field(compare=False)
-    row: RankedStrategy
-    schedule: str
-    decides: tuple[object, ...] = ()
-
-    def __post_init__(self) -> None:
-        run = self.run
-        decides = (run.workload.model, str(self.reduced.mesh), run.optimizer, run.dtype, run.weights)
-        object.__setattr__(self, "decides", decides)
-
-    @property
-    def reduced(self) -> Run:
-        """The run with at most two replicas, where their number does not matter."""
-        mesh, row = self.run.mesh, self.row
-        if row.composed or (row.sharding and row.axis == "data"):
-            return self.run
-        sizes = {name: size for name, size in mesh.axes if name in ("shard", "expert", "tensor", "pipe")}
-        replicas = mesh.data * mesh.axis("context")
-        sizes |= {"data": 2} if replicas > 1 else {}
-        return dataclasses.replace(self.run, mesh=Mesh(tuple(sizes.items()) or mesh.axes))
+def _asked_state(asked: _Asked) -> _Asked:
+    """Asks for the state of a run, with at most two replicas where their number does not matter."""
+    run, row = asked.run, asked.row
+    if not (row.composed or (row.sharding and row.axis == "data")):
+        sizes = {name: size for name, size in run.mesh.axes if name in ("shard", "expert", "tensor", "pipe")}
+        sizes |= {"data": 2} if run.mesh.data * run.mesh.axis("context") > 1 else {}
+        run = dataclasses.replace(run, mesh=Mesh(tuple(sizes.items()) or run.mesh.axes))
+    decides = (row, run.workload.model, run.mesh, run.optimizer, run.dtype, run.weights)
+    return _Asked(run, row, asked.schedule, decides)
 
 
 @functools.lru_cache(maxsize=2**14)
-def _state(asked: _State) -> tuple[int, ...]:
+def _state(asked: _Asked) -> tuple[int, ...]:
     """Returns the most that a device needs beside activations, for each place along `pipe`."""
     if asked.row.composed:
         return _composed(asked.run, asked.row, asked.schedule)
-    run = dataclasses.replace(asked.reduced, techniques=dataclasses.replace(asked.run.techniques, recompute=False))
+    run = asked.run
     held, devices = [0] * run.mesh.pipe, 0
     for footprint in FOOTPRINTS[run.strategy.cost](run):
         place = devices * len(held) // run.num_devices

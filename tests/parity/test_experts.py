@@ -22,7 +22,7 @@ BALANCED = [
         "torch:c10d+ring=true", "torch:zero1", "torch:zero2", "torch:fsdp+mesh=data=2,shard=2", "torch:ddp+devices=4"
     ),
     *slow("torch:ddp+recompute=true", "torch:deepspeed+zero_stage=2", "torch:deepspeed+zero_stage=3"),
-    *slow("tf:single", "tf:multi_worker_mirrored", "tf:mirrored+devices=4"),
+    *slow("tf:single", "tf:multi_worker_mirrored", "tf:mirrored+devices=4", "tf:mirrored+recompute=true"),
 ]
 
 
@@ -44,7 +44,6 @@ def test_the_load_balancing_loss_is_that_of_the_whole_batch(run_cell: RunCell, c
         ("torch:ddp+compress=int8", "no shard has the tokens that each expert takes of the whole batch"),
         ("torch:ddp+precision=bf16", "rounds the router's scores"),
         ("torch:ddp+compile=true", "wants shapes that are known before a step"),
-        ("tf:mirrored+recompute=true", "returns what a block hands on"),
         ("torch:mp", "the routers of other stages do not meet there"),
         ("torch:rpc", "the routers of other stages do not meet there"),
         ("torch:pp", "the routers of other stages do not meet there"),

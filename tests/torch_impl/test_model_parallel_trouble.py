@@ -108,6 +108,10 @@ def troubled(launcher: Launcher) -> Launcher:
     return LentLauncher(launcher, "tests.torch_impl.pipeline_worker")
 
 
+def _started(launcher: Launcher) -> set[int]:
+    return {pid for server in launcher._servers.values() for pid in server.pids.values()}
+
+
 @pytest.fixture
 def fail(troubled: Launcher, tmp_path: Path) -> Fail:
     """Runs a cell to which something happens; returns what is told of it. No process may be left, nor a run that says nothing."""
@@ -115,12 +119,12 @@ def fail(troubled: Launcher, tmp_path: Path) -> Fail:
     def fail(trouble: str, cell: str, seconds: float, **fields: object) -> str:
         fields = {"batch_size": 48, "steps": 20, "timeout_seconds": 20.0, "parity": False, **fields}
         asked = Cell.parse(cell).apply_to(RunConfig(workload=SIZED["mlp"], out=str(tmp_path / "run"), **fields))
-        start = time.monotonic()
+        before, start = _started(troubled), time.monotonic()  # their numbers may by now be those of other processes
         with pytest.raises((WorkerFailed, Unavailable)) as caught:
             troubled.run(parse(asked), launch_of(asked), environment={"TROUBLE": trouble})
         assert time.monotonic() - start < seconds
         assert (tmp_path / "run" / "error.json").exists()
-        assert not alive(pid for server in troubled._servers.values() for pid in server.pids.values())
+        assert not alive(_started(troubled) - before)
         return str(caught.value)
 
     return fail

@@ -19,5 +19,4 @@ CONVENTIONS = Conventions(
     has_equal_parts=True,
     packed_bytes=4,  # an int32 (2.21)
     sums_norms_at_once=True,
-    recomputes_outputs_only=True,
 )

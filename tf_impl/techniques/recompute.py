@@ -7,6 +7,7 @@ References:
 import tensorflow as tf
 
 from samestep.common.strategy import Run
+from samestep.tf_impl.models.experts import Experts
 from samestep.tf_impl.models.segmented import Segmented, SegmentFunction
 
 
@@ -20,8 +21,29 @@ def recompute(run: Run, model: Segmented) -> None:
     if not run.techniques.recompute:
         return
     inner, right = {segment.name for segment in run.workload.model.segments()[1:-1]}, model.segments
+    experts: dict[str, Experts] = getattr(model, "experts", {})
 
     def segments() -> dict[str, SegmentFunction]:
-        return {name: tf.recompute_grad(each) if name in inner else each for name, each in right().items()}
+        return {
+            name: _computed_twice(each, experts.get(name)) if name in inner else each for name, each in right().items()
+        }
 
     model.segments = segments
+
+
+def _computed_twice(segment: SegmentFunction, experts: Experts | None) -> SegmentFunction:
+    """Hands on what a router noted as well: tensors of a function that is computed again leave it as its outputs only."""
+    if experts is None:
+        return tf.recompute_grad(segment)
+
+    def noting(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return segment(x), *experts.routed
+
+    twice = tf.recompute_grad(noting)
+
+    def run(x: tf.Tensor) -> tf.Tensor:
+        y, counts, sums = twice(x)
+        experts.routed = tf.stop_gradient(counts), sums  # of what counts there is none, nor an exchange of it
+        return y
+
+    return run

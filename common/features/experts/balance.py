@@ -16,7 +16,6 @@ References:
 from collections.abc import Iterator, Mapping
 
 from samestep.common.errors import ConfigError
-from samestep.common.frameworks import conventions
 from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, num_positions
@@ -75,10 +74,6 @@ def _conflicts(run: Run) -> Iterator[tuple[bool, str]]:
     yield (
         run.passes > 1,
         "the load-balancing loss is of the whole batch, and --accumulation-steps sees one micro-batch at a time; leave it out",
-    )
-    yield (
-        run.techniques.recompute and conventions(run.framework).recomputes_outputs_only,
-        "tf.recompute_grad returns what a block hands on, and no probabilities of its router; leave out --recompute",
     )
 
 
