@@ -55,25 +55,30 @@ def of_other_units(unit: str, folder: str, units: Iterable[str]) -> set[str]:
 def files_asking(axis: str) -> set[str]:
     """The files of the product that are an axis of the mesh, import it, or ask a mesh, a row or a table for it."""
     own = {file for file in FILES if Path(file).match(f"axes/{axis}.py")}
-    asking = {file for file in FILES if any(_asks(node, axis) for node in ast.walk(ast.parse(FILES[file])))}
+    asking = {file for file in FILES if axis in _axes_of(file)}
     return {file for file in own | asking | files_with_module(f"axes.{axis}") if "/defects/" not in file}
 
 
-def _asks(node: ast.AST, axis: str) -> bool:
-    """Whether a node is `mesh.AXIS`, `mesh["AXIS"]`, `axis("AXIS")`, `axes=("AXIS", ...)` or the axis' line in `AXES`."""
+@functools.cache
+def _axes_of(file: str) -> frozenset[object]:
+    """The AXIS of each `mesh.AXIS`, `mesh["AXIS"]`, `axis("AXIS")`, `axes=("AXIS", ...)` and line in `AXES` of a file."""
+    return frozenset(axis for node in ast.walk(ast.parse(FILES[file])) for axis in _axes_at(node))
+
+
+def _axes_at(node: ast.AST) -> list[object]:
     match node:
         case ast.Attribute(value=ast.Name(id="mesh") | ast.Attribute(attr="mesh"), attr=attr):
-            return attr == axis
+            return [attr]
         case ast.Subscript(value=ast.Name(id="mesh"), slice=ast.Constant(value=value)):
-            return value == axis
+            return [value]
         case ast.Call(func=ast.Attribute(attr="axis"), args=[ast.Constant(value=value)]):
-            return value == axis
-        case ast.keyword(arg="axes", value=ast.Tuple(elts=elements)):
-            return any(isinstance(each, ast.Constant) and each.value == axis for each in elements)
-        case ast.Dict(keys=keys, values=[ast.Call(func=ast.Name(id="Axis")), *_]):
-            return any(isinstance(key, ast.Constant) and key.value == axis for key in keys)
+            return [value]
+        case ast.keyword(arg="axes", value=ast.Tuple(elts=names)):
+            return [each.value for each in names if isinstance(each, ast.Constant)]
+        case ast.Dict(keys=names, values=[ast.Call(func=ast.Name(id="Axis")), *_]):
+            return [each.value for each in names if isinstance(each, ast.Constant)]
         case _:
-            return False
+            return []
 
 
 HOMONYMS = {
