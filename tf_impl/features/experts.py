@@ -28,8 +28,9 @@ def with_balance(run: Run, loss: "Loss", model: "Logits") -> "Loss":
     def balanced(outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
         of_targets = loss(outputs, targets)
         # Read before replicas meet, when it is the next one's turn to call the model.
-        routed = [experts.routed for experts in cast("Transformer", model).experts.values()]
-        tokens_LE, probabilities_LE = (tf.stack(each) for each in zip(*routed, strict=True))
+        noted = [router.noted for router in cast("Transformer", model).noting.values()]
+        tokens_LE, probabilities_LE = (tf.stack(each) for each in zip(*noted, strict=True))
+        tokens_LE = tf.stop_gradient(tokens_LE)  # else its sum has one, which is an exchange
         if run.num_devices > 1:
             tokens_LE = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tokens_LE)
         return of_targets + tf.reduce_sum(tokens_LE * probabilities_LE) * scale

@@ -60,7 +60,7 @@ class Experts:
     """Sum over the k likeliest experts of each token, by their probabilities over the sum of these.
 
     Attributes:
-        routed: The tokens of each expert and the sums of its probabilities, of the last call.
+        noted: The tokens of each expert and the sums of its probabilities, of the last call.
     """
 
     def __init__(self, variable: VariableFactory, name: str, spec: TransformerSpec) -> None:
@@ -69,7 +69,7 @@ class Experts:
         self.gate = Stacked(variable, f"{name}/gate", bias=False) if spec.is_llama else None
         self.activate = ACTIVATIONS[spec.activation]
         self.top_k, self.count = spec.top_k, spec.experts
-        self.routed: Sequence[tf.Tensor] = ()
+        self.noted: Sequence[tf.Tensor] = ()
 
     def __call__(self, x_BTD: tf.Tensor) -> tf.Tensor:
         """[B, T, D] -> [B, T, D]; notes what the load-balancing loss is made of."""
@@ -79,7 +79,7 @@ class Experts:
         top_Nk, chosen_Nk = tf.math.top_k(probabilities_NE, self.top_k)
         weights_Nk = top_Nk / tf.reduce_sum(top_Nk, -1, keepdims=True)
         counts_E = tf.reduce_sum(tf.one_hot(tf.reshape(chosen_Nk, (-1,)), self.count, dtype=tf.int32), 0)
-        self.routed = tf.cast(counts_E, x_ND.dtype), tf.reduce_sum(probabilities_NE, 0)
+        self.noted = tf.cast(counts_E, x_ND.dtype), tf.reduce_sum(probabilities_NE, 0)
         order_S = tf.argsort(tf.reshape(chosen_Nk, (-1,)), stable=True)  # by expert, then by token
         out_SD = self.compute(tf.gather(x_ND, order_S // self.top_k), counts_E)
         out_NkD = tf.reshape(tf.gather(out_SD, tf.math.invert_permutation(order_S)), (-1, self.top_k, width))

@@ -1,12 +1,22 @@
 """A model as a sequence of segments, which a technique may wrap."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import tensorflow as tf
 
 SegmentFunction = Callable[[tf.Tensor], tf.Tensor]
 """Takes the inputs or what the segment before returned."""
+
+
+class Noting(Protocol):
+    """A part of a segment that keeps, for the loss, tensors beside its output.
+
+    Attributes:
+        noted: Those of the last call.
+    """
+
+    noted: Sequence[tf.Tensor]
 
 
 class Segmented(Protocol):

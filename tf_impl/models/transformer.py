@@ -175,7 +175,7 @@ class Transformer:
     """Ids [B, T] -> logits [B, T, V].
 
     Attributes:
-        experts: The mixtures of experts by the segment that each is in.
+        noting: The mixtures of experts by the segment that each is in.
         own_rows: Takes the rows of the table of positions for so many tokens, which are not all where examples are cut.
     """
 
@@ -187,7 +187,7 @@ class Transformer:
         self.own_rows: OwnRows = lambda table, tokens: table
         self.blocks = [Block(variable, block, spec) for block in range(spec.layers)]
         mixtures = ((f"blocks/{i}", block.mlp) for i, block in enumerate(self.blocks))
-        self.experts = {name: mlp for name, mlp in mixtures if isinstance(mlp, Experts)}
+        self.noting = {name: mlp for name, mlp in mixtures if isinstance(mlp, Experts)}
         self.norm = (RootNorm if spec.is_llama else Norm)(variable, "head/norm")
         self.logits = (
             TiedLogits(self.tokens, variable.product) if spec.tied else Linear(variable, "head/logits", bias=False)

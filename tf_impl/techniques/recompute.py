@@ -4,11 +4,12 @@ References:
     tf.recompute_grad (TensorFlow 2.21); Chen et al., arXiv 1604.06174.
 """
 
+from collections.abc import Mapping
+
 import tensorflow as tf
 
 from samestep.common.strategy import Run
-from samestep.tf_impl.models.experts import Experts
-from samestep.tf_impl.models.segmented import Segmented, SegmentFunction
+from samestep.tf_impl.models.segmented import Noting, Segmented, SegmentFunction
 
 
 def recompute(run: Run, model: Segmented) -> None:
@@ -21,29 +22,28 @@ def recompute(run: Run, model: Segmented) -> None:
     if not run.techniques.recompute:
         return
     inner, right = {segment.name for segment in run.workload.model.segments()[1:-1]}, model.segments
-    experts: dict[str, Experts] = getattr(model, "experts", {})
+    noting: Mapping[str, Noting] = getattr(model, "noting", {})
 
     def segments() -> dict[str, SegmentFunction]:
         return {
-            name: _computed_twice(each, experts.get(name)) if name in inner else each for name, each in right().items()
+            name: _computed_twice(each, noting.get(name)) if name in inner else each for name, each in right().items()
         }
 
     model.segments = segments
 
 
-def _computed_twice(segment: SegmentFunction, experts: Experts | None) -> SegmentFunction:
-    """Hands on what a router noted as well: tensors of a function that is computed again leave it as its outputs only."""
-    if experts is None:
+def _computed_twice(segment: SegmentFunction, part: Noting | None) -> SegmentFunction:
+    """Hands on what a part of a segment notes as well: from what is computed again only outputs get out."""
+    if part is None:
         return tf.recompute_grad(segment)
 
-    def noting(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        return segment(x), *experts.routed
+    def with_notes(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return segment(x), *part.noted
 
-    twice = tf.recompute_grad(noting)
+    twice = tf.recompute_grad(with_notes)
 
     def run(x: tf.Tensor) -> tf.Tensor:
-        y, counts, sums = twice(x)
-        experts.routed = tf.stop_gradient(counts), sums  # of what counts there is none, nor an exchange of it
+        y, *part.noted = twice(x)
         return y
 
     return run
