@@ -2,6 +2,7 @@
 
 import argparse
 import errno
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     allowed = check_allowed(name.strip() for text in given.allow for name in text.split(","))
     say_waiting(f"Reading {', '.join(given.runs[:3])}{' and others' if given.runs[3:] else ''}")
     loaded = load(paths, allowed)
+    gc.freeze()  # a thousand results stay to the end: the collector need not look at them again and again
     for problem in loaded.problems:
         print(f"not reported: {problem.place}: {problem.message}", file=sys.stderr)
     if loaded.kept_apart:

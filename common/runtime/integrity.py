@@ -164,13 +164,18 @@ def _damages(values: object, made: object, place: str) -> Iterator[str]:
                 yield f"it has an unknown field {_short(f'{place}{name}')}"
             elif name not in _NOT_ALWAYS_FINITE and isinstance(each, (float, list, dict)):
                 yield from _damages(each, getattr(made, name) if known is not None else None, f"{place}{name}.")
-    elif isinstance(values, list):
+    elif isinstance(values, list) and not _are_finite(values):
         members = made if isinstance(made, list | tuple) else [None] * len(values)
         for number, (each, member) in enumerate(zip(values, members, strict=True)):
             if not math.isfinite(each) if type(each) is float else isinstance(each, (list, dict)):
                 yield from _damages(each, member, f"{place}{number}.")
     elif isinstance(values, float) and not math.isfinite(values):
         yield f"its {place.removesuffix('.')} is {values}"
+
+
+def _are_finite(values: list[object]) -> bool:
+    """Whether a list holds finite floats and nothing else, as the losses of a run are: that is seen without a loop."""
+    return set(map(type, values)) == {float} and all(map(math.isfinite, values))  # pyrefly: ignore
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """Scales: where on an axis a value is, in percent, so that a figure fits any width; and the round values beside it."""
 
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -30,17 +31,21 @@ class AxisScale:
     is_log: bool = False
     at: tuple[float, ...] = ()
 
+    @functools.cached_property
+    def _start_and_factor(self) -> tuple[float, float]:
+        low, high = (math.log(self.low), math.log(self.high)) if self.is_log else (self.low, self.high)
+        return low, 100 / (high - low)
+
     def place(self, value: float) -> float:
         """Returns where a value is, in percent."""
-        (found,) = self.places([value])
-        return round(found, 3)
+        start, factor = self._start_and_factor
+        return round(factor * ((math.log(max(value, self.low)) if self.is_log else value) - start), 3)
 
     def places(self, values: Iterable[float]) -> list[float]:
-        """Returns where values are, in percent."""
+        """Returns where values are, in percent, not rounded."""
+        start, factor = self._start_and_factor
         if self.is_log:
-            start, factor = math.log(self.low), 100 / (math.log(self.high) - math.log(self.low))
             return [factor * (math.log(max(value, self.low)) - start) for value in values]
-        start, factor = self.low, 100 / (self.high - self.low)
         return [factor * (value - start) for value in values]
 
     def described(self, name: str) -> dict[str, str]:

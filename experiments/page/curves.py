@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import functools
 import itertools
+import operator
 from collections.abc import Mapping, Sequence
 
 from samestep.experiments.page.axes import AxisScale
@@ -13,6 +14,8 @@ MOST_POINTS = 160
 """Of a curve, to be drawn: more than a screen shows."""
 Place = tuple[float, float]
 """Values along both axes."""
+_HEIGHT = operator.itemgetter(1)
+"""Of a place: the value along the vertical axis."""
 FRAME = 1000
 """The units of a panel in either direction: one is less than a pixel, and whole numbers keep a page of many curves small."""
 
@@ -30,7 +33,7 @@ def thin(points: Sequence[Place], most: int = MOST_POINTS) -> list[Place]:
     kept: list[Place] = []
     for number in range(most // 2):
         part = points[round(number * stretch) : round((number + 1) * stretch)]
-        kept += sorted({min(part, key=lambda p: p[1]), max(part, key=lambda p: p[1])})
+        kept += sorted({min(part, key=_HEIGHT), max(part, key=_HEIGHT)})
     return kept
 
 

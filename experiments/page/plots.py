@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from samestep.experiments.page.axes import AxisScale
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
-from samestep.experiments.page.rendering import render
+from samestep.experiments.page.rendering import attributes, clean, render
 
 Figure = TypeVar("Figure")
 _MOST_NUMBERS = 400
@@ -50,6 +50,12 @@ class Mark:
     said: str | None = None
     name: str = ""
 
+    @property
+    def element(self) -> Markup:
+        """The mark on the page; no macro of a template, since a page of a thousand rows has ten thousand marks."""
+        given = {"class": self.kind, "style": self.style.replace("left:0.0%;", ""), **self.data}
+        return Markup(f"<i{attributes(given)}>{escape(clean(self.said or ''))}</i>")
+
 
 @dataclasses.dataclass(frozen=True)
 class Line:
@@ -80,8 +86,9 @@ class Line:
             words = each.kind.split()
             place = (words[0], each.style, *each.data.items())
             if place in found:
-                words = [*found[place].kind.split()[:-1], *words]
-            found[place] = dataclasses.replace(each, kind=" ".join(dict.fromkeys(words)))
+                both = dict.fromkeys((*found[place].kind.split()[:-1], *words))
+                each = dataclasses.replace(each, kind=" ".join(both))
+            found[place] = each
         return list(found.values())
 
 
