@@ -53,6 +53,8 @@ _HOMES = {
     "samestep.experiments.comparing.row": ("Row",),
 }
 """Module -> what this package offers of it, imported when it is first used."""
+_FUNCTIONS = ("samestep.api", "samestep.models")
+"""What these return is shown at prompts and in notebooks."""
 
 __all__ = [  # noqa: RUF022 (type checkers want the names written out)
     "run", "resume", "compare", "predict", "record", "diff", "load", "advise", "port", "report", "Model", "RunResult",
@@ -64,6 +66,8 @@ __all__ = [  # noqa: RUF022 (type checkers want the names written out)
 def __getattr__(name: str) -> object:
     for module, names in _HOMES.items():
         if name in names:
+            if module in _FUNCTIONS:
+                importlib.import_module("samestep.notebook").register()
             return getattr(importlib.import_module(module), name)
     raise AttributeError(f"module 'samestep' has no attribute '{name}'; it offers {', '.join(__all__)}.")
 

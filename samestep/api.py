@@ -29,13 +29,10 @@ from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.comparison_request import check_bit_equal
 from samestep.experiments.predict import read
 from samestep.experiments.printing.progress import show_progress
-from samestep.notebook import register
 from samestep.settings import CompareSettings, PredictSettings, RunSettings
 
 if TYPE_CHECKING:
     from samestep.common.judging.recorded.verdict import RecordedVerdict
-
-register()
 
 
 def run(cell: str, *, progress: bool = False, **settings: Unpack[RunSettings]) -> RunResult:

@@ -2,40 +2,87 @@
 
 import html
 import itertools
-import sys
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.advising.advice import Advice
 from samestep.experiments.advising.advice_text import document
 from samestep.experiments.advising.forecast import Forecast
+from samestep.experiments.advising.prediction import Prediction
 from samestep.experiments.comparing.comparison import Comparison
+from samestep.experiments.comparing.row import Row, say_status
 from samestep.experiments.printing import tables
+from samestep.experiments.printing.text import count, size
 from samestep.models import PortResult
 
+
+class Forms(NamedTuple):
+    """How a value is shown.
+
+    Attributes:
+        line: In one line, as in a list of values.
+        text: Where it stands alone: as the command prints it.
+    """
+
+    line: Callable[..., str]
+    text: Callable[..., str]
+
+
+MOST_LINES = 39
+"""Of a text that stands alone."""
 _PARAGRAPHS = 3
 """Of advice: what was asked, the ranking, and why the first is first."""
-SHOWN: Mapping[type, Callable[..., str]] = {
-    RunResult: tables.report,
-    Comparison: lambda found: found.report(""),
-    Advice: lambda found: "\n\n".join(document(found).text().split("\n\n")[:_PARAGRAPHS]),
-    PortResult: lambda found: found.report(),
-    Forecast: lambda found: found.report(),
-    RecordedVerdict: lambda found: found.headline,
+
+
+def _say_row(row: Row) -> str:
+    return say_status([row.cell], row.status, row.reason).removesuffix(": ")
+
+
+def _say_prediction(row: Prediction) -> str:
+    where = f"{row.cell} on {count(row.num_devices, 'device')}"
+    sent = size(row.ledger.sent_bytes_per_step)
+    return f"{where}: the fullest needs {size(row.needed_bytes)}, and a step sends {sent} (predicted)"
+
+
+SHOWN: Mapping[type, Forms] = {
+    RunResult: Forms(lambda found: tables.verdict([found]), tables.report),
+    Comparison: Forms(lambda found: tables.verdict(found.results), lambda found: found.report("")),
+    Row: Forms(_say_row, lambda row: tables.report(row.result) if row.result else _say_row(row)),
+    Advice: Forms(
+        lambda found: f"{found.first.layout}: {found.first.time.total:.3g} s a step, the fastest layout",
+        lambda found: "\n\n".join(document(found).text().split("\n\n")[:_PARAGRAPHS]),
+    ),
+    PortResult: Forms(
+        lambda found: "the same model" if found.is_same else found.verdict.sentence, lambda found: found.report()
+    ),
+    Forecast: Forms(lambda found: f"predictions of {count(len(found.rows), 'row')}", lambda found: found.report()),
+    Prediction: Forms(_say_prediction, lambda row: Forecast((row,), {}).report()),
+    RecordedVerdict: Forms(lambda found: found.headline, lambda found: found.headline),
 }
-"""What is shown of each type, as the command prints it."""
 
 
 def register() -> None:
-    """Has IPython show these types so, if this process is one; does nothing elsewhere, and imports nothing for it."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if shell is None:
-        return
-    for kind, write in SHOWN.items():
-        formatters = shell.display_formatter.formatters
-        formatters["text/html"].for_type(kind, lambda value, write=write: as_html(write(value)) + _figure(value))
-        formatters["text/plain"].for_type(kind, lambda value, printer, cycle, write=write: printer.text(write(value)))
+    """Gives these types the methods that Python's prompt, IPython and other notebooks ask for."""
+    for kind, forms in SHOWN.items():
+        methods: Mapping[str, Callable[..., object]] = {
+            "__repr__": lambda value, forms=forms: f"<{type(value).__name__}: {forms.line(value)}>",
+            "_repr_pretty_": lambda value, printer, cycle, forms=forms: printer.text(shorten(forms.text(value))),
+            "_repr_html_": lambda value, forms=forms: as_html(shorten(forms.text(value))) + _figure(value),
+        }
+        for name, method in methods.items():
+            setattr(kind, name, method)
+
+
+def shorten(text: str) -> str:
+    """Returns what a command prints in `MOST_LINES`: a longer one without its legends, and cut before its last paragraph."""
+    if len(text.splitlines()) <= MOST_LINES:
+        return text
+    *parts, last = (part for part in text.split("\n\n") if not part.startswith("* "))
+    lines, end = "\n\n".join(parts).splitlines(), ["", last]
+    room = MOST_LINES - 1 - len(last.splitlines())
+    return "\n".join([*(lines if len(lines) <= room else [*lines[: room - 1], "... report() has the rest"]), *end])
 
 
 def _figure(value: object) -> str:

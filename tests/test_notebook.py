@@ -1,10 +1,8 @@
-"""In a notebook a result is a sentence and a table, and a comparison is a data frame where one is asked for."""
+"""At a prompt a result is one line, in a notebook a table and a sentence; a comparison is a data frame if asked for."""
 
-import subprocess
-import sys
+import dataclasses
 import types
-from collections.abc import Callable
-from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -12,51 +10,65 @@ import samestep
 from samestep.common.cell import Cell
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
-from samestep.notebook import SHOWN, as_html, register
+from samestep.notebook import SHOWN, as_html, shorten
 from tests.experiments.comparisons import TRAINED
 
 COMPARISON = Comparison((Row.of(Cell.parse("torch:ddp"), TRAINED),))
 
 
-class Formatter(dict[type, Callable[..., object]]):
-    """IPython's formatter of one kind, as far as it is used."""
-
-    def for_type(self, kind: type, function: Callable[..., object]) -> None:
-        self[kind] = function
-
-
-@pytest.fixture
-def formatters(monkeypatch: pytest.MonkeyPatch) -> dict[str, Formatter]:
-    made = {"text/html": Formatter(), "text/plain": Formatter()}
-    shell = types.SimpleNamespace(display_formatter=types.SimpleNamespace(formatters=made))
-    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))  # type: ignore[arg-type]
-    register()
-    return made
-
-
-def test_every_type_has_both_forms(formatters: dict[str, Formatter]) -> None:
-    assert set(SHOWN) == set(formatters["text/html"]) == set(formatters["text/plain"])
+VALUES: dict[str, object] = {
+    "a run": TRAINED,
+    "a comparison": COMPARISON,
+    "a row": COMPARISON.rows[0],
+    "a row without a result": Row(Cell.parse("torch:fsdp"), "failed", "it died"),
+    "predictions": samestep.predict(devices=2),
+    "a prediction": samestep.predict("torch:fsdp", devices=2).rows[0],
+    "advice": samestep.advise("gpt3-175b", nodes=64, batch_size=1536),
+}
+SAID = {
+    "a run": "took the oracle",
+    "a row": "took the oracle",
+    "a comparison": "took the oracle",
+    "a row without a result": "torch:fsdp failed: it died",
+}
 
 
-@pytest.mark.parametrize("value", [TRAINED, COMPARISON], ids=["a run", "a comparison"])
-def test_what_is_shown_is_short_and_has_the_verdict(formatters: dict[str, Formatter], value: object) -> None:
-    page = formatters["text/html"][type(value)](value)
+def text_of(value: object) -> str:
+    """What IPython prints of a value, which asks for it as this does."""
     printed: list[str] = []
-    printer = types.SimpleNamespace(text=printed.append)
-    formatters["text/plain"][type(value)](value, printer, False)
-    assert "took the oracle" in printed[0]
-    assert len(printed[0].splitlines()) <= 40
-    assert str(page).count("<table>") == 1
-    assert "took the oracle" in " ".join(str(page).split())
+    getattr(value, "_repr_pretty_")(types.SimpleNamespace(text=printed.append), False)  # noqa: B009
+    return printed[0]
 
 
-def test_advice_is_a_ranking_and_why_the_first_is_first(formatters: dict[str, Formatter]) -> None:
-    advice = samestep.advise("gpt3-175b", nodes=64, batch_size=1536)
-    printed: list[str] = []
-    formatters["text/plain"][type(advice)](advice, types.SimpleNamespace(text=printed.append), False)
-    assert len(printed[0].splitlines()) <= 40
-    assert advice.first.candidate.run.name in printed[0]
-    assert str(formatters["text/html"][type(advice)](advice)).count("<table>") == 1
+def page_of(value: object) -> str:
+    return getattr(value, "_repr_html_")()  # noqa: B009
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_what_is_shown_is_short(name: str) -> None:
+    value = VALUES[name]
+    assert len(repr(value).splitlines()) == 1
+    assert len(text_of(value).splitlines()) < 40
+    page = page_of(value)
+    assert page.count("<table>") == (name != "a row without a result")
+    assert page.count("<svg") <= 1
+    assert SAID.get(name, "") in text_of(value)
+    assert SAID.get(name, "") in " ".join(page.split())
+
+
+def test_a_long_text_keeps_its_first_lines_and_its_verdict() -> None:
+    table = "\n".join(f"| row {number} |" for number in range(60))
+    short = shorten(f"Of what.\n\n{table}\n\n* a legend\n\nAll of them took the same step.").splitlines()
+    assert len(short) < 40
+    assert short[0] == "Of what." and short[-1] == "All of them took the same step."
+    assert "... report() has the rest" in short
+    assert "* a legend" not in short
+
+
+def test_every_type_that_the_package_offers_has_its_forms() -> None:
+    offered = {getattr(samestep, name) for name in samestep.__all__}
+    results = {each for each in offered if dataclasses.is_dataclass(each)} - {samestep.Model}
+    assert results == {*SHOWN}
 
 
 def test_text_becomes_html() -> None:
@@ -68,16 +80,14 @@ def test_text_becomes_html() -> None:
     )
 
 
-def test_a_process_without_ipython_imports_none() -> None:
-    look = "import sys, samestep.api; print('IPython' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", look], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1]
-    )
-    assert done.stdout == "False\n"
-
-
-def test_a_comparison_is_a_data_frame() -> None:
-    pytest.importorskip("pandas", reason="pandas is not installed")
-    frame = COMPARISON.frame()
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_comparison_is_a_data_frame(library: Literal["pandas", "polars"]) -> None:
+    pytest.importorskip(library, reason=f"{library} is not installed")
+    frame = COMPARISON.frame(library)
     assert list(frame["cell"]) == ["torch:ddp"]
     assert frame["examples_per_second_median"][0] == TRAINED.examples_per_second.median
+
+
+def test_there_are_two_kinds_of_data_frames() -> None:
+    with pytest.raises(samestep.ConfigError, match=r"unknown library 'dask'.*Choose from: pandas, polars"):
+        COMPARISON.frame("dask")  # type: ignore[arg-type]

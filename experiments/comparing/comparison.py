@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from samestep.common.errors import ConfigError, SamestepError, Unavailable, signal_exit_code
 from samestep.common.runtime.records import RunResult
@@ -15,11 +15,13 @@ from samestep.experiments.comparing.speeds import Rounds, Speed, judge_rows, spe
 from samestep.experiments.printing import tables
 from samestep.experiments.printing.figures import figures
 from samestep.experiments.printing.formats import Case, Document, write
+from samestep.experiments.printing.frames import frame
 from samestep.experiments.printing.misses import misses
 from samestep.experiments.printing.text import again, fill, screen_width
 
 if TYPE_CHECKING:
     import pandas
+    import polars  # pyrefly: ignore
 
     from samestep.experiments.comparing.against import Against, Earlier
     from samestep.experiments.comparing.scaling import Scaling
@@ -151,17 +153,17 @@ class Comparison:
         """Returns the comparison as `samestep compare --format json` prints it: every row with its whole result."""
         return write(self.document(""), "json")
 
-    def frame(self) -> "pandas.DataFrame":
+    def frame(self, library: Literal["pandas", "polars"] = "pandas") -> "pandas.DataFrame | polars.DataFrame":
         """Returns a data frame with a row for each cell, and the columns of `--format csv`.
 
+        Args:
+            library: Whose data frame.
+
         Raises:
-            Unavailable: pandas is not installed.
+            ConfigError: It is neither of the two.
+            Unavailable: It is not installed.
         """
-        try:
-            import pandas
-        except ImportError:
-            raise Unavailable("a data frame needs pandas: pip install pandas") from None
-        return pandas.DataFrame([dict(row) for row in self.document("").rows])
+        return frame([dict(row) for row in self.document("").rows], library)
 
     def plot(self, figure: str = "tradeoff") -> "Figure":
         """Draws "tradeoff" (speed by memory), "speed", "time", "memory", "sent", "losses", "deviations" or "scaling".
