@@ -33,5 +33,7 @@ def run(line: str) -> None:
     assert program == "samestep"
     done = subprocess.run([sys.executable, "-m", "samestep", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    told = r"Rows that can take it: " if arguments[0] == "model" else r"took (torch|tf):single's float64 \d+ steps"
+    told = (
+        r"Rows that can take it: " if arguments[0] == "model" else r"took the \d+ steps of (torch|tf):single in float64"
+    )
     assert re.search(told, done.stdout), done.stdout

@@ -14,7 +14,7 @@ RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), code)
     for pattern, code in (
         (rf"(?<=\| )(?:NO|not the same step|failed){_CELL_ENDS}", _RED),
-        (r"\bNOT the same step$|\bdid not take (?:the same step|the oracle's)\b|^not the same\b", _RED),
+        (r"\bNOT the same step$|\bdid not take (?:the same step|the \d+ steps|the oracle's)\b|^not the same\b", _RED),
         (rf"(?<=\| )yes{_CELL_ENDS}|(?<=  )same step$|^same\b(?=[:,])", _GREEN),
         (r"^cannot tell\b|(?<=[)B])!(?= *\|)|^\* ! ", _YELLOW),
         (r"(?<= )\([^()|]*\)(?=!? *\|)", _DIM),

@@ -4,34 +4,24 @@ import contextlib
 import importlib
 import io
 import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from samestep.common.catalog import catalogue
 from samestep.common.errors import unknown
+from samestep.common.flags import flags, spell_flag
+from samestep.common.seconds.machine import machines
+from samestep.common.workload.table import WORKLOADS
 from samestep.experiments.cli.commands import COMMANDS
 
 _TAKE_CELLS = ("run", "compare", "predict", "strategies", "advise", "explore")
 """The commands whose words may be rows."""
-_BASH = """# In ~/.bashrc: eval "$(samestep --completion bash)"
-_samestep() {{
-    local word=${{COMP_WORDS[COMP_CWORD]}} words=
-    COMPREPLY=()
-    if [ "$COMP_CWORD" -eq 1 ]; then words="{commands}"; else
-        case ${{COMP_WORDS[1]}} in
-{cases}
-        esac
-    fi
-    COMPREPLY=($(compgen -W "$words" -- "$word"))
-    [[ ${{#COMPREPLY[@]}} -gt 0 || $word == -* ]] || COMPREPLY=($(compgen -f -- "$word"))
-}}
-COMP_WORDBREAKS=${{COMP_WORDBREAKS//:}}
-complete -o filenames -F _samestep samestep
-"""
-_ZSH = """# In ~/.zshrc: eval "$(samestep --completion zsh)"
-autoload -Uz compinit bashcompinit && compinit && bashcompinit
-"""
+_CELL_FLAGS = ("--strategies", "--require", "--reference")
+"""The flags whose values are rows."""
+SHELLS = ("bash", "zsh", "fish")
 PLACEHOLDER = "--flag"
 """What the usage has in the place of all flags."""
-SHELLS = ("bash", "zsh", "fish")
+_SCRIPTS = Path(__file__).parent / "shells"
 
 
 def script(shell: str) -> str:
@@ -45,36 +35,69 @@ def script(shell: str) -> str:
     """
     if shell not in SHELLS:
         raise unknown("shell", shell, SHELLS)
-    words = {command: [*_flags(command), *(_cells() if command in _TAKE_CELLS else ())] for command in COMMANDS}
+    helps = {command: _help_of(command) for command in COMMANDS}
+    words = {command: _flags(text) for command, text in helps.items()}
+    values = {(command, flag): found for command, text in helps.items() for flag, found in _values(text)}
     if shell == "fish":
-        lines = [f"complete -c samestep -f -n __fish_use_subcommand -a {name} -d '{COMMANDS[name]}'" for name in words]
-        lines += [
-            f"complete -c samestep -n '__fish_seen_subcommand_from {name}' "
-            + " ".join(_spell_fish(each) for each in all_)
-            for name, all_ in words.items()
-            if all_
-        ]
-        return "\n".join(["# In config.fish: samestep --completion fish | source", *lines])
-    cases = "\n".join(f'            {name}) words="{" ".join(all_)}" ;;' for name, all_ in words.items())
-    bash = _BASH.format(commands=" ".join(COMMANDS), cases=cases)
-    return bash if shell == "bash" else _ZSH + bash.partition("\n")[2]
+        return "\n".join(["# In config.fish: samestep --completion fish | source", *_fish(words, values)])
+    template = (_SCRIPTS / f"completion.{shell}").read_text()
+    first = [*COMMANDS, "help", "--completion", "--help", "--version"]
+    for _, row in catalogue():
+        choices = {
+            spell_flag(name): [*map(str, field.metadata["choices"])] for name, field in flags(row.options).items()
+        }
+        values |= {("run", flag): found for flag, found in choices.items() if found}
+    values |= {("help", "help"): [*COMMANDS], ("--completion", "--completion"): [*SHELLS]}
+    for name, text in {
+        "COMMANDS": " ".join(first),
+        "VALUES": _cases({f'"{command} {flag}"': found for (command, flag), found in values.items()}),
+        "FLAGS": _cases({name: [*all_, *(_CELLS if name in _TAKE_CELLS else ())] for name, all_ in words.items()}),
+        "OPTIONS": _cases({cell: own for cell, own in _options().items() if own}),
+    }.items():
+        template = template.replace(f"@{name}@", text)
+    return template
 
 
-def _spell_fish(word: str) -> str:
-    return f"-l {word[2:]}" if word.startswith("--") else f"-a {word}"
+def _cases(words: Mapping[str, list[str]]) -> str:
+    return "\n".join(f'        {case}) offered+=" {" ".join(found)}" ;;' for case, found in words.items())
 
 
-def _flags(command: str) -> list[str]:
-    """Returns the flags of a command as its help lists them; a strategy's own come with the strategy."""
+def _fish(words: Mapping[str, list[str]], values: Mapping[tuple[str, str], list[str]]) -> Iterator[str]:
+    for name, found in words.items():
+        yield f"complete -c samestep -f -n __fish_use_subcommand -a {name} -d '{COMMANDS[name]}'"
+        when = f"complete -c samestep -n '__fish_seen_subcommand_from {name}'"
+        for flag in found:
+            taken = values.get((name, flag))
+            yield f"{when} -l {flag[2:]}" + (f" -xa '{' '.join(taken)}'" if taken else "")
+        if name in _TAKE_CELLS:
+            yield f"{when} -a '{' '.join(_CELLS)}'"
+
+
+def _help_of(command: str) -> str:
+    """Returns the help of a command, each run of spaces as one."""
     told = io.StringIO()
     with contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
         importlib.import_module(f"samestep.experiments.{command}").main(["--help"])
-    return list(
-        dict.fromkeys(
-            word for word in re.findall(r"(?<=[\s\[,])--[a-z][a-z0-9-]+", told.getvalue()) if word != PLACEHOLDER
-        )
-    )
+    return " ".join(told.getvalue().split())
 
 
-def _cells() -> list[str]:
-    return [f"{framework}:{row.name}" for framework, row in catalogue()]
+def _flags(text: str) -> list[str]:
+    """Returns the flags of a help; a strategy's own come with the strategy."""
+    found = dict.fromkeys(re.findall(r"(?<=[\s\[,])--[a-z][a-z0-9-]+", text))
+    return [word for word in found if word != PLACEHOLDER]
+
+
+def _values(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yields the flags of a help that take one of a few values, and those values."""
+    for flag, listed in re.findall(r"(--[a-z][a-z-]+) [A-Z-]+ (?:the \w+, )?one of:? ((?:[\w.-]+, )*[\w.-]+)", text):
+        yield flag, listed.split(", ")
+    known = {**dict.fromkeys(_CELL_FLAGS, _CELLS), "--workload": [*WORKLOADS], "--machine": [*machines(), "here"]}
+    yield from ((flag, found) for flag, found in known.items() if f"{flag} " in text)
+
+
+def _options() -> dict[str, list[str]]:
+    """Returns the flags that only a row has, by the row."""
+    return {f"{framework}:{row.name}": [*map(spell_flag, flags(row.options))] for framework, row in catalogue()}
+
+
+_CELLS = [f"{framework}:{row.name}" for framework, row in catalogue()]

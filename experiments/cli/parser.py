@@ -5,6 +5,7 @@ argparse and not a generator of command lines, so that every mistake is one line
 
 import argparse
 import dataclasses
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
@@ -13,6 +14,16 @@ from samestep.common.flags import Scalar, flags
 
 MOST_USED = ("workload", "devices", "steps", "optimizer", "dtype", "parity")
 """The flags that the help of a command shows before all others."""
+
+
+class _WholeWords(argparse.HelpFormatter):
+    """Breaks lines between words only; argparse would also break the name of a flag or of a model at a hyphen."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_long_words=False, break_on_hyphens=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(indent + line for line in self._split_lines(text, width - len(indent)))
 
 
 class Parser(argparse.ArgumentParser):
@@ -29,6 +40,9 @@ class Parser(argparse.ArgumentParser):
         lines = [f"usage: {' '.join([self.prog, *words, '[--flag VALUE ...]'])}"]
         lines += ["", *(f"  {example}" for example in self.examples), ""]
         return "\n".join(lines) + text.partition("\n\n")[2].join(("\n", ""))
+
+    def _get_formatter(self) -> argparse.HelpFormatter:
+        return _WholeWords(prog=self.prog)
 
     def error(self, message: str) -> NoReturn:
         """Raises instead of printing the whole usage."""

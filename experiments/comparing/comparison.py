@@ -226,7 +226,7 @@ class Comparison:
             unseparated(self.speeds, self.reference),
             explain_confounds(self.rounds, self.reference, self.allowed),
             tables.compiled_steps(self.results),
-            "\n".join(explain_rows(self.rows)),
+            "\n".join(fill(line, screen_width()) for line in explain_rows(self.rows)),
             self.missing,
             "\n".join(filter(None, [again(command), f"Runs: {self.directory}" if self.directory else ""])),
             fill(tables.verdict(self.results), screen_width()),

@@ -63,7 +63,7 @@ def measure(
                 label = f"{cell}, round {number} of {plan.repeats}" if plan.rounds(cell) > 1 else str(cell)
                 seconds = _take(launcher, directory, (run, launch), found[cell], number, begin and begin(run, label))
                 timetable.finish(None if cell.is_oracle else seconds)  # which says nothing about the others
-                tell(f"{label}: {seconds:.1f} s; {timetable.describe()}", quiet)
+                tell("; ".join(filter(None, (f"{label}: {seconds:.1f} s", timetable.describe()))), quiet)
     except KeyboardInterrupt as interrupt:
         return interrupt
     return None

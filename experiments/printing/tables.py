@@ -179,7 +179,7 @@ def verdict(results: Sequence[RunResult]) -> str:
     largest = ", ".join(f"{deviation:.0e} in {dtype}" for dtype, deviation in worst.items())
     why = judged[0].parity.reason if len(judged) == 1 and same else ""
     why = f" {why[0].upper()}{why[1:]}." if why else ""
-    return f"{subject} {_whose(judged)} {_steps(judged)}; largest deviation {largest}{more}.{why}"
+    return f"{subject} {_steps(judged)}; largest deviation {largest}{more}.{why}"
 
 
 def _judged_as(result: RunResult) -> str:
@@ -190,19 +190,20 @@ def _judged_as(result: RunResult) -> str:
     return numbers if result.parity.loss_bound is None else f"{numbers} (allowed {result.parity.loss_bound:.0e})"
 
 
-def _whose(judged: Sequence[RunResult]) -> str:
-    """Whose steps they were held against: the oracle's, or those of a user's model on one device."""
-    references = dict.fromkeys(r.parity.reference for r in judged)
-    return " and ".join("the oracle's" if name == ORACLE else f"{name}'s float64" for name in references)
-
-
 def _steps(judged: Sequence[RunResult]) -> str:
-    """All steps, or how many of them were judged."""
+    """Whose steps were taken, the oracle's or those of a user's model on one device, and how many of them were judged."""
     counts, taken = {r.parity.steps for r in judged}, max(len(r.losses) for r in judged)
     least, most = min(counts), max(counts)
-    if least == taken:
-        return f"{taken} steps"
-    return f"steps, judged at {least if least == most else f'{least} to {most}'} of {taken}"
+    number, how = (f"{taken} ", "") if least == taken else ("", f", judged at {_range(least, most)} of {taken}")
+    references = list(dict.fromkeys(r.parity.reference for r in judged))
+    if references == [ORACLE]:
+        return f"the oracle's {number}steps{how}"
+    others = [f"{name} in float64" for name in references if name != ORACLE]
+    return f"the {number}steps of {' and '.join((['the oracle'] if ORACLE in references else []) + others)}{how}"
+
+
+def _range(least: int, most: int) -> str:
+    return f"{least}" if least == most else f"{least} to {most}"
 
 
 def report(result: RunResult) -> str:

@@ -1,5 +1,6 @@
 """What `samestep --completion` prints completes commands, flags and rows in the shell that it is for."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -13,9 +14,17 @@ from samestep.experiments.cli.completion import script
 
 TYPED = [
     ("samestep dif", {"diff"}),
+    ("samestep help dif", {"diff"}),
     ("samestep compare --repe", {"--repeats"}),
     ("samestep diff --flo", {"--float64"}),
-    ("samestep run tf:mi", {"tf:mirrored"}),
+    ("samestep run tf:mi", {"mirrored"}),  # readline keeps what stands before the colon
+    ("samestep run torch:pp --sched", {"--schedule"}),
+    ("samestep run torch:pp --schedule 1f", {"1f1b"}),
+    ("samestep run --dtype float3", {"float32"}),
+    ("samestep run --dtype=float3", {"float32"}),
+    ("samestep demo --mistake clip_by", {"clip_by_local_norm"}),
+    ("samestep advise --machine a100-80gb-", {"a100-80gb-server"}),
+    ("samestep compare --strategies torch:ddp,torch:fs", {"fsdp"}),
     ("samestep run --fla", set()),
 ]
 
@@ -27,15 +36,23 @@ def bash() -> str:
 
 @pytest.mark.parametrize(("line", "offered"), TYPED)
 def test_bash_offers_what_fits(bash: str, line: str, offered: set[str]) -> None:
-    words = line.split()
-    asked = f"COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _samestep; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    asked = f"COMP_LINE='{line}'; COMP_POINT={len(line)}; _samestep; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     done = subprocess.run([shutil.which("bash") or "bash"], input=f"{bash}\n{asked}\n", capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert set(done.stdout.split()) == offered
 
 
+def test_zsh_reads_its_script() -> None:
+    shell = shutil.which("zsh")
+    if shell is None:
+        pytest.skip("zsh is not installed")
+    done = subprocess.run([shell, "-n"], input=script("zsh"), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_every_shell_knows_every_command_and_row(bash: str) -> None:
     for told in (bash, script("zsh"), script("fish")):
+        assert not re.search("@[A-Z]+@", told)  # every place of the template is filled
         assert all(command in told for command in COMMANDS)
         assert all(f"{framework}:{row.name}" in told for framework, row in catalogue())
 
