@@ -95,9 +95,9 @@ class RunConfig(Features, TrainedConfig):
 
     start_from: str | None = flag(
         None,
-        "continue the run in this directory, which has to have kept its state (--keep-state), or a checkpoint, or begin with "
-        "what others wrote, a .safetensors file or a folder of torch.distributed.checkpoint or tf.train.Checkpoint; strategy "
-        "and framework may differ",
+        "continue the run in this directory, which must have kept its state (--keep-state) or a checkpoint; or "
+        "begin with what another program wrote: a .safetensors file, or a folder of torch.distributed.checkpoint "
+        "or tf.train.Checkpoint; strategy and framework may differ",
         compared=False,
     )
     prepare: bool = flag(
@@ -114,8 +114,8 @@ class RunConfig(Features, TrainedConfig):
     )
     bandwidth: str | None = flag(
         None,
-        "give each process of the run a link of its own that carries so much in either direction, as in 200mbit or 10gbit "
-        "(default: the loopback)",
+        "limit what each process of the run can send and receive, each with a link of its own, as in 200mbit or "
+        "10gbit (default: no limit, over the loopback)",
         in_cell=True,
     )
     parity: bool | None = flag(
@@ -128,34 +128,36 @@ class RunConfig(Features, TrainedConfig):
     )
     evaluate: bool | None = flag(
         None,
-        "measure the metric on every held-out example; --no-evaluate on none (default: on as many as were trained on, and "
-        "on none of random data)",
+        "measure the metric on every held-out example; --no-evaluate on none (default: on as many as the run "
+        "trained on; on none if the data are random)",
     )
     save_every: str | None = flag(
         None,
-        "save a checkpoint each so many steps, as in 50, or each so many seconds, as in 30s; a run that is started again goes on "
-        "from the newest (default: none is saved)",
+        "how often to save a checkpoint: in steps, as in 50, or in seconds, as in 30s; a run that is started "
+        "again continues from the newest (default: never)",
         compared=False,
     )
     keep: int = flag(2, "how many of the newest checkpoints to keep", least=1, most=MAX_STEPS, compared=False)
     restarts: int = flag(
         0,
-        "start the processes again, up to so often, if one of them dies or hangs; they go on from the newest checkpoint",
+        "how many times to start the processes again if one of them dies or hangs; they continue from the "
+        "newest checkpoint",
         least=0,
         most=MAX_RESTARTS,
         compared=False,
     )
     elastic: str | None = flag(
         None,
-        "instead of --devices: the fewest and the most, as in 1:4; a run that is started again goes on with fewer until its next "
-        "checkpoint",
+        "instead of --devices: the fewest and the most devices, as in 1:4; a run that is started again continues "
+        "with fewer until its next checkpoint",
         compared=False,
     )
     trace: bool = flag(
         False,
-        "after everything that counts, record five more steps into trace.json of the run directory: what each device did when",
+        "after the measurement, record five more steps: trace.json in the run directory says what each device"
+        " did, and when",
     )
-    profile: bool = flag(False, "record these steps, and keep the framework's own profile of them as well")
+    profile: bool = flag(False, "like --trace, and keep the framework's own profile of these steps as well")
     described: str | None = None
     options: dict[str, Scalar] = dataclasses.field(default_factory=dict)
     techniques: Techniques = dataclasses.field(default_factory=Techniques)

@@ -39,8 +39,8 @@ _VARY = (
     "several times"
 )
 _ABOUT = (
-    "Rank every layout of a model that has room on a machine by its predicted time: strategy, mesh, schedule, micro-batch and "
-    "recomputation. Nothing is run. Beside the workloads that can be run there are published models: "
+    "Rank every layout of a model that fits a machine by its predicted time: strategy, mesh, schedule, micro-batch and "
+    "recomputation. Nothing is run. Besides the workloads that can be run, there are published models: "
     f"{', '.join(PUBLISHED)}."
 )
 

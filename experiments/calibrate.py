@@ -32,8 +32,9 @@ TRIES = 3
 """How often something is measured that came out impossible."""
 Measured = TypeVar("Measured")
 _ABOUT = (
-    "Measure the cores of this machine, in less than a minute when it is idle: the rate of matrix products by size, the rate of "
-    "the memory, what two processes exchange over gloo, and what a step of each strategy of torch takes beside arithmetic."
+    "Measure the cores of this machine, in less than a minute when it is idle: how fast it multiplies matrices of"
+    " each size, how fast its memory is, how fast two processes exchange over gloo, and what a step of each torch"
+    " strategy takes besides arithmetic."
 )
 
 

@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
         ConfigError: The directory holds none.
     """
     parser = Parser(
-        prog="samestep checkpoints", description="List the checkpoints of a run, and whether they are whole."
+        prog="samestep checkpoints", description="List the checkpoints of a run, and say whether they are intact."
     )
     parser.add_argument("directory", metavar="DIR", help="the directory of a run")
     directory = Path(parser.parse_args(arguments).directory)

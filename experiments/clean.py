@@ -1,7 +1,7 @@
-"""Shows what samestep keeps on this disk, and removes what is named: `samestep clean --oracle --runs`, `samestep clean DIR`.
+"""Show what samestep keeps on this disk, and remove what you name: `samestep clean --oracle --runs`, `samestep clean DIR`.
 
-Removed is what samestep wrote and listed; everything else in a directory stays, and no link is followed. --runs leaves alone
-what may still be wanted or be going on, such as a prepared run that waits in a queue; DIR is removed in any state.
+Only files that samestep wrote and listed are removed; everything else in a directory stays, and no link is followed. --runs
+leaves alone what may still be wanted or running, such as a prepared run that waits in a queue; DIR is removed in any state.
 """
 
 import datetime

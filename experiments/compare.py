@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from samestep.experiments.comparing.comparison import Comparison
     from samestep.experiments.submitting.targets import Target
 
-_DESCRIPTION = """Train one workload under many strategies and print one table, with the oracle as its first row. The rows that
-were done before an interrupt are printed, and --resume goes on from there. --on slurm:nodes=2 starts each row as a job of an
-engine: slurm, mpi, torchrun or ray."""
+_DESCRIPTION = """Train one workload under many strategies and print one table, with the oracle as its first row. After an
+interrupt, the rows that are done are printed, and --resume continues from there. --on slurm:nodes=2 starts each row as a job
+of an engine: slurm, mpi, torchrun or ray."""
 _ENDINGS = """Exit code, the first that applies: 130 after Ctrl-C; 143, 129 or 131 after SIGTERM, SIGHUP or SIGQUIT; 4 if a row is
 not the same step, or not that of --against; 1 if a row failed; 3 if a row that you named is unavailable or not possible, if a
 required row was not judged, if --parity was given and no row was judged, or if --against, or --bit-equal, had nothing to compare;
 0 otherwise. It is 2 if the request is wrong, or none of the rows that you named is possible: then nothing is started."""
 _AGAINST = """hold every row against the same row of an earlier comparison, of a run, or of a directory of runs: the losses of
 every step, the bytes, and with enough rounds the speed; the exit code is 4 if a step is not as it was"""
-_BIT_EQUAL = """make a gate of bits of --against: every loss, and the final state where both runs have it, must be the same in
-every bit, and not only within the bounds; the exit code is 4 if one is not, and 3 if that cannot be expected, since the versions
-of Python and of packages, the CPU or the C library are others: the message names them"""
+_BIT_EQUAL = """with --against: every loss, and the final state where both runs have one, must be the same in every bit, not
+only within the bounds; the exit code is 4 if one is not, and 3 if equal bits cannot be expected, because versions of Python
+or packages, the CPU or the C library differ; the message names them"""
 _VARY = """run each row with each value of an option, a technique, a size of the workload, or of devices, batch_size, optimizer,
 learning_rate, dtype, seed or threads, as in microbatches=2,4 or width=64,128; a row that does not have it, or sets it in its
 cell, stays one row; may be given several times; --devices 1,2,4 is short for --vary devices=1,2,4"""
-_RESUME = """go on with the comparison in this directory: what has a result is not run again; flags that are given as well must
-be those it was started with"""
+_RESUME = """continue the comparison in this directory: what has a result is not run again; flags given as well must be those
+it was started with"""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -38,7 +38,10 @@ def main(arguments: Sequence[str]) -> int:
     from samestep.common.runtime.parent.launcher import Launcher  # here, like the others: --help imports no NumPy
     from samestep.torch_impl.planted import PLANTED
 
-    parser = Parser(prog="samestep demo", description=(__doc__ or "").partition(":")[0] + ".")
+    parser = Parser(
+        prog="samestep demo",
+        description="Train two strategies that are right, then one with a mistake planted in it, and name the mistake.",
+    )
     parser.add_argument(
         "--mistake",
         metavar="NAME",

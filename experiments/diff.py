@@ -13,8 +13,8 @@ hyper-parameters, the initial weights, then loss, gradients and update of every 
 is run again a few times, for its first steps, from weights that are moved in their last bit; those reruns are kept in A. Exit
 code: 0 if the steps are the same, rounding amplified or not; 4 if they are not; 3 if these records cannot tell: then the command
 that would tell is printed; 1 if a command failed; 2 if the request is wrong."""
-_SIDE = "the directory of a record, or a command in quotes, which is recorded first into runs/"
-_FLOAT64 = "run both commands again in float64 and compare those runs: rounding has no part in what is left"
+_SIDE = "the directory of a record, or a command in quotes, which is first recorded into runs/"
+_FLOAT64 = "run both commands again in float64 and compare those runs: what still differs is not rounding"
 _WEIGHTS = "start B from the initial weights of A; the only choice is A"
 _STEPS = "how many steps the perturbed reruns take, at most (default: 20)"
 MOST_STEPS = 10**6

@@ -25,7 +25,7 @@ REPORT = "gpu-report.json"
 COMMAND = "samestep doctor --gpu"
 _ABOUT = (
     "Say which frameworks, GPUs and rows this machine has. With --gpu, train every row on its GPUs in every precision, "
-    f"twice, hold each step against the oracle, and write {REPORT}; one GPU is enough. Exit code: 3 if there is no "
+    f"twice, compare each step with the oracle's, and write {REPORT}; one GPU is enough. Exit code: 3 if there is no "
     "GPU, 4 if a row did not take the same step, 1 if one failed."
 )
 

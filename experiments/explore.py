@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from samestep.experiments.exploring.measuring import Measured
 
 DEFAULT, DEVICES = "explore.html", 2
-_DESCRIPTION = """Write a page on which a step of two strategies is played side by side: what each device holds, and which shards
-move along which links, with their bytes. All strategies of both frameworks can be chosen on it, and the number of devices and
-the width of the model changed. Those bytes are predicted; of the two that are named they are measured as well, in a short run.
-The page is one file that needs no network."""
+_DESCRIPTION = """Write a page on which a step of two strategies is played side by side: what each device holds, and which
+shards move along which links, with their bytes. On the page you can choose any strategy of both frameworks, and change the
+number of devices and the width of the model. The bytes are predicted; for the strategies that you name, a short run measures
+them as well. The page is one file that needs no network."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -131,7 +131,10 @@ def _parser() -> Parser:
         "named",
         nargs="*",
         metavar="CELL",
-        help="one strategy or two, as in torch:fsdp, or directories of one run or two; beside one alone stands its twin",
+        help=(
+            "one or two strategies, as in torch:fsdp, or the directories of one or two runs; a single one is "
+            "shown beside its twin in the other framework"
+        ),
     )
     told = "file to write (default: %(default)s)"
     parser.add_argument("-o", "--out", dest="output", default=DEFAULT, metavar="FILE", help=told)

@@ -15,9 +15,10 @@ TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlruns"}
 """Tracker -> the folder that it looks into by itself."""
 FORMATS = {"safetensors": ""} | {each: name for name in BUILDERS for each in conventions(name).formats}
 """Format -> the framework that writes it; "" if none is needed."""
-_DESCRIPTION = """Replay finished runs into a tracker of experiments: settings, the loss of every step, speed by window, and what
-came of them. Or write the state in one directory, of a checkpoint or of a finished run, in a format that others read.
-Exit code: 2 if there is no run, 3 if the tracker or framework is not installed; 1 if a run could not be read; 0 otherwise."""
+_DESCRIPTION = """Replay finished runs into an experiment tracker: settings, the loss of every step, the speed of each
+window, and the outcome. Or write the state in one directory, of a checkpoint or of a finished run, in a format that other
+programs read. Exit code: 2 if there is no run, 3 if the tracker or framework is not installed; 1 if a run could not be read;
+0 otherwise."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -19,15 +19,16 @@ class ModelRequest:
     """What a description is asked for: those fields of a request that it has, with its own defaults."""
 
     data: str | None = flag(None, "a .npz file, or FILE.py:FUNCTION, which returns the arrays")
-    devices: int = flag(2, "how many devices the rows have that may take it", least=1, most=MAX_DEVICES)
+    devices: int = flag(2, "how many devices these rows have", least=1, most=MAX_DEVICES)
     batch_size: int | None = flag(None, "examples of a step of these rows", least=1)
     seed: int = flag(0, "determines the initial weights", least=0, most=MAX_SEED)
     timeout_seconds: float = flag(60.0, "end a model that takes longer to be built", least=1, most=MAX_SECONDS)
 
 
 _ABOUT = (
-    "Build your model once, and say what was understood: its parameters with their roles, segments, blocks, loss, what is "
-    "random, stateful or mixes examples, and which rows can take it and why others cannot. Nothing is trained."
+    "Build your model once, and show what was understood: its parameters and their roles, its segments and "
+    "blocks, its loss, what in it is random, is stateful or mixes examples, which rows can train it, and why the "
+    "others cannot. Nothing is trained."
 )
 
 

@@ -19,8 +19,8 @@ from samestep.experiments.printing.formats import FORMATS, Document, write
 PREDICTED = ("workload", "model", "mesh", "batch_size", "optimizer", "dtype", "batch_norm", "data")
 """The fields of a request that decide what is predicted; `Assumptions` has the rest."""
 _ABOUT = (
-    "Predict what a step holds and sends, without running anything, for one strategy or for every one that can take the "
-    f"request. Beside the workloads that can be run there are published models: {', '.join(PUBLISHED)}."
+    "Predict the memory and the traffic of a step, without running anything, for one strategy or for every one that can take "
+    f"the request. Besides the workloads that can be run, there are published models: {', '.join(PUBLISHED)}."
 )
 
 
@@ -31,13 +31,13 @@ class _Command:
     strategy: str | None = flag(None, "a strategy, as in torch:fsdp (default: every one that can take the request)")
     validate: str | None = flag(
         None,
-        "hold predictions against measurements that others published, and print the errors",
+        "compare predictions with measurements that others published, and print the errors",
         choices=("vtrain", "torchtitan", "megatron", "llm-foundry", "llm-foundry-a100", "megatron-a100"),
     )
     rows: str | None = flag(None, "with --validate vtrain: a CSV file with other rows of these columns")
     observe: bool = flag(
         False,
-        "beside the prediction, take one real step of the row as rank 0 among ranks that are not there: what it sends and holds",
+        "also take one real step of the row, as rank 0 of ranks that do not exist, and measure what it sends and holds",
     )
     format: str = flag("github", "github is for people, the others are for programs", choices=FORMATS)
 

@@ -11,8 +11,9 @@ from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser
 
 _ABOUT = (
-    "Run a training script and record every step: its data, loss, hyper-parameters, gradients and weights, as hashes and "
-    "projections. The script is not changed, its output and exit code are its own. `samestep diff` compares two records."
+    "Run a training script and record every step: its data, loss, hyper-parameters, gradients and weights, as "
+    "hashes and projections. The script is not changed, and its output and exit code stay as they are. `samestep "
+    "diff` compares two records."
 )
 
 
@@ -29,8 +30,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", metavar="DIR", help="an empty directory for the record (default: a new one in runs/)")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="look at every N-th step after the first 10")
     parser.add_argument("--float64", action="store_true", help="run the script in float64")
-    parser.add_argument("--perturb", type=int, metavar="SEED", help="move the initial weights by their last bit")
-    parser.add_argument("--stop-after", type=int, metavar="STEPS", help="end the script after so many steps")
+    parser.add_argument("--perturb", type=int, metavar="SEED", help="change the initial weights in their last bit")
+    parser.add_argument("--stop-after", type=int, metavar="STEPS", help="end the script after this many steps")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="such as: python train.py")
     given = vars(parser.parse_args(arguments))
     command = given.pop("command")

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from samestep.experiments.comparing.comparison import Comparison
 
 FORMATS = ("html", "github", "csv", "json")
-_DESCRIPTION = """Write a report on runs and comparisons, or on one record, or on two that are held against each other. The page
-is one file that needs no network: verdicts, a table to sort and filter, and figures. What cannot be read is listed, and the rest
-is reported: files that are damaged, and files of other runs than those beside them. Exit code: 2 if there is nothing to report,
-or the file cannot be written; 1 if a directory could not be read; 0 otherwise."""
+_DESCRIPTION = """Write a report on runs and comparisons, on one record, or on two records and what differs between them. The
+page is one file that needs no network: verdicts, a table to sort and filter, and figures. Files that are damaged, or that
+belong to another run than those beside them, are listed, and the rest is reported. Exit code: 2 if there is nothing to
+report, or the file cannot be written; 1 if a directory could not be read; 0 otherwise."""
 DEFAULT = "report.html"
 
 
@@ -147,7 +147,10 @@ def _parser() -> Parser:
     parser.add_argument(
         "--figures",
         metavar="FOLDER",
-        help="write every figure instead, as SVG and PDF, as wide as a column (3.3 inches) and a page (6.9) of a paper",
+        help=(
+            "instead of a page, write every figure as SVG and PDF, as wide as a column (3.3 inches) and as a page"
+            " (6.9) of a paper"
+        ),
     )
     parser.add_argument("--open", action="store_true", help=HELP)
     parser.add_argument("--allow", action="append", default=[], metavar="NAME,NAME", help=ALLOW)

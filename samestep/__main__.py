@@ -13,8 +13,8 @@ from samestep.experiments.printing.text import fill, screen_width
 TITLE = "samestep: one training step, under every distribution strategy of PyTorch and TensorFlow, proven to be the same step."
 BEGIN = {
     "samestep demo": "what it does, in ten seconds",
-    "samestep record --out one -- python train.py": "your own script, as it is",
-    "samestep compare": "every strategy, as one table",
+    "samestep record --out one -- python train.py": "your own script, unchanged",
+    "samestep compare": "every strategy, in one table",
 }
 """What a newcomer can type first."""
 COMPLETION = "--completion"
@@ -43,7 +43,7 @@ def _begin(arguments: Sequence[str]) -> int:
 def _overview(width: int) -> Iterator[str]:
     yield from (fill(TITLE, width), "", "Begin with:")
     yield from (f"  {line:<46}{text}" for line, text in BEGIN.items())
-    yield from ("", "usage: samestep COMMAND ... (each has its own --help, as in samestep help run)", "")
+    yield from ("", "usage: samestep COMMAND ... (`samestep help COMMAND` explains one)", "")
     yield from (fill(f"  {command:<12}{text}", width, " " * 14) for command, text in COMMANDS.items())
 
 

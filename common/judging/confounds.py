@@ -38,7 +38,7 @@ CONFOUNDS: Mapping[str, str] = {
     **DISTURBED,
 }
 """What keeps two speeds from being ranked: name -> meaning. The names are what `--allow` takes."""
-ALLOW = f"rank rows by their speed in spite of these confounds; may be given several times: {', '.join(CONFOUNDS)}"
+ALLOW = f"rank rows by their speed despite these confounds; may be given several times: {', '.join(CONFOUNDS)}"
 """The help of `--allow`."""
 
 

@@ -45,7 +45,7 @@ class Assumptions:
         "what carries the exchanges (default: what does so between CPUs); devices of one process exchange in memory",
         choices=tuple(dict.fromkeys(name for names in BACKENDS.values() for name in names)),
     )
-    device_memory: str | None = flag(None, "say what fits a device with so much memory, as in 80GiB")
+    device_memory: str | None = flag(None, "say what fits a device with this much memory, as in 80GiB")
     weights: str | None = flag(
         None,
         "parameters, activations and gradients kept in two bytes, beside master weights and optimizer state in float32, as "

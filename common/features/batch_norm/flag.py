@@ -13,8 +13,9 @@ class BatchNormFlags:
 
     batch_norm: str = flag(
         "local",
-        "statistics in batch normalisation, of ours with +norm=batch or of your own model: of each replica's shard, of the "
-        "whole batch where the replicas can exchange them, or the running ones, frozen, as are other running buffers of yours",
+        "which statistics batch normalization uses, in our models with +norm=batch and in yours: those of each "
+        "replica's shard, those of the whole batch where replicas can exchange them, or the frozen running ones "
+        "(other running buffers of your model are frozen as well)",
         choices=STATISTICS,
         in_cell=True,
     )

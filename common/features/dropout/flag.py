@@ -11,6 +11,6 @@ class DropoutFlags:
 
     dropout: bool | None = flag(
         None,
-        "--no-dropout switches dropout off, that of ours and of your own model with its other random draws, in every strategy "
-        "and in the reference",
+        "--no-dropout switches off dropout, and in your own model all other random draws, in every strategy and "
+        "in the reference",
     )

@@ -11,7 +11,9 @@ class AccumulationFlags:
     """In how many micro-batches a shard is taken."""
 
     accumulation_steps: int = flag(
-        1, "micro-batches into which each shard is split; their gradients add up and are exchanged on the last", least=1
+        1,
+        "how many micro-batches each shard is split into; their gradients are added up, and exchanged after the last",
+        least=1,
     )
 
     def in_passes(self, count: int) -> Self:

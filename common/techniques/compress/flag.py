@@ -13,7 +13,8 @@ class CompressFlags:
 
     compress: str | None = flag(
         None,
-        "exchange gradients in fewer bytes; int8 and powersgd add what they leave out to the next step's (default: as they are)",
+        "exchange gradients in fewer bytes; int8 and powersgd add what they leave out to the gradients of the"
+        " next step (default: uncompressed)",
         choices=COMPRESSIONS,
     )
 
@@ -22,7 +23,7 @@ class CompressFlags:
     )
     compress_warmup_steps: int = flag(
         0,
-        "steps that exchange gradients as they are before powersgd begins, counted from the first step of training",
+        "how many steps, from the first of training on, exchange uncompressed gradients before powersgd begins",
         least=0,
         most=MAX_STEPS,
     )

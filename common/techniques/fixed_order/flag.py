@@ -13,8 +13,9 @@ class FixedOrderFlags:
 
     fixed_order: int | None = flag(
         None,
-        "cut the GLOBAL batch into so many micro-batches, whatever the number of devices, and add their gradients up in one "
-        "order: 1, 2, 4, ... devices, up to so many, compute the same bits; a power of two (default: any order)",
+        "cut the GLOBAL batch into this many micro-batches, a power of two, however many devices there are, and "
+        "add up their gradients in one fixed order, so that 1, 2, 4, ... devices, up to this number, compute the "
+        "same bits (default: any order)",
         least=1,
         most=MOST_LEAVES,
         changes_step=False,

@@ -11,7 +11,7 @@ class OverlapFlags:
 
     overlap: bool | None = flag(
         None,
-        "exchange gradients in pieces while the backward pass still runs, or all together after it (default: as the "
+        "exchange gradients in pieces during the backward pass, or all together after it (default: what the "
         "strategy's API does)",
         changes_step=False,
     )

@@ -11,8 +11,8 @@ class PrecisionFlags:
 
     precision: str | None = flag(
         None,
-        "compute forward and backward in two bytes a number, from parameters in float32, which get gradients in float32 "
-        "(default: everything in the dtype)",
+        "compute the forward and backward pass in this type, with parameters and their gradients in float32 "
+        "(default: everything in --dtype)",
         choices=("bf16", "fp16"),
         changes_step=False,
     )

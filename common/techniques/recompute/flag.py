@@ -12,7 +12,7 @@ class RecomputeFlags:
 
     recompute: bool = flag(
         False,
-        "keep only the inputs of the model's inner segments, and compute the rest again in the backward pass",
+        "keep only the inputs of the model's inner segments, and recompute the rest in the backward pass",
         changes_step=False,
     )
 
