@@ -129,7 +129,7 @@ def _is_other_step(result: "RunResult") -> bool:
 
 def _asked(asked: "RunConfig") -> str:
     return fill(
-        f"Two rows train {asked.workload} for {STEPS} steps in float64, then one of them with a mistake in it.",
+        f"Two strategies train {asked.workload} for {STEPS} steps in float64, then the first again with a mistake in it.",
         screen_width(),
     )
 
@@ -150,7 +150,7 @@ def _told(mistake: str, right: "RunResult", mistaken: "RunResult") -> str:
 {fill(planted, width)}
   {fill(said, width - 2, "  ")}
 
-Its losses, beside those of the right run:
+Its losses, next to those of the correct run:
 
 {table}
 """

@@ -148,5 +148,5 @@ def whisker(axes: tuple[AxisScale, AxisScale], at: float, ends: Place, kind: str
     """
     across, up = axes
     low, high = map(up.place, ends)
-    style = f"left:{across.place(at)}%;bottom:{low}%;height:{round(high - low, 3)}%;margin-left:{aside}px"
+    style = f"left:{across.place(at)}%;bottom:{low}%;height:{round(high - low, 2)}%;margin-left:{aside}px"
     return Mark(f"whisker {kind}", style, {"data-low": ends[0], "data-high": ends[1]})

@@ -82,6 +82,18 @@ def _script(sections: Sequence[tuple[str, str, Markup]]) -> Markup:
 
 
 def _title(loaded: Loaded) -> str:
+    """Returns what one comparison trained, and on what machine; the names of several."""
+    trained = [
+        (entry, result) for facet in loaded.facets() for entry, result in facet.rows if result.framework != "numpy"
+    ]
+    workloads = {facet.workload for facet in loaded.facets()}
+    processors = {result.machine["cpu"] for _, result in trained}
+    if trained and len(loaded.groups) == len(workloads) == 1:
+        rows = {f"{result.framework}:{result.strategy}": entry.name for entry, result in trained}
+        subject = f"{len(rows)} strategies train" if len(rows) > 1 else f"{next(iter(rows.values()))} trains"
+        cores = count(max(result.cores for _, result in trained), "core")
+        where = f" on {cores} of {processors.pop()}" if len(processors) == 1 else ""
+        return f"{subject} {workloads.pop()}{where}"
     titles = [group.title for group in loaded.groups]
     return ", ".join(titles[:_NAMED]) + (f" and {len(titles) - _NAMED} more" if titles[_NAMED:] else "")
 
@@ -91,4 +103,6 @@ def _about(loaded: Loaded) -> str:
     trained = list(dict.fromkeys(facet.workload for facet in loaded.facets()))
     runs = sum(len(entry.row.results) for entry in loaded.entries)
     named = f" of {', '.join(trained[:4])}" + (f" and {len(trained) - 4} more" if trained[4:] else "")
-    return f"{count(len(loaded.entries), 'row')}, {count(runs, 'finished run')}{named if trained else ''}"
+    name = f"{loaded.groups[0].title}: " if len(loaded.groups) == 1 else ""
+    named = "" if name and len(trained) == 1 else named if trained else ""
+    return f"{name}{count(len(loaded.entries), 'row')}, {count(runs, 'finished run')}{named}"

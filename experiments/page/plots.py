@@ -53,7 +53,7 @@ class Mark:
     @property
     def element(self) -> Markup:
         """The mark on the page; no macro of a template, since a page of a thousand rows has ten thousand marks."""
-        given = {"class": self.kind, "style": self.style.replace("left:0.0%;", ""), **self.data}
+        given = {"class": self.kind, "style": self.style.removeprefix("left:0%;"), **self.data}
         return Markup(f"<i{attributes(given)}>{escape(clean(self.said or ''))}</i>")
 
 
@@ -186,5 +186,5 @@ def mark(
         name: As of `Mark`.
     """
     left = axis.place(start)
-    style = f"left:{left}%" + ("" if end is None else f";width:{round(axis.place(end) - left, 3)}%")
+    style = f"left:{left:g}%" + ("" if end is None else f";width:{round(axis.place(end) - left, 2):g}%")
     return Mark(kind, style, data or {}, name=name)

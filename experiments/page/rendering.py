@@ -20,6 +20,7 @@ FRAMEWORKS = [(name, framework_info(name).title) for name in (*BUILDERS, ORACLE_
 """The frameworks that rows are of, by their classes in the style sheet, with their names; the oracle comes last."""
 _NOT_TEXT = re.compile("[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What a page cannot show: the control characters of a log, halves of surrogate pairs."""
+_HYPHENED, _WHOLE = re.compile(r"(?<![\w-])--[a-z][\w-]*|\b[\d.]+e-\d+"), r'<span class="whole">\g<0></span>'
 LONG = 1_000_000
 """Characters from which on a browser lays out the sections of a page only as they come near: it opens three times as fast."""
 _IMPLIED = re.compile(
@@ -116,10 +117,10 @@ def _escaped(value: object) -> str:
 
 
 def prose(text: str) -> Markup:
-    """Makes a sentence in which `backticks` mark code."""
-    parts = clean(text).split("`")
-    code = Markup("<code>{}</code>")
-    return Markup("").join(code.format(part) if index % 2 else part for index, part in enumerate(parts))
+    """Makes a sentence in which `backticks` mark code; a flag or a number is not broken at its hyphen."""
+    parts = [str(escape(part)) for part in clean(text).split("`")]  # no Markup: it would escape what replaces its parts
+    said = (f"<code>{part}</code>" if index % 2 else _HYPHENED.sub(_WHOLE, part) for index, part in enumerate(parts))
+    return Markup("".join(said))
 
 
 def breakable(name: str) -> Markup:

@@ -83,7 +83,7 @@ def _most(column: SortableColumn, entries: Sequence[Entry]) -> float | None:
 def _cell(column: SortableColumn, most: float | None, entry: Entry) -> tuple[Scalar, Markup | str, str | None]:
     """Returns the value of a cell, how it is written, and the style of its bar."""
     value = column.value(entry)
-    bar = f"--bar:{100 * float(value) / most:.2f}%" if column.has_bar and value is not None and most else None
+    bar = f"--bar:{round(100 * float(value) / most, 2):g}%" if column.has_bar and value and most else None
     return float(f"{value:.8g}") if isinstance(value, float) else value, column.show(entry), bar
 
 

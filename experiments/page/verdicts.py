@@ -9,7 +9,7 @@ from samestep.common.judging.speed_comparison import LEAST_ROUNDS
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.confound_report import explain_confounds
 from samestep.experiments.comparing.gate import headline
-from samestep.experiments.comparing.row import FAILED, MISSED, NOT_JUDGED, SAME, Row, explain_rows
+from samestep.experiments.comparing.row import FAILED, MISSED, NOT_JUDGED, REFERENCE, SAME, Row, explain_rows
 from samestep.experiments.comparing.speeds import unseparated
 from samestep.experiments.page.answers import answers
 from samestep.experiments.page.drawings.trade import trade
@@ -33,7 +33,9 @@ def write(loaded: Loaded) -> Markup:
     tally = Counter(entry.row.status for entry in loaded.entries)
     examples = {entry.row.status: entry.row for entry in loaded.entries}
     content = {
-        "headline": _headline(loaded),
+        "headline": (said := _headline(loaded)),
+        "is_alone": not loaded.groups[1:],
+        "says_code": "exit code" in said,
         "tally": [(number, status(examples[name])) for name, number in tally.items()],
         "problems": loaded.problems,
         "unread": count(len(loaded.problems), "directory"),
@@ -57,11 +59,15 @@ def _headline(loaded: Loaded) -> str:
     unread = f" {count(len(loaded.problems), 'directory')} could not be read." if loaded.problems else ""
     if found:
         return " ".join(found[:_SHOWN]) + more + unread
-    judged, rows = sum(entry.row.is_judged for entry in loaded.entries), count(len(loaded.entries), "row")
+    rows = [entry.row for entry in loaded.entries if entry.row.status != REFERENCE]
+    judged = [row for row in rows if row.is_judged]
     if not judged:
-        return f"No row was judged, so nothing is said of their steps.{unread}"
-    whole = "Every judged row took the same step" if judged > 1 else "The judged row took the same step"
-    return f"{whole} as its reference ({judged} of {rows} judged).{unread}"
+        return f"No row was judged, so nothing is known about their steps.{unread}"
+    if len(judged) < len(rows):
+        which = f"{len(judged)} of {len(rows)} rows were judged, and {'all of them' if judged[1:] else 'that one'}"
+    else:
+        which = "Every row" if judged[1:] else judged[0].cell
+    return f"{which} took the same step as {'their' if 'all' in which else 'its'} reference.{unread}"
 
 
 def _verdict(group: Group) -> dict[str, object]:

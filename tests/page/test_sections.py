@@ -117,7 +117,7 @@ def test_the_headline_says_what_matters_most() -> None:
         for rows in ([passed], [passed, failed], [missed, passed])
     ]
     assert told == [
-        "The judged row took the same step as its reference (1 of 1 row judged).",
+        "torch:ddp took the same step as its reference.",
         "tf:mirrored failed: boom.",
         "torch:zero2 did not take the same step: why.",
     ]
