@@ -114,7 +114,7 @@ def _overview(gpus: Mapping[str, "Sequence[Gpu]"]) -> Document:
         facts[framework_info(framework).title] = here
         facts[f"rows of {framework}"] = "; ".join([f"{able} of {len(rows)}", *filter(None, missing)])
     lines = [f"To prove the rows on the GPUs: {COMMAND}"] if any(gpus.values()) else []
-    lines += ["To prove them on CPU cores: samestep compare"]
+    lines += ["To check them on CPU cores: samestep compare"]
 
     def text() -> str:
         table = github(["what", "here"], [[name, value] for name, value in facts.items()], screen_width())

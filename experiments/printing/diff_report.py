@@ -110,7 +110,7 @@ def _measured(verdict: RecordedVerdict) -> list[str]:
     said = []
     if verdict.exit_code != 4 and verdict.worst:
         said.append(
-            f"the largest difference is {verdict.worst:.1f} times what rounding makes; from 10 times on it is none"
+            f"the largest difference is {verdict.worst:.1f} times what rounding makes; from 10 times on it is not rounding"
         )
     if verdict.exit_code != 4 and verdict.resolution is not None:
         said.append(f"a gradient that is wrong by {verdict.resolution:.0e} of its norm, or more, would have been seen")
