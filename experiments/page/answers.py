@@ -88,7 +88,7 @@ def _least(question: str, quantity: Quantity, rows: dict[str, MeasuredRow]) -> S
     least = min(values.values())
     names = [name for name, value in values.items() if value == least]
     is_exact = all(_is_as_predicted(quantity, rows[name]) for name in names)
-    certainty = "as predicted" if is_exact else "predicted otherwise, see the table"
+    certainty = "as predicted" if is_exact else "not as predicted (see the table)"
     return Superlative(question, f"{_listed(names)}, {quantity.text(rows[names[0]])}", f"measured, {certainty}")
 
 
