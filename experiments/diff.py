@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
         "samestep diff runs/one runs/two --float64",
     )
     parser.add_argument("a", metavar="A", help=_SIDE)
-    parser.add_argument("b", metavar="B", help="likewise")
+    parser.add_argument("b", metavar="B", help="the other one: also a record or a command")
     parser.add_argument("--float64", action="store_true", help=_FLOAT64)
     parser.add_argument("--weights-from", choices=["A"], help=_WEIGHTS)
     parser.add_argument("--steps", type=int, default=20, metavar="N", help=_STEPS)
