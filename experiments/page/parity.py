@@ -52,7 +52,7 @@ def write(loaded: Loaded) -> Markup | None:
                 fields.setdefault((f"{result.framework}:{result.strategy}", facet.workload), []).append((entry, result))
     names = [f"{framework}:{row.name}" for framework, row in catalogue()]
     names = [name for name in names if any(name == own for own, _ in fields)]
-    if not names or len(columns) == 1:  # the table of all rows has a column with the deviations on one workload
+    if not names or not (len(columns) > 1 or loaded.groups[1:]):  # the table of all rows has the same
         return None
     rows = [
         (_name(name, fields), name.partition(":")[0], [_field(fields.get((name, column), [])) for column in columns])
