@@ -154,16 +154,13 @@ class Comparison:
         return write(self.document(""), "json")
 
     def frame(self, library: Literal["pandas", "polars"] = "pandas") -> "pandas.DataFrame | polars.DataFrame":
-        """Returns a data frame with a row for each cell, and the columns of `--format csv`.
-
-        Args:
-            library: Whose data frame.
+        """Returns a data frame of this library, with a row for each cell and the columns of `--format csv`.
 
         Raises:
-            ConfigError: It is neither of the two.
+            ConfigError: There is no such library.
             Unavailable: It is not installed.
         """
-        return frame([dict(row) for row in self.document("").rows], library)
+        return frame(self.document("").rows, library)
 
     def plot(self, figure: str = "tradeoff") -> "Figure":
         """Draws "tradeoff" (speed by memory), "speed", "time", "memory", "sent", "losses", "deviations" or "scaling".
