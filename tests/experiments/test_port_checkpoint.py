@@ -21,8 +21,8 @@ ZOO = Path(__file__).parents[1] / "own" / "ports.py"
 READ = """
 import sys, numpy as np
 sys.path.insert(0, sys.argv[2])
-from tests.own import ports
-model = ports.tf_mlp()
+from tests.own.whole_ports.perceptron_models import tf_mlp
+model = tf_mlp()
 model.load_weights(sys.argv[1])
 np.savez(sys.argv[3], made=model(np.ones((2, 6), "float32")).numpy())
 """
