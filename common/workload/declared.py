@@ -4,6 +4,7 @@ import ast
 import functools
 import importlib.metadata
 import importlib.util
+import re
 import sys
 import traceback
 import types
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samestep.common.errors import ConfigError, unknown
+from samestep.common.errors import ConfigError, SamestepError, unknown
 from samestep.common.frameworks import conventions
 from samestep.common.workload import code
 from samestep.common.workload.declaration import BUILDERS, Model
@@ -41,6 +42,11 @@ def split_source(source: str) -> tuple[Path, str]:
     if not path.is_file():
         raise ConfigError(f"--model {source}: there is no file {path}.")
     return path, name if colon else DEFAULT_NAME
+
+
+_KERAS = "Exception encountered when calling "
+_PACKAGE = str(Path(__file__).parents[2])
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def _offers() -> dict[str, importlib.metadata.EntryPoint]:
@@ -144,16 +150,45 @@ def own_lines(error: BaseException, path: str) -> str:
         error: What was raised.
         path: The user's file; what is in its folder is theirs.
     """
-    folder = str(Path(path).parent)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(folder)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_theirs(frame.filename, path)]
     where = " < ".join(f"{Path(f.filename).name}:{f.lineno} `{f.line}`" for f in reversed(frames))
     if isinstance(error, SyntaxError) and error.filename == path:
         return f"SyntaxError: {error.msg} ({Path(path).name}:{error.lineno} `{(error.text or '').strip()}`)"
+    last = error
+    while last.__cause__ is not None and not isinstance(error, ConfigError):
+        last = last.__cause__
+    cause = f"; the cause is {_first_line(last)}" if last is not error else ""
+    return _first_line(error) + cause + (f" ({where})" if where else "")
+
+
+def _is_theirs(filename: str, path: str) -> bool:
+    """Returns whether code is in the folder of the user's file, and is neither ours nor an installed package's."""
+    is_ours = filename.startswith(_PACKAGE) and not path.startswith(_PACKAGE)
+    return filename.startswith(str(Path(path).parent)) and not is_ours and "site-packages" not in filename
+
+
+def raised_in(error: Exception, source: str) -> str:
+    """Returns an error of a run as `own_lines` does, if the user's own code raised it; "" if anything below that may have.
+
+    Args:
+        error: What was raised.
+        source: Where the model is declared.
+    """
+    if isinstance(error, SamestepError) or source in _offers():
+        return ""
+    path = str(split_source(source)[0].resolve())
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return own_lines(error, path) if _is_theirs(last.filename, path) else ""
+
+
+def _first_line(error: BaseException) -> str:
+    """Returns an error's kind with the first line of what it says; Keras' first names a layer, and the next what is wrong."""
     try:
-        first = (str(error).splitlines() or [""])[0]
+        lines = [line for line in _COLOURS.sub("", str(error)).splitlines() if line.strip()] or [""]
     except Exception:  # their own class
-        first = "an error that cannot be printed"
-    return f"{type(error).__name__}: {first}" + (f" ({where})" if where else "")
+        lines = ["an error that cannot be printed"]
+    said = " ".join(lines[:2]) if lines[0].startswith(_KERAS) else lines[0]
+    return f"{type(error).__name__}: {said}"
 
 
 IDS = " (whole numbers are ids; of images make real ones, as in `inputs / 255`)"

@@ -138,8 +138,8 @@ ONLY_RUN = (
     *("a loss that is no number", "in training alone"),
 )
 """What shows in a run alone, or leaves a model to be described of which no row can be had."""
-FAILING = ("aborts", "reads address 0", "exits later", "raises later", "a loss that is no number")
-"""What ends a process by a signal without the word, or a run that has begun."""
+FAILING = ("exits later", "is killed later", "a loss that is no number", "in training alone")
+"""What ends a run that has begun, which others may have ended as well, or makes its loss no number."""
 ENDLESS = {
     "at the top": top("while True: pass"),
     "in the builder": model(made="import time\n            while True: time.sleep(1)"),

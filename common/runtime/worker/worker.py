@@ -36,6 +36,7 @@ from samestep.common.runtime.worker.usage import serve
 from samestep.common.strategy import ProcessSpec, Run
 from samestep.common.workload import code
 from samestep.common.workload.data.dataset import load
+from samestep.common.workload.declared import raised_in
 
 _KEPT: list[Program] = []
 """Programs are never released: once in some hundred runs the destructors behind a DDP program do not return (torch 2.13).
@@ -84,6 +85,9 @@ def _report(raised: Exception, arguments: list[str], run: Run | None, role: str)
     if run is not None and is_shortage(raised):
         traceback.print_exception(raised)  # into the log
         error = shortage(run, role)
+    elif run is not None and (source := run.workload.model.facts.source) and (said := raised_in(raised, source)):
+        traceback.print_exception(raised)
+        error = ConfigError(f"--model {source}: {said}")
     is_ours = arguments and (os.path.exists(Path(arguments[0], "config.json")) or is_asked(Path(arguments[0])))
     if is_ours and not _is_orphan():
         write_error(Path(arguments[0]), role, error)

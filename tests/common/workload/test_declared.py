@@ -1,12 +1,13 @@
-"""Models that an installed package offers, beside those of files."""
+"""Models that an installed package offers, beside those of files; and how errors of their code are told."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from samestep.common.errors import ConfigError
 from samestep.common.workload.declaration import Model
-from samestep.common.workload.declared import absolute_source, call_user, load_model
+from samestep.common.workload.declared import absolute_source, call_user, import_file, load_model, own_lines, raised_in
 
 
 @pytest.fixture
@@ -44,3 +45,40 @@ def test_what_is_offered_has_to_be_a_model(package: Path) -> None:
 def test_another_name_is_told_what_is_offered(package: Path) -> None:
     with pytest.raises(ConfigError, match=r"names no Python file; .* offers \(acme-five, acme-net\)"):
         absolute_source("acme-nett")
+
+
+def raised(error: Exception, cause: BaseException | None = None) -> Exception:
+    try:
+        raise error from cause
+    except Exception as caught:
+        return caught
+
+
+def test_an_error_is_told_with_what_caused_it() -> None:
+    cause = raised(RuntimeError("operator a::b does not exist"))
+    inner = raised(ImportError("see above"), cause)
+    assert own_lines(raised(ModuleNotFoundError("no T5"), inner), "/nowhere/net.py") == (
+        "ModuleNotFoundError: no T5; the cause is RuntimeError: operator a::b does not exist"
+    )
+    assert own_lines(raised(ConfigError("refused"), cause), "/nowhere/net.py") == "ConfigError: refused"
+
+
+def test_of_keras_the_layer_is_told_and_what_is_wrong_with_it() -> None:
+    said = "Exception encountered when calling Mix.call().\n\n\x1b[1mcannot multiply\x1b[0m\n\nArguments received:"
+    assert own_lines(ValueError(said), "/nowhere/net.py") == (
+        "ValueError: Exception encountered when calling Mix.call(). cannot multiply"
+    )
+
+
+def test_an_error_of_a_run_is_theirs_if_their_own_line_raised_it(tmp_path: Path) -> None:
+    (file := tmp_path / "net.py").write_text("def later(call):\n    call()\n    raise ValueError('later')\n")
+    later = import_file(str(file), "torch").later
+
+    def fails(call: Callable[[], object]) -> Exception:
+        with pytest.raises((ValueError, KeyError), match=r"later|x") as caught:
+            later(call)
+        return caught.value
+
+    assert raised_in(fails(lambda: None), str(file)) == ("ValueError: later (net.py:3 `raise ValueError('later')`)")
+    assert raised_in(fails(lambda: {}["x"]), str(file)) == ""
+    assert raised_in(ConfigError("ours"), str(file)) == ""

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
+from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import ANSWERED, DESCRIBE, read_error, write_json
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
@@ -32,8 +32,7 @@ def describe(config: RunConfig, scratch: Path, server: Servers) -> str:
         The folder of the description.
 
     Raises:
-        ConfigError: The file, the model or the data are not what they have to be, or end the process.
-        WorkerFailed: The worker was killed, or took too long.
+        ConfigError: The file, the model or the data are not what they have to be, end the process, or take too long.
     """
     directory = Path(tempfile.mkdtemp(dir=scratch, prefix="model-"))
     ask_description(directory, config)
@@ -72,7 +71,7 @@ def run_tasks(tasks: Mapping[Path, str], config: RunConfig, server: Servers) -> 
         server: Finds the fork servers.
 
     Raises:
-        SamestepError: The first error among them.
+        ConfigError: The first error among them: what a file says is wrong, or that its process crashed or took too long.
     """
     clients = {framework: server(framework, config.threads, config.timeout_seconds) for framework in tasks.values()}
     started = {}
@@ -90,20 +89,15 @@ def run_tasks(tasks: Mapping[Path, str], config: RunConfig, server: Servers) -> 
         (directory / ANSWERED).unlink()
 
 
-def _blame(code: int, config: RunConfig, ending: str, words: str) -> SamestepError:
-    """Returns the error of a process that ended before it was done.
-
-    Our own code ends it only once it is done, or with a reason in `error.json`; a signal may come from elsewhere.
-    """
-    said, last = (
-        f"--model {config.model}: the process that builds it {ending} before it was done",
-        f": {words}" if words else "",
+def _blame(code: int, config: RunConfig, ending: str, words: str) -> ConfigError:
+    """Returns the error of a process that ended before it was done: our own code gives a reason in `error.json`."""
+    why = (
+        "the file, a package that it imports, or a lack of memory crashes it"
+        if code < 0
+        else "the file ends the process (sys.exit, os._exit), and a builder only has to return the model"
     )
-    if code < 0:
-        return WorkerFailed(f"{said}{last}")
-    return ConfigError(
-        f"{said}; the file ends the process (sys.exit, os._exit), and a builder only has to return the model{last}"
-    )
+    last = f": {words}" if words else ""
+    return ConfigError(f"--model {config.model}: the process that builds it {ending} before it was done; {why}{last}")
 
 
 def _end(client: ForkClient, worker: int, config: RunConfig) -> int:
@@ -114,7 +108,7 @@ def _end(client: ForkClient, worker: int, config: RunConfig) -> int:
             if answer.get("ended") == worker:
                 return int(answer["code"])
     client.signal_worker(worker, 9)
-    raise WorkerFailed(
+    raise ConfigError(
         f"--model {config.model}: the process that builds it took more than {config.timeout_seconds:g} s; give more with "
         "--timeout-seconds."
     )
