@@ -93,15 +93,20 @@ def _blame_mixing(run: Run, suspects: Sequence[Suspect], rerun: Rerun) -> str | 
     one = dataclasses.replace(one, techniques=one.techniques.in_passes(shards))
     if run.described() == one.described():  # which would agree with itself
         return f"and {mixing} is another one with --accumulation-steps {shards}, which takes parts of a batch"
+    what = " and ".join([*(suspect.what for suspect in suspects), mixing])
+    said = f"all of it {what}; {''.join(f'with these {each.remedy}, ' for each in suspects)}"
     left = _apart(rerun.steps(run).losses, rerun.steps(one).losses, run.dtype)
+    if left <= LOSS_BOUND[run.dtype]:
+        same = f"{one.name} with --accumulation-steps {shards} mixes the same examples, and is {left:.0e} from it"
+        return f"{said}{same}: the strategy is right"
+    if run.microbatches == 1:
+        return None
+    # A loss that gathers what all devices have mixes them in every micro-batch, as no run on one device does.
+    whole, one = (dataclasses.replace(each, techniques=each.techniques.in_passes(1)) for each in (run, one))
+    left = _apart(rerun.steps(whole).losses, rerun.steps(one).losses, run.dtype)
     if left > LOSS_BOUND[run.dtype]:
         return None
-    what = " and ".join([*(suspect.what for suspect in suspects), mixing])
-    off = "".join(f"with these {one.remedy}, " for one in suspects)
-    return (
-        f"all of it {what}; {off}{one.name} with --accumulation-steps {shards} mixes the same examples, and is {left:.0e} from "
-        f"it: the strategy is right"
-    )
+    return f"{said}without --accumulation-steps, {run.name} is {left:.0e} from {one.name}: the strategy is right"
 
 
 def _not_switched(run: Run) -> str:
@@ -109,6 +114,10 @@ def _not_switched(run: Run) -> str:
     habits = run.workload.model.facts.habits
     if not habits.is_steady:
         return "; called again with the same seed, weights and buffers, its forward pass gives other outputs"
+    if written := run.workload.model.facts.written:
+        return (
+            f"; its forward pass writes {count_layers(written, 'parameter')}, and each replica and micro-batch its own"
+        )
     if habits.restless:
         moved = count_layers(habits.restless, "running buffer")
         return f"; its forward pass moves {moved} in evaluation as well: nothing here holds it still"
