@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.workload.data.dataset import Split
@@ -17,9 +16,11 @@ from samestep.common.workload.declared import IDS, call_user, load_model
 from samestep.common.workload.draws import DRAWS
 from samestep.common.workload.models.description_report import EXAMPLES, BuildReport, LossOfEach, write_found
 from samestep.common.workload.models.dtypes import is_real
+from samestep.common.workload.models.habits import Habits
 from samestep.common.workload.models.probing import FORWARD_PASS, find_habits
 from samestep.common.workload.models.spec import Segment, layer
 from samestep.torch_impl import weights
+from samestep.torch_impl.describing.flops import FlopCounter
 from samestep.torch_impl.describing.layers import describe_layers
 from samestep.torch_impl.describing.optimizer import describe_optimizer
 from samestep.torch_impl.describing.probing import Probe
@@ -32,6 +33,7 @@ from samestep.torch_impl.features.applied import layers_of
 from samestep.torch_impl.features.draws import STILL
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.outputs import main_outputs, returns
+from samestep.torch_impl.models.uncast import find_casts, keep_float64
 from samestep.torch_impl.models.user_loss import loss_function
 from samestep.torch_impl.models.user_model import build_declared, dtypes_of
 
@@ -57,15 +59,15 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     dtypes = dtypes_of([*module.named_parameters(), *module.named_buffers()])
     module.double()
     inputs, targets = (as_inputs(array[:EXAMPLES].copy()) for array in (split.train_inputs, split.train_targets))
+    keep_float64(module, casts := find_casts(module, inputs))
     returned, flops = _try_forward(model, module, inputs, source)
-    outputs = main_outputs(returned)
     segments = describe_segments(model, module, inputs, returned, flops, source)  # in evaluation, as the outputs
     splits, named = _splits(find_plan(model, module, inputs, source)), weights.named_weights(module)
-    habits = call_user(find_habits, source, "what it does", Probe(module, model, split, source))
+    habits, written = _find_habits(model, module, split, source)
     reach = find_reach(module, inputs, FORWARD_PASS in habits.randoms, source, _loss_of(model, targets, source))
     blocks = tuple(_blocks(model, module, split.train_inputs if reach.may_skip else None, source))
     found = BuildReport(
-        outputs=outputs.numpy(),
+        outputs=main_outputs(returned).numpy(),
         loss_of_each=_loss_of_each(model, returned, targets, source),
         returns=returns(model, returned),
         unread=reach.unread,
@@ -83,9 +85,18 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         frozen=frozenset(name for name, weight in named.items() if not weight.parameter.requires_grad),
         uses=describe_uses(module, inputs, {*(block.name for block in blocks), *map(layer, splits)}),
         optimizer=describe_optimizer(model, copy.deepcopy(module), source),
+        written=written,
+        casts=casts,
         rounded=find_roundings(module, inputs),  # last: it changes the model
     )
     write_found(folder, model, source, "torch", split, seed, found)
+
+
+def _find_habits(model: Model, module: nn.Module, split: Split, source: str) -> tuple[Habits, tuple[str, ...]]:
+    """Finds what a forward pass in training depends on, and the parameters that it writes, whose versions it raises."""
+    versions = {name: parameter._version for name, parameter in module.named_parameters()}
+    habits = call_user(find_habits, source, "what it does", Probe(module, model, split, source))
+    return habits, tuple(name for name, each in module.named_parameters() if each._version != versions[name])
 
 
 def _loss_of(model: Model, targets: torch.Tensor, source: str) -> Callable[[object], object]:
@@ -112,7 +123,7 @@ def _loss_of_each(model: Model, outputs: object, targets: torch.Tensor, source: 
 def _try_forward(model: Model, module: nn.Module, inputs: Inputs, source: str) -> tuple[object, int]:
     """Computes what the model returns of some examples; returns it with the FLOPs of one example."""
     module.eval()
-    counter = FlopCounterMode(display=False)
+    counter = FlopCounter()
     with torch.no_grad(), counter:
         outputs = call_user(module, source, f"the forward pass of {_told(inputs)}", inputs)
     if loss_function(model) is None and not isinstance(outputs, torch.Tensor):  # a __call__ of its own runs no hooks

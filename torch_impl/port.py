@@ -37,6 +37,7 @@ from samestep.torch_impl.features.draws import STILL
 from samestep.torch_impl.models import summed_loss
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
 from samestep.torch_impl.models.outputs import main_outputs
+from samestep.torch_impl.models.uncast import keep_float64
 from samestep.torch_impl.models.user_loss import loss_function
 from samestep.torch_impl.models.user_model import build_declared
 from samestep.torch_impl.optimizers import build_optimizer, own
@@ -54,6 +55,7 @@ class _Traced:
         spec = UserModelSpec.of(str(folder.resolve().parent / "torch"))
         torch.manual_seed(asked.seed)
         self.module = build_declared(self.model, asked.model, spec.facts.unread).double()
+        keep_float64(self.module, spec.facts.casts)
         self.stilled = held_still(self.module)
         amend_module(self.module, asked.amendments)
         self._params, self._buffers = read_weights(folder)

@@ -7,6 +7,7 @@ References:
 import math
 
 from samestep.common.axes.axis import AxisHooks, Sizes, Term
+from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
 
 
@@ -21,4 +22,24 @@ def sent(run: Run, sizes: Sizes) -> float:
     return 3 * replicas * (run.mesh.shard - 1) * sizes.params
 
 
-HOOKS = AxisHooks(textbook=Term("3 d c (s - 1) w Ψ", sent))
+def refuse(run: Run) -> None:
+    """Refuses parameters that cannot lie in parts, or that a forward pass writes.
+
+    Raises:
+        ConfigError: One has no dim to be cut along, or what is written into the gathered one is lost.
+    """
+    model = run.workload.model
+    numbers = [name.replace("/", ".") for name, param in model.params().items() if not param.shape]
+    if numbers:
+        raise ConfigError(
+            f"{run.name} cuts each parameter along its first dim, and {numbers[0]} of {run.workload.name} is a single number "
+            f"without one; give it the shape [1], or choose a row that keeps parameters whole, as torch:zero1."
+        )
+    if written := model.facts.written:
+        raise ConfigError(
+            f"{run.name} gathers a parameter for a forward pass and then drops it, and that of {run.workload.name} writes "
+            f"{written[0]}; hold it in a buffer, or choose a row that keeps parameters whole, as torch:zero1."
+        )
+
+
+HOOKS = AxisHooks(textbook=Term("3 d c (s - 1) w Ψ", sent), refuse=refuse)

@@ -105,6 +105,8 @@ def _facts(about: Description) -> Iterator[str]:
     yield f"Segments for pipelines: {_listed(segments) if len(segments) > 1 else 'none are known'}."
     yield f"Blocks that FSDP gathers one by one: {_listed([block.name.replace('/', '.') for block in about.blocks])}."
     habits = about.habits
+    if about.casts:
+        yield f"Casts to float32, which --dtype float64 leaves out: {_listed(about.casts)}."
     yield f"Random: {_listed(habits.randoms)}{'' if habits.are_stilled else ', not all of which --no-dropout holds still'}."
     featured = [path for layers in about.featured.values() for path in layers]
     stateful = [*featured, *habits.running, *habits.restless]
@@ -125,14 +127,10 @@ def _array(array: ArraySpec) -> str:
         "real numbers"
         if array.ids is None
         else "whole numbers"
-        if _is_open(array)
+        if array.is_open
         else f"whole numbers below {array.ids}"
     )
     return f"{kind} {list(array.shape)}" if array.shape else f"{kind}, one an example"
-
-
-def _is_open(array: ArraySpec) -> bool:
-    return isinstance(array.ids, int) and array.ids >= 2**31 - 1
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ class Kind:
         data_file: Where its data are.
         is_reached: Whether each of its parameters gets a gradient within a few steps; torch keeps nothing of the others.
         again: The cause where a step takes several forward passes, if there is none otherwise.
+        whole: Words with which rows that keep parameters in parts refuse it.
     """
 
     model: str
@@ -28,6 +29,7 @@ class Kind:
     data_file: str = "wild_losses.py"
     is_reached: bool = True
     again: str = ""
+    whole: str = ""
 
     def asked(self) -> dict[str, str]:
         folder = Path(__file__).parent
@@ -58,7 +60,17 @@ TORCH = (
     Kind("EXPERTS", "tokens", file="odd_zoo.py", data_file="torch_zoo.py", is_reached=False),
     Kind("MASKED", "sentences", file="torch_zoo.py", data_file="torch_zoo.py"),
     Kind("TRANSLATOR", "sentences", file="wild_models.py", data_file="torch_zoo.py"),
-    *(Kind(name, "points", file="odd_zoo.py", data_file="torch_zoo.py") for name in ("UNUSED", "UNET")),
+    *(
+        Kind(name, "points", file="odd_zoo.py", data_file="torch_zoo.py")
+        for name in ("UNUSED", "UNET", "CASTING", "QUERIES")
+    ),
+    Kind(
+        "SCALAR",
+        "points",
+        file="odd_zoo.py",
+        data_file="torch_zoo.py",
+        whole="scale of odd_zoo:SCALAR is a single number",
+    ),
     *(Kind(name, "rows", file="frozen.py", data_file="frozen.py") for name in ("LORA", "BACKBONE")),
     Kind("PATCHES", "images", file="frozen.py", data_file="frozen.py"),
     *(
@@ -76,6 +88,10 @@ TORCH = (
     Kind("NOISY", "points", "the random numbers of 1 layer", "wild_models.py", "torch_zoo.py"),
     Kind("MIXING", "points", MIXED, "wild_models.py", "torch_zoo.py"),
 )
+TEACHER = Kind(
+    "TEACHER", "points", file="odd_zoo.py", data_file="torch_zoo.py", whole="writes teacher.weight; hold it in a buffer"
+)
+"""Its forward pass writes parameters, once for each micro-batch."""
 GATHERED = Kind("GATHERED", "classes")
 """Its loss is of the examples of all devices; with several passes a step it would be of those of each pass."""
 KERAS = tuple(

@@ -98,6 +98,93 @@ def unet_segments(model):
     return {"layers.0+scale": model.first, **inner, "out": model.out}
 
 
+def casting():
+    """Its norms compute in float32 whatever they are given, weights and all, and a softmax does."""
+    import torch
+    from torch import nn
+
+    class Norm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(8))
+
+        def forward(self, x):
+            y = x.float()
+            y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6)
+            return (y * (1 + self.weight.float())).to(x.dtype)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.norm, self.out = nn.Linear(6, 8), Norm(), nn.Linear(8, 2)
+
+        def forward(self, x):
+            x = self.norm(self.first(x))
+            return self.out(nn.functional.softmax(x, dim=-1, dtype=torch.float32).to(x.dtype) * x)
+
+    return Net()
+
+
+def queries():
+    """Learned queries, which a module is given."""
+    import torch
+    from torch import nn
+
+    class Read(nn.Module):
+        def forward(self, queries, x):
+            return (queries @ x.mT).softmax(-1) @ x
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.read, self.out = nn.Linear(1, 4), Read(), nn.Linear(8, 2)
+            self.queries = nn.Parameter(torch.randn(2, 4))
+
+        def forward(self, x):
+            return self.out(self.read(self.queries, self.first(x[..., None])).flatten(1))
+
+    return Net()
+
+
+def scalar():
+    """A temperature that is a single number, as CLIP's."""
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.out, self.scale = nn.Linear(6, 8), nn.Linear(8, 2), nn.Parameter(torch.tensor(2.0))
+
+        def forward(self, x):
+            return self.out(self.first(x).tanh() * self.scale.exp())
+
+    return Net()
+
+
+def teacher():
+    """Weights that follow those of a part which is trained, written in the forward pass."""
+    import copy
+
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.student, self.out = nn.Linear(6, 8), nn.Linear(8, 2)
+            self.teacher = copy.deepcopy(self.student).requires_grad_(False)
+
+        def forward(self, x):
+            if self.training:
+                with torch.no_grad():
+                    for kept, moved in zip(self.teacher.parameters(), self.student.parameters(), strict=True):
+                        kept.lerp_(moved, 0.5)
+            return self.out((self.student(x) + self.teacher(x)).tanh())
+
+    return Net()
+
+
 def without_decay_of_biases(params):
     import torch
 
@@ -117,6 +204,9 @@ def of_the_whole_alone(params):
 UNUSED = samestep.Model(torch=unused, loss="mean_squared_error")
 SOMETIMES = samestep.Model(torch=sometimes, loss="mean_squared_error", segments={"torch": sometimes_segments})
 EXPERTS = samestep.Model(torch=experts)
+CASTING, QUERIES, SCALAR, TEACHER = (
+    samestep.Model(torch=each, loss="mean_squared_error") for each in (casting, queries, scalar, teacher)
+)
 UNET = samestep.Model(torch=unet, loss="mean_squared_error", segments={"torch": unet_segments})
 GROUPS = samestep.Model(torch=unused, loss="mean_squared_error", optimizer={"torch": without_decay_of_biases})
 WHOLE = samestep.Model(

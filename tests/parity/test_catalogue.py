@@ -1,5 +1,7 @@
 """Models as they are in the wild: the right verdict, and the cause where it is not the strategy."""
 
+import dataclasses
+
 import pytest
 
 from samestep.common.cell import Cell
@@ -7,15 +9,27 @@ from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig
 from samestep.common.runtime.parent.launcher import Launcher
 from tests.conftest import RunCell
-from tests.own.catalogue import GATHERED, KERAS, TORCH, TORCH_ROWS, Kind
+from tests.own.catalogue import GATHERED, KERAS, MIXED, TEACHER, TORCH, TORCH_ROWS, Kind
 
 MOST_CALLS = 2048
 """How far the calls of a small model may be off, in bytes; what they carry is exact."""
-QUICK = {"DATACLASS": "ddp", "RETURNED_COUNTED": "fsdp", "WEIGHTED": "zero1+accumulation_steps=2", "PADDED": "ddp"}
+QUICK = {
+    "CASTING": "ddp",
+    "SCALAR": "fsdp",
+    "QUERIES": "ddp",
+    "DATACLASS": "ddp",
+    "RETURNED_COUNTED": "fsdp",
+    "WEIGHTED": "zero1+accumulation_steps=2",
+    "PADDED": "ddp",
+}
 QUICK_KERAS = ("HEADS", "WEIGHTED")
 
 
 def check(run_cell: RunCell, cell: str, kind: Kind) -> None:
+    if kind.whole and "fsdp" in cell:
+        with pytest.raises(ConfigError, match=kind.whole):
+            run_cell(cell, "digits-mlp", devices=2, dtype="float64", steps=6, **kind.asked())
+        return
     result = run_cell(cell, "digits-mlp", devices=2, dtype="float64", steps=6, **kind.asked())
     if cause := kind.cause or ("accumulation_steps" in cell and kind.again):
         assert result.parity.passed is False and cause in result.parity.reason, result.parity.reason
@@ -46,12 +60,21 @@ def test_models_of_torch(run_cell: RunCell, kind: Kind, row: str) -> None:
     check(run_cell, f"torch:{row}", kind)
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("row", ["fsdp", *(pytest.param(row, marks=pytest.mark.slow) for row in ("ddp", "zero1"))])
+def test_a_forward_pass_that_writes_parameters(run_cell: RunCell, row: str) -> None:
+    check(run_cell, f"torch:{row}", TEACHER)
+
+
 @pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.parametrize("row", ["ddp", "zero1", "fsdp"])
 def test_a_loss_that_gathers_all_examples(run_cell: RunCell, row: str) -> None:
     result = run_cell(f"torch:{row}", "digits-mlp", devices=2, dtype="float64", steps=6, **GATHERED.asked())
     assert result.parity.passed, result.parity.reason
+    check(
+        run_cell, f"torch:{row}+accumulation_steps=2", dataclasses.replace(GATHERED, cause=f"{MIXED}its loss; without")
+    )
 
 
 @pytest.mark.tf

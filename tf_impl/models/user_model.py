@@ -15,6 +15,7 @@ from samestep.common.workload.models.dtypes import check_numbers
 from samestep.common.workload.models.layer import ParameterLayer
 from samestep.common.workload.models.spec import ArraySpec, ModelSpec
 from samestep.tf_impl.features.applied import freeze, switch_layers
+from samestep.tf_impl.models import uncast
 from samestep.tf_impl.models.added_losses import Added
 from samestep.tf_impl.models.inputs import Inputs
 from samestep.tf_impl.models.outputs import finish_outputs
@@ -58,6 +59,7 @@ class UserModel:
         import keras  # here: our own models do without it
 
         assert model.tf is not None
+        uncast.install()
         if isinstance(model.tf, tf.Module):
             raise ConfigError(f"--model {source}: tf= is a model; give the function that builds it.")
         self._source = source

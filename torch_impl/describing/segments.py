@@ -2,13 +2,13 @@
 
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user
 from samestep.common.workload.models.spec import Segment
 from samestep.torch_impl import weights
+from samestep.torch_impl.describing.flops import FlopCounter
 from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.models.outputs import main_outputs, returns
 from samestep.torch_impl.models.segmented import Handed, run_segments, tensors_of
@@ -40,7 +40,7 @@ def describe_segments(
         return (Segment("", flops, tuple(main_outputs(outputs).shape[1:]), tuple(named)),)
     rows, found, x = len(outputs), [], inputs
     for name, function in functions.items():
-        counter = FlopCounterMode(display=False)
+        counter = FlopCounter()
         with torch.no_grad(), counter:
             x = call_user(run_segments, source, f"segment '{name}'", [function], x)
         shapes = _shapes(x, name, rows, source)

@@ -17,6 +17,7 @@ from samestep.torch_impl.models import widened
 from samestep.torch_impl.models.complex_parameters import hold_in_parts
 from samestep.torch_impl.models.outputs import dtype_of, finish_outputs
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
+from samestep.torch_impl.models.uncast import keep_float64
 from samestep.torch_impl.step_context import StepContext
 
 
@@ -32,7 +33,9 @@ def build_user_model(spec: ModelSpec, context: StepContext) -> nn.Module:
         spec: The description.
         context: Ignored: a user's layers read nothing of the step.
     """
-    return build_declared(declared(spec), spec.facts.source, spec.facts.unread)
+    module = build_declared(declared(spec), spec.facts.source, spec.facts.unread)
+    keep_float64(module, spec.facts.casts)
+    return module
 
 
 def build_declared(model: Model, source: str, unread: Collection[int] = ()) -> nn.Module:

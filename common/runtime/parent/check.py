@@ -75,6 +75,10 @@ def _notes_on_own(run: Run, launch: Launch) -> Iterator[str]:
 
         note = note_on_dtypes(run.framework, dtypes, run.dtype)
         yield note and f"{run.workload.name}: {note}."
+    if (casts := run.workload.model.facts.casts) and run.dtype == "float64":
+        from samestep.common.features.feature import count_layers
+
+        yield (f"{run.workload.name}: {count_layers(casts, 'layer')} cast to float32; for the proof they keep float64.")
 
 
 def _check_memory(run: Run) -> None:

@@ -73,6 +73,8 @@ class Findings:
         unused: The parameters that got no gradient when it was tried.
         branches: Whether that may be others in another step, since the forward pass looks at its numbers.
         uses: How a step uses its blocks and the layers that a tensor plan cuts, by path.
+        written: The parameters that a forward pass in training writes, beside what the optimizer does.
+        casts: The modules that cast to float32, and keep float64 where they are given it.
     """
 
     returns: Returns = "outputs"
@@ -85,6 +87,8 @@ class Findings:
     unused: tuple[str, ...] = ()
     branches: bool = False
     uses: Mapping[str, Use] = dataclasses.field(default_factory=dict)
+    written: tuple[str, ...] = ()
+    casts: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

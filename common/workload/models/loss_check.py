@@ -7,10 +7,10 @@ import numpy as np
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.workload.declaration import CLASSES_FIRST, CLASSES_LAST, LOSSES, RETURNED, Model
 from samestep.common.workload.models.dtypes import check_outputs
+from samestep.common.workload.models.spec import MOST_IDS
 from samestep.common.workload.reductions import EXAMPLES, MEAN, OWN, SUM, TARGETS, own_divisor
 
 USER_LOSS = "own"
-_MOST_CLASSES = 2**31 - 1
 _INSTEAD = {
     (): "if that is the mean over the examples, add reduction='mean', and if it is a sum, reduction='sum'",
     EXAMPLES: "if each is of an example, add reduction='examples'",
@@ -74,7 +74,7 @@ def find_loss(
         own_divisor(model.reduction, source, targets[:tried])
     if losses is not None:
         _check_losses(model, source, losses, targets[:tried])
-        classes = None if targets.dtype.kind == "f" else _MOST_CLASSES
+        classes = None if targets.dtype.kind == "f" else MOST_IDS
         return FoundLoss(
             name=RETURNED if model.loss == RETURNED else USER_LOSS, reduction=reduction_of(model), classes=classes
         )

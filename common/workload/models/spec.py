@@ -84,6 +84,9 @@ class Segment:
     several: tuple[tuple[int, ...], ...] = ()
 
 
+MOST_IDS = 2**31 - 1
+
+
 @dataclasses.dataclass(frozen=True)
 class ArraySpec:
     """One example's array: its shape, and the number of distinct ids in each column (None: real numbers).
@@ -97,6 +100,11 @@ class ArraySpec:
     shape: tuple[int, ...]
     ids: int | tuple[int, ...] | None = None
     several: tuple[tuple[str, "ArraySpec"], ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether these are whole numbers of which nobody knows how many there are, as targets of a loss of the user's."""
+        return isinstance(self.ids, int) and self.ids >= MOST_IDS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,103 @@
+"""Layers that cast to float32 keep float64 where they are given it: the proof of a step needs all digits of every layer.
+
+Norms of many published models compute in float32 whatever they are given, so their gradients hold seven digits, and those of two
+halves of a batch do not add up to those of the batch. In other dtypes such a layer does what it says.
+"""
+
+import functools
+from collections.abc import Callable, Collection, Iterator
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from samestep.torch_impl.models.inputs import Inputs, tensors
+
+_BITS = (torch.Tensor.view, torch.Tensor.view_as)
+"""What reads the same bits as other numbers."""
+
+
+class _Uncast(TorchFunctionMode):
+    """Has functions of torch that are told to make float32 make float64."""
+
+    def __init__(self, found: Callable[[], None] = lambda: None) -> None:
+        """Begins.
+
+        Args:
+            found: Called at each such function.
+        """
+        super().__init__()
+        self._found = found
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        named = kwargs or {}
+        if function is torch.Tensor.float:
+            self._found()
+            return args[0].double()
+        if function not in _BITS and any(each is torch.float32 for each in (*args, *named.values())):
+            self._found()
+            args = tuple(map(_wide, args))
+            named = {name: _wide(each) for name, each in named.items()}
+        return function(*args, **named)
+
+
+def _wide(value: object) -> object:
+    return torch.float64 if value is torch.float32 else value
+
+
+def find_casts(module: nn.Module, inputs: Inputs) -> tuple[str, ...]:
+    """Returns the innermost modules in which a forward pass in float64 casts to float32, in order.
+
+    Args:
+        module: The model, in float64. A pass that fails ends the search; whoever calls the model next says so.
+        inputs: Some examples.
+    """
+    found: dict[str, None] = {}
+    inside = [""]
+
+    def leave(*_: object) -> None:
+        inside.pop()
+
+    hooks = []
+    for path, each in module.named_modules():
+        hooks.append(each.register_forward_pre_hook(lambda *_, path=path: inside.append(path)))
+        hooks.append(each.register_forward_hook(leave))
+    try:
+        with torch.no_grad(), _Uncast(lambda: found.setdefault(inside[-1])):
+            module.eval()(inputs)
+    except Exception:  # theirs
+        return ()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return tuple(found)
+
+
+def keep_float64(module: nn.Module, paths: Collection[str]) -> None:
+    """Has some modules keep float64 where they are given it, in place.
+
+    Args:
+        module: The model.
+        paths: Which of its modules, "" for itself.
+    """
+    for path in paths:
+        each = module.get_submodule(path)
+        each.__class__ = _keeping(type(each))
+
+
+@functools.cache
+def _keeping(kind: type[nn.Module]) -> type[nn.Module]:
+    """Returns a class of modules whose forward pass keeps float64, under the same name."""
+
+    @functools.wraps(kind.forward)
+    def forward(self, *args, **named):
+        if not any(each.dtype == torch.float64 for each in _given(args, named)):
+            return kind.forward(self, *args, **named)
+        with _Uncast():
+            return kind.forward(self, *args, **named)
+
+    return type(kind.__name__, (kind,), {"forward": forward, "__module__": kind.__module__})
+
+
+def _given(args: tuple[object, ...], named: dict[str, object]) -> Iterator[torch.Tensor]:
+    yield from tensors((args, named))
