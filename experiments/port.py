@@ -91,11 +91,14 @@ def main(arguments: Sequence[str]) -> int:
     with Launcher() as launcher:
         case, verdict = launcher.port(config, accepted, checkpoint)
     print(write(port_document(case, verdict), form))
+    if checkpoint is not None:
+        made, manifest = checkpoint.made
+        print(f"Wrote {made} for {target}, and {manifest}, which says what became of each weight.", file=sys.stderr)
     return ParityFailed.exit_code if verdict.kind == "different" else 0
 
 
 def _checkpoint(path: Path | None, target: str | None) -> "WeightsFile | None":
-    """Returns the checkpoint that comes along, and says where it goes."""
+    """Returns the checkpoint that comes along."""
     if path is None and target is None:
         return None
     if path is None or target is None:
@@ -103,7 +106,7 @@ def _checkpoint(path: Path | None, target: str | None) -> "WeightsFile | None":
     from samestep.common.runtime.parent.models.converting import WeightsFile  # here: --help imports no NumPy
 
     checkpoint = WeightsFile(path, target)
-    print(f"The weights go to {checkpoint.check()}.", file=sys.stderr, flush=True)
+    checkpoint.check()
     return checkpoint
 
 

@@ -21,7 +21,7 @@ WHOLE = ("MultiHeadAttention", "GroupQueryAttention", "LSTM", "GRU", "SimpleRNN"
 """Layers that are recorded as one, whatever layers they are made of."""
 SETTINGS = (
     *("epsilon", "momentum", "axis", "kernel_size", "pool_size", "strides", "padding", "dilation_rate", "groups"),
-    *("data_format", "num_heads", "key_dim", "negative_slope", "alpha", "units", "mask_zero", "use_bias"),
+    *("data_format", "num_heads", "key_dim", "negative_slope", "alpha", "max_value", "units", "mask_zero", "use_bias"),
 )
 """The attributes of layers that decide what they compute."""
 

@@ -20,6 +20,7 @@ from samestep.common.porting.case import (
     first_difference,
     off,
 )
+from samestep.common.porting.ceilings import notes_on_ceilings
 from samestep.common.porting.forward import go_forward
 from samestep.common.porting.matching.pairing import Pair
 from samestep.common.porting.training import update_differences
@@ -50,7 +51,7 @@ def _judge(case: PortCase) -> PortVerdict:
     found, constants, bound = go_forward(case)
     for check in (compare_stilled, _loss, _evaluation, _backward, _buffers, _update, _curve):
         found = found or check(case, bound)
-    found_notes = notes(case)
+    found_notes = (*notes(case), *notes_on_ceilings(case))
     if found is not None:
         return dataclasses.replace(found, notes=found_notes)
     steps = (

@@ -164,7 +164,8 @@ def _explain_update(pair: Pair, case: PortCase, roles: set[str]) -> tuple[str, s
         case.source.optimizer.get(pair.source[0].neutral, {}),
         case.target.optimizer.get(pair.target[0].neutral, {}),
     )
-    epsilon = _explain_epsilon(gradient, one, other) or explain_root(settings, gradient, (one, other))
+    bare = tuple(step - _decayed(given, weight) for step, given in zip((one, other), settings, strict=True))
+    epsilon = _explain_epsilon(gradient, *bare) or explain_root(settings, gradient, bare)
     if _is_multiple(other - one, weight):
         which = "biases" if roles == {"bias"} else "parameters"
         rate = float((other - one) @ weight / (weight @ weight))
@@ -177,6 +178,13 @@ def _explain_update(pair: Pair, case: PortCase, roles: set[str]) -> tuple[str, s
     times = float(other @ one / (one @ one))
     is_multiple = abs(times - 1) > LEAST_SHARE and _is_multiple(other, one)
     return f"{{b}}'s step is {times:.6g} times {{a}}'s" if is_multiple else "", epsilon
+
+
+def _decayed(settings: Mapping[str, object], weight: np.ndarray) -> np.ndarray:
+    """Returns how far a decay beside the gradient, as of AdamW, moves a parameter by itself."""
+    rate = next((settings[name] for name in ("lr", "learning_rate") if name in settings), 0.0)
+    decay = settings.get("weight_decay") if settings.get("is_decoupled") else None
+    return -float(str(rate)) * float(str(decay or 0.0)) * weight
 
 
 def _explain_epsilon(gradient: np.ndarray, one: np.ndarray, other: np.ndarray) -> str:

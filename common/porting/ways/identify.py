@@ -25,6 +25,8 @@ _NEAR = 2e-6
 """How far two settings that were measured may be apart, relative."""
 SAME = 1e-7
 """How far a candidate may be from what was seen: a framework may hold a constant in float32."""
+MORE = {"attention": 8}
+"""Family -> of how many, since not every one has padding."""
 FLOAT32 = {"resizing": 1e-6}
 """Family -> how far it may be off where TensorFlow computes all of it in float32."""
 
@@ -60,7 +62,8 @@ def identify_both(layer: Aligned, ways: Way) -> tuple[Settings, Settings] | None
     if layer.inputs is None:
         return None
     if layer.family != "normalisation":  # which may take the statistics of the whole batch
-        inputs, output = ((one[:EXAMPLES], other[:EXAMPLES]) for one, other in (layer.inputs, layer.output))
+        few = slice(MORE.get(layer.family, EXAMPLES))
+        inputs, output = ((one[few], other[few]) for one, other in (layer.inputs, layer.output))
         layer = dataclasses.replace(layer, inputs=inputs, output=output)
     params = {**layer.params[1], **layer.params[0]}
     found = [

@@ -1,8 +1,9 @@
 """The known ways to compute a layer, family by family: what ports get wrong are the settings of these."""
 
+import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -137,11 +138,42 @@ def attention(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candida
         return
     packed = x @ params["kernel"] + params.get("bias", 0.0)
     query, key, value = np.split(packed, 3, axis=-1)
+
+    def projected(made: np.ndarray) -> np.ndarray:
+        return made @ params["out_proj/kernel"] + params.get("out_proj/bias", 0.0)
+
     for settings, make in attended(query, key, value, heads):
-        yield (
-            settings,
-            lambda make=make: make() @ params["out_proj/kernel"] + params.get("out_proj/bias", 0.0),
-        )
+        yield {**settings, "hidden": "no keys"}, lambda make=make: projected(make())
+    for count in heads if x.shape[1] <= MOST_HIDDEN else ():
+        split = [each.reshape(*each.shape[:2], count, -1) for each in (query, key, value)]
+        scale, usual = f"1/sqrt({split[0].shape[-1]})", {"ahead": None, "softmax": _AXES[-1], "back": True}
+        for seen, (where, parts) in itertools.product(layer.output, _HIDDEN.items()):
+            settings = {"heads": count, "scale": scale, **usual, "hidden": where}
+            yield settings, functools.partial(_nearest, split, parts, projected, seen)
+
+
+def _nearest(
+    split: Sequence[np.ndarray],
+    parts: Callable[[int], slice],
+    projected: Callable[[np.ndarray], np.ndarray],
+    seen: np.ndarray,
+) -> np.ndarray:
+    """Returns attention under the mask that comes nearest to what was seen, a number of keys for each example.
+
+    Args:
+        split: Queries, keys and values, [batch, time, heads, size].
+        parts: (how many keys are hidden) -> those that are not.
+        projected: Makes the output of the heads, side by side.
+        seen: The output.
+    """
+    query, key, value = split
+    made = []
+    for shown in map(parts, range(key.shape[1])):
+        heads = formulas.attend(query, key[:, shown], value[:, shown], query.shape[-1] ** -0.5, None)
+        made.append(projected(heads.reshape(*heads.shape[:2], -1)))
+    found = np.stack(made)
+    best = np.abs(found - seen).max(axis=(2, 3)).argmin(axis=0)
+    return found[best, np.arange(len(seen))]
 
 
 def attended(query: np.ndarray, key: np.ndarray, value: np.ndarray, heads: Sequence[int]) -> Iterator[Candidate]:
@@ -177,6 +209,14 @@ def attended(query: np.ndarray, key: np.ndarray, value: np.ndarray, heads: Seque
                 return (made if is_back else made.swapaxes(1, 2)).reshape(whole)
 
             yield settings, make
+
+
+MOST_HIDDEN = 64
+"""The positions of an attention of which every padding mask is tried."""
+_HIDDEN: Mapping[str, Callable[[int], slice]] = {
+    "the last keys of some examples": lambda count: slice(0, -count or None),
+    "the first keys of some examples": lambda count: slice(count, None),
+}
 
 
 WAYS: Mapping[str, Way] = {

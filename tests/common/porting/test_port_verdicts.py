@@ -11,7 +11,7 @@ import pytest
 from samestep.common.porting import words
 from samestep.common.porting.accepting import compensate
 from samestep.common.porting.case import DIFFERENT, SAME
-from samestep.common.porting.model_trace import CLIP_EPSILON
+from samestep.common.porting.model_trace import CLIP_EPSILON, ModelTrace
 from samestep.common.porting.port_verdict import judge_port
 from samestep.common.porting.training.roots import explain_root
 from samestep.experiments.printing.formats import FORMATS, write
@@ -55,6 +55,25 @@ def test_every_setting_can_be_said_whatever_it_is(name: str) -> None:
         said = words.say(ours, theirs)
         assert isinstance(said, str)
         assert "None" not in said
+
+
+def test_an_activation_that_stops_where_no_number_came_is_noted() -> None:
+    """The outputs are equal, so the two are the same model on these data."""
+
+    def made(side: str, kind: str, **settings: object) -> ModelTrace:
+        return dataclasses.replace(
+            trace(side),
+            calls=tuple(
+                dataclasses.replace(call, kind=kind, settings=settings) if call.kind in ("Tanh", "tanh") else call
+                for call in trace(side).calls
+            ),
+        )
+
+    found = judge_port(case(torch=made("torch", "ReLU6"), tf=made("tf", "ReLU", max_value=None)))
+    assert found.kind == SAME
+    assert any("the first grows up to 6, the second without end" in note for note in found.notes)
+    same = judge_port(case(torch=made("torch", "ReLU6"), tf=made("tf", "ReLU", max_value=6.0)))
+    assert not any("grows" in note for note in same.notes)
 
 
 def test_a_missing_residual_is_said() -> None:

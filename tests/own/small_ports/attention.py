@@ -144,7 +144,39 @@ def tf_class_token(keras, is_first=False):
     return Token(name="token")
 
 
+def torch_layer(torch):
+    """The framework's own layer, which does not look at padding."""
+
+    class Layer(torch.nn.Module):
+        takes_ids = True
+
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
+
+        def forward(self, h, ids):
+            return self.inner(h, h, h, key_padding_mask=ids == 0, need_weights=False)[0]
+
+    return Layer()
+
+
+def tf_layer(keras, mask="keys"):
+    inner, ops = keras.layers.MultiHeadAttention(HEADS, WIDTH // HEADS, name="inner"), keras.ops
+
+    def run(h, ids):
+        seen = ops.not_equal(ids, 0)[:, None, :]
+        masks = {"keys": seen, "others": ops.logical_not(seen), "none": None}
+        return inner(h, h, attention_mask=masks[mask])
+
+    run.takes_ids = True
+    return run
+
+
 attention, keras_attention = torch_attention, tf_attention
+HIDDEN = "torch hides the last keys of some examples, TensorFlow hides"
+right("layer with a mask", "tokens", torch_layer, tf_layer)
+wrong("layer without a mask", "tokens", torch_layer, part(tf_layer, mask="none"), f"{HIDDEN} no keys")
+wrong("layer with the other mask", "tokens", torch_layer, part(tf_layer, mask="others"), f"{HIDDEN} the first keys")
 right("class token", "tokens", torch_class_token, tf_class_token)
 wrong("positions before the token", "tokens", torch_class_token, part(tf_class_token, is_first=True), "and then adds")
 right("attention", "tokens", attention, keras_attention)

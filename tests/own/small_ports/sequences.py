@@ -96,5 +96,11 @@ MASKED = masked_embedding("L.GRU(5, return_sequences=True)(h)")
 wrong("masked gru", "tokens", module(GRU), MASKED, "masked", 5)
 AVERAGED = masked_embedding("L.GlobalAveragePooling1D()(h)")
 wrong("masked mean", "tokens", function("h.mean(1)"), AVERAGED, "masked")
+WAYS = "nn.LSTM(12, 5, batch_first=True, bidirectional=True)"
+KERAS_WAYS = "L.Bidirectional(L.LSTM(5, return_sequences=True))"
+right("both ways", "tokens", module(WAYS), layer(KERAS_WAYS), 10, accept=("double_bias",))
+TURNED = "L.Bidirectional(L.GRU(5, return_sequences=True))>>(lambda m: O.concatenate([m[..., 5:], m[..., :5]], -1))"
+BOTH = "nn.GRU(12, 5, batch_first=True, bidirectional=True)"
+wrong("backward first", "tokens", module(BOTH), layer(TURNED), "the last 5 before the first 5", 10)
 
 globals().update(PORTS.in_file())

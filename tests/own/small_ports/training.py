@@ -110,6 +110,9 @@ right("norm and adam", "points", *plain, accept=("epsilon", "clip_epsilon"), **B
 wrong("added to norm of adam", "points", *plain, ADDED, accept=("epsilon",), **BOTH)
 right("large norm", "points", *plain, **optimizers({**SGD, "norm": 1e4}, {**SGD, "global_clipnorm": 1e4}))
 DECAY = {"kind": "AdamW", "weight_decay": 0.125, "epsilon": 1e-8}
+EQUAL = optimizers({"kind": "AdamW", "weight_decay": 0.125}, DECAY)
+right("adamw", "points", *plain, accept=("epsilon",), **EQUAL)
+wrong("epsilon of adamw", "points", *plain, "Adam's epsilon acts as 1e-08", **EQUAL)
 wrong("l2", "points", *plain, "weight decay in the gradient", **optimizers({"weight_decay": 0.125}, DECAY))
 wrong("dampening", "points", *plain, "dampening", **optimizers({**SGD, "dampening": 0.5}, SGD))
 PENALIZED = 'L.Dense(12, "tanh", kernel_regularizer="l2")'

@@ -74,7 +74,9 @@ class WeightsFile:
                 f"--weights {self.path} is not a {' or '.join(reads)} file; give one with the weights of the {owner} model."
             )
         if taken := [str(path) for path in self.made if path.exists()]:
-            raise ConfigError(f"{' and '.join(taken)} is there already; move it away first.")
+            raise ConfigError(
+                f"{' and '.join(taken)} {'are' if len(taken) > 1 else 'is'} there already; move it away first."
+            )
 
 
 def port_along(
