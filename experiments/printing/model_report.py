@@ -112,6 +112,8 @@ def _facts(about: Description) -> Iterator[str]:
     stateful = [*featured, *habits.running, *habits.restless]
     yield f"Stateful: {_listed(stateful)}. Buffers: {_listed(list(about.buffers))}."
     yield f"Mixes the examples of a batch: {_listed([*featured, *habits.mixing, *about.sums])}."
+    if about.written:
+        yield f"Writes parameters in its forward pass: {_listed(about.written)}."
     if not habits.is_steady:
         yield "Called again with the same seed, weights and buffers, it gives other outputs."
     if about.branches:

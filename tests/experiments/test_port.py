@@ -58,9 +58,9 @@ def check(verdicts: dict[str, PortVerdict]) -> None:
     assert wrong == {}
 
 
-FEW = ("mlp", "bias", "probabilities", "adam", "returned", "ignored")
+FEW = ("mlp", "bias", "probabilities", "adam", "returned")
 """Of kinds that the catalogue of small ports has not; `make test-slow` takes every one."""
-SMALL = ("norm", "zero pool", "hard gates", "axis", "half residual", "norm place", "no mask", "smoothing", "corners")
+SMALL = ("norm", "hard gates", "half residual", "layer without a mask", "smoothing")
 """Of most kinds of cause in that catalogue."""
 TRAINED = (DECIDED, "accepting")
 """Those that take a few steps."""

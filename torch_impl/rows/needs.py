@@ -135,10 +135,12 @@ def check_replicas(run: Run) -> None:
             f"{run.name} gathers the outputs of its replicas as one tensor, and {run.workload.name} returns several; use "
             f"torch:ddp."
         )
-    if buffers := run.workload.model.facts.buffers:
+    facts = run.workload.model.facts
+    if kept := (*facts.buffers, *facts.written):
+        lost = "the buffers of" if facts.buffers else "what a forward pass writes into parameters of"
         raise ConfigError(
-            f"{run.name} makes its replicas anew in every step, which loses the buffers of {run.workload.name} "
-            f"({next(iter(buffers))}, ...); use torch:ddp."
+            f"{run.name} makes its replicas anew in every step, which loses {lost} {run.workload.name} ({kept[0]}, ...); use "
+            f"torch:ddp."
         )
 
 

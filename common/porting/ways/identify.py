@@ -27,8 +27,8 @@ SAME = 1e-7
 """How far a candidate may be from what was seen: a framework may hold a constant in float32."""
 MORE = {"attention": 8}
 """Family -> of how many, since not every one has padding."""
-FLOAT32 = {"resizing": 1e-6}
-"""Family -> how far it may be off where TensorFlow computes all of it in float32."""
+FLOAT32 = {"resizing": 1e-6, "attention": 1e-6}
+"""Family -> how far it may be off where TensorFlow computes all of it in float32, or masks scores by adding -1e9 to them."""
 
 
 def identify(seen: np.ndarray, candidates: Iterable[Candidate], same: float = SAME) -> Settings | None:
