@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from samestep.common.errors import ConfigError, Unavailable, WorkerFailed
+from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.files.writing import create
 from samestep.common.runtime.parent.elsewhere import Elsewhere, Job, JobEnd
 from samestep.common.runtime.parent.processes.obituary import ending, read_log
 from samestep.common.strategy import Run
+from samestep.experiments.submitting.reach import check_reach
 from samestep.experiments.submitting.scripts import write_script
 from samestep.experiments.submitting.targets import Target
 
@@ -26,6 +27,10 @@ _WAITS = "waits for "
 _KILLED = ("BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT")
 _ENDED = ("COMPLETED", "FAILED", *_KILLED)
 """The states of a job that Slurm or somebody has ended, and of any that has ended; in another one, it may still run."""
+
+_SPEAKER = re.compile(r"^sbatch: ((error|fatal): )?")
+_AWAY = re.compile(r"configuration source|[Uu]nable to contact|timed out|[Cc]onnection refused|no answer within")
+"""How sbatch begins its lines, and what it says where it reaches no Slurm."""
 
 
 class SlurmJob:
@@ -38,11 +43,15 @@ class SlurmJob:
             script: The script.
 
         Raises:
-            WorkerFailed: Slurm refuses it.
+            ConfigError: Slurm refuses it.
+            Unavailable: Slurm does not answer.
         """
         done = _command("sbatch", "--parsable", str(script))
         if done.returncode:
-            raise WorkerFailed(f"Slurm refuses {script}: {' '.join(done.stderr.split())}")
+            said = "; ".join(_SPEAKER.sub("", line) for line in done.stderr.splitlines())
+            if _AWAY.search(said):
+                raise Unavailable(f"Slurm does not answer: {said}")
+            raise ConfigError(f"Slurm refuses {script}: {said}")
         self.number = done.stdout.partition(";")[0].strip()
         self.name, self.log = f"Slurm's job {self.number}", script.parent / f"slurm-{self.number}.log"
         self._fields: dict[str, str] = {"JobState": "PENDING"}
@@ -144,6 +153,7 @@ def elsewhere(target: Target) -> Elsewhere:
 
     Raises:
         ConfigError: samestep starts no runs there.
+        Unavailable: The engine cannot be reached from here.
     """
     submit = _SUBMIT.get(target.engine)
     if submit is None:
@@ -155,6 +165,8 @@ def elsewhere(target: Target) -> Elsewhere:
         raise ConfigError(
             "--on torchrun starts this machine's processes alone; leave out nodes, or use --prepare --for."
         )
+
+    check_reach(target)
 
     def hand_over(directory: Path, run: Run) -> Job:
         nodes = min(target.nodes, len(run.strategy.topology(run)))  # a row of a comparison may have fewer processes

@@ -73,5 +73,5 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {"shell": shlex.quote, "quoted": json.dumps}
+    made.filters |= {"shell": shlex.quote, "quoted": functools.partial(json.dumps, ensure_ascii=False)}
     return made

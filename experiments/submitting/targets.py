@@ -8,41 +8,72 @@ from samestep.common.errors import ConfigError, unknown
 
 
 @dataclasses.dataclass(frozen=True)
+class EngineSetting:
+    """A setting of an engine.
+
+    Attributes:
+        default: What it is if nobody sets it; "" if it is left out then.
+        form: A regular expression of what it may be. It goes into scripts, so blanks and quotes are no part of any.
+        example: A value, for messages.
+    """
+
+    default: str = ""
+    form: str = r"[A-Za-z0-9_./:@+-]+"
+    example: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class EngineScript:
     """What starts a run under an engine.
 
     Attributes:
         file: The name of the script or manifest; its template is this and `.j2`.
         start: The line that hands it to the engine; FILE stands for it.
-        settings: The name of each setting but `nodes` -> its default; "" if it is left out then.
+        settings: Those beside `nodes`, by name.
         is_even: Whether every node has to start as many processes as the others.
     """
 
     file: str
     start: str
-    settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    settings: Mapping[str, EngineSetting] = dataclasses.field(default_factory=dict)
     is_even: bool = False
 
 
+_SLURM = {
+    "partition": EngineSetting(example="all"),
+    "time": EngineSetting(form=r"(\d+-)?\d+(:\d+){0,2}|UNLIMITED", example="1:30:00"),
+    "account": EngineSetting(example="physics"),
+    "gpus": EngineSetting(form=r"([A-Za-z][\w.-]*:)?\d+", example="8"),
+    "mem": EngineSetting(form=r"\d+[KMGT]?", example="16G"),
+}
+_POD = {
+    "image": EngineSetting("samestep", example="registry/samestep:1"),
+    "claim": EngineSetting("runs", example="runs"),
+}
+_ADDRESS = EngineSetting("auto", r"auto|local|(ray://)?[\w.-]+:\d{1,5}", "ray://head:10001")
 SCRIPTS = {
-    "slurm": EngineScript(
-        "slurm.sh", "sbatch FILE", dict.fromkeys(("partition", "time", "account", "gpus", "mem"), "")
+    "slurm": EngineScript("slurm.sh", "sbatch FILE", _SLURM),
+    "mpi": EngineScript("mpi.sh", "bash FILE", {"hostfile": EngineSetting(example="hosts")}),
+    "torchrun": EngineScript(
+        "torchrun.sh", "bash FILE", {"port": EngineSetting("29500", r"[1-9]\d{0,4}", "29500")}, is_even=True
     ),
-    "mpi": EngineScript("mpi.sh", "bash FILE", {"hostfile": ""}),
-    "torchrun": EngineScript("torchrun.sh", "bash FILE", {"port": "29500"}, is_even=True),
-    "ray": EngineScript("ray_job.py", "python FILE", {"address": "auto"}),
-    "k8s": EngineScript("job.yaml", "kubectl apply -f FILE", {"image": "samestep", "claim": "runs"}),
+    "ray": EngineScript("ray_job.py", "python FILE", {"address": _ADDRESS}),
+    "k8s": EngineScript("job.yaml", "kubectl apply -f FILE", _POD),
     "trainjob": EngineScript(
         "trainjob.yaml",
         "kubectl apply -f FILE",
-        {"image": "samestep", "claim": "runs", "runtime": "torch-distributed"},
+        {**_POD, "runtime": EngineSetting("torch-distributed", example="torch-distributed")},
         is_even=True,
     ),
-    "skypilot": EngineScript("sky.yaml", "sky launch FILE", {"image": "", "bucket": "runs"}, is_even=True),
+    "skypilot": EngineScript(
+        "sky.yaml",
+        "sky launch FILE",
+        {"image": EngineSetting(example="registry/samestep:1"), "bucket": EngineSetting("runs", example="runs")},
+        is_even=True,
+    ),
 }
 """By the name of the engine."""
-_VALUE = re.compile(r"[A-Za-z0-9_./:@+-]+")
-"""What a setting may be: it goes into scripts."""
+_NODES = EngineSetting("1", ".+", "2")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +92,9 @@ class Target:
 
     def __str__(self) -> str:
         """As it is written behind `--on`, without what stays as it is."""
-        own = [f"{name}={value}" for name, value in self.settings.items() if value != self.script.settings[name]]
+        own = [
+            f"{name}={value}" for name, value in self.settings.items() if value != self.script.settings[name].default
+        ]
         return ":".join(filter(None, (self.engine, ",".join([f"nodes={self.nodes}"] * (self.nodes > 1) + own))))
 
     @property
@@ -83,15 +116,18 @@ def read_target(flag: str, text: str) -> Target:
     engine, _, rest = text.partition(":")
     if engine not in SCRIPTS:
         raise unknown("engine", engine, SCRIPTS)
-    settings = {"nodes": "1", **SCRIPTS[engine].settings}
+    known = {"nodes": _NODES, **SCRIPTS[engine].settings}
+    settings = {name: each.default for name, each in known.items()}
     if engine == "ray" and rest.startswith("//"):
         rest = f"address={text}"
     for each in filter(None, rest.split(",")):
         name, equals, value = each.partition("=")
-        if name not in settings:
-            raise unknown(f"setting of {engine}", name, settings)
-        if not equals or not _VALUE.fullmatch(value):
-            raise ConfigError(f"{flag} {text}: '{each}' is not NAME=VALUE; write it as in {name}=2, without blanks.")
+        if name not in known:
+            raise unknown(f"setting of {engine}", name, known)
+        if not equals or not re.fullmatch(known[name].form, value, re.ASCII):
+            raise ConfigError(
+                f"{flag} {text}: '{each}' is no {name}; write it as in {name}={known[name].example}, without blanks."
+            )
         settings[name] = value
     nodes = settings.pop("nodes")
     if not re.fullmatch("[1-9][0-9]{0,3}", nodes):

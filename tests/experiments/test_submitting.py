@@ -86,10 +86,17 @@ def test_python_and_yaml_read_the_others(nodes: int) -> None:
         ("slurn", "unknown engine 'slurn'. Did you mean 'slurm'?"),
         ("slurm:node=2", "unknown setting of slurm 'node'. Did you mean 'nodes'?"),
         ("slurm:nodes=0", "nodes is '0'; give a whole number from 1 to 9999."),
-        ("slurm:nodes", "'nodes' is not NAME=VALUE"),
-        ("slurm:partition=a b", "'partition=a b' is not NAME=VALUE; write it as in partition=2, without blanks."),
-        ("slurm:partition=$(reboot)", "is not NAME=VALUE"),
-        ("k8s:image=a\nb", "is not NAME=VALUE"),
+        ("slurm:nodes", "'nodes' is no nodes; write it as in nodes=2"),
+        ("slurm:partition=a b", "'partition=a b' is no partition; write it as in partition=all, without blanks."),
+        ("slurm:partition=$(reboot)", "is no partition"),
+        ("slurm:time=yesterday", "'time=yesterday' is no time; write it as in time=1:30:00, without blanks."),
+        ("slurm:mem=lots", "write it as in mem=16G"),
+        ("slurm:gpus=-1", "write it as in gpus=8"),
+        ("torchrun:port=abc", "write it as in port=29500"),
+        ("mpi:hostfile=", "'hostfile=' is no hostfile; write it as in hostfile=hosts"),
+        ("ray://", "is no address; write it as in address=ray://head:10001"),
+        ("ray:address=banana", "is no address"),
+        ("k8s:image=a\nb", "is no image"),
     ],
 )
 def test_a_target_that_is_none_is_one_line(text: str, told: str) -> None:
@@ -172,5 +179,5 @@ def test_what_cannot_be_started_elsewhere_is_one_line(tmp_path: Path, words: lis
 
 def test_an_engine_that_is_not_here_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Unavailable, match="sbatch is not on this machine; start the run where sbatch is"):
+    with pytest.raises(Unavailable, match="sbatch is not on this machine; start the run where it is, or: apt-get install slurm-client"):
         run.main(["torch:ddp", "--devices", "2", "--steps", "3", "--out", str(tmp_path / "run"), "--on", "slurm"])
