@@ -179,5 +179,7 @@ def test_what_cannot_be_started_elsewhere_is_one_line(tmp_path: Path, words: lis
 
 def test_an_engine_that_is_not_here_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Unavailable, match="sbatch is not on this machine; start the run where it is, or: apt-get install slurm-client"):
+    with pytest.raises(
+        Unavailable, match="sbatch is not on this machine; start the run where it is, or: apt-get install slurm-client"
+    ):
         run.main(["torch:ddp", "--devices", "2", "--steps", "3", "--out", str(tmp_path / "run"), "--on", "slurm"])

@@ -1,0 +1,82 @@
+"""Engines that cannot take a run from here, and what Slurm's commands say of a job, by commands that are made up."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from samestep.common.errors import ConfigError, SamestepError, Unavailable
+from samestep.common.request import RunConfig
+from samestep.common.run import parse
+from samestep.common.runtime.parent.processes.network import HOST, free_ports
+from samestep.experiments.submitting.jobs import SlurmJob, elsewhere
+from samestep.experiments.submitting.scripts import render
+from samestep.experiments.submitting.targets import read_target
+
+Slurm = Callable[[str, str], None]
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slurm:
+    """Makes a command of Slurm's, of which a script is given."""
+
+    def made(name: str, script: str) -> None:
+        (command := tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        command.chmod(0o755)
+
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    return made
+
+
+def test_hosts_that_nobody_wrote_down_are_refused(tmp_path: Path, slurm: Slurm) -> None:
+    slurm("mpirun", "")
+    with pytest.raises(ConfigError, match=f"there is no file '{tmp_path}/hosts'; write one with a line a host"):
+        elsewhere(read_target("--on", f"mpi:hostfile={tmp_path}/hosts"))
+    (tmp_path / "hosts").write_text("here")
+    elsewhere(read_target("--on", f"mpi:hostfile={tmp_path}/hosts"))
+
+
+@pytest.mark.ray
+def test_a_ray_that_does_not_answer_is_named() -> None:
+    (port,) = free_ports(1)
+    with pytest.raises(Unavailable, match=f"nothing answers at ray://{HOST}:{port} .*; start Ray there"):
+        elsewhere(read_target("--on", f"ray://{HOST}:{port}"))
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "told"),
+    [
+        (
+            "error: invalid partition specified: none\nsbatch: error: Batch job submission failed",
+            ConfigError,
+            "Slurm refuses .*slurm.sh: invalid partition specified: none; Batch job submission failed$",
+        ),
+        ("error: Unable to contact slurm controller (connect failure)", Unavailable, "Slurm does not answer: Unable"),
+        ("fatal: Could not establish a configuration source", Unavailable, "Slurm does not answer: Could"),
+    ],
+)
+def test_what_slurm_refuses_is_one_line(
+    tmp_path: Path, slurm: Slurm, said: str, kind: type[SamestepError], told: str
+) -> None:
+    slurm("sbatch", f"printf 'sbatch: {said}\\n' >&2; exit 1".replace("\n", "\\n", 1))
+    with pytest.raises(kind, match=told):
+        SlurmJob(tmp_path / "slurm.sh")
+
+
+def test_a_job_is_followed_in_every_state_that_is_no_end(tmp_path: Path, slurm: Slurm) -> None:
+    slurm("sbatch", "echo 7")
+    job = SlurmJob(tmp_path / "slurm.sh")
+    for state in ("PENDING", "RUNNING", "COMPLETING", "REQUEUED", "REQUEUE_HOLD", "SIGNALING", "STAGE_OUT"):
+        slurm("scontrol", f"echo '   JobState={state} Reason=None Dependency=(null)'")
+        assert job.ended() is None
+    slurm("scontrol", "echo 'slurm_load_jobs error: Socket timed out' >&2; exit 1")
+    assert job.ended() is None
+    for state, is_slurms_doing in (("FAILED", False), ("COMPLETED", False), ("TIMEOUT", True), ("NODE_FAIL", True)):
+        slurm("scontrol", f"echo '   JobState={state} Reason=None Dependency=(null)'")
+        assert (end := job.ended()) and (end.word, end.is_engines_doing) == (state, is_slurms_doing)
+
+
+def test_a_path_means_nothing_else_to_slurm() -> None:
+    run = parse(RunConfig(strategy="ddp", devices=2, workload="digits-mlp"))
+    script = render(read_target("--for", "slurm"), run, Path('/runs/50%j é "x"'))
+    assert '#SBATCH --output="/runs/50%%j é \\"x\\"/slurm-%j.log"' in script
