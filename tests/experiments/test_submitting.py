@@ -171,7 +171,12 @@ def test_the_image_has_all_that_samestep_is_made_of() -> None:
         (["--on", "mpi", "--bandwidth", "1gbit"], "--bandwidth limits links on this machine"),
     ],
 )
-def test_what_cannot_be_started_elsewhere_is_one_line(tmp_path: Path, words: list[str], told: str) -> None:
+def test_what_cannot_be_started_elsewhere_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], told: str
+) -> None:
+    for engine in ("sbatch", "mpirun"):  # as on a machine that has them
+        (tmp_path / engine).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     with pytest.raises(ConfigError, match=re.escape(told)):
         run.main(["torch:ddp", "--devices", "2", "--steps", "3", "--out", str(tmp_path / "run"), *words])
     assert not (tmp_path / "run").exists()
