@@ -29,7 +29,7 @@ _ENDED = ("COMPLETED", "FAILED", *_KILLED)
 """The states of a job that Slurm or somebody has ended, and of any that has ended; in another one, it may still run."""
 
 _SPEAKER = re.compile(r"^sbatch: ((error|fatal): )?")
-_AWAY = re.compile(r"configuration source|[Uu]nable to contact|timed out|[Cc]onnection refused|no answer within")
+_AWAY = re.compile(r"configuration (source|file)|[Uu]nable to contact|timed out|[Cc]onnection refused|no answer within")
 """How sbatch begins its lines, and what it says where it reaches no Slurm."""
 
 
@@ -69,7 +69,7 @@ class SlurmJob:
     def waits_for(self) -> str:
         """Returns Slurm's reason why it is pending, as of the last look."""
         is_known = self._fields["JobState"] == "PENDING" and self._fields.get("Reason") != "None"
-        return self._fields.get("Reason", "") if is_known else ""
+        return self._fields.get("Reason", "").replace("_", " ") if is_known else ""
 
     def cancel(self) -> None:
         """Cancels it, and waits until it has ended."""
