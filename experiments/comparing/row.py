@@ -70,7 +70,10 @@ class Row:
 
         outcomes: Mapping[str, Outcome] = {SAME: "passed", MISSED: "failure", FAILED: "error"}
         outcome = outcomes.get(self.status, "skipped")
-        return Case(self.cell, outcome, "" if outcome == "passed" else f"{self.status}: {self.reason}", self.seconds)
+        said = (
+            say_status([self.cell], MISSED, self.reason) if self.status == MISSED else f"{self.status}: {self.reason}"
+        )
+        return Case(self.cell, outcome, "" if outcome == "passed" else said, self.seconds)
 
     @property
     def is_judged(self) -> bool:

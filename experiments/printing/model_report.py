@@ -7,7 +7,7 @@ from samestep.common.workload.models.description import Description
 from samestep.common.workload.models.spec import ArraySpec, Param
 from samestep.experiments.printing.formats import Case, Document
 from samestep.experiments.printing.grid import Column, table
-from samestep.experiments.printing.text import count, fill, screen_width
+from samestep.experiments.printing.text import count, fill, screen_width, shape
 
 _MOST_NAMED = 5
 _REDUCED = {
@@ -63,7 +63,7 @@ def _text(found: Understood) -> str:
     params = list(about.params.items())
     columns: Sequence[Column[tuple[str, Param]]] = (
         Column("parameter", lambda row: row[0]),
-        Column("shape", lambda row: str(list(row[1].shape))),
+        Column("shape", lambda row: shape(row[1].shape)),
         Column("role", lambda row: row[1].role),
         Column("remark", lambda row: ", ".join(_remarks(about, *row))),
     )
@@ -71,7 +71,7 @@ def _text(found: Understood) -> str:
     lines = [f"{found.framework}: {count(size, 'number')} in {count(len(params), 'parameter')}.", *_facts(about)]
     takes = [row for row, why in found.rows.items() if not why]
     lines.append(f"Rows that can take it: {', '.join(takes) or 'none'}.")
-    lines += [f"{row}: {why}" for row, why in found.rows.items() if why]
+    lines += [why if why.startswith(row) else f"{row}: {why}" for row, why in found.rows.items() if why]
     return "\n\n".join(
         [
             table(columns, params, width),

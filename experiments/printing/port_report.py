@@ -13,7 +13,7 @@ from samestep.common.porting.matching.pairing import Pair
 from samestep.experiments.printing.formats import Case as Reported
 from samestep.experiments.printing.formats import Document
 from samestep.experiments.printing.grid import Column, table
-from samestep.experiments.printing.text import fill, screen_width
+from samestep.experiments.printing.text import fill, screen_width, shape
 
 
 def port_document(case: PortCase, verdict: PortVerdict) -> Document:
@@ -75,7 +75,7 @@ def _parameters(frameworks: Sequence[str]) -> Sequence[Column[Pair]]:
     return (
         Column(a, lambda pair: ", ".join(held.native for held in pair.source)),
         Column(b, lambda pair: ", ".join(held.native for held in pair.target)),
-        Column("shape", lambda pair: str(list(pair.source[0].shape))),
+        Column("shape", lambda pair: shape(pair.source[0].shape)),
         Column("permutation", lambda pair: pair.permutation),
     )
 

@@ -169,6 +169,11 @@ def count(number: int, noun: str) -> str:
     return f"{number} {re.sub('(?<=[^aeiou])y$', 'ie', noun)}s"
 
 
+def shape(sizes: Iterable[int]) -> str:
+    """Returns the shape of an array for a table: [32,20] without a space, at which a narrow cell would be broken."""
+    return f"[{','.join(map(str, sizes))}]"
+
+
 def size(count: float | None) -> str:
     """Bytes in the largest fitting unit; KiB is 1024. "" stands for bytes that nobody counted."""
     if count is None or abs(count) < 1024:

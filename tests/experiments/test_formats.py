@@ -141,7 +141,7 @@ def test_junit_has_a_case_a_row() -> None:
     assert [case.attrib["name"] for case in found] == [row.cell for row in ROWS]
     assert [outcome(case) for case in found] == OUTCOMES
     assert found[1].attrib["time"] == "1.500"
-    assert found[2][0].attrib["message"] == f"not the same step: {MISSED.reason}"
+    assert found[2][0].attrib["message"] == f"torch:ddp+clip_norm=1 did not take the same step: {MISSED.reason}"
     assert found[4][0].text == "failed: rank-1 died:\n?[31mboom?[0m ? <&> ?"
     assert found[5][0].attrib["message"] == "unavailable: tensorflow is not installed"
 

@@ -118,7 +118,7 @@ def test_a_square_kernel_is_decided_by_running_it_both_ways(walked: Walked, laun
     assert verdict.sentence == "the same model: every layer within 1e-12, 4 steps within 1e-10"
     assert case.matching.pairs[0].permutation == "transposed"
     text = write(port_document(case, verdict), "github")
-    assert "| 0.mix    | square/mix   | [6, 6] | transposed  |" in text
+    assert "| 0.mix    | square/mix   | [6,6] | transposed  |" in text
     record = json.loads(write(port_document(case, verdict), "json"))
     assert record["verdict"]["kind"] == SAME and len(record["losses"]["torch"]) == 4
     assert {row["torch"]: row for row in record["layers"]}["0"]["outputs"] <= 1e-12
