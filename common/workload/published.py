@@ -65,14 +65,14 @@ PUBLISHED = {
             "mt-nlg-530b",
             DecoderSpec("gpt", 105, 128, 128, 20480, 4 * 20480, 2048, 51200),
             1920,
-            "Smith et al., arXiv 2201.11990, section 3; the vocabulary padded to 51200",
+            "Smith et al., arXiv 2201.11990, section 3.2; its vocabulary is not published, and taken to be that of gpt3-175b",
         ),
         _published(
             "mixtral-8x7b",
             DecoderSpec("llama", 32, 32, 8, 4096, 14336, 32768, 32000, routed_experts=8, top_k=2, expert_hidden=14336),
             128,
-            "Jiang et al., arXiv 2401.04088, table 1 (46.7 billion parameters, of which a token meets 12.9); its batch is not "
-            "published, and taken to be of 4 million tokens",
+            "Jiang et al., arXiv 2401.04088, table 1 (46.7 billion parameters, of which a token meets 12.9: Mistral AI, "
+            "mistral.ai/news/mixtral-of-experts); its batch is not published, and taken to be of 4 million tokens",
         ),
         _published(
             "deepseek-v3",
@@ -96,8 +96,9 @@ PUBLISHED = {
                 rotary_width=64,
             ),
             15360,
-            "DeepSeek-AI, arXiv 2412.19437, section 4.2 (671 billion parameters, of which a token meets 37), without its module "
-            "for the token after the next; the dense mlp and the vocabulary from config.json of deepseek-ai/DeepSeek-V3",
+            "DeepSeek-AI, arXiv 2412.19437, section 4.2 (671 billion parameters, of which a token meets 37, or 36.6 without the "
+            "table of tokens), without its module for the token after the next; the dense mlp and the vocabulary from "
+            "inference/configs/config_671B.json of deepseek-ai/DeepSeek-V3; batches of 15,360, as from 469 billion tokens on",
         ),
         _published(
             "qwen3-30b-a3b",
@@ -116,9 +117,9 @@ PUBLISHED = {
                 expert_hidden=768,
             ),
             1024,
-            "Yang et al., arXiv 2505.09388, table 2 (30.5 billion parameters, of which a token meets 3.3) and section 3.2 (4,096 "
-            "tokens a sequence); widths from config.json of Qwen/Qwen3-30B-A3B; its batch is not published, and taken to be of 4 "
-            "million tokens",
+            "Yang et al., arXiv 2505.09388, table 2, and section 3.2 (4,096 tokens a sequence); 30.5 billion parameters, of "
+            "which a token meets 3.3, as its model card says; widths and vocabulary from torchtitan/models/qwen3/__init__.py of "
+            "pytorch/torchtitan; its batch is not published, and taken to be of 4 million tokens",
         ),
         _published(
             "qwen3-235b-a22b",
@@ -137,8 +138,9 @@ PUBLISHED = {
                 expert_hidden=1536,
             ),
             1024,
-            "Yang et al., arXiv 2505.09388, table 2 (235 billion parameters, of which a token meets 22) and section 3.2; widths "
-            "from config.json of Qwen/Qwen3-235B-A22B; its batch is not published, and taken to be of 4 million tokens",
+            "Yang et al., arXiv 2505.09388, table 2, sections 1 (235 billion parameters, of which a token meets 22) and 3.2; "
+            "widths and vocabulary from torchtitan/models/qwen3/__init__.py of pytorch/torchtitan; its batch is not published, "
+            "and taken to be of 4 million tokens",
         ),
         _published(
             "megatron-1t",
