@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig
 from samestep.common.strategy import Run
-from samestep.common.techniques.decayed.flag import MATRICES
-from samestep.common.techniques.decayed.technique import spare_vectors
+from samestep.common.techniques.used import used
 from samestep.common.workload.models.reached import trained
 from samestep.common.workload.optimizers.spec import OptimizerSpec
 from samestep.common.workload.optimizers.table import OPTIMIZERS, USER
@@ -28,7 +27,9 @@ def read_optimizer(config: RunConfig, workload: Workload) -> OptimizerSpec:
     name = config.optimizer or next(iter(workload.learning_rates))
     if name != USER:
         made = OPTIMIZERS[name](config.learning_rate or workload.learning_rate(name))
-        return spare_vectors(made) if config.techniques.decayed == MATRICES else made
+        for technique in used(config.techniques):
+            made = technique.change_optimizer(made, config.techniques)
+        return made
     found = workload.model.facts.optimizer
     if found is None:
         why = f"has no optimizer; add `optimizer={{{config.framework!r}: function}}` to its samestep.Model"

@@ -36,6 +36,7 @@ class CompareSettings(TypedDict, total=False):
     warmup_steps: int
     decay_steps: int | None
     decayed: str
+    vector_rate: float
     precision: str | None
     recompute: bool
     compile: bool
@@ -55,6 +56,7 @@ class OptionSettings(TypedDict, total=False):
     schedule: str
     microbatches: int
     sequence_parallel: bool
+    attention_exchange: str
     consistency: str
     reduce: str
     clients: int
@@ -95,6 +97,7 @@ class PredictSettings(OptionSettings, total=False):
     warmup_steps: int
     decay_steps: int | None
     decayed: str
+    vector_rate: float
     precision: str | None
     recompute: bool
     compile: bool

@@ -24,6 +24,7 @@ from samestep.common.program import SKIPPED, TrainState
 from samestep.common.request import ORACLE
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import exchange_of, used
+from samestep.common.workload.optimizers.spec import of_dimensions
 
 if TYPE_CHECKING:
     from samestep.common.judging.ported import AskPort
@@ -88,7 +89,7 @@ class Trial:
         first, run, losses, wanted = self.seen.log.first, self.run, self.seen.losses, self.wanted.losses
         count = min(len(losses), len(wanted), run.steps if self.skipped is None else self.skipped - first + 1)
         params = self.seen.state.params | (self.seen.state.buffers if self.has_oracle else {})
-        moved = run.steps * (run.optimizer.rounding_move or 0.0) if run.workload.model.facts.may_lack_gradients else 0.0
+        moved = run.steps * _rounding_move(run) if run.workload.model.facts.may_lack_gradients else 0.0
         return ComparedSteps(losses[:count], wanted[:count], params, moved)
 
 
@@ -128,6 +129,11 @@ def why_not_judged(run: Run, reference: Run, is_wanted: bool) -> str:
 def arrays_read(run: Run) -> tuple[str, ...]:
     """Returns the arrays of the final states that the verdict on a run reads; () if it reads all, the optimizer's among them."""
     return () if _compares_updates(run) else _COMPARED
+
+
+def _rounding_move(run: Run) -> float:
+    """Returns how far a step may move a weight by rounding alone, a vector or a matrix."""
+    return max(of_dimensions(run.optimizer, number).rounding_move or 0.0 for number in (1, 2))
 
 
 def _compares_updates(run: Run) -> bool:

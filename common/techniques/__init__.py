@@ -13,6 +13,7 @@ from samestep.common.techniques.overlap.flag import OverlapFlags
 from samestep.common.techniques.precision.flag import PrecisionFlags
 from samestep.common.techniques.recompute.flag import RecomputeFlags
 from samestep.common.techniques.schedule.flag import ScheduleFlags
+from samestep.common.techniques.vector_rate.flag import VectorRateFlags
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Techniques(
     CompileFlags,
     RecomputeFlags,
     PrecisionFlags,
+    VectorRateFlags,
     DecayFlags,
     ScheduleFlags,
     ClipFlags,

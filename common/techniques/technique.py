@@ -10,6 +10,7 @@ from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.workload.models.dtypes import Dtypes
 from samestep.common.workload.models.spec import Param, Segment
+from samestep.common.workload.optimizers.spec import OptimizerSpec
 
 if TYPE_CHECKING:
     import numpy as np  # a prediction does without
@@ -53,6 +54,8 @@ class Technique:
             declared, their dtypes).
         refuse_launch: Raises a ConfigError for what only a launch cannot have; the diagnosis repeats a run up to any step.
         fill_in: Fills in the flags that depend on the rest of the run.
+        change_optimizer: The optimizer of the run with what the technique changes of it: (one of ours, techniques of the run) ->
+            optimizer.
         exchange: What its exchange of gradients computes, if that is not their sum.
         gradient_sends: The sends by which the gradients of some parameters, which go together, are summed over all devices, if
             they are its own.
@@ -72,6 +75,7 @@ class Technique:
     refuse_variables: Callable[[str, Dtypes], None] = lambda source, dtypes: None
     refuse_launch: Callable[[Run], None] = lambda run: None
     fill_in: Callable[[Run], Techniques] = lambda run: run.techniques
+    change_optimizer: Callable[[OptimizerSpec, Techniques], OptimizerSpec] = lambda optimizer, techniques: optimizer
     exchange: GradientExchange | None = None
     gradient_sends: Callable[[Run, Sequence[Param]], Iterable[Send]] | None = None
     transform: "Callable[[Arrays, Techniques], Arrays] | None" = None

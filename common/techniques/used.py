@@ -16,10 +16,21 @@ from samestep.common.techniques.precision.technique import PRECISION
 from samestep.common.techniques.recompute.technique import RECOMPUTE
 from samestep.common.techniques.schedule.technique import SCHEDULE
 from samestep.common.techniques.technique import GradientExchange, Technique
+from samestep.common.techniques.vector_rate.technique import VECTOR_RATE
 from samestep.common.workload.models.dtypes import Dtypes
 from samestep.common.workload.models.spec import Segment
 
-TECHNIQUES: tuple[Technique, ...] = (RECOMPUTE, COMPRESS, FIXED_ORDER, PRECISION, SCHEDULE, DECAYED, CLIP_NORM, COMPILE)
+TECHNIQUES: tuple[Technique, ...] = (
+    RECOMPUTE,
+    COMPRESS,
+    FIXED_ORDER,
+    PRECISION,
+    SCHEDULE,
+    DECAYED,
+    VECTOR_RATE,
+    CLIP_NORM,
+    COMPILE,
+)
 """All there are, in the order in which they refuse a run."""
 
 

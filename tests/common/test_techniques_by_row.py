@@ -22,6 +22,7 @@ GIVEN = {
     "warmup_steps": {"warmup_steps": 2},
     "decay_steps": {"learning_rate_schedule": "linear", "decay_steps": 9},
     "decayed": {"decayed": "matrices"},
+    "vector_rate": {"vector_rate": 2.0},
     "precision": {"precision": "bf16"},
     "recompute": {"recompute": True},
     "compile": {"compile": True},

@@ -53,8 +53,12 @@ def test_it_takes_the_oracles_step_and_holds_what_is_predicted(
 
 
 @pytest.mark.parametrize(("cell", "devices"), CELLS)
-def test_only_matrices_decay_where_it_is_asked(run_cell: RunCell, cell: str, devices: int) -> None:
+def test_vectors_have_their_own_decay_and_rate_where_it_is_asked(run_cell: RunCell, cell: str, devices: int) -> None:
     asked = {"devices": devices, "dtype": "float64", "optimizer": "adamw", "steps": 4}
-    result = run_cell(f"{cell}+decayed=matrices", sized(strategy_info(*cell.split(":")), "transformer"), **asked)
+    result = run_cell(
+        f"{cell}+decayed=matrices+vector_rate=4+warmup_steps=3",
+        sized(strategy_info(*cell.split(":")), "transformer"),
+        **asked,
+    )
     assert result.parity.passed, result.parity.reason
     assert not result.parity.is_amplified

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from samestep.common.workload.optimizers.spec import OptimizerSpec, of_dimensions
+from samestep.common.workload.optimizers.spec import OptimizerSpec, groups_vectors, of_dimensions
 
 Update = Callable[[tf.Variable, tf.Tensor, Sequence[tf.Variable], tf.Tensor], None]
 """(parameter, gradient, its slots, coefficients of the step): changes the parameter and the slots."""
@@ -21,7 +21,7 @@ def bind_update(spec: OptimizerSpec) -> Update:
     update = importlib.import_module(f"{__name__}.{spec.name}").update
 
     def bound(w: tf.Variable, g: tf.Tensor, slots: Sequence[tf.Variable], coefficients: tf.Tensor) -> None:
-        update(spec, w, g, slots, coefficients[int(spec.spares_vectors and w.shape.rank > 1)])
+        update(spec, w, g, slots, coefficients[int(groups_vectors(spec) and w.shape.rank > 1)])
 
     return bound
 
@@ -29,12 +29,12 @@ def bind_update(spec: OptimizerSpec) -> Update:
 def coefficients(spec: OptimizerSpec, step: int) -> tf.Tensor:
     """Computes what changes from step to step: an argument of the traced step, so that it is traced once.
 
-    It has a row for all parameters, or if not all of them decay one for vectors and one for the others.
+    It has a row for all parameters, or one for vectors and one for the others if they are updated otherwise.
 
     Args:
         spec: The hyper-parameters, with the learning rate of the step.
         step: The number t of the step, from 1.
     """
-    kinds = [of_dimensions(spec, number) for number in (1, 2)] if spec.spares_vectors else [spec]
+    kinds = [of_dimensions(spec, number) for number in (1, 2)] if groups_vectors(spec) else [spec]
     module = importlib.import_module(f"{__name__}.{spec.name}")
     return tf.constant([module.coefficients(each, step) for each in kinds], tf.float64)

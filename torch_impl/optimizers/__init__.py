@@ -9,7 +9,7 @@ from torch import nn
 
 from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.strategy import Run
-from samestep.common.workload.optimizers.spec import OptimizerSpec, Shape
+from samestep.common.workload.optimizers.spec import OptimizerSpec, Shape, groups_vectors
 from samestep.torch_impl.optimizers import own
 from samestep.torch_impl.weights import named_weights
 
@@ -35,7 +35,9 @@ def leave(optimizer: torch.optim.Optimizer, groups: Iterable[Mapping[str, Any]])
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Sets the learning rate of the next update; where the user's optimizer has it already, its own schedule may have moved it.
+    """Sets the learning rate of the next update, of each group in its ratio.
+
+    Where the user's optimizer has it already, its own schedule may have moved it.
 
     Args:
         optimizer: The optimizer.
@@ -72,12 +74,17 @@ def matrices_of(run: Run, *models: nn.Module) -> set[nn.Parameter]:
     return {weight.parameter for name, weight in named.items() if params[name].is_matrix}
 
 
-def _decay_groups(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> Iterable[Any]:
-    """Gives the parameters that decay spares a group of their own, if there are any."""
-    if not spec.spares_vectors:
+def _groups(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> Iterable[Any]:
+    """Gives vectors a group of their own, if they are updated otherwise than matrices."""
+    if not groups_vectors(spec):
         return parameters
-    every = list(parameters)
-    vectors = {"params": [each for each in every if each.ndim < 2], "weight_decay": 0.0}
+    every, own_rate = list(parameters), {own.RATIO: spec.vector_rate, own.ASKED: spec.learning_rate}
+    vectors = {
+        "params": [each for each in every if each.ndim < 2],
+        "lr": spec.learning_rate * spec.vector_rate,
+        **own_rate,
+    }
+    vectors |= {"weight_decay": 0.0} if spec.spares_vectors else {}
     return [{"params": [each for each in every if each.ndim > 1]}, vectors]
 
 
@@ -96,7 +103,7 @@ def build_optimizer(
     """
     try:
         build = importlib.import_module(f"{__name__}.{spec.name}").build
-        groups = _decay_groups(spec, parameters)
+        groups = _groups(spec, parameters)
         return build(spec, groups) if spec.is_elementwise else build(spec, groups, matrices)
     except ConfigError as error:  # the request is right, or it would have been refused before this process was started
         raise WorkerFailed(str(error)) from error

@@ -4,14 +4,20 @@ import dataclasses
 
 from samestep.common.errors import ConfigError
 from samestep.common.strategy import Run
+from samestep.common.techniques import Techniques
 from samestep.common.techniques.decayed.flag import DecayFlags
 from samestep.common.techniques.technique import Technique
 from samestep.common.workload.optimizers.spec import OptimizerSpec
 from samestep.common.workload.optimizers.table import OPTIMIZERS, USER
 
 
-def spare_vectors(optimizer: OptimizerSpec) -> OptimizerSpec:
-    """Returns an optimizer whose decay spares vectors; one without weight decay as it is, which is refused later."""
+def spare_vectors(optimizer: OptimizerSpec, techniques: Techniques) -> OptimizerSpec:
+    """Returns an optimizer whose decay spares vectors; one without weight decay as it is, which is refused later.
+
+    Args:
+        optimizer: One of ours.
+        techniques: What was asked for.
+    """
     return dataclasses.replace(optimizer, spares_vectors=True) if _decays(type(optimizer)) else optimizer  # pyrefly: ignore
 
 
@@ -30,4 +36,4 @@ def refuse(run: Run) -> None:
     )
 
 
-DECAYED = Technique(flags=DecayFlags, refuse=refuse)
+DECAYED = Technique(flags=DecayFlags, refuse=refuse, change_optimizer=spare_vectors)

@@ -38,7 +38,8 @@ class Adafactor:
         epsilon: What a gradient is divided by at least.
         floor: The least size of weights that steps are relative to.
         weight_decay: Decoupled.
-        spares_vectors: As in `OptimizerSpec`.
+        spares_vectors: As in `OptimizerSpec`, like the next one.
+        vector_rate: See there.
     """
 
     learning_rate: float
@@ -47,6 +48,7 @@ class Adafactor:
     floor: float = 1e-3
     weight_decay: float = 2**-7
     spares_vectors: bool = False
+    vector_rate: float = 1.0
     name: str = dataclasses.field(default="adafactor", init=False)
     keys: ClassVar = {**dict(zip(FACTORS, FACTORS, strict=True)), WHOLE: "exp_avg_sq"}
     slots: ClassVar = tuple(keys)

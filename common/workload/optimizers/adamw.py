@@ -31,7 +31,8 @@ class AdamW:
         epsilon: Outside the root, added to the bias-corrected root.
         weight_decay: Dyadic, as are the workloads' rates: every framework multiplies the weights by 1 - lr * weight_decay, and
             float32 rounds a factor so near 1 by up to 3e-8, the same way at every step.
-        spares_vectors: As in `OptimizerSpec`.
+        spares_vectors: As in `OptimizerSpec`, like the next one.
+        vector_rate: See there.
     """
 
     learning_rate: float
@@ -40,6 +41,7 @@ class AdamW:
     epsilon: float = 1e-8
     weight_decay: float = 2**-7
     spares_vectors: bool = False
+    vector_rate: float = 1.0
     name: str = dataclasses.field(default="adamw", init=False)
     keys: ClassVar = {"first_moment": "exp_avg", "second_moment": "exp_avg_sq"}
     slots: ClassVar = tuple(keys)

@@ -27,7 +27,8 @@ class Lion:
         beta1: The share of the first moment in the average whose sign is taken.
         beta2: The share of the first moment that is kept.
         weight_decay: Decoupled. Steps are a third to a tenth of AdamW's, and the decay as many times stronger.
-        spares_vectors: As in `OptimizerSpec`.
+        spares_vectors: As in `OptimizerSpec`, like the next one.
+        vector_rate: See there.
     """
 
     learning_rate: float
@@ -35,6 +36,7 @@ class Lion:
     beta2: float = 0.99
     weight_decay: float = 2**-5
     spares_vectors: bool = False
+    vector_rate: float = 1.0
     name: str = dataclasses.field(default="lion", init=False)
     keys: ClassVar = {"first_moment": "exp_avg"}
     slots: ClassVar = tuple(keys)

@@ -52,7 +52,8 @@ class Muon:
         beta2: As in AdamW, like the next one.
         epsilon: For parameters that are not matrices.
         weight_decay: For all parameters.
-        spares_vectors: As in `OptimizerSpec`.
+        spares_vectors: As in `OptimizerSpec`, like the next one.
+        vector_rate: See there.
     """
 
     learning_rate: float
@@ -61,6 +62,7 @@ class Muon:
     epsilon: float = 1e-8
     weight_decay: float = 2**-7
     spares_vectors: bool = False
+    vector_rate: float = 1.0
     name: str = dataclasses.field(default="muon", init=False)
     keys: ClassVar = AdamW.keys
     slots: ClassVar = tuple(keys)

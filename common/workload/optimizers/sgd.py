@@ -24,10 +24,12 @@ class Sgd:
 
     Attributes:
         momentum: The share of the velocity that is kept.
+        vector_rate: As in `OptimizerSpec`.
     """
 
     learning_rate: float
     momentum: float = 0.9
+    vector_rate: float = 1.0
     name: str = dataclasses.field(default="sgd", init=False)
     keys: ClassVar = {"momentum": "momentum_buffer"}
     slots: ClassVar = tuple(keys)

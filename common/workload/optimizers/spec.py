@@ -25,7 +25,8 @@ class OptimizerSpec(Protocol):
         moves_by_sign: Whether the first step moves a weight by the sign of its gradient, however small that is.
         counts_steps: Whether an update depends on how many there have been.
         rests: Whether a parameter that never gets a gradient stays as it is, as it does where it is left out.
-        spares_vectors: Whether weight decay leaves out biases and the scales of norms.
+        spares_vectors: Whether weight decay leaves out vectors: biases and the scales of norms.
+        vector_rate: What the learning rate is multiplied by for vectors.
     """
 
     name: str
@@ -39,6 +40,11 @@ class OptimizerSpec(Protocol):
 
     @property
     def spares_vectors(self) -> bool:
+        """See the class."""
+        ...
+
+    @property
+    def vector_rate(self) -> float:
         """See the class."""
         ...
 
@@ -79,15 +85,24 @@ class OptimizerSpec(Protocol):
         """
 
 
+def groups_vectors(optimizer: OptimizerSpec) -> bool:
+    """Returns whether vectors are updated otherwise than matrices."""
+    return optimizer.spares_vectors or optimizer.vector_rate != 1
+
+
 def of_dimensions(optimizer: OptimizerSpec, num_dims: int) -> OptimizerSpec:
-    """Returns an optimizer as it updates parameters of so many dimensions: with the decay that applies to them.
+    """Returns an optimizer as it updates parameters of so many dimensions: with their rate, and the decay that applies to them.
 
     Args:
         optimizer: The optimizer of the run.
         num_dims: 1 for biases and the scales of norms.
     """
-    spared = optimizer.spares_vectors and num_dims < 2
-    return dataclasses.replace(optimizer, weight_decay=0.0) if spared else optimizer  # pyrefly: ignore
+    if num_dims > 1 or not groups_vectors(optimizer):
+        return optimizer
+    changed = {"learning_rate": optimizer.learning_rate * optimizer.vector_rate, "vector_rate": 1.0}
+    if optimizer.spares_vectors:
+        changed["weight_decay"] = 0.0
+    return dataclasses.replace(optimizer, **changed)  # pyrefly: ignore
 
 
 Update = Callable[[OptimizerSpec, int, "np.ndarray", "np.ndarray", "dict[str, np.ndarray]"], None]

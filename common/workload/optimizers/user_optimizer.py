@@ -33,6 +33,7 @@ class UserOptimizer:
     counts_steps: ClassVar = True
     rests: ClassVar = False
     spares_vectors: ClassVar = False
+    vector_rate: ClassVar = 1.0
     gradient_average: ClassVar = None
     rounding_move: ClassVar = None
 

@@ -1,0 +1,29 @@
+"""The mistake of one rate for all groups, as a mutant."""
+
+import dataclasses
+
+from samestep.common.reference.mutants import Context, Mutant
+from samestep.common.reference.program import TrainingProgram
+
+
+def one_rate(program: TrainingProgram, context: Context) -> bool:
+    """Updates biases and the scales of norms with the rate of matrices.
+
+    Args:
+        program: The program to be made wrong.
+        context: Of no matter.
+    """
+    right, asked = program.optimizer_at, program.optimizer.vector_rate
+    if asked != 1:
+        program.optimizer_at = lambda step: dataclasses.replace(right(step), vector_rate=1.0)  # pyrefly: ignore
+    return asked != 1
+
+
+MISTAKES = (
+    Mutant(
+        "one_rate",
+        "biases and the scales of norms have the learning rate of matrices, where they were to have their own",
+        one_rate,
+        "prose-gpt+layers=1+heads=2+width=8+context=8+vector_rate=4",
+    ),
+)

@@ -1,0 +1,1 @@
+"""Another learning rate for vectors: biases and the scales of norms."""
