@@ -33,6 +33,8 @@ AXES = {
     "tensor": Axis(("features",), 5),
     "pipe": Axis(("layers",), 0),
 }
+HEADS, GATHER, RING = "heads", "gather", "ring"
+"""What attentions may exchange along `context`: heads for positions, or keys and values."""
 
 
 @dataclasses.dataclass(frozen=True)

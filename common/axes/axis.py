@@ -63,23 +63,32 @@ class Term(NamedTuple):
     value: Callable[[Run, Sizes], float]
 
 
+Keeps = Callable[[ModelSpec, Segment, int, int], int]
+"""(model as one rank sees it, segment, bytes of a number, size of the axis `tensor`) -> the bytes that the segment keeps of each
+example, beside what one device would keep."""
+
+
+def keeps_nothing(model: ModelSpec, segment: Segment, item_bytes: int, parts: int) -> int:
+    """Returns 0: a segment keeps what it keeps on one device; the arguments are those of `Keeps`."""
+    return 0
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AxisHooks:
     """An axis of several devices, under any strategy that splits along it.
 
     Attributes:
-        textbook: What is sent along it.
+        textbook: What is sent along it, in a run.
         refuse: Raises a ConfigError for a run that it cannot split, whatever the strategy.
         leave: Returns the run as one device along it sees the batch: what the other axes cost, they cost on that.
         exchange: What a rank exchanges along it in one segment of a pass, in the order of the layers in either phase.
         hold: What a device along it has of parameters; of those that it has in parts, the shapes of its own.
-        keeps: The bytes that a segment keeps of each example because of it, beside what one device would keep, given the bytes
-            of a number and the size of the axis `tensor`.
+        keeps: Says of a run what its segments keep because of it.
     """
 
-    textbook: Term
+    textbook: Callable[[Run], Term]
     refuse: Callable[[Run], None] = lambda run: None
     leave: Callable[[Run], Run] = lambda run: run
     exchange: Callable[[Run, StagePass, Segment], Iterable[Within]] = lambda run, stage, segment: ()
     hold: Callable[[Run, Mapping[str, Param]], Mapping[str, Param]] = lambda run, params: params
-    keeps: Callable[[ModelSpec, Segment, int, int], int] = lambda model, segment, item_bytes, parts: 0
+    keeps: Callable[[Run], Keeps] = lambda run: keeps_nothing

@@ -1,19 +1,27 @@
 """The axis `context`: every device has the whole model, or the same part of it, and of each example some of the positions.
 
-With t positions of a rank, N ranks, B examples of a pass and D the width, an attention hands over 3 B t D numbers forward, for
-queries, keys and values, and B t D for what it mixed; as many backward. All-to-all, of which a rank keeps 1/N.
+With t positions of a rank, N ranks, B examples of a pass and D the width, keys and values of a rank are 2 B t D numbers. What
+attentions exchange of them is an option of the row:
+
+    heads     3 B t D numbers forward, for queries, keys and values, and B t D for what was mixed; as many backward. All-to-all,
+              of which a rank keeps 1/N.
+    gather    keys and values, gathered in either pass; backward the gradients of all of them, of which each rank gets the sum
+              for its own.
+    ring      keys and values to the next rank, N - 1 times in either pass; backward their gradients go round as well, N times.
 
 References:
-    Jacobs et al., arXiv 2309.14509, section 3.1 (4 M / P for messages of M: three of them and one).
+    Jacobs et al., arXiv 2309.14509, section 3.1 (4 M / P for messages of M: three of them and one); Liu et al., arXiv 2310.01889
+    (ring); Grattafiori et al., arXiv 2407.21783, section 3.3.2 (gathered keys and values).
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
-from samestep.common.axes.axis import AxisHooks, Sizes, StagePass, Term, Within
+from samestep.common.axes.axis import AxisHooks, Keeps, Sizes, StagePass, Term, Within, keeps_nothing
 from samestep.common.errors import ConfigError
 from samestep.common.ledger import Send
+from samestep.common.mesh import GATHER, HEADS, RING
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Segment, layer, parameters_of
 
@@ -37,7 +45,7 @@ def refuse(run: Run) -> None:
     (positions,), heads = model.inputs().shape, max(param.groups for param in params) // run.mesh.parts("features")
     if positions % count:
         raise ConfigError(f"a sequence of {positions} does not divide among a context axis of {count}; give +context=.")
-    if heads % count:
+    if heads % count and exchange_of(run) == HEADS:
         raise ConfigError(
             f"{heads} heads do not divide among a context axis of {count}; use one that divides {heads}, or another number of "
             "+heads=."
@@ -51,8 +59,13 @@ def leave(run: Run) -> Run:
     return dataclasses.replace(run, workload=dataclasses.replace(run.workload, model=local))
 
 
+def exchange_of(run: Run) -> str:
+    """Returns what the attentions of a run exchange; rows without the option exchange heads."""
+    return getattr(run.options, "attention_exchange", HEADS)
+
+
 def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
-    """Yields the two all-to-all exchanges of an attention: positions for heads ahead of it, and back behind it.
+    """Yields the exchanges of an attention.
 
     Args:
         run: What is trained, as one rank sees it.
@@ -63,21 +76,47 @@ def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
         return
     model = cast("TransformerSpec", run.workload.model)
     of_tensor = stage.rows * model.context * model.width // run.mesh.parts("features") * run.product_bytes
-    for tensors in (3, 1):
-        send = Send(stage.phase, "all_to_all", "context", run.mesh.axis("context"), tensors * of_tensor)
+    for send in _SENDS[exchange_of(run)](stage.phase, run.mesh.axis("context"), of_tensor):
         yield Within(place, send)
 
 
-def keeps(model: ModelSpec, segment: Segment, item_bytes: int, parts: int) -> int:
-    """Returns the bytes of the outputs of an attention: on one device they are the same memory as what the layer behind takes.
-
-    Here they were sent in between.
+def _heads(phase: str, ranks: int, of_tensor: int) -> Iterator[Send]:
+    """Yields the two all-to-all exchanges: positions for heads ahead of an attention, and back behind it.
 
     Args:
-        model: The model as one rank sees it.
-        segment: A segment of it.
-        item_bytes: The bytes of a number.
-        parts: The size of the axis `tensor`, along which heads are in parts.
+        phase: "forward" or "backward".
+        ranks: The size of the axis.
+        of_tensor: The bytes of the queries of a rank, as many as of its keys or its values.
+    """
+    for tensors in (3, 1):
+        yield Send(phase, "all_to_all", "context", ranks, tensors * of_tensor)
+
+
+def _gather(phase: str, ranks: int, of_tensor: int) -> Iterator[Send]:
+    """Yields how keys and values come, and behind that how their gradients go; the arguments are those of `_heads`."""
+    if phase == "backward":  # whose order is reversed
+        yield Send(phase, "reduce_scatter", "context", ranks, 2 * of_tensor * ranks)
+    yield Send(phase, "all_gather", "context", ranks, 2 * of_tensor)
+
+
+def _ring(phase: str, ranks: int, of_tensor: int) -> Iterator[Send]:
+    """Yields the messages to the next rank; the arguments are those of `_heads`."""
+    hops = ranks - 1 if phase == "forward" else 2 * ranks - 1
+    yield Send(phase, "send", "context", ranks, 2 * of_tensor * hops, hops, to="1")
+
+
+_SENDS = {HEADS: _heads, GATHER: _gather, RING: _ring}
+
+
+def keeps(run: Run) -> Keeps:
+    """Returns what attentions keep beside what one device would: outputs that were sent on, where heads are exchanged."""
+    return _outputs if exchange_of(run) == HEADS else keeps_nothing
+
+
+def _outputs(model: ModelSpec, segment: Segment, item_bytes: int, parts: int) -> int:
+    """Returns the bytes of the outputs of an attention; the arguments are those of `Keeps`.
+
+    On one device they are the same memory as what the layer behind takes. Here they were sent in between.
     """
     if _attention(model, segment) is None:
         return 0
@@ -94,16 +133,21 @@ def _attention(model: ModelSpec, segment: Segment) -> int | None:
     )
 
 
-def sent(run: Run, sizes: Sizes) -> float:
-    """Returns the bytes of the attentions' exchanges, both ways, and of gradients summed over one axis more.
+def _textbook(run: Run) -> Term:
+    """Returns the bytes of the attentions' exchanges, both ways, and of gradients summed over one axis more."""
+    factor, text = _FACTORS[exchange_of(run)]
 
-    Args:
-        run: What is trained.
-        sizes: What the term counts in.
-    """
-    count = run.mesh.axis("context")
-    return 2 * run.mesh.data * (count - 1) * sizes.params + 8 * (count - 1) / count * sizes.blocks * sizes.handed_on
+    def sent(run: Run, sizes: Sizes) -> float:
+        count = run.mesh.axis("context")
+        return 2 * run.mesh.data * (count - 1) * sizes.params + factor(count) * sizes.blocks * sizes.handed_on
+
+    return Term(f"2 d (c - 1) w Ψ + {text}", sent)
 
 
-TEXTBOOK = Term("2 d (c - 1) w Ψ + 8 (c - 1) L a w / c", sent)
-HOOKS = AxisHooks(textbook=TEXTBOOK, refuse=refuse, leave=leave, exchange=exchange, keeps=keeps)
+_FACTORS: Mapping[str, tuple[Callable[[int], float], str]] = {
+    HEADS: (lambda count: 8 * (count - 1) / count, "8 (c - 1) L a w / c"),
+    GATHER: (lambda count: 6 * (count - 1), "6 (c - 1) L a w"),
+    RING: (lambda count: 6 * count - 4, "(6 c - 4) L a w"),
+}
+"""What all devices send of the activations of a block, by what is exchanged."""
+HOOKS = AxisHooks(textbook=_textbook, refuse=refuse, leave=leave, exchange=exchange, keeps=keeps)

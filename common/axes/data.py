@@ -20,4 +20,4 @@ def sent(run: Run, sizes: Sizes) -> float:
     return 2 * (run.mesh.data - 1) * sizes.params
 
 
-HOOKS = AxisHooks(textbook=Term("2 (d - 1) w Ψ", sent))
+HOOKS = AxisHooks(textbook=lambda run: Term("2 (d - 1) w Ψ", sent))

@@ -126,4 +126,4 @@ def sent(run: Run, sizes: Sizes) -> float:
 
 
 TEXTBOOK = Term("2 d (e - 1) w Ψs + 4 κ (e - 1) L a w / e", sent)
-HOOKS = AxisHooks(textbook=TEXTBOOK, refuse=refuse, exchange=exchange, hold=hold, keeps=keeps)
+HOOKS = AxisHooks(textbook=lambda run: TEXTBOOK, refuse=refuse, exchange=exchange, hold=hold, keeps=lambda run: keeps)

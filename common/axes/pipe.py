@@ -18,4 +18,4 @@ def sent(run: Run, sizes: Sizes) -> float:
     return 2 * (run.mesh.pipe - 1) * run.mesh.parts("features") * sizes.handed_on
 
 
-HOOKS = AxisHooks(textbook=Term("2 (p - 1) t a w", sent))
+HOOKS = AxisHooks(textbook=lambda run: Term("2 (p - 1) t a w", sent))

@@ -161,4 +161,4 @@ def sent(run: Run, sizes: Sizes) -> float:
     return 8 * (run.mesh.tensor - 1) * sizes.blocks * sizes.handed_on
 
 
-HOOKS = AxisHooks(textbook=Term("8 (t - 1) L a w", sent), refuse=refuse, exchange=exchange)
+HOOKS = AxisHooks(textbook=lambda run: Term("8 (t - 1) L a w", sent), refuse=refuse, exchange=exchange)

@@ -143,7 +143,7 @@ def _split(run: Run, backend: str, microbatches: Callable[[Run], tuple[int, int]
     told = [Formula("state", held, text, f"{_MEGATRON}, section 3")]
     if (handed_on := _handed_on(run)) is not None:
         sizes = Sizes(run.item_bytes * num_params(model), handed_on, len(model.segments()) - 2)
-        terms = [axis.textbook for axis in used(mesh) or map(hooks_of, run.strategy.axes)]
+        terms = [axis.textbook(run) for axis in used(mesh) or map(hooks_of, run.strategy.axes)]
         sent = sum(term.value(run, sizes) for term in terms)
         told.append(Formula("sent", sent, " + ".join(term.text for term in terms), f"{_MEGATRON}, section 3.2"))
     if (pipe := mesh.pipe) > 1:

@@ -36,6 +36,40 @@ def test_all_that_is_counted_is_counted_over_the_whole_batch(run_cell: RunCell, 
     keeps_what_was_predicted(result)
 
 
+BY_KEYS = ("torch:cp+attention_exchange=gather", "torch:cp+attention_exchange=ring")
+"""The rows whose attentions exchange keys and values."""
+
+
+@pytest.mark.parametrize("mesh", ["data=2,context=2", *slow("context=2", "context=4", "data=2,context=4")])
+@pytest.mark.parametrize("cell", BY_KEYS)
+def test_keys_and_values_come_to_the_queries_as_predicted(run_cell: RunCell, cell: str, mesh: str) -> None:
+    techniques = Techniques(accumulation_steps=2, clip_norm=0.1)
+    result = run_cell(cell, f"{SIZED['transformer']}{FEATURES}", mesh=mesh, techniques=techniques, **QUICK)
+    assert result.parity.passed, result.parity.reason
+    assert not result.parity.is_amplified
+    obeys_its_law(result)
+    keeps_what_was_predicted(result)
+
+
+@pytest.mark.parametrize("cell", slow(*BY_KEYS))
+@pytest.mark.parametrize("technique", ["recompute=true", "precision=bf16", "compile=true"])
+def test_techniques_compose_with_keys_in_blocks(run_cell: RunCell, cell: str, technique: str) -> None:
+    dtype = "float32" if "precision" in technique else "float64"
+    result = run_cell(f"{cell}+{technique}", SIZED["transformer"], devices=2, **QUICK | {"dtype": dtype})
+    assert result.parity.passed, result.parity.reason
+    sends_what_was_predicted(result)
+    keeps_what_was_predicted(result)
+
+
+@pytest.mark.slow
+def test_heads_need_not_divide_where_keys_come(run_cell: RunCell) -> None:
+    """Three heads of a Llama on four ranks, whose keys have one head."""
+    workload = "prose-gpt+layers=1+heads=3+key_heads=1+width=24+context=16+style=llama"
+    result = run_cell(BY_KEYS[1], workload, mesh="context=4", **QUICK)
+    assert result.parity.passed, result.parity.reason
+    sends_what_was_predicted(result)
+
+
 @pytest.mark.parametrize("technique", slow("recompute=true", "precision=bf16", "compile=true"))
 def test_techniques_change_what_is_kept_and_sent_as_predicted(run_cell: RunCell, technique: str) -> None:
     dtype = "float32" if "precision" in technique else "float64"
@@ -65,6 +99,15 @@ def test_a_rank_of_two_keeps_half_and_the_outputs_of_its_attentions_once_more(ru
 def test_what_has_no_equal_parts_is_refused(run_cell: RunCell, workload: str, devices: int, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         run_cell("torch:cp", workload, devices=devices, batch_size=48)
+
+
+def test_a_ring_keeps_what_one_device_keeps_of_half_the_positions(run_cell: RunCell) -> None:
+    """Less than with heads, whose outputs are sent on: here the next layer takes what is kept."""
+    whole, half = (
+        run_cell(cell, SIZED["transformer"], devices=devices, parity=False, **QUICK).processes[0].activations_bytes
+        for cell, devices in (("torch:single", 1), (BY_KEYS[1], 2))
+    )
+    assert half == pytest.approx(whole / 2, rel=1e-5)
 
 
 def test_attention_on_exchanged_heads_has_the_bits_of_attention_on_one_device() -> None:

@@ -2,7 +2,7 @@
 
 All but attention treats positions one by one. Attention exchanges: each rank hands over its positions of all heads and gets
 all positions of its own heads, computes attention as one device does, and hands the outputs back (Ulysses). No number is added
-up in another order than on one device.
+up in another order than on one device. Or keys and values come to the queries (`key_exchange.py`).
 
 Shape suffixes: B batch, T tokens, t tokens of a rank, H heads, h heads of a rank, K width of a head, N ranks.
 
@@ -17,7 +17,9 @@ from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.distributed.device_mesh import DeviceMesh
 
 from samestep.common.batch import Chunk
+from samestep.common.mesh import GATHER, HEADS, RING
 from samestep.common.strategy import Run
+from samestep.torch_impl.axes.key_exchange import Gather, KeyExchange, Ring, attend_in_blocks
 from samestep.torch_impl.devices import own_part
 from samestep.torch_impl.features.applied import in_parts
 from samestep.torch_impl.models.transformer import Attention, Embedding, causal_attention
@@ -75,8 +77,34 @@ def place_positions(model: nn.Module, part: Chunk) -> None:
         each.place(1, part)
 
 
-def exchange_heads(run: Run, model: nn.Module, mesh: DeviceMesh) -> None:
-    """Has a model, or a stage of it, take some of the positions, and every attention exchange positions for heads, in place.
+class KeysInBlocks:
+    """Attention of some positions to all of them, block by block; whole examples, as in evaluation, are not in parts."""
+
+    def __init__(self, exchange: KeyExchange, part: Chunk, whole: int) -> None:
+        """Keeps what an attention asks for.
+
+        Args:
+            exchange: How keys and values come.
+            part: Which of the positions this rank has.
+            whole: The number of positions of an example.
+        """
+        self._exchange, self._part, self._whole = exchange, part, whole
+
+    def __call__(self, q_BHtK: torch.Tensor, k_BHtK: torch.Tensor, v_BHtK: torch.Tensor) -> torch.Tensor:
+        """Mixes values: [B, H, t, K] each -> [B, H, t, K].
+
+        Args:
+            q_BHtK: Queries.
+            k_BHtK: Keys.
+            v_BHtK: Values.
+        """
+        if q_BHtK.shape[2] == self._whole:
+            return causal_attention(q_BHtK, k_BHtK, v_BHtK)
+        return attend_in_blocks(self._exchange, self._part.index, q_BHtK, k_BHtK, v_BHtK)
+
+
+def exchange_positions(run: Run, model: nn.Module, mesh: DeviceMesh) -> None:
+    """Has a model, or a stage of it, take some of the positions, and every attention exchange what the run asks for, in place.
 
     Args:
         run: What is trained; without several ranks along `context` nothing changes.
@@ -85,8 +113,10 @@ def exchange_heads(run: Run, model: nn.Module, mesh: DeviceMesh) -> None:
     """
     if run.mesh.axis("context") == 1:
         return
-    place_positions(model, own_part(run).positions)
+    part = own_part(run).positions
+    place_positions(model, part)
     group, (whole,) = mesh["context"].get_group(), run.workload.model.inputs().shape
+    by_keys = {GATHER: Gather, RING: Ring}.get(getattr(run.options, "attention_exchange", HEADS))
     for module in model.modules():
         if isinstance(module, Attention):
-            module.attend = HeadExchange(group, whole)
+            module.attend = KeysInBlocks(by_keys(group), part, whole) if by_keys else HeadExchange(group, whole)

@@ -3,6 +3,7 @@
 import dataclasses
 
 from samestep.common.flags import flag
+from samestep.common.mesh import GATHER, HEADS, RING
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 
 
@@ -56,6 +57,18 @@ class TensorOptions:
     """How tp treats what lies between the pairs of layers."""
 
     sequence_parallel: bool = flag(False, "shard a transformer's norms and residuals along the sequence")
+
+
+@dataclasses.dataclass(frozen=True)
+class ContextOptions:
+    """What the attentions of cp exchange."""
+
+    attention_exchange: str = flag(
+        HEADS,
+        "what ranks exchange in an attention: heads hands over positions for heads, all-to-all; gather gathers keys and values; "
+        "ring hands them on from rank to rank",
+        choices=(HEADS, GATHER, RING),
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,13 +1,14 @@
-"""Context parallel: each rank takes some positions of every example; in each attention, ranks exchange positions for heads.
+"""Context parallel: each rank takes some positions of every example; attentions exchange heads, or keys and values.
 
 Replicated: parameters, gradients, optimizer. Split: the positions of each example along `context`, the batch along `data`.
-Sent: in each attention queries, keys, values and outputs, all-to-all, forward and backward; once the backward pass is done,
-the flat gradient, all-reduced over both axes, since other positions are other terms of the same sum.
+Sent: in each attention queries, keys, values and outputs, all-to-all, forward and backward, or keys and values to all ranks,
+at once or around a ring; once the backward pass is done, the flat gradient, all-reduced over both axes, since other positions
+are other terms of the same sum.
 Use it for sequences whose activations do not fit one device.
 """
 
 from samestep.common.strategy import Run
-from samestep.torch_impl.axes.context import exchange_heads
+from samestep.torch_impl.axes.context import exchange_positions
 from samestep.torch_impl.axes.device_mesh import device_mesh
 from samestep.torch_impl.building import build_fresh_model
 from samestep.torch_impl.devices import join_group, use_device
@@ -23,7 +24,7 @@ def build(run: Run) -> TrainingProgram:
     hardware = join_group(run, device)
     mesh, context = device_mesh(run, device), StepContext(run.mesh.only_axis)
     model = build_fresh_model(run, device, context)
-    exchange_heads(run, model, mesh)
+    exchange_positions(run, model, mesh)
     exchange = FlatExchange(model.parameters(), device, summing(run), run.workload.model.facts.may_skip)
     parts = Parts(bare=model, hardware=hardware, context=context, exchange=exchange)
     return TrainingProgram(run, parts)

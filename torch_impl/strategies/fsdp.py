@@ -15,7 +15,7 @@ from torch.distributed.fsdp import FSDPModule
 
 from samestep.common.strategy import Run
 from samestep.torch_impl import sharded
-from samestep.torch_impl.axes.context import exchange_heads
+from samestep.torch_impl.axes.context import exchange_positions
 from samestep.torch_impl.axes.device_mesh import device_mesh, nested
 from samestep.torch_impl.axes.expert import divide, divided, exchange_tokens
 from samestep.torch_impl.axes.shard import agree_on_reached, find_blocks, shard
@@ -38,7 +38,7 @@ def build_sharded(run: Run, reshard: bool) -> TrainingProgram:
     mesh, context = device_mesh(run, device), StepContext(run.mesh.only_axis)
 
     def distribute(whole: nn.Module) -> None:
-        exchange_heads(run, whole, mesh)
+        exchange_positions(run, whole, mesh)
         exchange_tokens(run, whole, mesh)
         shard(run, whole, mesh, reshard, find_blocks(run, whole))
 

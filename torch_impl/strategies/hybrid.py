@@ -18,7 +18,7 @@ from torch.distributed.tensor.parallel import loss_parallel
 from samestep.common.strategy import Run
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.torch_impl import sharded
-from samestep.torch_impl.axes.context import exchange_heads
+from samestep.torch_impl.axes.context import exchange_positions
 from samestep.torch_impl.axes.data import replicate
 from samestep.torch_impl.axes.device_mesh import Exchange, along, device_mesh, nested
 from samestep.torch_impl.axes.expert import divide, divided, exchange_tokens
@@ -42,7 +42,7 @@ def distribute(run: Run, stage: Stage, mesh: DeviceMesh) -> None:
         mesh: All ranks.
     """
     split_by_tensor(run, stage.model, mesh)
-    exchange_heads(run, stage.model, mesh)
+    exchange_positions(run, stage.model, mesh)
     exchange_tokens(run, stage.model, mesh)
     if run.mesh.shard > 1:
         shard(run, stage, mesh, reshard=False)

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from samestep.common.axes import tensor
-from samestep.common.axes.axis import AxisHooks
+from samestep.common.axes.axis import Keeps
 from samestep.common.axes.used import as_left, segments_left, used
 from samestep.common.costs.saved_activations.copies import keeps_wide
 from samestep.common.costs.saved_activations.kept_lists import (
@@ -74,13 +74,13 @@ def kept_by_stage(
     run: Run, stages: Sequence[Sequence[Segment]] = (), as_it_comes: bool = False
 ) -> tuple[KeptByStage, ...] | None:
     """Adds up what each stage keeps, whatever the number of examples; the arguments are those of `activation_bytes`."""
-    axes, run = used(run.mesh), as_left(run)
+    more, run = tuple(axis.keeps(run) for axis in used(run.mesh)), as_left(run)
     twice, lists, item_bytes = bool(computed_twice(run)), lists_of(run, as_it_comes), run.product_bytes
     model, parts = run.workload.model, run.mesh.tensor
     if lists is None or model.name not in lists.kept or replaces_code(run.techniques):
         return None
     splits_sequence = parts > 1 and tensor.splits_sequence(run)
-    whole = _each(keep_again if twice else keep_all, lists, model, item_bytes, parts, splits_sequence, axes)
+    whole = _each(keep_again if twice else keep_all, lists, model, item_bytes, parts, splits_sequence, more)
     if twice and any(name.endswith(AHEAD) for name in whole):
         return None
     if twice and lists.copies and run.mesh.pipe > 1 and not keeps_wide(model):
@@ -145,11 +145,11 @@ def _each(
     item_bytes: int,
     parts: int,
     splits_sequence: bool,
-    axes: Sequence[AxisHooks],
+    of_axes: Sequence[Keeps],
 ) -> Mapping[str, _Each]:
     kept, more = listed(lists, model, item_bytes), collections.Counter[str]()
-    for segment, axis in itertools.product(model.segments(), axes):
-        more[segment.name] += axis.keeps(model, segment, item_bytes, parts)
+    for segment, keeps in itertools.product(model.segments(), of_axes):
+        more[segment.name] += keeps(model, segment, item_bytes, parts)
     return {
         name: _Each(
             item_bytes * elements + more[name] + masks,

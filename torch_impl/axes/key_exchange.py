@@ -1,0 +1,179 @@
+"""Attention of the positions of a rank to those of all ranks, which have the other keys and values: rank by rank.
+
+Each block of keys and values, one rank's, gives a mixture of values and the logarithm of what it was divided by. Two such
+mixtures make one by these logarithms, so a rank holds one block's scores at a time, and keeps of an attention what one device
+keeps of as many positions: its own queries, keys, values and outputs, and one logarithm for each output. The backward pass gets
+the blocks once more. A rank has nothing to do with the blocks of later positions, so the last rank computes most.
+
+Shape suffixes: B batch, t tokens of a rank, H heads, K width of a head, N ranks.
+
+References:
+    Liu et al., arXiv 2310.01889 (ring); Dao, arXiv 2307.08691, section 3.1 (both passes in blocks).
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+OfBlock = Callable[[int, torch.Tensor], torch.Tensor]
+"""(rank, its keys and values) -> their gradient, of what this rank computed with them."""
+
+
+class KeyExchange(Protocol):
+    """How the keys and values of all ranks come to one of them."""
+
+    def blocks(self, own_2BHtK: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
+        """Yields ranks, each with its keys and values, until no rank needs more of them.
+
+        Args:
+            own_2BHtK: Those of this rank.
+        """
+        ...
+
+    def collect(self, own_2BHtK: torch.Tensor, of_block: OfBlock) -> torch.Tensor:
+        """Returns the gradient of this rank's keys and values, summed over the ranks.
+
+        Args:
+            own_2BHtK: Keys and values of this rank.
+            of_block: Computes what this rank adds to a block's.
+        """
+        ...
+
+
+class Gather:
+    """Gathers all keys and values, and scatters the sums of their gradients."""
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        """Keeps the ranks that have parts of the same examples."""
+        self._group = group
+
+    def blocks(self, own_2BHtK: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
+        """See `KeyExchange.blocks`."""
+        whole = own_2BHtK.new_empty((self._group.size() * 2, *own_2BHtK.shape[1:]))
+        dist.all_gather_into_tensor(whole, own_2BHtK, self._group)
+        yield from enumerate(whole.unflatten(0, (-1, 2)))
+
+    def collect(self, own_2BHtK: torch.Tensor, of_block: OfBlock) -> torch.Tensor:
+        """See `KeyExchange.collect`."""
+        gradients = [of_block(rank, block) for rank, block in self.blocks(own_2BHtK)]
+        summed = torch.empty_like(own_2BHtK)
+        dist.reduce_scatter_tensor(summed, torch.cat(gradients), group=self._group)
+        return summed
+
+
+class Ring:
+    """Hands keys and values on from each rank to the next one, and with them the sums of their gradients so far."""
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        """Keeps the ranks that have parts of the same examples."""
+        self._group, self._rank, self._ranks = group, group.rank(), group.size()
+
+    def blocks(self, own_2BHtK: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
+        """See `KeyExchange.blocks`; the next block is on its way while one is used."""
+        block = own_2BHtK
+        for hop in range(self._ranks):
+            arriving = self._hand_on(block) if hop < self._ranks - 1 else None
+            yield (self._rank - hop) % self._ranks, block
+            block = arriving() if arriving else block
+
+    def collect(self, own_2BHtK: torch.Tensor, of_block: OfBlock) -> torch.Tensor:
+        """See `KeyExchange.collect`; after N messages a sum is back at the rank whose keys and values it is of."""
+        summed = torch.zeros_like(own_2BHtK)
+        for rank, block in self.blocks(own_2BHtK):
+            summed = self._hand_on(summed + of_block(rank, block))()
+        return summed
+
+    def _hand_on(self, tensor: torch.Tensor) -> Callable[[], torch.Tensor]:
+        """Begins to send a tensor to the next rank; what is returned waits for that of the rank before."""
+        received = torch.empty_like(tensor)
+        sending = dist.isend(tensor, group=self._group, group_dst=(self._rank + 1) % self._ranks)
+        receiving = dist.irecv(received, group=self._group, group_src=(self._rank - 1) % self._ranks)
+
+        def arrived() -> torch.Tensor:
+            for work in (sending, receiving):
+                work.wait()  # pyrefly: ignore
+            return received
+
+        return arrived
+
+
+class _Attention(torch.autograd.Function):
+    """Causal attention in blocks; sums are of float32 at least."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q_BHtK: torch.Tensor, own_2BHtK: torch.Tensor, exchange: KeyExchange, rank: int
+    ) -> torch.Tensor:
+        mixed, logarithm = None, torch.empty(0)
+        with torch.autocast(q_BHtK.device.type, enabled=False):
+            for other, block in exchange.blocks(own_2BHtK):
+                if other > rank:
+                    continue
+                scores = _scores(q_BHtK, block[0], other == rank)
+                divisor = scores.logsumexp(-1, keepdim=True)
+                part = (scores - divisor).exp() @ block[1].to(scores.dtype)
+                if mixed is None:
+                    mixed, logarithm = part, divisor
+                    continue
+                both = torch.logaddexp(logarithm, divisor)
+                mixed = mixed * (logarithm - both).exp() + part * (divisor - both).exp()
+                logarithm = both
+        assert mixed is not None
+        # Laid out as the layer behind takes it: what it keeps and what is kept here is one memory.
+        output = mixed.transpose(1, 2).to(q_BHtK.dtype).contiguous().transpose(1, 2)
+        ctx.save_for_backward(q_BHtK, own_2BHtK, output, logarithm)
+        ctx.exchange, ctx.rank = exchange, rank
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None, None]:
+        q_BHtK, own_2BHtK, output, logarithm = ctx.saved_tensors
+        kind = logarithm.dtype
+        gradient, of_q = gradient.to(kind), torch.zeros_like(q_BHtK, dtype=kind)
+        of_divisor = (gradient * output.to(kind)).sum(-1, keepdim=True)
+        scale = q_BHtK.shape[-1] ** -0.5
+
+        def of_block(other: int, block: torch.Tensor) -> torch.Tensor:
+            if other > ctx.rank:
+                return torch.zeros_like(block)
+            k, v = block.to(kind)
+            weights = (_scores(q_BHtK, block[0], other == ctx.rank) - logarithm).exp()
+            of_scores = weights * (gradient @ v.mT - of_divisor) * scale
+            of_q.add_(of_scores @ k)
+            return torch.stack((of_scores.mT @ q_BHtK.to(kind), weights.mT @ gradient)).to(block.dtype)
+
+        of_own = ctx.exchange.collect(own_2BHtK, of_block)
+        return of_q.to(q_BHtK.dtype), of_own, None, None
+
+
+def _scores(q_BHtK: torch.Tensor, k_BHtK: torch.Tensor, is_own: bool) -> torch.Tensor:
+    """Returns the scores [B, H, t, t] of a block of keys; of a rank's own, later ones do not count.
+
+    Args:
+        q_BHtK: Queries.
+        k_BHtK: Keys.
+        is_own: Whether they are of the same positions.
+    """
+    kind = torch.promote_types(q_BHtK.dtype, torch.float32)
+    scores = q_BHtK.to(kind) @ k_BHtK.to(kind).mT * q_BHtK.shape[-1] ** -0.5
+    if not is_own:
+        return scores
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+    return scores.masked_fill(later, -torch.inf)
+
+
+def attend_in_blocks(
+    exchange: KeyExchange, rank: int, q_BHtK: torch.Tensor, k_BHtK: torch.Tensor, v_BHtK: torch.Tensor
+) -> torch.Tensor:
+    """Mixes the values of all ranks: [B, H, t, K] each -> [B, H, t, K].
+
+    Args:
+        exchange: How keys and values come.
+        rank: Which part of the positions this rank has.
+        q_BHtK: Queries.
+        k_BHtK: Keys.
+        v_BHtK: Values.
+    """
+    return _Attention.apply(q_BHtK, torch.stack((k_BHtK, v_BHtK)), exchange, rank)  # pyrefly: ignore
