@@ -57,14 +57,16 @@ def rounded(to: FewDigits, evidence: Evidence) -> Words | None:
     is_changed = _changes_after_rounding(evidence)
     if all(each.digits for each in own):
         if _has_few(to, own, middle, is_changed):
-            return {"off": f"{middle:.1e}"}
+            return {"off": f"{middle:.1e}", "or_else": ""}
         if not is_changed or _most_digits(own)[0] <= FP16.digits:
             return None
     inside = sum(to.least <= off <= to.most for off in offs)
     parts = max(side.world * side.passes for side in (evidence.a, evidence.b))
     least = max(to.least, to.middle * math.sqrt(PARTS / max(PARTS, parts)))
     is_even = inside >= 0.8 * len(offs) and least <= middle <= to.most
-    return {"off": f"{middle:.1e}"} if is_even and all(each.differs for each in own) else None
+    if not is_even or not all(each.differs for each in own):
+        return None
+    return {"off": f"{middle:.1e}", "or_else": ", or something added noise of that size"}
 
 
 def _has_few(to: FewDigits, seen: Sequence[SeenTensor], middle: float, is_changed: bool) -> bool:

@@ -98,7 +98,7 @@ ROUNDED = (
         GRADIENT_PHASES,
         partial(few_digits.rounded, few_digits.BF16),
         "every gradient is off by {off} of its norm in no direction: one of the two rounded them to bfloat16, on the wire or "
-        "in the sum",
+        "in the sum{or_else}",
         "",
     ),
     Mistake(
@@ -106,7 +106,7 @@ ROUNDED = (
         GRADIENT_PHASES,
         partial(few_digits.rounded, few_digits.FP16),
         "every gradient is off by {off} of its norm in no direction: one of the two rounded them to float16, on the wire or "
-        "in the sum",
+        "in the sum{or_else}",
         "",
     ),
     Mistake(

@@ -71,7 +71,9 @@ def test_few_digits_name_what_the_size_of_the_error_does_not(
 
 
 def test_after_a_sum_over_processes_the_size_of_the_error_says_it() -> None:
-    assert rounded(BF16, evidence(1e-3, world=3)) is not None
+    by_size, by_digits = rounded(BF16, evidence(1e-3, world=3)), rounded(BF16, evidence(6e-3, (23, 7), world=3))
+    assert by_size and "noise of that size" in by_size["or_else"]
+    assert by_digits and not by_digits["or_else"]
     assert rounded(BF16, evidence(6e-3, world=3)) is None
     assert rounded(BF16, evidence(4e-4, world=3)) is None  # float16, summed in float16
     assert rounded(BF16, evidence(4e-4, world=16)) is not None  # the mean of sixteen errs by less
