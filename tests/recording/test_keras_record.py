@@ -118,6 +118,8 @@ def test_every(out: Path) -> None:
     _, steps = read(out / "longer@3")
     assert [each.number for each in steps[1:] if each.stats] == [*range(10), 12, 15]
     assert all(each.losses and each.rows for each in steps[1:])
+    assert [each.rows for each in steps[1:13]] == [each.rows for each in steps[5:]]  # an epoch has four batches
+    assert len({each.losses for each in steps[1:]}) == len({each.rows for each in steps[1:5]}) * 4 == 16
 
 
 def test_skipped_steps(out: Path) -> None:

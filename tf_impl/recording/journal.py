@@ -17,6 +17,7 @@ from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 from samestep.common.steps.gradient_transforms import TRANSFORMS
 from samestep.common.steps.recording import DENSE_STEPS
 from samestep.common.steps.rows import FEW, mix, mixed
+from samestep.tf_impl.recording.waiting import MOST_STEPS
 
 CAPACITY = 64
 """Steps of a call that are kept, unless a model says that its calls take more."""
@@ -101,6 +102,7 @@ class Journal:
         self._rows_seen, self._rows_noted = (own_variable(0, tf.int64) for _ in range(2))
         self._latest = own_variable(np.zeros(1 + WIDTH + FEW, np.int64), tf.int64)
         self.num_lost = self.num_read = self._rows_read = 0
+        self.has_room = True
 
     # --- in a graph ----------------------------------------------------------------------------------------------------
 
@@ -180,7 +182,11 @@ class Journal:
         first = max(start, count - self.capacity)
         self.num_lost += first - start
         notes = gather_now(self._words, self._places.take(range(first, count), 0, mode="wrap"))
-        return [self._note(note, int(notes[-1, INTS - 1]), rows[:0]) for note in notes]
+        begin, end = self._rows_read, int(notes[-1, INTS - 1])
+        if 0 < end - begin <= self._num_rows:
+            rows = gather_now(self._words, np.arange(begin, end) % self._num_rows)
+            return [self._note(note, end, rows[self._rows_read - begin :]) for note in notes]
+        return [self._note(note, end, rows[:0]) for note in notes]
 
     def _note(self, words: np.ndarray, seen: int, known: np.ndarray) -> Note:
         number, optimizer, is_skipped, is_looked_at, end = words[:INTS].tolist()
@@ -198,11 +204,11 @@ class Journal:
             known: The sums of the first of them, as far as they are read already.
         """
         start, self._rows_read = self._rows_read, end
+        self.has_room = (end - start) * MOST_STEPS <= self._num_rows
         if not start < end or seen - start > self._num_rows:
             return None
-        if end - start <= len(known):
-            return mixed(known[: end - start].tolist())
-        sums = gather_now(self._words, np.arange(start, end) % self._num_rows)
+        is_known = end - start <= len(known)
+        sums = known[: end - start] if is_known else gather_now(self._words, np.arange(start, end) % self._num_rows)
         return mixed(sums.tolist()) if len(sums) <= FEW else tuple(mix(sums.view(np.uint64)).tolist())
 
 
