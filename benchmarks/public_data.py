@@ -1,5 +1,6 @@
 """Small files in the places where public scripts look for their data sets: random numbers and words, the same every time."""
 
+import functools
 import gzip
 import json
 import pickle
@@ -51,9 +52,9 @@ def _texts(folder: Path) -> None:
         (folder / f"{name}.txt").write_text(text(6000 if name == "train" else 1200, seed))
 
 
-def _words(path: Path) -> None:
+def _words(path: Path, count: int = 20000) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text(20000))
+    path.write_text(text(count))
 
 
 def _sines(path: Path) -> None:
@@ -238,6 +239,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "planetoid": _planetoid,
     "texts": _texts,
     "words": _words,
+    "story": functools.partial(_words, count=200_000),
     "names": _names,
     "sines": _sines,
     "enwik8": _enwik8,

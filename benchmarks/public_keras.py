@@ -27,6 +27,16 @@ KERAS = (
             ("distributed_training_with_tensorflow.py", "tensorflow"),
             ("making_new_layers_and_models_via_subclassing.py", "tensorflow"),
             ("training_with_built_in_methods.py", "tensorflow"),
+            ("writing_your_own_callbacks.py", "tensorflow"),
+            ("writing_your_own_callbacks.py", "torch"),
+        )
+    ),
+    *(
+        PublicScript(_KERAS, "integration_tests", file, environment={"KERAS_BACKEND": backend})
+        for file, backend in (
+            ("tf_custom_fit_test.py", "tensorflow"),
+            ("torch_custom_fit_test.py", "torch"),
+            ("tf_distribute_training_test.py", "tensorflow"),
         )
     ),
     *(
@@ -41,6 +51,8 @@ KERAS = (
             ("vision", "mnist_convnet.py"),
             ("vision", "autoencoder.py"),
             ("vision", "knowledge_distillation.py"),
+            ("vision", "siamese_contrastive.py"),
+            ("vision", "attention_mil_classification.py"),
             ("nlp", "bidirectional_lstm_imdb.py"),
             ("nlp", "addition_rnn.py"),
         )

@@ -54,6 +54,8 @@ COMMITS = {
     "karpathy/nanoGPT": "3adf61e1",
     "karpathy/makemore": "988aa59",
     "karpathy/minGPT": "37baab7",
+    "karpathy/ng-video-lecture": "5220142",
+    "MorvanZhou/PyTorch-Tutorial": "dbe154a",
     "huggingface/accelerate": "16cb6eb8",
     "Lightning-AI/pytorch-lightning": "7f0c3436cd",
     "lucidrains/x-transformers": "9252ed7",

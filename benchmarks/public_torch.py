@@ -9,6 +9,7 @@ _ACCELERATE, _LIGHTNING, _GRAPHS = (
     "Lightning-AI/pytorch-lightning",
     "pyg-team/pytorch_geometric",
 )
+_MORVAN, _CONTENTS = "MorvanZhou/PyTorch-Tutorial", "tutorial-contents"
 _WORDS = "--epochs 1 --emsize 32 --nhid 32 --nlayers 1 --bptt 12"
 _NANO = (
     "config/train_shakespeare_char.py --device=cpu --compile=False --eval_iters=2 --eval_interval=8 --block_size=32 "
@@ -145,6 +146,30 @@ TORCH = (
     ),
     PublicScript("karpathy/minGPT", ".", "projects/adder/adder.py", "--trainer.device=cpu --trainer.num_workers=0"),
     PublicScript(
+        "karpathy/minGPT",
+        ".",
+        "projects/chargpt/chargpt.py",
+        "--trainer.device=cpu --trainer.num_workers=0 --trainer.batch_size=8 --model.model_type=gpt-nano",
+        data=("words input.txt",),
+        before=("python -c \"open('input.txt', 'a').write('O God, O God!')\"",),
+        stop_after=3,
+    ),
+    PublicScript("karpathy/ng-video-lecture", ".", "bigram.py"),
+    *(
+        PublicScript(_MORVAN, _CONTENTS, file)
+        for file in (
+            "301_regression.py",
+            "302_classification.py",
+            "304_save_reload.py",
+            "306_optimizer.py",
+            "403_RNN_regressor.py",
+            "406_GAN.py",
+            "501_why_torch_dynamic_graph.py",
+            "503_dropout.py",
+            "504_batch_normalization.py",
+        )
+    ),
+    PublicScript(
         "tatsu-lab/stanford_alpaca",
         ".",
         "train.py",
@@ -166,14 +191,21 @@ TORCH = (
             ("by_feature/gradient_accumulation.py", "--gradient_accumulation_steps 2", "--cpu"),
             ("by_feature/automatic_gradient_accumulation.py", "", ""),
             ("by_feature/local_sgd.py", "", ""),
+            ("by_feature/memory.py", "", ""),
+            ("by_feature/multi_process_metrics.py", "", ""),
+            ("by_feature/profiler.py", "", ""),
+            ("by_feature/ddp_comm_hook.py", "", ""),
         )
     ),
-    PublicScript(
-        _ACCELERATE,
-        ".",
-        "examples/nlp_example.py",
-        "--cpu",
-        data=("bert bert-base-cased", "pairs nyu-mll/glue"),
+    *(
+        PublicScript(
+            _ACCELERATE,
+            ".",
+            f"examples/{file}",
+            "--cpu",
+            data=("bert bert-base-cased", "pairs nyu-mll/glue"),
+        )
+        for file in ("nlp_example.py", "by_feature/checkpointing.py", "by_feature/early_stopping.py")
     ),
     PublicScript(
         _LIGHTNING,
@@ -195,6 +227,12 @@ TORCH = (
     ),
     PublicScript(
         _LIGHTNING, "examples", "fabric/kfold_cv/train_fabric.py", "--epochs 1 --folds 2", data=("mnist ../Datasets",)
+    ),
+    PublicScript(
+        _LIGHTNING, "examples", "pytorch/basics/transformer.py", data=("story data/wikitext-2.txt",), stop_after=3
+    ),
+    PublicScript(
+        _LIGHTNING, "examples", "fabric/language_model/train.py", data=("story data/wikitext-2.txt",), stop_after=3
     ),
     *(
         PublicScript(
