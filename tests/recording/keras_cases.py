@@ -223,6 +223,14 @@ def two_optimizers() -> None:
         two.apply(tape.gradient(loss, judge.trainable_variables), judge.trainable_variables)
 
 
+def other_model() -> None:
+    """A model is trained, and then another one."""
+    model().fit(dataset(), verbose=0)
+    other = keras.Sequential([keras.Input((6,)), keras.layers.Dense(1, name="other")])
+    other.compile(keras.optimizers.SGD(0.1), "mse")
+    other.fit(dataset(), verbose=0)
+
+
 OUT: list[Path] = []
 
 

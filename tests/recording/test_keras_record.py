@@ -21,7 +21,7 @@ TWINS = ("jit", "custom", "compiled_tape", "accumulated")
 MORE_TWINS = ("eagerly", "on_batch", "many_a_call", "tape", "loop_in_graph", "scaled")
 MIRRORED = ("mirrored",)
 MORE_MIRRORED = ("mirrored_tape", "scaled_mirrored")
-ALONE = ("fit", "longer@3", "overflowing", "kinds", "two_optimizers")
+ALONE = ("fit", "longer@3", "overflowing", "kinds", "two_optimizers", "other_model@3")
 MORE = (*MORE_TWINS, *MORE_MIRRORED, "long_calls", "longer_calls")
 CLOSE = 1e-5
 """Of the norm, in float32."""
@@ -120,6 +120,17 @@ def test_every(out: Path) -> None:
     assert all(each.losses and each.rows for each in steps[1:])
     assert [each.rows for each in steps[1:13]] == [each.rows for each in steps[5:]]  # an epoch has four batches
     assert len({each.losses for each in steps[1:]}) == len({each.rows for each in steps[1:5]}) * 4 == 16
+
+
+def test_a_model_that_is_made_later_is_added(out: Path) -> None:
+    (header, steps), (_, plain) = read(out / "other_model@3"), read(out / "fit")
+    assert [each.name.rpartition("/")[0].rpartition("/")[2] for each in header.tensors[4:]] == ["other"] * 2
+    assert [each.number for each in steps] == [*range(-1, 8)]
+    kernel = [step.stats["weight"][4] for step in steps]
+    assert kernel[0] == kernel[4] != kernel[5] and len({each["bits"] for each in kernel[4:]}) == 5
+    has = [np.isfinite(step.stats["gradient"]["square"]).tolist() for step in steps[1:]]
+    assert has == [[True] * 4 + [False] * 2] * 4 + [[False] * 4 + [True] * 2] * 4
+    assert steps[8].stats["weight"]["bits"][:4].tolist() == plain[4].stats["weight"]["bits"].tolist()
 
 
 def test_skipped_steps(out: Path) -> None:

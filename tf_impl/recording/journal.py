@@ -2,7 +2,8 @@
 
 No Python function can be called out of a graph that XLA compiles, but any graph can assign to variables. A call may take many
 steps (`steps_per_execution`, a loop in a tf.function), so the last ones are kept in another, of which places are read. That costs
-more: after a step nothing of what TensorFlow does for a call is in the caches.
+more: after a step nothing of what TensorFlow does for a call is in the caches. With `--every`, many steps are read
+together, and only these places are written.
 """
 
 import dataclasses
@@ -154,15 +155,17 @@ class Journal:
         number = _if(has_ended, clock, tf.constant(_NONE, tf.int64))
         flags = [tf.cast(each, tf.int64) for each in (optimizer, is_skipped, is_looked_at)]
         floats = [*tf.unstack(loss), tf.cast(lr, tf.float64), *(transforms.get(name, nan) for name in TRANSFORMS)]
-        seen, noted = self._rows_seen.read_value(), self._rows_noted.read_value()
+        seen = self._rows_seen.read_value()
         note = tf.concat([tf.stack([number, *flags, seen]), tf.bitcast(tf.stack(floats), tf.int64)], 0)
         places = tf.range(self._num_rows, self._num_rows + WIDTH, dtype=tf.int64) + clock % self.capacity * WIDTH
         tf.raw_ops.ResourceScatterUpdate(resource=self._words.handle, indices=places, updates=note)
-        places = (noted + tf.range(FEW, dtype=tf.int64)) % self._num_rows
-        rows = tf.raw_ops.ResourceGather(resource=self._words.handle, indices=places, dtype=tf.int64)
         count = clock + tf.cast(has_ended, tf.int64)
-        self._latest.assign(tf.concat([count[None], note, rows], 0))
-        self._rows_noted.assign(_if(has_ended, seen, noted))
+        if self._every == 1:  # else the steps between two looks are read together
+            noted = self._rows_noted.read_value()
+            places = (noted + tf.range(FEW, dtype=tf.int64)) % self._num_rows
+            rows = tf.raw_ops.ResourceGather(resource=self._words.handle, indices=places, dtype=tf.int64)
+            self._latest.assign(tf.concat([count[None], note, rows], 0))
+            self._rows_noted.assign(_if(has_ended, seen, noted))
         self._loss.assign(_if(has_ended, tf.zeros([2], tf.float64), loss))
         for name, value in transforms.items():
             self._transforms[name].assign(_if(has_ended, nan, value))
@@ -172,12 +175,12 @@ class Journal:
 
     def read(self) -> list[Note]:
         """Reads the steps since the last call. Those that were overwritten are lost, and counted."""
-        found = read_now(self._latest)
+        found = np.atleast_1d(read_now(self._latest if self._every == 1 else self.clock))
         count, last, rows = int(found[0]), found[1 : 1 + WIDTH], found[1 + WIDTH :]
         start, self.num_read = self.num_read, count
         if count == start:
             return []
-        if count == start + 1 and last[0] == start:
+        if count == start + 1 and len(last) and last[0] == start:
             return [self._note(last, int(last[INTS - 1]), rows)]
         first = max(start, count - self.capacity)
         self.num_lost += first - start

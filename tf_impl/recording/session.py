@@ -7,7 +7,7 @@ multiplied by the number of replicas, so their mean over the ranks is the loss o
 import dataclasses
 import math
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
@@ -39,6 +39,8 @@ class Session:
         """
         self._recorder, self.first = recorder, FirstWeights(recorder)
         self._recorders: dict[int, Recorder] = {}
+        self._recorded: dict[int, list[Held]] = {}
+        self._began_with, self._added = list[Held](), set[tuple[int, int]]()
         self._table, self._plans = TensorTable(), dict[int, UpdatePlan]()
         self._journals: dict[int, Journal] = {}
         self._models = weakref.WeakSet[Any]()
@@ -150,6 +152,9 @@ class Session:
                 plan = plans[note.optimizer]
                 if replica not in self._recorders:
                     self._open(replica, plan.num_replicas)
+                if (replica, plan.number) not in self._added:
+                    self._added.add((replica, plan.number))
+                    self._add(replica, plan.held)
                 self._write(replica, note, plan)
                 last = max(last, note.number)
             if journal.num_lost and not self._is_loss_noted:
@@ -171,20 +176,30 @@ class Session:
     def _open(self, replica: int, num_replicas: int) -> None:
         options = dataclasses.replace(self._recorder.options, stop_after=None)
         self._recorders[replica] = recorder = Recorder(options, self._recorder.framework)
-        held = self._table.held if not self._last else self._recorded
-        self._recorded = list(held)
+        self._began_with = held = self._began_with or [*self._table.held]
+        self._recorded[replica] = [*held]
         layouts = ("mirrored",) if num_replicas > 1 else ()
         recorder.begin([each.tensor for each in held], replica, num_replicas, is_wide(held), layouts)
-        self._last[replica] = weights = self._empty()
+        self._last[replica] = self._first(replica, held)
+        recorder.write(RecordedStep(INITIAL, stats={"weight": self._last[replica]}))
+
+    def _add(self, replica: int, held: Iterable[Held]) -> None:
+        """Adds what a script has made since the first step: another model."""
+        known = {id(each.container) for each in self._recorded[replica]}
+        new = [each for each in held if id(each.container) not in known]
+        if new:
+            weights = self._first(replica, new).astype(self._last[replica].dtype)
+            self._recorders[replica].add([each.tensor for each in new], weights)
+            self._recorded[replica] += new
+            self._last[replica] = np.concatenate([self._last[replica], weights])
+
+    def _first(self, replica: int, held: Sequence[Held]) -> np.ndarray:
+        """Returns the first weights of a replica; NaN where they were not seen."""
+        weights = _empty(len(held), stats_dtype(is_wide(held)))
         for place, each in enumerate(held):
             if (seen := self.first.of(replica, each)) is not None:
                 weights[place] = seen
-        recorder.write(RecordedStep(INITIAL, stats={"weight": weights}))
-
-    def _empty(self) -> np.ndarray:
-        empty = np.zeros(len(self._recorded), stats_dtype(is_wide(self._recorded)))
-        empty["projections"], empty["square"] = np.nan, np.nan
-        return empty
+        return weights
 
     def _write(self, replica: int, note: Note, plan: UpdatePlan) -> None:
         is_float64 = plan.is_float64
@@ -205,13 +220,19 @@ class Session:
 
     def _stats(self, replica: int, seen: dict[Phase, np.ndarray], held: Iterable[Held]) -> dict[Phase, np.ndarray]:
         """Returns the statistics of all recorded tensors; the weights of other optimizers are what they were."""
-        places = {id(each.container): place for place, each in enumerate(self._recorded)}
-        pairs = [(places[id(each.container)], row) for row, each in enumerate(held) if id(each.container) in places]
-        to, of = (np.array(each, int) for each in zip(*pairs, strict=True)) if pairs else (np.zeros(0, int),) * 2
-        stats: dict[Phase, np.ndarray] = {phase: self._empty() for phase in seen} | {"weight": self._last[replica]}
+        places = {id(each.container): place for place, each in enumerate(self._recorded[replica])}
+        to = [places[id(each.container)] for each in held]
+        last = self._last[replica]
+        stats: dict[Phase, np.ndarray] = {phase: _empty(len(last), last.dtype) for phase in seen} | {"weight": last}
         for phase, rows in seen.items():
-            stats[phase][to] = rows[of]
+            stats[phase][to] = rows
         return stats
+
+
+def _empty(size: int, dtype: np.dtype) -> np.ndarray:
+    empty = np.zeros(size, dtype)
+    empty["projections"], empty["square"] = np.nan, np.nan
+    return empty
 
 
 def replica_id() -> int:

@@ -1,14 +1,15 @@
-"""When the host reads what a graph wrote down. A call of TensorFlow after a step costs more than all else of a step that is not looked at.
+"""When the host reads what a graph wrote down.
 
-With `--every N`, the steps between two looks are therefore read together, but never later than the first step that is taken a tenth
-of a second after the last read one.
+After a step, a call of TensorFlow costs more than all else that is done for a step whose tensors are not looked at. With
+`--every N`, the steps between two looks are therefore read together, but never later than the first step that is taken a second
+after the last one that was read.
 """
 
 import time
 
 from samestep.common.steps.recording import Recorder
 
-LONGEST_SECONDS = 0.1
+LONGEST_SECONDS = 1.0
 MOST_STEPS = 16
 """Far fewer than a journal keeps."""
 
