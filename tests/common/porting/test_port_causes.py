@@ -159,3 +159,30 @@ def test_what_stands_inside_a_separable_convolution() -> None:
         "between its two parts, the activation (relu) is left out in TensorFlow"
     )
     assert said(made(same), made(same) - bias) == "the bias is left out in TensorFlow"
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"), [((0, 0, 0), "hides no keys"), ((0, 1, 0), "hides the first keys of some")]
+)
+def test_keys_that_an_attention_hides(counts: tuple[int, ...], said: str) -> None:
+    x, packed, out = RNG.normal(size=(3, 5, 8)), RNG.normal(size=(8, 24)), RNG.normal(size=(8, 8))
+    query, key, value = (each.reshape(3, 5, 2, 4) for each in np.split(x @ packed, 3, axis=-1))
+
+    def made(shown: list[slice]) -> np.ndarray:
+        parts = [
+            formulas.attend(query[[at]], key[[at]][:, keys], value[[at]][:, keys], 0.5, None)
+            for at, keys in enumerate(shown)
+        ]
+        return np.concatenate(parts).reshape(3, 5, 8) @ out
+
+    last = made([slice(0, 5), slice(0, 3), slice(0, 4)])
+    other = made([slice(count, None) for count in counts])
+    calls = [
+        LayerCall(name="a", kind="attention", settings={"num_heads": 2}, inputs=(x,), output=each)
+        for each in (last, other)
+    ]
+    params = {"kernel": packed, "out_proj/kernel": out}
+    found = Aligned(calls[0], calls[1], "attention", (x, x), (last, other), params=(params, params))
+    with np.errstate(all="ignore"):  # as the judge has it: causal masks over another axis hide all
+        told = cause(found)
+    assert told.startswith(f"torch hides the last keys of some examples, TensorFlow {said}")
