@@ -36,4 +36,4 @@ def run(line: str) -> None:
     told = (
         r"Rows that can take it: " if arguments[0] == "model" else r"took the \d+ steps of (torch|tf):single in float64"
     )
-    assert re.search(told, done.stdout), done.stdout
+    assert re.search(told, " ".join(done.stdout.split())), done.stdout

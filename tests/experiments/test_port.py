@@ -58,9 +58,9 @@ def check(verdicts: dict[str, PortVerdict]) -> None:
     assert wrong == {}
 
 
-FEW = ("mlp", "bias", "probabilities", "adam", "returned")
+FEW = ("mlp", "bias", "adam")
 """Of kinds that the catalogue of small ports has not; `make test-slow` takes every one."""
-SMALL = ("norm", "hard gates", "half residual", "layer without a mask", "smoothing")
+SMALL = ("norm", "half residual", "layer without a mask")
 """Of most kinds of cause in that catalogue."""
 TRAINED = (DECIDED, "accepting")
 """Those that take a few steps."""
@@ -181,7 +181,8 @@ def test_a_port_that_is_wrong_is_told_from_a_strategy_that_is(run_cell: RunCell,
     )
 
 
-@pytest.mark.parametrize("batch_norm", ["sync", pytest.param("local", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("batch_norm", ["sync", "local"])
 def test_a_run_is_judged_as_its_port_is(run_cell: RunCell, batch_norm: str) -> None:
     """Constants in float32 are no other model; local statistics are told apart from them."""
     result = run_port(run_cell, "tf:mirrored", "normed_gelu", devices=2, batch_norm=batch_norm)

@@ -167,10 +167,13 @@ def _nearest(
         seen: The output.
     """
     query, key, value = split
-    made = []
-    for shown in map(parts, range(key.shape[1])):
-        heads = formulas.attend(query, key[:, shown], value[:, shown], query.shape[-1] ** -0.5, None)
-        made.append(projected(heads.reshape(*heads.shape[:2], -1)))
+
+    def output(keys: slice, factor: float) -> np.ndarray:
+        heads = formulas.attend(query, key[:, keys], value[:, keys], factor, None)
+        return projected(heads.reshape(*heads.shape[:2], -1))
+
+    made = [output(keys, query.shape[-1] ** -0.5) for keys in map(parts, range(key.shape[1]))]
+    made.append(output(slice(None), 0.0))  # where all are hidden, Keras weighs all alike
     found = np.stack(made)
     best = np.abs(found - seen).max(axis=(2, 3)).argmin(axis=0)
     return found[best, np.arange(len(seen))]
