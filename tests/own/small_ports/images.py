@@ -81,12 +81,8 @@ wrong(
     "interleaves",
     768,
 )
-SEPARABLE = "nn.Sequential(nn.Conv2d(12, 12, 3, padding=1, groups=12, bias=False), nn.Conv2d(12, 8, 1))"
-right("separable", "images", module(SEPARABLE), layer('L.SeparableConv2D(8, 3, padding="same")'), 8)
 GROUPED = "nn.Sequential(nn.Conv2d(12, 8, 3, 2, 1, groups=4), nn.GroupNorm(2, 8, eps=1e-3), nn.ELU())"
 KERAS_GROUPED = "L.ZeroPadding2D(1)>>L.Conv2D(8, 3, strides=2, groups=4)>>L.GroupNormalization(2)>>L.ELU()"
 right("grouped", "images", module(GROUPED), layer(KERAS_GROUPED), 8)
-DILATED = "nn.Conv2d(12, 8, 3, padding=2, dilation=2)"
-wrong("dilation", "images", module(DILATED), layer('L.Conv2D(8, 3, padding="same")'), "torch's dilation is (2, 2)", 8)
 
 globals().update(PORTS.in_file())

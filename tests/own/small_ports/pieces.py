@@ -153,9 +153,11 @@ class SmallPorts:
         self.data: dict[str, str] = {}
 
     def right(self, name, data, torch, tf, width=WIDTH, **more):
+        assert name not in self.data, name
         self.data[name], self.are_right[name] = data, _model(data, torch, tf, width, **more)
 
     def wrong(self, name, data, torch, tf, cause, width=WIDTH, **more):
+        assert name not in self.data, name
         self.data[name], self.are_wrong[name] = data, (_model(data, torch, tf, width, **more), cause)
 
     @property
