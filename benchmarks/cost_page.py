@@ -3,7 +3,7 @@
 `python -m benchmarks.cost_page [--only PART] [--long]` takes a quarter of an hour on two cores; let nothing else run meanwhile.
 Every part is a command of its own, and is cut off where it takes much longer than it should. What is printed is kept in
 `runs/cost/`, so parts may be taken one by one. The page says from which commits its tables are. With `--long`, runs grow to a
-million steps and comparisons to 999 rows, which takes half an hour more.
+million steps, comparisons to 999 rows, and all rows' steps are compared, which takes an hour more.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from samestep.experiments.documenting.readme import replaced
 ROOT = Path(__file__).parents[1]
 PAGE, STORE = ROOT / "docs" / "cost.md", ROOT / "runs" / "cost"
 ROWS = ("torch:single", "torch:ddp", "torch:fsdp", "tf:single", "tf:mirrored", "tf:multi_worker_mirrored")
+STEPPED = ("torch:single", "torch:ddp", "tf:single", "tf:multi_worker_mirrored")
 STARTED = ("torch:ddp", "torch:fsdp", "tf:mirrored", "tf:multi_worker_mirrored")
 LONG = {"steps": 5400, "rows": 900}
 """The seconds of parts with `--long`."""
@@ -41,7 +42,9 @@ def parts(long: bool) -> Mapping[str, tuple[int, Sequence[str]]]:
     ]
     most = {"steps": 10**6 if long else 10**5, "rows": 999 if long else 300}
     return {
-        "overhead": (300, ["benchmarks.overhead"]),
+        "overhead": (1500, ["benchmarks.overhead"])
+        if long
+        else (300, ["benchmarks.overhead", *STEPPED, "--pairs", "7"]),
         "memory": (240, ["benchmarks.memory", *ROWS, "--steps", "10000", "--store", "STORE"]),
         "parameters": (180, [*parameters, "--most", "50000000"]),
         **{

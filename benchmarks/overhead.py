@@ -1,6 +1,6 @@
 """What our layer costs: a row against a bare loop of the same API, model, batches, threads and cores.
 
-`python -m benchmarks.overhead [torch:ddp ...]` prints a row per strategy and workload: the bare loop's time over ours,
+`python -m benchmarks.overhead [torch:ddp ...] [--pairs N]` prints a row per strategy and workload: the bare loop over ours,
 the median over interleaved pairs with its 95 % interval. 1 is free. The bars: 0.97 for `single` on prose-gpt and 0.90 on
 digits-mlp; 0.95 for the others on prose-gpt. `--model` measures a user's own model, `benchmarks/net.py`, against a loop around
 the module that their function returns; the bar is 0.95.
@@ -8,6 +8,7 @@ the module that their function returns; the bar is 0.95.
 Both loops run in the same processes, in turn, so that both find the machine in the same state.
 """
 
+import argparse
 import dataclasses
 import importlib
 import itertools
@@ -54,23 +55,28 @@ BARE = {
 }
 
 
-def main(cells: list[str]) -> None:
+def main() -> None:
     """Every pair, each row in processes of its own."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cells", nargs="*")
+    parser.add_argument("--model", action="store_true", help="a user's own model")
+    parser.add_argument("--pairs", type=int, default=0, help="how many of each row; else as many as it needs")
+    asked = parser.parse_args()
     print("| strategy | workload | bare / ours | 95 % | ours, ms a step |\n|---|---|---|---|---|", flush=True)
-    own = "--model" in cells
-    cells = [cell for cell in cells if cell != "--model"] or (["torch:single", "torch:ddp"] if own else list(BARE))
+    own = asked.model
+    cells = asked.cells or (["torch:single", "torch:ddp"] if own else list(BARE))
     with Launcher() as launcher:
         described = launcher.describe(_request(cells[0], OWN)).described or "" if own else ""
         for cell in cells:
             for workload in [OWN] if own else BARE[cell]:
-                _start(cell, workload, described)
+                _start(cell, workload, described, asked.pairs or PAIRS[workload])
 
 
-def _start(cell: str, name: str, described: str) -> None:
+def _start(cell: str, name: str, described: str, pairs: int) -> None:
     run = _parse(cell, name, described)
     specs = run.strategy.topology(run)
     addresses = [(HOST, port) for port in free_ports(len(specs))]
-    command = [sys.executable, "-m", "benchmarks.overhead", "--measure", cell, name, described]
+    command = [sys.executable, "-m", "benchmarks.overhead", "--measure", cell, name, described, str(pairs)]
     processes = [
         subprocess.Popen(command, env={**os.environ, **fill_in(spec, addresses)}, stderr=subprocess.DEVNULL)
         for spec in specs
@@ -91,13 +97,14 @@ def _parse(cell: str, name: str, described: str) -> Run:
     return parse(dataclasses.replace(_request(cell, name), described=described or None))
 
 
-def measure(cell: str, name: str, described: str) -> None:
+def measure(cell: str, name: str, described: str, count_of_pairs: str) -> None:
     """One process of one row on one workload: warms both up, then times them in turn; the first process prints.
 
     Args:
         cell: The row.
         name: A key of STEPS.
         described: The folder with the description of the user's model, or "".
+        count_of_pairs: How many.
     """
     run = _parse(cell, name, described)
     pin(run)
@@ -127,7 +134,7 @@ def measure(cell: str, name: str, described: str) -> None:
         float(losses[-1])
         return time.perf_counter() - start
 
-    pairs = _interleaved(ours, bare, PAIRS[name])
+    pairs = _interleaved(ours, bare, int(count_of_pairs))
     if rank == 0:
         ratio, low, high = median_interval([other / own for own, other in pairs])
         milliseconds = sorted(own for own, _ in pairs)[len(pairs) // 2] / count * 1e3
@@ -152,4 +159,4 @@ if __name__ == "__main__":
         measure(*sys.argv[2:])
         sys.stdout.flush()
         os._exit(0)  # both frameworks crash or hang now and then in their own teardown
-    main(sys.argv[1:])
+    main()
