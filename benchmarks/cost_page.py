@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 PAGE, STORE = ROOT / "docs" / "cost.md", ROOT / "runs" / "cost"
 ROWS = ("torch:single", "torch:ddp", "torch:fsdp", "tf:single", "tf:mirrored", "tf:multi_worker_mirrored")
 STEPPED = ("torch:single", "torch:ddp", "tf:single", "tf:multi_worker_mirrored")
-STARTED = ("torch:ddp", "torch:fsdp", "tf:mirrored", "tf:multi_worker_mirrored")
+STARTED = ("torch:ddp", "tf:multi_worker_mirrored")
 LONG = {"steps": 5400, "rows": 900}
 """The seconds of parts with `--long`."""
 
@@ -53,7 +53,7 @@ def parts(long: bool) -> Mapping[str, tuple[int, Sequence[str]]]:
         },
         "devices": (60, f"{growth} --only devices".split()),
         "devices-by-hand": (90, ["benchmarks.growth_devices", "--devices", "2,4,8"]),
-        "keras-fit": (120, ["benchmarks.keras_fit"]),
+        "keras-fit": (180, ["benchmarks.keras_fit"]),
         "report": (90, ["benchmarks.report"]),
         "launch": (180, ["benchmarks.launch", *STARTED]),
     }
