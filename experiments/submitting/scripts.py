@@ -41,7 +41,7 @@ def render(target: Target, run: Run, directory: Path) -> str:
         directory: The run directory.
 
     Raises:
-        ConfigError: The processes do not divide among the nodes.
+        ConfigError: The processes do not divide among the nodes, or the engine cannot read the directory's path.
     """
     processes = len(run.strategy.topology(run))
     if target.nodes > processes:
@@ -50,7 +50,12 @@ def render(target: Target, run: Run, directory: Path) -> str:
         raise ConfigError(
             f"{target.engine}: the {processes} processes of the run do not divide among nodes={target.nodes}; give others."
         )
-    path, template = directory.absolute(), _environment().get_template(f"{target.script.file}.j2")
+    path = directory.absolute()
+    if wrong := set(str(path)) & set(target.script.unreadable):
+        raise ConfigError(
+            f"{target.engine} cannot read {wrong.pop()!r} in {str(path)!r}; name another directory by --out."
+        )
+    template = _environment().get_template(f"{target.script.file}.j2")
     return template.render(
         target.settings,
         nodes=target.nodes,

@@ -31,12 +31,14 @@ class EngineScript:
         start: The line that hands it to the engine; FILE stands for it.
         settings: Those beside `nodes`, by name.
         is_even: Whether every node has to start as many processes as the others.
+        unreadable: What it cannot read in a path.
     """
 
     file: str
     start: str
     settings: Mapping[str, EngineSetting] = dataclasses.field(default_factory=dict)
     is_even: bool = False
+    unreadable: str = ""
 
 
 _SLURM = {
@@ -52,7 +54,7 @@ _POD = {
 }
 _ADDRESS = EngineSetting("auto", r"auto|local|(ray://)?[\w.-]+:\d{1,5}", "ray://head:10001")
 SCRIPTS = {
-    "slurm": EngineScript("slurm.sh", "sbatch FILE", _SLURM),
+    "slurm": EngineScript("slurm.sh", "sbatch FILE", _SLURM, unreadable="\\\n"),
     "mpi": EngineScript("mpi.sh", "bash FILE", {"hostfile": EngineSetting(example="hosts")}),
     "torchrun": EngineScript(
         "torchrun.sh", "bash FILE", {"port": EngineSetting("29500", r"[1-9]\d{0,4}", "29500")}, is_even=True

@@ -81,3 +81,5 @@ def test_a_path_means_nothing_else_to_slurm() -> None:
     run = parse(RunConfig(strategy="ddp", devices=2, workload="digits-mlp"))
     script = render(read_target("--for", "slurm"), run, Path('/runs/50%j é "x"'))
     assert '#SBATCH --output="/runs/50%%j é \\"x\\"/slurm-%j.log"' in script
+    with pytest.raises(ConfigError, match=r"slurm cannot read '.*' in '.*'; name another directory by --out"):
+        render(read_target("--for", "slurm"), run, Path("/runs/a\\b"))

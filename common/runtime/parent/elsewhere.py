@@ -148,5 +148,5 @@ def _failure(directory: Path, job: Job, end: JobEnd) -> SamestepError:
         "" if left is None else f"{role}: {left}"
     )  # what others say of a process that was killed comes of that
     said = f": {first}" if first and not end.is_engines_doing else ""
-    log = f"; log: {job.log}.{last_lines(text)}" if job.log.exists() else " before it was started."
+    log = f"; log: {job.log}.{last_lines(text)}" if job.log.exists() else f", and nothing was written to {job.log}."
     return WorkerFailed(f"{job.name} ended without a result ({end.word}){said}{log}")
