@@ -9,6 +9,7 @@ from pathlib import Path
 from samestep.common.errors import ConfigError, Unavailable, unknown
 from samestep.common.flags import Scalar, flags, read_fields, spell_flag
 from samestep.common.ledger import Ledger
+from samestep.common.mesh import AXES
 from samestep.common.request import FRAMEWORKS, RunConfig
 from samestep.common.strategy import Run, StrategyInfo
 from samestep.common.techniques import Techniques
@@ -157,5 +158,9 @@ def foreign_option(framework: str, info: StrategyInfo, name: str) -> ConfigError
     owners = [f"{other}:{row.name}" for other, row in catalogue() if name in flags(row.options)]
     if owners:
         return ConfigError(f"{spell_flag(name)} is an option of {', '.join(owners)}, not of {framework}:{info.name}.")
+    if name in AXES:
+        return ConfigError(
+            f"{name} is an axis of the mesh; write it as --mesh {name}=2, or in a cell as +mesh={name}=2."
+        )
     names = (name for owner in (RunConfig, Techniques, info.options) for name in flags(owner))
     return unknown("option", spell_flag(name), map(spell_flag, names))

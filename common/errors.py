@@ -2,6 +2,7 @@
 
 import difflib
 import itertools
+import re
 import signal
 from collections.abc import Iterable, Sequence
 
@@ -106,9 +107,19 @@ def unknown(what: str, value: str, choices: Iterable[str], hint: str = "", owner
         An error whose one line names the value, the nearest choice and all choices.
     """
     choices = [choice for choice in choices if choice != value]  # one that is valid elsewhere only is no offer here
-    nearest = [] if owner else difflib.get_close_matches(value[:_LONG_WORD], choices, n=1, cutoff=0.5)
+    nearest = [] if owner else _nearest(value[:_LONG_WORD], choices)
     guess = f"Did you mean '{nearest[0]}'?" if nearest else ""
     return ConfigError(" ".join(filter(None, (f"unknown {what} '{value}'.", guess, owner, hint, _offer(choices)))))
+
+
+def _nearest(value: str, choices: Sequence[str]) -> Sequence[str]:
+    """The choices that a word may stand for: by the first letters of their words, as `--lr` does, else what looks like it."""
+    letters = value.lstrip("-")
+    initials = [each for each in choices if letters == "".join(word[0] for word in re.findall("[a-z0-9]+", each))]
+    spelled = {each.lstrip("-"): each for each in choices}
+    least = 0.51 if value.startswith("-") else 0.5  # of the letters: `ft` for `tf` has half of them in order
+    alike = difflib.get_close_matches(letters, spelled, n=1, cutoff=least)
+    return (initials if len(letters) > 1 else []) or [spelled[each] for each in alike]
 
 
 def _offer(choices: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.flags import flags
@@ -52,9 +52,10 @@ def main(arguments: Sequence[str]) -> int:
         KeyboardInterrupt: Ctrl-C ended it; the rows that there are have been printed.
     """
     arguments, target = take_target(arguments, "--on")
-    given = vars(_parser().parse_args(arguments))
+    given = vars(_parser().parse_intermixed_args(arguments))
     form, wide, file, directory, opens = (given.pop(name) for name in ("format", "wide", "file", "resume", "open"))
     allow, against, wants_page, bit_equal = (given.pop(name) for name in ("allow", "against", "report", "bit_equal"))
+    _take_rows(given)
     check_bit_equal(bit_equal, against)
     check_format(form)
     allowed = check_allowed(name.strip() for text in allow for name in text.split(","))
@@ -86,6 +87,18 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _take_rows(given: dict[str, Any]) -> None:
+    """Makes `--strategies` of the rows that are named without a flag.
+
+    Raises:
+        ConfigError: Both are given.
+    """
+    rows = given.pop("rows")
+    if rows and "strategies" in given:
+        raise ConfigError(f"'{rows[0]}' and --strategies both name rows; give all of them in one place.")
+    given |= {"strategies": ",".join(rows)} if rows else {}
+
+
 def _check_resumed(directory: str, out: str | None, file: str | None) -> None:
     """Refuses what a comparison that goes on has already.
 
@@ -112,10 +125,11 @@ def _write_page(comparison: "Comparison", form: str, opens: bool) -> WorkerFaile
 def _parser() -> Parser:
     parser = Parser(prog="samestep compare", allow_abbrev=False, description=_DESCRIPTION, epilog=_ENDINGS)
     parser.examples = (
-        "samestep compare --strategies torch:ddp,tf:mirrored --report",
-        "samestep compare --strategies torch:ddp --devices 1,2,4 --repeats 5",
+        "samestep compare torch:ddp tf:mirrored --report",
+        "samestep compare torch:ddp --devices 1,2,4 --repeats 5",
         "samestep compare --dtype float64 --parity --against baseline",
     )
+    parser.add_argument("rows", nargs="*", metavar="STRATEGY", help="compare only these, as --strategies does")
     parser.add_argument(
         "--wide", action="store_true", help="show every column, one line per row, even if wider than the screen"
     )

@@ -5,11 +5,12 @@ argparse and not a generator of command lines, so that every mistake is one line
 
 import argparse
 import dataclasses
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import Scalar, flags
 
 MOST_USED = ("workload", "devices", "steps", "optimizer", "dtype", "parity")
@@ -45,15 +46,19 @@ class Parser(argparse.ArgumentParser):
         return _WholeWords(prog=self.prog)
 
     def error(self, message: str) -> NoReturn:
-        """Raises instead of printing the whole usage."""
+        """Raises instead of printing the whole usage; of an unknown flag with the one that is most like it."""
+        flag = re.match("unrecognized arguments: (--[^ =]+)", message)
+        if flag:
+            raise unknown("option", flag[1], [name for name in self._option_string_actions if name[:2] == "--"])
         raise ConfigError(f"{message}; {self.prog} --help lists what there is.")
 
 
 def _spell_word(action: argparse.Action) -> str:
     """Returns an argument that is not a flag, as the usage shows it."""
     word = str(action.metavar or action.dest)
+    number = str(getattr(action, "save_nargs", action.nargs))  # the own one while flags are read before other words
     return {"?": f"[{word}]", argparse.SUPPRESS: f"[{word}]", "*": f"[{word} ...]", "+": f"{word} ..."}.get(
-        str(action.nargs), word
+        number, word
     )
 
 

@@ -144,7 +144,25 @@ def test_a_flag_with_one_dash_is_told_how_to_write_it(refused: Refused) -> None:
 def test_a_run_takes_one_cell(refused: Refused) -> None:
     holds(refused(run, "ddp", "torch:pp"), "'ddp' and 'torch:pp' both name what to run; give one of them.")
     holds(refused(run, "--strategy", "ddp", "pp"), "'pp' and 'ddp' both name what to run")
-    holds(refused(compare, "ddp"), "unrecognized arguments: ddp", "--help lists what there is")
+
+
+def test_a_comparison_takes_its_rows_in_one_place(refused: Refused) -> None:
+    line = refused(compare, "torch:ddp", "--strategies", "torch:pp")
+    holds(line, "'torch:ddp' and --strategies both name rows; give all of them in one place.")
+    holds(
+        refused(compare, "--wide", "torch:ddp", "tf:mirored"), "unknown tf strategy 'mirored'. Did you mean 'mirrored'?"
+    )
+
+
+def test_a_flag_is_guessed_by_its_first_letters_or_by_its_looks(refused: Refused) -> None:
+    holds(refused(run, "torch:ddp", "--lr", ".1"), "unknown option '--lr'. Did you mean '--learning-rate'?")
+    holds(refused(compare, "--device", "4"), "unknown option '--device'. Did you mean '--devices'?", "Choose from:")
+    holds(refused(run, "torch:ddp", "--zzz", "4"), "unknown option '--zzz'. Choose from:")
+
+
+def test_an_axis_is_no_option(refused: Refused) -> None:
+    line = refused(run, "torch:tp+context=2")
+    holds(line, "context is an axis of the mesh; write it as --mesh context=2, or in a cell as +mesh=context=2.")
 
 
 def test_what_a_cell_sets_is_not_set_beside_it(refused: Refused) -> None:
