@@ -150,7 +150,7 @@ def test_a_comparison_takes_its_rows_in_one_place(refused: Refused) -> None:
     line = refused(compare, "torch:ddp", "--strategies", "torch:pp")
     holds(line, "'torch:ddp' and --strategies both name rows; give all of them in one place.")
     holds(
-        refused(compare, "--wide", "torch:ddp", "tf:mirored"), "unknown tf strategy 'mirored'. Did you mean 'mirrored'?"
+        refused(compare, "--wide", "torch:ddp", "tf:miror"), "unknown tf strategy 'miror'. Did you mean 'mirrored'?"
     )
 
 
