@@ -149,9 +149,7 @@ def test_a_run_takes_one_cell(refused: Refused) -> None:
 def test_a_comparison_takes_its_rows_in_one_place(refused: Refused) -> None:
     line = refused(compare, "torch:ddp", "--strategies", "torch:pp")
     holds(line, "'torch:ddp' and --strategies both name rows; give all of them in one place.")
-    holds(
-        refused(compare, "--wide", "torch:ddp", "tf:miror"), "unknown tf strategy 'miror'. Did you mean 'mirrored'?"
-    )
+    holds(refused(compare, "--wide", "torch:ddp", "tf:miror"), "unknown tf strategy 'miror'. Did you mean 'mirrored'?")
 
 
 def test_a_flag_is_guessed_by_its_first_letters_or_by_its_looks(refused: Refused) -> None:
