@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.flags import flags
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _take_rows(given: dict[str, Any]) -> None:
+def _take_rows(given: dict[str, object]) -> None:
     """Makes `--strategies` of the rows that are named without a flag.
 
     Raises:

@@ -62,9 +62,9 @@ def _same_order(evidence: Evidence) -> Words | None:
 def _shifted(evidence: Evidence) -> Words | None:
     """B's step has the examples of another step of A."""
     now = evidence.b.digests[-1] if evidence.b.digests else None
-    own = [*evidence.a.digests, *evidence.a.later]
+    own, step = [*evidence.a.digests, *evidence.a.later], len(evidence.b.digests) - 1
     found = [number for number, digest in enumerate(own) if digest == now]
-    return {"other": str(found[-1])} if now is not None and found else None
+    return {"other": str(min(found, key=lambda number: abs(number - step)))} if now is not None and found else None
 
 
 def _reordered(evidence: Evidence) -> Words | None:

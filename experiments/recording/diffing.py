@@ -84,10 +84,10 @@ def judge_as_kept(a: Reruns, b: Reruns) -> tuple[Diffed, Yardstick]:
 
 def _is_settled(a: Reruns, first: RecordedVerdict) -> bool:
     """Returns whether no rerun could change the verdict."""
-    is_early = first.first is not None and first.first.step <= 0
     if a.run.header.is_float64:
+        is_early = first.first is not None and first.first.step <= 0
         return first.kind == "same" or (is_early and first.kind != "unknown")
-    return (first.kind == "same" and not first.worst) or (is_early and first.is_exact)
+    return (first.kind == "same" and not first.worst) or first.is_exact  # before it no step was rounded otherwise
 
 
 def _with_reruns(a: Reruns, b: Reruns, length: int) -> Diffed:
