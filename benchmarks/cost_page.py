@@ -71,12 +71,13 @@ def main() -> None:
         if name in (asked.only or parts(False)):
             taken = take(words, seconds)
             (STORE / f"{name}.json").write_text(json.dumps(taken))
-            print(f"{name}: {taken['seconds']:.0f} s", flush=True)
+            lost = "" if taken["text"] else ", and not measured: the page keeps what it says"
+            print(f"{name}: {taken['seconds']:.0f} s{lost}", flush=True)
     PAGE.write_text(written(PAGE.read_text(), read()))
 
 
 def take(words: Sequence[str], seconds: float) -> dict[str, object]:
-    """Runs the command of a part; returns what it printed, how long it took, and on which commit.
+    """Runs the command of a part; returns what it printed, how long it took, and on which commit; no text if it failed.
 
     Args:
         words: The module and its arguments.
@@ -90,9 +91,8 @@ def take(words: Sequence[str], seconds: float) -> dict[str, object]:
                 text, _ = command.communicate(timeout=seconds)
             except subprocess.TimeoutExpired:
                 os.killpg(command.pid, signal.SIGKILL)
-                text = f"Not measured: it took longer than {seconds:g} s."
-    if command.returncode > 0:
-        text = f"Not measured: exit code {command.returncode}."
+                text = ""
+    text = "" if command.returncode else text
     head = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -111,9 +111,11 @@ def written(page: str, taken: Mapping[str, Mapping[str, object]]) -> str:
 
     Args:
         page: The page.
-        taken: The parts, by name; the page keeps what it says of others.
+        taken: The parts, by name; the page keeps what it says of others, and of those that failed.
     """
     for name, part in taken.items():
+        if not part["text"]:
+            continue
         page = replaced(page, name, f"`python -m {part['command']}`, at commit {part['commit']}:\n\n{part['text']}")
     return page
 
