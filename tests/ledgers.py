@@ -1,6 +1,7 @@
 """What was measured, held against what was predicted, in both frameworks."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable
 
 from samestep.common.ledger import Send
@@ -16,11 +17,21 @@ def keeps_what_was_predicted(result: RunResult) -> None:
 
 
 def sends_what_was_predicted(result: RunResult) -> None:
-    """Operations, counts and bytes; of torch, which runs them one after the other, also phase, group and order."""
+    """Operations, counts, bytes and phases; of torch, which runs them one after the other, also group and order."""
     assert result.exchanges == result.predicted.exchanges
     if result.framework == "torch":
         told = without_bytes if _is_routed_by_pass(result) else tuple
         assert told(result.processes[0].sends) == told(result.predicted.sends)
+    elif result.predicted.sends:
+        assert bytes_by_phase(result.processes[0].sends) == bytes_by_phase(result.predicted.sends)
+
+
+def bytes_by_phase(sends: Iterable[Send]) -> Counter[tuple[str, str]]:
+    """(phase, operation) -> bytes."""
+    found = Counter[tuple[str, str]]()
+    for send in sends:
+        found[send.phase, send.operation] += send.bytes
+    return found
 
 
 def without_bytes(sends: Iterable[Send]) -> tuple[Send, ...]:

@@ -69,11 +69,31 @@ def sends_of(graph: tf.Graph, axis: str, devices: int) -> tuple[Send, ...]:
 
 
 def _collective(operation: tf.Operation, name: str, axis: str, devices: int) -> Send:
-    """Returns a collective as a send: along the axis in its name, in either pass, or else the sum of gradients."""
+    """Returns a collective as a send: along the axis in its name, or else along the one that all goes along."""
     size = handed_over_bytes(operation)
+    phase = _phase_by_inputs(operation)
     if found := re.search(rf"(?:^|/){ALONG}([a-z]+)(?:_\d+)?$", operation.name):
-        return Send(phase_of(operation), name, found[1], int(tf.get_static_value(operation.inputs[1])), size)
-    return Send("backward", name, axis, devices, size)
+        return Send(phase, name, found[1], int(tf.get_static_value(operation.inputs[1])), size)
+    return Send(phase, name, axis, devices, size)
+
+
+def _phase_by_inputs(operation: tf.Operation) -> str:
+    """Returns the phase of a collective: gradients are summed outside of the backward pass, and norms of them in the update.
+
+    A function that is handed gradients has no backward pass of its own.
+    """
+    if all(phase_of(each) == "forward" for each in operation.graph.get_operations()):
+        return "backward"
+    seen, front = {operation.name}, [operation]
+    while front:
+        one = front.pop()
+        if phase_of(one) == "backward":
+            is_norm = one is not operation and operation.inputs[0].shape.num_elements() == 1
+            return "update" if is_norm else "backward"
+        before = [tensor.op for tensor in one.inputs if tensor.op.name not in seen]
+        seen.update(op.name for op in before)
+        front += before
+    return "forward"
 
 
 def _busiest(found: list[Copy]) -> list[Copy]:
