@@ -24,8 +24,8 @@ def measured(is_whole: bool) -> Iterator[None]:
         used = sum(os.times()[:4]) / 60
         bytes_kept = sum(path.stat().st_size for path in STORE.rglob("*") if path.is_file())
         _KEPT.write_text(
-            f"From an empty folder that took {minutes:.0f} minutes, and {used:.0f} minutes of CPU time, on {os.cpu_count()} CPUs "
-            f"at a load of {os.getloadavg()[2]:.1f}, and left {bytes_kept / 1e9:.1f} GB."
+            f"From an empty folder this took {minutes:.0f} minutes ({used:.0f} minutes of CPU time) on {os.cpu_count()} CPUs "
+            f"at a load of {os.getloadavg()[2]:.1f}, and left {bytes_kept / 1e9:.1f} GB on the disk."
         )
 
 

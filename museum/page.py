@@ -9,16 +9,16 @@ from museum.showing import Losses, Shown
 PAGE: Path = ROOT / "docs" / "museum.md"
 _ABOUT = """# The museum
 
-Released packages that were silently wrong. Each piece runs a short script twice: with the package as it was released, and beside
-it with the version that is right, or with the line that makes it right. Both runs are recorded with `samestep record`, and what
-`samestep diff` says of them is printed here, unedited. `make museum` writes this page. It installs {packages} packages by pip,
-each into a folder of its own in `.museum/`, and goes on where it was interrupted. {effort}
+This museum shows released packages that were silently wrong. Each piece runs a short script twice: once with the package as it
+was released, and once with a version that is right or with the line that makes it right. Both runs are recorded with
+`samestep record`, and the answer of `samestep diff` is printed here, unedited. `make museum` writes this page. It
+installs {packages} packages with pip, each into its own folder in `.museum/`, and continues where it was interrupted. {effort}
 
 {summary}
 
-In bold is the name that `samestep diff` gives the mistake, from [common/mistakes](../common/mistakes). It gives one only if the
-mistake's arithmetic explains the difference of every tensor. The scripts are in [museum/scripts](../museum/scripts), the table of
-pieces in [museum/pieces](../museum/pieces).
+The name that `samestep diff` gives a mistake is in bold; names come from [common/mistakes](../common/mistakes). A mistake is
+named only if its arithmetic explains the difference of every tensor. The scripts are in [museum/scripts](../museum/scripts), and
+the table of pieces is in [museum/pieces](../museum/pieces).
 """
 
 
@@ -51,8 +51,9 @@ def _summary(every: Mapping[Piece, Shown | None]) -> str:
         f"{len(every) - len(shown)} more are in the table and have not been run yet: nothing is claimed of them.\n\n"
     )
     return (waiting if len(shown) < len(every) else "") + (
-        f"Of {len(shown)} pieces, {different} are found to be different from what is right, {named} get their name, {wrongly} "
-        f"another one, and of {located} the first difference is where the mistake is made: the step, phase, layer and rank."
+        f"Of {len(shown)} pieces, {different} are found to differ from the right version, {named} are given their own name and "
+        f"{wrongly} a wrong one, and for {located} the first difference is where the mistake is made: the step, phase, layer "
+        "and rank."
     )
 
 
