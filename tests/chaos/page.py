@@ -34,17 +34,17 @@ SHOWN = ("torch:ddp", "tf:multi_worker_mirrored")
 """The rows whose messages stand on the page."""
 INTRODUCTION = """# What goes wrong, and what you read then
 
-Each fault below struck real runs of every strategy, at a moment that the process itself knew. The models were small. The
-timeout was {timeout:g} s, or {importing:g} s for `torch:deepspeed`, whose workers import DeepSpeed first. The clock runs from the
-fault until the command has stopped every process and printed its message. Three things are wanted of every run: it ends
-within the timeout and {slack:g} s more, its message names the culprit, and no process is left. {good} of {all} runs are as
-wanted.
+Each fault below struck real runs of every strategy, at a known moment inside the process. The models were small. The
+timeout was {timeout:g} s, or {importing:g} s for `torch:deepspeed`, whose workers import DeepSpeed first. The clock runs
+from the fault until the command has stopped every process and printed its message. Every run must meet three
+requirements: it ends within the timeout plus {slack:g} s, its message names the culprit, and no process is left. {good}
+of {all} runs meet them.
 
     python -m tests.chaos                             # all of them, in about two hours; a second call goes on
     python -m tests.chaos torch:ddp SIGKILL           # those of some rows and faults
 
-Short memory and a full disk are real: a control group with a limit, and a file system of 4 MiB. Both need root. `goes on`
-stands where the run is not meant to end.
+Short memory and a full disk are real: a control group with a limit, and a file system of 4 MiB. Both need root. `goes on` means
+that the run is not supposed to end.
 """
 
 

@@ -20,15 +20,15 @@ WHOM = {
 }
 TEXT = """{heading}
 
-These strike a real command from outside, from the moment on at which it handles signals. So they also strike while the fork
-server imports its framework, and no worker exists; `start` is the time before there is a server. Two signals follow each
-other within {gap:.1g} s at most. Whoever kills the command itself is told nothing, so there the clock runs until its last
-process is gone. The bars are those above.
+These faults strike a real command from outside, from the moment on at which it handles signals. So they also strike while
+the fork server imports its framework and no worker exists yet; `start` is the time before there is a server. Two signals
+follow each other within {gap:.1g} s at most. A command that is killed cannot print a message, so in that case the clock
+runs until its last process is gone. The requirements are those above.
 
     python -m tests.chaos.strikes --random {count} --seed {seed}
 
-{known_good} of {known} strikes at known moments are as wanted, of `torch:ddp` and `tf:multi_worker_mirrored`. {good} of {count}
-strikes at random moments are, of {rows} strategies with their variants. {load}
+{known_good} of {known} strikes at known moments, on `torch:ddp` and `tf:multi_worker_mirrored`, meet the requirements. So
+do {good} of {count} strikes at random moments, on {rows} strategies with their variants. {load}
 
 ### At known moments
 
