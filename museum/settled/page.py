@@ -10,13 +10,13 @@ from museum.settled.table import QUESTIONS, Answer, Question
 PAGE: Path = ROOT / "docs" / "settled.md"
 _ABOUT = """# Rounding or a bug?
 
-Of other projects, {count} threads ask whether two runs differ by rounding or by a bug. `samestep diff` measures what rounding
-does to the very step that is asked about, so nobody has to choose a tolerance. Below each question is what the two runs are,
-the command, and what it printed, unedited but for the places of the records and the table of tensors, which are left out. A
-verdict is of these two runs, and of no others: nothing here ran on a GPU.
+In {count} threads of other projects, somebody asks whether two runs differ by rounding or by a bug. `samestep diff` measures what
+rounding does to the very step in question, so nobody has to choose a tolerance. Below each question are a description of the two
+runs, the command, and what it printed. The output is unedited, except that the paths of the records and the table of tensors are
+left out. A verdict holds for these two runs only, and nothing here ran on a GPU.
 
-The scripts are in [museum/settled](../museum/settled), and the commands are typed in the root of the repository.
-`python -m museum.settled` types them all and writes this page. [record.md](record.md#rounding-or-bug) explains the
+The scripts are in [museum/settled](../museum/settled), and the commands are run in the root of the repository.
+`python -m museum.settled` runs them all and writes this page. [record.md](record.md#rounding-or-bug) explains the
 verdicts.
 """
 

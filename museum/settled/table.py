@@ -149,7 +149,7 @@ QUESTIONS = (
     ),
     Question(
         "pytorch/pytorch#187276",
-        "A ResNet-50 that is trained likewise ends with the same loss, and with another gradient norm and other weights: why?",
+        "A ResNet-50 trained in the same way ends with the same loss, but with another gradient norm and other weights: why?",
         (
             Answer(
                 "Two processes with Gloo on a CPU, whose convolutions are oneDNN's or PyTorch's own: no GPU has part in it. In "

@@ -195,15 +195,15 @@ HEADERS = [
 _COUNTS = ["strategy", "cells", "same step", "not the same", "largest loss deviation in float64"]
 _PAGE = """# Parity, cell by cell
 
-**{same} of {judged} judged cells took the oracle's steps.** A cell is a strategy with a model, an optimizer, a dtype and a number
-of devices. All of them are in [parity.csv](parity.csv): GitHub shows it with a field to search in, and the page of the docs site
-filters it below.
+**{same} of {judged} judged cells took the oracle's steps.** A cell is a strategy with a model, an optimizer, a dtype and
+a number of devices. All cells are in [parity.csv](parity.csv). GitHub shows that file with a search field, and on the
+docs site you can filter it below.
 
 {table}
 
-`make test-slow` writes both. {plain} cells are runs of {steps} steps on test-sized models, of every strategy. {techniques} more,
-of `make test` too, have [techniques](techniques.md) and features of the models. What was sent equalled its prediction in each of
-these, and so did the bytes that were kept, wherever they are predicted.
+`make test-slow` writes this page and the file. {plain} cells are runs of {steps} steps on test-sized models, with every
+strategy. {techniques} more, which `make test` also runs, have [techniques](techniques.md) and features of the models. In
+each of these, the bytes sent equalled their prediction, and so did the bytes kept, wherever they are predicted.
 
 ## How to read a cell
 
@@ -212,8 +212,8 @@ these, and so did the bytes that were kept, wherever they are predicted.
   [derived](same-step.md).
 * "Weights after" is the largest absolute deviation of a weight after the last step. In float64 the bound is 1e-10; in float32
   weights are not bounded. Cells with techniques leave it out.
-* Where it says amplified rounding, the curve left that of the oracle further than the bound, but the same steps one by one, or in
-  float64, did not.
+* "Amplified rounding" means that the curve moved away from the oracle's by more than the bound, but the same steps did not when
+  they were taken one by one, or in float64.
 """
 
 
