@@ -164,7 +164,7 @@ class Hooks:
             self._here.is_reduced = True
 
     def _follow_functions(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        session, see = self._session, self._guard(self._session.see_steps)
+        session, write = self._session, self._guard(self._session.write_steps)
         manual = self.tapes.manual
         before, after = self._guard(manual.end_step), self._guard(manual.end_call)
 
@@ -179,7 +179,7 @@ class Hooks:
             finally:
                 session.function = outer
             if session.has_steps(function):
-                see()
+                write()
             if manual.is_followed:
                 after(function)
             return result

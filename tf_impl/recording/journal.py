@@ -2,8 +2,7 @@
 
 No Python function can be called out of a graph that XLA compiles, but any graph can assign to variables. A call may take many
 steps (`steps_per_execution`, a loop in a tf.function), so the last ones are kept in another, of which places are read. That costs
-more: after a step nothing of what TensorFlow does for a call is in the caches. With `--every`, many steps are read
-together, and only these places are written.
+more: after a step nothing of what TensorFlow does for a call is in the caches.
 """
 
 import dataclasses
@@ -18,7 +17,6 @@ from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 from samestep.common.steps.gradient_transforms import TRANSFORMS
 from samestep.common.steps.recording import DENSE_STEPS
 from samestep.common.steps.rows import FEW, mix, mixed
-from samestep.tf_impl.recording.waiting import MOST_STEPS
 
 CAPACITY = 64
 """Steps of a call that are kept, unless a model says that its calls take more."""
@@ -103,7 +101,6 @@ class Journal:
         self._rows_seen, self._rows_noted = (own_variable(0, tf.int64) for _ in range(2))
         self._latest = own_variable(np.zeros(1 + WIDTH + FEW, np.int64), tf.int64)
         self.num_lost = self.num_read = self._rows_read = 0
-        self.has_room = True
 
     # --- in a graph ----------------------------------------------------------------------------------------------------
 
@@ -155,17 +152,15 @@ class Journal:
         number = _if(has_ended, clock, tf.constant(_NONE, tf.int64))
         flags = [tf.cast(each, tf.int64) for each in (optimizer, is_skipped, is_looked_at)]
         floats = [*tf.unstack(loss), tf.cast(lr, tf.float64), *(transforms.get(name, nan) for name in TRANSFORMS)]
-        seen = self._rows_seen.read_value()
+        seen, noted = self._rows_seen.read_value(), self._rows_noted.read_value()
         note = tf.concat([tf.stack([number, *flags, seen]), tf.bitcast(tf.stack(floats), tf.int64)], 0)
         places = tf.range(self._num_rows, self._num_rows + WIDTH, dtype=tf.int64) + clock % self.capacity * WIDTH
         tf.raw_ops.ResourceScatterUpdate(resource=self._words.handle, indices=places, updates=note)
+        places = (noted + tf.range(FEW, dtype=tf.int64)) % self._num_rows
+        rows = tf.raw_ops.ResourceGather(resource=self._words.handle, indices=places, dtype=tf.int64)
         count = clock + tf.cast(has_ended, tf.int64)
-        if self._every == 1:  # else the steps between two looks are read together
-            noted = self._rows_noted.read_value()
-            places = (noted + tf.range(FEW, dtype=tf.int64)) % self._num_rows
-            rows = tf.raw_ops.ResourceGather(resource=self._words.handle, indices=places, dtype=tf.int64)
-            self._latest.assign(tf.concat([count[None], note, rows], 0))
-            self._rows_noted.assign(_if(has_ended, seen, noted))
+        self._latest.assign(tf.concat([count[None], note, rows], 0))
+        self._rows_noted.assign(_if(has_ended, seen, noted))
         self._loss.assign(_if(has_ended, tf.zeros([2], tf.float64), loss))
         for name, value in transforms.items():
             self._transforms[name].assign(_if(has_ended, nan, value))
@@ -175,21 +170,17 @@ class Journal:
 
     def read(self) -> list[Note]:
         """Reads the steps since the last call. Those that were overwritten are lost, and counted."""
-        found = np.atleast_1d(read_now(self._latest if self._every == 1 else self.clock))
+        found = read_now(self._latest)
         count, last, rows = int(found[0]), found[1 : 1 + WIDTH], found[1 + WIDTH :]
         start, self.num_read = self.num_read, count
         if count == start:
             return []
-        if count == start + 1 and len(last) and last[0] == start:
+        if count == start + 1 and last[0] == start:
             return [self._note(last, int(last[INTS - 1]), rows)]
         first = max(start, count - self.capacity)
         self.num_lost += first - start
         notes = gather_now(self._words, self._places.take(range(first, count), 0, mode="wrap"))
-        begin, end = self._rows_read, int(notes[-1, INTS - 1])
-        if 0 < end - begin <= self._num_rows:
-            rows = gather_now(self._words, np.arange(begin, end) % self._num_rows)
-            return [self._note(note, end, rows[self._rows_read - begin :]) for note in notes]
-        return [self._note(note, end, rows[:0]) for note in notes]
+        return [self._note(note, int(notes[-1, INTS - 1]), rows[:0]) for note in notes]
 
     def _note(self, words: np.ndarray, seen: int, known: np.ndarray) -> Note:
         number, optimizer, is_skipped, is_looked_at, end = words[:INTS].tolist()
@@ -207,11 +198,11 @@ class Journal:
             known: The sums of the first of them, as far as they are read already.
         """
         start, self._rows_read = self._rows_read, end
-        self.has_room = (end - start) * MOST_STEPS <= self._num_rows
         if not start < end or seen - start > self._num_rows:
             return None
-        is_known = end - start <= len(known)
-        sums = known[: end - start] if is_known else gather_now(self._words, np.arange(start, end) % self._num_rows)
+        if end - start <= len(known):
+            return mixed(known[: end - start].tolist())
+        sums = gather_now(self._words, np.arange(start, end) % self._num_rows)
         return mixed(sums.tolist()) if len(sums) <= FEW else tuple(mix(sums.view(np.uint64)).tolist())
 
 

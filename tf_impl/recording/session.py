@@ -22,7 +22,6 @@ from samestep.tf_impl.recording.journal import CAPACITY, Journal, Note
 from samestep.tf_impl.recording.plans import UpdatePlan, is_wide
 from samestep.tf_impl.recording.slots import Slots
 from samestep.tf_impl.recording.tensors import Held, TensorTable
-from samestep.tf_impl.recording.waiting import Waiting
 
 INITIAL = -1
 """The number of the frame with the initial weights."""
@@ -48,7 +47,7 @@ class Session:
         self._last: dict[int, np.ndarray] = {}
         self.function: Any = None
         self._passes, self._passes_written = 0, dict[int, int]()
-        self._is_loss_noted, self._waiting = False, Waiting(recorder)
+        self._is_loss_noted = False
         self._steppers = weakref.WeakSet[Any]()
 
     # --- what hooks ask ------------------------------------------------------------------------------------------------
@@ -125,30 +124,21 @@ class Session:
     def step_was_taken(self) -> None:
         """Reads the slots, or remembers that a step is in the graph that is built."""
         if tf.executing_eagerly():
-            self.see_steps()
+            self.write_steps()
         elif self.function is not None:
             self._steppers.add(self.function)
 
     def count_pass(self) -> None:
         """Keras begins a pass through data, for the next batch that is trained on."""
-        self.write_steps()
         self._passes += 1
 
     # --- writing -------------------------------------------------------------------------------------------------------
 
-    def see_steps(self) -> None:
-        """A call has taken a step, or several: writes them and those that wait, if that is due."""
-        self._waiting.add()
-        if self._waiting.is_due:
-            self.write_steps()
-
     def write_steps(self) -> None:
         """Writes the steps that were taken since the last call."""
-        last, most, has_room, plans = INITIAL, 0, True, [*self._plans.values()]
+        last, plans = INITIAL, [*self._plans.values()]
         for replica, journal in sorted(self._journals.items()):
-            notes = journal.read()
-            most, has_room = max(most, len(notes)), has_room and journal.has_room
-            for note in notes:
+            for note in journal.read():
                 plan = plans[note.optimizer]
                 if replica not in self._recorders:
                     self._open(replica, plan.num_replicas)
@@ -159,8 +149,6 @@ class Session:
                 last = max(last, note.number)
             if journal.num_lost and not self._is_loss_noted:
                 self._note_lost(journal)
-        if last > INITIAL:
-            self._waiting.end(last + 1, most, has_room)
         stop_after = self._recorder.options.stop_after
         if stop_after is not None and last > INITIAL and stop_after <= last + 1:
             self._recorder.leave()
