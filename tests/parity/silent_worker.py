@@ -36,7 +36,7 @@ def torch_local_positions() -> None:
 def torch_local_attention() -> None:
     from samestep.torch_impl.axes import context
 
-    context.HeadExchange = lambda group, whole: context.causal_attention
+    context.HeadExchange = lambda group: context.causal_attention
 
 
 def torch_position_lost() -> None:

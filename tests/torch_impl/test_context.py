@@ -123,7 +123,7 @@ def test_attention_on_exchanged_heads_has_the_bits_of_attention_on_one_device() 
 
     class OfThread(HeadExchange):
         def __init__(self, rank: int) -> None:
-            self._ranks, self._whole, self.rank = count, drawn.shape[3], rank
+            self._ranks, self.rank = count, rank
 
         def _exchange(self, parts: torch.Tensor) -> torch.Tensor:
             handed[self.rank] = parts

@@ -10,6 +10,9 @@ References:
     Jacobs et al., arXiv 2309.14509 (DeepSpeed-Ulysses).
 """
 
+import functools
+from collections.abc import Callable
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -19,23 +22,21 @@ from torch.distributed.device_mesh import DeviceMesh
 from samestep.common.batch import Chunk
 from samestep.common.mesh import GATHER, HEADS, RING
 from samestep.common.strategy import Run
-from samestep.torch_impl.axes.key_exchange import Gather, KeyExchange, Ring, attend_in_blocks
+from samestep.torch_impl.axes.key_exchange import Gather, Ring, attend_in_blocks
 from samestep.torch_impl.devices import own_part
 from samestep.torch_impl.features.applied import in_parts
 from samestep.torch_impl.models.transformer import Attention, Embedding, causal_attention
 
+Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+"""Queries, keys and values [B, H, t, K] -> mixed values [B, H, t, K]."""
+
 
 class HeadExchange:
-    """Attention on all positions of some heads, of what lies in parts by positions; whole examples, as in evaluation, are not."""
+    """Attention on all positions of some heads, of what lies in parts by positions."""
 
-    def __init__(self, group: dist.ProcessGroup, whole: int) -> None:
-        """Begins with nothing sent.
-
-        Args:
-            group: The ranks that have the parts.
-            whole: The number of positions of an example.
-        """
-        self._group, self._ranks, self._whole = group, group.size(), whole
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        """Keeps the ranks that have the parts."""
+        self._group, self._ranks = group, group.size()
 
     def __call__(self, q_BHtK: torch.Tensor, k_BHtK: torch.Tensor, v_BHtK: torch.Tensor) -> torch.Tensor:
         """Mixes values: [B, H, t, K] each -> [B, H, t, K].
@@ -45,8 +46,6 @@ class HeadExchange:
             k_BHtK: Keys.
             v_BHtK: Values.
         """
-        if q_BHtK.shape[2] == self._whole:
-            return causal_attention(q_BHtK, k_BHtK, v_BHtK)
         count = self._ranks
         # Queries, keys and values go together; what goes to one rank is contiguous.
         parts = torch.stack((q_BHtK, k_BHtK, v_BHtK)).unflatten(2, (count, -1))
@@ -77,30 +76,19 @@ def place_positions(model: nn.Module, part: Chunk) -> None:
         each.place(1, part)
 
 
-class KeysInBlocks:
-    """Attention of some positions to all of them, block by block; whole examples, as in evaluation, are not in parts."""
+def attend_parts(
+    attend: Attend, whole: int, q_BHtK: torch.Tensor, k_BHtK: torch.Tensor, v_BHtK: torch.Tensor
+) -> torch.Tensor:
+    """Mixes values: [B, H, t, K] each -> [B, H, t, K]; whole examples, as in evaluation, lie in no parts.
 
-    def __init__(self, exchange: KeyExchange, part: Chunk, whole: int) -> None:
-        """Keeps what an attention asks for.
-
-        Args:
-            exchange: How keys and values come.
-            part: Which of the positions this rank has.
-            whole: The number of positions of an example.
-        """
-        self._exchange, self._part, self._whole = exchange, part, whole
-
-    def __call__(self, q_BHtK: torch.Tensor, k_BHtK: torch.Tensor, v_BHtK: torch.Tensor) -> torch.Tensor:
-        """Mixes values: [B, H, t, K] each -> [B, H, t, K].
-
-        Args:
-            q_BHtK: Queries.
-            k_BHtK: Keys.
-            v_BHtK: Values.
-        """
-        if q_BHtK.shape[2] == self._whole:
-            return causal_attention(q_BHtK, k_BHtK, v_BHtK)
-        return attend_in_blocks(self._exchange, self._part.index, q_BHtK, k_BHtK, v_BHtK)
+    Args:
+        attend: What takes parts.
+        whole: The number of positions of an example.
+        q_BHtK: Queries.
+        k_BHtK: Keys.
+        v_BHtK: Values.
+    """
+    return (causal_attention if q_BHtK.shape[2] == whole else attend)(q_BHtK, k_BHtK, v_BHtK)
 
 
 def exchange_positions(run: Run, model: nn.Module, mesh: DeviceMesh) -> None:
@@ -117,6 +105,7 @@ def exchange_positions(run: Run, model: nn.Module, mesh: DeviceMesh) -> None:
     place_positions(model, part)
     group, (whole,) = mesh["context"].get_group(), run.workload.model.inputs().shape
     by_keys = {GATHER: Gather, RING: Ring}.get(getattr(run.options, "attention_exchange", HEADS))
+    attend = functools.partial(attend_in_blocks, by_keys(group), part.index) if by_keys else HeadExchange(group)
     for module in model.modules():
         if isinstance(module, Attention):
-            module.attend = KeysInBlocks(by_keys(group), part, whole) if by_keys else HeadExchange(group, whole)
+            module.attend = functools.partial(attend_parts, attend, whole)
