@@ -1,10 +1,14 @@
-"""Judges pairs of recorded scripts, one after the other. What is judged is kept, and the next call goes on from there."""
+"""Judges pairs of recorded scripts. What is judged is kept, and the next call goes on from there."""
 
 import argparse
+import collections
+import functools
 import itertools
 import json
+import multiprocessing
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from benchmarks.forked_scripts import begin
@@ -18,6 +22,7 @@ def judge_pairs(
     pairs: Iterable[Pair],
     count: int,
     judged: Callable[[Path, Pair], dict],
+    a_of: Callable[[Pair], Pair],
     show: Callable[[list[dict]], None],
 ) -> None:
     """Judges as many pairs as the command line asks for, and prints what came out.
@@ -27,26 +32,39 @@ def judge_pairs(
         pairs: All of them.
         count: How many are judged, unless the command line says it.
         judged: Judges a pair, with the records in a folder; returns what is kept of it.
+        a_of: What decides the first record of a pair. Pairs that share it are judged one after the other.
         show: Prints a table of what came out.
     """
     name = Path(sys.argv[0]).stem
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=count)
     parser.add_argument("--store", type=Path, default=Path("runs", name))
+    parser.add_argument("--jobs", type=int, default=1, help="how many pairs are judged at the same time (default: 1)")
     given = parser.parse_args()
     begin(given.store)
     log = given.store / f"{name}.jsonl"
-    rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    done = {tuple(row["pair"]) for row in rows}
+    done = {tuple(row["pair"]) for row in _rows(log)}
+    groups: dict[Pair, list[Pair]] = collections.defaultdict(list)
     for pair in itertools.islice(pairs, given.pairs):
-        if pair in done:
-            continue
+        if pair not in done:
+            groups[a_of(pair)].append(pair)
+    judge_all = functools.partial(_judge_group, judged, given.store, log)
+    with ProcessPoolExecutor(given.jobs, multiprocessing.get_context("fork")) as pool:
+        collections.deque(pool.map(judge_all, groups.values()), maxlen=0)
+    show(_rows(log))
+
+
+def _judge_group(judged: Callable[[Path, Pair], dict], store: Path, log: Path, pairs: Sequence[Pair]) -> None:
+    for pair in pairs:
         try:
-            rows.append({"pair": pair, **judged(given.store, pair)})
+            row = {"pair": pair, **judged(store, pair)}
         except SamestepError as error:
             print(f"{pair}: {error}", file=sys.stderr)
             continue
-        with log.open("a") as file:
-            file.write(json.dumps(rows[-1]) + "\n")
-        print(f"{len(rows)}: {rows[-1]}", file=sys.stderr, flush=True)
-    show(rows)
+        with log.open("a") as file:  # a line is one write, so lines of several processes do not mix
+            file.write(json.dumps(row) + "\n")
+        print(row, file=sys.stderr, flush=True)
+
+
+def _rows(log: Path) -> list[dict]:
+    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []

@@ -1,6 +1,6 @@
 """What `samestep diff` sees of four small mistakes, in float32, in records of one step.
 
-    python -m benchmarks.power [--pairs N] [--store DIR]
+    python -m benchmarks.power [--pairs N] [--store DIR] [--jobs N]
 
 100 pairs of each mistake: 10 scripts x 10 seeds, the script as it is against the wrong one, in the five layouts by turns. The
 records are kept in DIR, and the next call takes what is there.
@@ -80,4 +80,4 @@ def _print(rows: list[dict]) -> None:
 
 
 if __name__ == "__main__":
-    judge_pairs(__doc__, pairs(), 100, _judged, _print)
+    judge_pairs(__doc__, pairs(), 100, _judged, lambda pair: (pair[0], pair[2]), _print)
