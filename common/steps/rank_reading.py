@@ -127,7 +127,7 @@ def _header(values: Mapping[str, object]) -> RecordHeader:
     )
     for mapping in (made.versions, made.environment):
         _words([*mapping, *mapping.values()])
-    _words([made.framework, made.directory])
+    _words([made.framework, made.directory, made.products])
     world = _whole(made.world, 1)
     if _whole(made.rank) >= world:
         _refuse(f"rank {made.rank} of {world}")

@@ -66,6 +66,7 @@ class RecordHeader:
         perturbed: The seed of a perturbation of the initial weights in their last bit; None if there was none.
         layouts: How the processes share the model, as far as it is seen: "ddp", "deepspeed", "dp", "fsdp1", "fsdp2", "tp",
             "mirrored".
+        products: The dtype of few digits that products were seen to be computed in, such as "bfloat16"; "" if none was.
     """
 
     schema: int
@@ -80,6 +81,7 @@ class RecordHeader:
     is_float64: bool = False
     perturbed: int | None = None
     layouts: tuple[str, ...] = ()
+    products: str = ""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -46,6 +46,7 @@ class RecordOptions:
         every: After the first steps, every so many are looked at.
         float64: Run the script in float64.
         perturb: The seed of a perturbation of the initial weights in their last bit; None leaves them.
+        products: The dtype whose last bit that is, if products are known to be computed in one of fewer digits.
         stop_after: Leave with exit code 0 after so many steps; None goes on to the end.
         weights_to: A .npz file that gets the initial weights.
         weights_from: Such a file, whose weights take the place of the initial ones.
@@ -58,6 +59,7 @@ class RecordOptions:
     every: int = 1
     float64: bool = False
     perturb: int | None = None
+    products: str = ""
     stop_after: int | None = None
     weights_to: str | None = None
     weights_from: str | None = None
@@ -115,6 +117,7 @@ class Recorder:
         world: int,
         is_float64: bool,
         layouts: tuple[str, ...] = (),
+        products: str = "",
     ) -> None:
         """Makes the file and writes the header; call it before the first step.
 
@@ -124,6 +127,7 @@ class Recorder:
             world: The number of processes.
             is_float64: Whether the tensors are float64.
             layouts: How the processes share the model.
+            products: As in the header.
         """
         path = Path(self.options.out) / rank_file(rank)
         if path.exists():
@@ -131,7 +135,7 @@ class Recorder:
             return
         header = RecordHeader(
             SCHEMA, self.framework, self.options.command, os.getcwd(), versions(), environment(), rank, world,
-            tuple(tensors), is_float64, self.options.perturb, layouts,
+            tuple(tensors), is_float64, self.options.perturb, layouts, products,
         )  # fmt: skip
         self._file = os.fdopen(create(path), "wb", buffering=0)
         self._append(header_frame(header))

@@ -4,12 +4,15 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from samestep.common.errors import SamestepError, Unavailable
 from samestep.common.judging.recorded.judge import judge, judge_unless_rounded
-from samestep.common.judging.recorded.measured import measure, repeats_itself
+from samestep.common.judging.recorded.measured import MeasuredYardstick, coarser, measure, repeats_itself
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
-from samestep.common.judging.recorded.yardstick import Derived, Yardstick, unit_of
+from samestep.common.judging.recorded.yardstick import Derived, Yardstick, coarsest_roundoff
+from samestep.common.steps.recorded_run import RecordedRun
 from samestep.experiments.recording.reruns import Reruns, count_steps
 from samestep.experiments.recording.tipping import SEEDS, try_further
 
@@ -76,8 +79,10 @@ def judge_as_kept(a: Reruns, b: Reruns) -> tuple[Diffed, Yardstick]:
     runs = [] if a.run.header.is_float64 else a.kept()
     if runs and all(repeats_itself(a.run, run) for run in runs):
         measured = measure(a.run, runs, pairing)
+        if of_b := b.kept() if _rounds_more(b, a) else []:
+            measured = _with_roundings_of(b, of_b, measured)
         return Diffed(judge(a.run, b.run, measured, pairing), a, b), measured
-    derived = Derived(unit_of(pairing, a.run.header.is_float64), pairing)
+    derived = Derived.between(a.run.header, b.run.header, pairing)
     notes = () if a.run.header.is_float64 else ("A holds no reruns, so nothing measured how far rounding takes it",)
     return Diffed(judge(a.run, b.run, derived, pairing), a, b, notes), derived
 
@@ -98,8 +103,31 @@ def _with_reruns(a: Reruns, b: Reruns, length: int) -> Diffed:
         if not verdict.is_exact:
             verdict = dataclasses.replace(verdict, kind="unknown", need="seed", causes=())
         return Diffed(verdict, a, b, ("A does not repeat itself: run again, it was given other examples.",))
-    verdict = judge(a.run, b.run, measure(a.run, runs, pairing), pairing)
-    return Diffed(try_further(a, b, runs, verdict, length), a, b)
+    measured = measure(a.run, runs, pairing)
+    verdict = judge(a.run, b.run, measured, pairing)
+    is_settled = verdict.is_exact or verdict.kind in ("same", "amplified")
+    if is_settled or not _rounds_more(b, a):
+        return Diffed(try_further(a, b, runs, verdict, length), a, b)
+    of_b, why = list[RecordedRun](), b.why_not()
+    if not why:
+        of_b = [run for run in b.perturbed(SEEDS, length) if repeats_itself(b.run, run)]
+        why = "" if of_b else "run again, it was given other examples"
+    if why:
+        return Diffed(
+            judge(a.run, b.run, None, pairing), a, b, (f"Nothing measured how far B's rounding takes it: {why}.",)
+        )
+    return Diffed(judge(a.run, b.run, _with_roundings_of(b, of_b, measured), pairing), a, b)
+
+
+def _rounds_more(one: Reruns, other: Reruns) -> bool:
+    """Returns whether one run has fewer digits than another, as one in bf16 has beside one in float32."""
+    return coarsest_roundoff(one.run.header) > coarsest_roundoff(other.run.header)
+
+
+def _with_roundings_of(b: Reruns, of_b: Sequence[RecordedRun], measured: MeasuredYardstick) -> MeasuredYardstick:
+    """Returns the yardstick of A and of a B that rounds more."""
+    both = coarser(measured, measure(b.run, of_b, measured.pairing, 1))
+    return dataclasses.replace(both, unit=np.maximum(both.unit, coarsest_roundoff(b.run.header)))
 
 
 def in_float64(sides: Sequence[Reruns]) -> list[Reruns]:

@@ -95,12 +95,12 @@ class Reruns:
         Raises:
             SamestepError: One failed.
         """
-        is_float64 = self.run.header.is_float64
+        is_float64, products = self.run.header.is_float64, self.run.header.products
         return [
             self._kept(
                 f"perturbed-{seed}",
                 num_steps,
-                RecordOptions("", perturb=seed, stop_after=num_steps, float64=is_float64),
+                RecordOptions("", perturb=seed, products=products, stop_after=num_steps, float64=is_float64),
             )
             for seed in seeds
         ]

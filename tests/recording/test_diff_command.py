@@ -100,6 +100,20 @@ def test_bf16_sees_little_and_float64_decides(below: Path) -> None:
     assert decided.returncode == 0, decided.stdout + decided.stderr
 
 
+def test_bf16_is_no_mistake_beside_float32(below: Path, a: str) -> None:
+    found = samestep("diff", a, record(below, "bf16", [*PLAIN, "--bf16"]))
+    assert found.returncode == 3, found.stdout + found.stderr
+    assert found.stdout.startswith("cannot tell\n") and "--float64" in found.stdout
+    assert "B computes products in bfloat16, and the other does not" in found.stdout
+
+
+@pytest.mark.slow
+def test_a_large_mistake_is_seen_beside_bf16(below: Path, a: str) -> None:
+    found = samestep("diff", a, record(below, "bf16-sum", [*PLAIN, "--bf16", "--accumulate", "--undivided"]))
+    assert found.returncode == 4, found.stdout + found.stderr
+    assert found.stdout.startswith("not the same: step 0, loss: ")
+
+
 @pytest.mark.slow
 @pytest.mark.tf
 def test_a_script_of_torch_and_one_of_keras_are_the_same(below: Path) -> None:

@@ -39,6 +39,9 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "wrapped": ("odd.py wrapped", {}),
     "frozen": ("odd.py frozen", {}),
     "sparse": ("odd.py sparse", {}),
+    "within": ("odd.py within", {}),
+    "evaluated": ("odd.py evaluated", {}),
+    "narrow": ("odd.py narrow", {}),
     "growing": ("growing.py", {}),
     "growing-moved": ("growing.py", {"perturb": 1}),
 }
@@ -52,6 +55,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def records(folder: Path) -> dict[str, list[Rank]]:
     return read_many(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "products"), [("within", "bfloat16"), ("narrow", "bfloat16"), ("evaluated", ""), ("bn", "")]
+)
+def test_a_record_says_in_which_dtype_products_are(records: dict[str, list[Rank]], name: str, products: str) -> None:
+    ((header, steps),) = records[name]
+    assert header.products == products
+    assert len(steps) == 5
 
 
 def test_a_plain_script_is_recorded_whole(records: dict[str, list[Rank]]) -> None:
@@ -199,7 +211,7 @@ def test_a_record_holds_nothing_of_the_data(records: dict[str, list[Rank]]) -> N
     kept = {field.name for field in dataclasses.fields(header)}
     assert kept == {
         "schema", "framework", "command", "directory", "versions", "environment", "rank", "world", "tensors", "is_float64",
-        "perturbed", "layouts",
+        "perturbed", "layouts", "products",
     }  # fmt: skip
     assert set(header.environment) <= set(DECIDING)
     assert {array.dtype.itemsize for step in steps for array in (step.stats or {}).values()} == {48}

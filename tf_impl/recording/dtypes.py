@@ -16,6 +16,12 @@ def rounding_of_products(dtype: np.dtype) -> float:
     return (computed or float(np.finfo(dtype).eps)) / 2
 
 
+def dtype_of_products() -> str:
+    """Returns the dtype of few digits that products are computed in, as Keras' policy has it; "" if it names none."""
+    dtype = keras.config.dtype_policy().compute_dtype
+    return dtype if dtype in ("bfloat16", "float16") else ""
+
+
 def use_float64() -> None:
     """Makes float64 the default of all layers."""
     keras.config.set_floatx("float64")

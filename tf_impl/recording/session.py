@@ -17,6 +17,7 @@ import tensorflow as tf
 from samestep.common.steps.keras_scalars import written
 from samestep.common.steps.record import Phase, RecordedStep, stats_dtype
 from samestep.common.steps.recording import Recorder
+from samestep.tf_impl.recording.dtypes import dtype_of_products
 from samestep.tf_impl.recording.first import FirstWeights
 from samestep.tf_impl.recording.journal import CAPACITY, Journal, Note
 from samestep.tf_impl.recording.plans import UpdatePlan, is_wide
@@ -167,7 +168,8 @@ class Session:
         self._began_with = held = self._began_with or [*self._table.held]
         self._recorded[replica] = [*held]
         layouts = ("mirrored",) if num_replicas > 1 else ()
-        recorder.begin([each.tensor for each in held], replica, num_replicas, is_wide(held), layouts)
+        tensors = [each.tensor for each in held]
+        recorder.begin(tensors, replica, num_replicas, is_wide(held), layouts, dtype_of_products())
         self._last[replica] = self._first(replica, held)
         recorder.write(RecordedStep(INITIAL, stats={"weight": self._last[replica]}))
 

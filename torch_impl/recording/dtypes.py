@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 """What becomes float64."""
@@ -18,6 +19,38 @@ def dtype_of_products(weight: torch.Tensor) -> torch.dtype:
     """Returns what products with a weight are computed in, as autocast has it."""
     kind = weight.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
+
+
+class Products:
+    """What a script computes products in: the dtype of fewest digits that is seen before its first update."""
+
+    def __init__(self) -> None:
+        """Has seen nothing yet."""
+        self._seen = set[torch.dtype]()
+
+    def see_autocast(self, kind: str) -> None:
+        """Autocast was entered.
+
+        Args:
+            kind: The type of the devices that it is for.
+        """
+        if torch.is_grad_enabled() and torch.is_autocast_enabled(kind):
+            self._seen.add(torch.get_autocast_dtype(kind))
+
+    def see_result(self, result: object) -> None:
+        """A module returned something that has a gradient: under mixed precision of FSDP or DeepSpeed, only that says it.
+
+        Args:
+            result: Tensors, in whatever holds them.
+        """
+        found = (each for each in tree_leaves(result) if isinstance(each, torch.Tensor) and each.requires_grad)
+        self._seen |= {each.dtype for each in found}
+
+    @property
+    def name(self) -> str:
+        """The name of the dtype, such as "bfloat16"; "" if it has no fewer digits than float32."""
+        few = self._seen & {torch.float16, torch.bfloat16}
+        return str(max(few, key=lambda each: torch.finfo(each).eps)).removeprefix("torch.") if few else ""
 
 
 def use_float64() -> None:

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from samestep.common.steps.record import RecordedStep
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.closures import Given, with_followed_closure
+from samestep.torch_impl.recording.dtypes import Products
 from samestep.torch_impl.recording.leaves import Leaves
 from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.pieces import is_wrapped
@@ -38,9 +39,8 @@ class Session:
         self.called, self.leaves, self.targets = dict[int, nn.Module](), Leaves(), Targets()
         self.watch: Watch | None = None
         self._initial: FirstWeights | None = None
-        self._depth, self.has_optimizer = 0, False
-        self._scale: torch.Tensor | None = None
-        self.counts, self.scalars, self._of = Counts(), StepScalars(), ParameterIds()
+        self._depth, self.has_optimizer, self._scale = 0, False, None  # type: int, bool, torch.Tensor | None
+        self.counts, self.scalars, self.products, self._of = Counts(), StepScalars(), Products(), ParameterIds()
         self.forget()
 
     def forget(self) -> None:
@@ -48,7 +48,7 @@ class Session:
         self.losses = StepLosses()
         self._gradients, self.stepped = list[Pending](), list[Optimizer]()
         self.updated, self._infinite = set[int](), list[torch.Tensor]()
-        self._is_skipped, self._is_replayed = False, False
+        self._is_skipped = self._is_replayed = False
         self.counts.begin_step()
         self.scalars.forget()
         self._examples.clear()
@@ -78,6 +78,8 @@ class Session:
     def after_call(self, result: object) -> None:
         """It returned."""
         self._examples.add_result(result)
+        if self.watch is None:
+            self.products.see_result(result)
 
     def before_backward(self, roots: Roots) -> None:
         """A backward pass begins."""
@@ -136,7 +138,8 @@ class Session:
 
     def _begin_watch(self) -> None:
         self.counts.forget_schedules()
-        self.watch = Watch(self._recorder, [*self.called.values()], self.leaves.held(), self._initial)
+        called, products = [*self.called.values()], self.products.name
+        self.watch = Watch(self._recorder, called, self.leaves.held(), self._initial, products)
 
     def _is_moved(self) -> bool:
         """Returns whether a script without an optimizer has changed its weights since the last step."""
@@ -214,11 +217,8 @@ class Session:
 
     def finish(self) -> None:
         """Writes the step."""
-        stats = (
-            self.watch.stats(self._gradients, self._own, self.updated)
-            if self._gradients and self.watch is not None
-            else None
-        )
+        watch = self.watch if self._gradients else None
+        stats = None if watch is None else watch.stats(self._gradients, self._own, self.updated)
         self._recorder.write(
             RecordedStep(
                 self._recorder.number,

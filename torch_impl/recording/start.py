@@ -43,7 +43,7 @@ def start_with(recorder: Recorder, called: Iterable[nn.Module], leaves: Sequence
         if options.perturb is not None:
             for each in held:
                 for piece, value in _places(each):
-                    _perturb(each.tensor.name, piece, value, options.perturb)
+                    _perturb(each.tensor.name, piece, value, options.perturb, options.products)
         if options.weights_to is not None and rank_and_world()[0] == 0:
             _save(held, Path(options.weights_to), recorder)
     if options.stop_after == 0:
@@ -83,9 +83,9 @@ def _places(held: Held) -> list[tuple[Piece, torch.Tensor]]:
     return [(held.tensor.piece, held.value()), *((piece, read()) for piece, read in held.copies)]
 
 
-def _perturb(name: str, piece: Piece, value: torch.Tensor, seed: int) -> None:
+def _perturb(name: str, piece: Piece, value: torch.Tensor, seed: int, products: str) -> None:
     """Multiplies each number by 1 + u or 1 - u, as its name, its GLOBAL place and the seed say: shards are perturbed alike."""
-    unit = torch.finfo(dtype_of_products(value)).eps / 2
+    unit = max(torch.finfo(each).eps for each in (dtype_of_products(value), getattr(torch, products or "float64"))) / 2
     signs = torch.from_numpy(signs_of(piece, zlib.crc32(name.encode()) ^ (seed * _ODD)))
     signs = signs.to(value.device).reshape(value.shape)
     value.copy_(value.to(torch.float64) * (1 + unit * signs))

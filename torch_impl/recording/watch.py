@@ -43,6 +43,7 @@ class Watch:
         called: Sequence[nn.Module],
         leaves: Sequence[Held],
         initial: FirstWeights | None = None,
+        products: str = "",
     ) -> None:
         """Finds the tensors, and writes the header and the initial weights.
 
@@ -51,6 +52,7 @@ class Watch:
             called: The outermost modules that were called in training mode.
             leaves: As for `find_tensors`.
             initial: The weights before the first pass, which count if the tensors are the same by now.
+            products: As in the header.
         """
         self._recorder, self._held = recorder, find_tensors(called, leaves)
         self._known = {id(each.owner) for each in self._held}
@@ -62,7 +64,8 @@ class Watch:
         if not tensors:
             recorder.end("a backward pass ran, but no parameter of a module or an optimizer was found.")
             return
-        recorder.begin(tensors, *rank_and_world(), is_float64, layouts([each.owner for each in self._held], called))
+        shared = layouts([each.owner for each in self._held], called)
+        recorder.begin(tensors, *rank_and_world(), is_float64, shared, products)
         if recorder.is_active:
             now = self.weights()
             first = now if initial is None or initial.stats is None or initial.tensors != tensors else initial.stats

@@ -9,7 +9,7 @@ import numpy as np
 
 from samestep.common.judging.recorded.verdict import FirstDifference
 from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
-from samestep.common.judging.recorded.yardstick import apart_of, times_rounding, unit_of
+from samestep.common.judging.recorded.yardstick import apart_of, roundoff_of_weights, times_rounding, unit_of
 from samestep.common.mistakes.evidence import SeenTensor, common_ratio
 from samestep.common.mistakes.gradient_arithmetic import phase_of
 from samestep.common.mistakes.mistake import near, spell
@@ -84,7 +84,7 @@ def _initial(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     compared = walk.compare("weight", one, other)
     if compared is None:
         return None
-    unit = unit_of(walk.pairing, walk.a.header.is_float64)
+    unit = np.maximum(unit_of(walk.pairing, walk.a.header.is_float64), roundoff_of_weights(walk.b.header))
     apart = np.sqrt(np.mean((compared.one.projections - compared.other.projections) ** 2, axis=1))
     differs = (apart > 10 * unit * compared.one.norm) & (compared.one.bits != compared.other.bits)
     differs &= walk.pairing.are_parameters

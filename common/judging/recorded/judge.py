@@ -12,7 +12,7 @@ from samestep.common.judging.recorded.notes import find_notes
 from samestep.common.judging.recorded.pairing import Pairing, pair
 from samestep.common.judging.recorded.verdict import EXACT, Kind, Need, RecordedVerdict, TensorRow
 from samestep.common.judging.recorded.walk import Past, Walk
-from samestep.common.judging.recorded.yardstick import Derived, Yardstick, finite, unit_of
+from samestep.common.judging.recorded.yardstick import Derived, Yardstick, finite
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.table import causes
 from samestep.common.steps.recorded_run import RecordedRun, RunStep
@@ -72,7 +72,7 @@ def _judge(
         raise ConfigError(
             f"one of {a.name} and {b.name} is a record in float64 and the other is not; record both alike."
         )
-    walk = Walk(a, b, pairing, yardstick or Derived(unit_of(pairing, a.header.is_float64), pairing))
+    walk = Walk(a, b, pairing, yardstick or Derived.between(a.header, b.header, pairing))
     past = Past(a.header.world), Past(b.header.world)
     seen, unsure = Seen(), None
     for one, other in walk.steps():

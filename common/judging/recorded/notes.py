@@ -17,6 +17,11 @@ def find_notes(walk: Walk) -> tuple[str, ...]:
         ]
         if apart:
             said.append(f"{'versions' if a is one.versions else 'environment'} of A and B: {', '.join(apart)}{what}")
+    if one.products != other.products:
+        few = [
+            f"{who} computes products in {each.products}" for who, each in (("A", one), ("B", other)) if each.products
+        ]
+        said.append(" and ".join(few) + ", and the other does not" * (len(few) < 2))
     if one.framework != other.framework:
         said.append(f"A is a record of {one.framework}, B of {other.framework}")
     shapes, others = walk.pairing.only(walk.a.tensors, 0), walk.pairing.only(walk.b.tensors, 1)

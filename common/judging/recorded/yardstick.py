@@ -8,7 +8,7 @@ import numpy as np
 
 from samestep.common.judging.recorded.pairing import Pairing
 from samestep.common.request import UNIT_ROUNDOFF
-from samestep.common.steps.record import Phase
+from samestep.common.steps.record import Phase, RecordHeader
 from samestep.common.steps.recorded_run import Sums
 
 THRESHOLD = 10.0
@@ -75,6 +75,18 @@ class Derived:
     unit: np.ndarray
     pairing: Pairing
 
+    @classmethod
+    def between(cls, one: RecordHeader, other: RecordHeader, pairing: Pairing) -> "Derived":
+        """Makes the yardstick of two runs: that of the one that rounds more.
+
+        Args:
+            one: The header of A.
+            other: That of B.
+            pairing: The pairing of their tensors.
+        """
+        unit = unit_of(pairing, one.is_float64)
+        return cls(np.maximum(unit, max(map(coarsest_roundoff, (one, other)))), pairing)
+
     def of(self, number: int, phase: Phase, sums: Sums) -> RoundingScale:
         """See `Yardstick.of`."""
         growth = 2.0 ** min(max(number, 0), 30)  # a step at most doubles what the steps before it left, as a rule
@@ -114,6 +126,34 @@ def finite(numbers: np.ndarray) -> np.ndarray:
     return numbers if is_finite.all() else np.where(is_finite, numbers, 0.0)
 
 
+def roundoff(dtype: str) -> float:
+    """Returns the unit roundoff of a dtype; that of float32 for one that nobody trains in.
+
+    Args:
+        dtype: As a record spells it, such as "bfloat16".
+    """
+    return UNIT_ROUNDOFF.get(DTYPES.get(dtype, dtype), UNIT_ROUNDOFF["float32"])
+
+
+def roundoff_of_weights(header: RecordHeader) -> float:
+    """Returns the unit roundoff of the fewest digits that a run keeps weights in.
+
+    Args:
+        header: That of its record.
+    """
+    return max((roundoff(each.dtype) for each in header.tensors if each.is_trained), default=roundoff(""))
+
+
+def coarsest_roundoff(header: RecordHeader) -> float:
+    """Returns the unit roundoff of the fewest digits that a run keeps weights in, or computes products in.
+
+    Args:
+        header: That of its record.
+    """
+    kept = roundoff_of_weights(header)
+    return max(kept, roundoff(header.products)) if header.products else kept
+
+
 def unit_of(pairing: Pairing, is_float64: bool) -> np.ndarray:
     """Returns the unit of each tensor's yardstick.
 
@@ -123,8 +163,7 @@ def unit_of(pairing: Pairing, is_float64: bool) -> np.ndarray:
     """
     if is_float64:
         return np.full(len(pairing.tensors), FLOAT64)
-    default = UNIT_ROUNDOFF["float32"]
-    return np.array([UNIT_ROUNDOFF.get(DTYPES.get(each.dtype, each.dtype), default) for each in pairing.tensors])
+    return np.array([roundoff(each.dtype) for each in pairing.tensors])
 
 
 def apart_of(one: Sums, other: Sums) -> np.ndarray:

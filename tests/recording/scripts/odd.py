@@ -1,6 +1,7 @@
 """What the first argument names: "raw" tensors without a module, "compiled", "parallel", "frozen", "sparse", or "turned" data.
 
-"wrapped" is parallel, and only the wrapper is in evaluation mode.
+"wrapped" is parallel, and only the wrapper is in evaluation mode. "within" enters autocast within the model and returns
+float32, as accelerate has it; "evaluated" only where nothing is trained; "narrow" has layers of bfloat16 inside.
 """
 
 import sys
@@ -26,6 +27,14 @@ model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8
 if kind == "sparse":
     model = nn.Sequential(nn.Embedding(20, 4, sparse=True), nn.Flatten(), nn.Linear(24, 3))
     inputs = torch.randint(20, (4, 8, 6))
+if kind == "within":
+    model.forward = torch.autocast("cpu", torch.bfloat16)(model.forward)
+    model.register_forward_hook(lambda _, given, result: result.float())
+if kind == "evaluated":
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        model(inputs[0])
+if kind == "narrow":
+    inputs, model = inputs.bfloat16(), model.bfloat16()
 if kind == "frozen":
     model[0].requires_grad_(False)
 called = {"compiled": lambda: torch.compile(model, backend="eager"), "parallel": lambda: nn.DataParallel(model)}
