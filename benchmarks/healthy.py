@@ -16,9 +16,10 @@ from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.program import TrainState
 from samestep.common.reference.diagnosis import diagnose
-from samestep.common.reference.distance import StepOutcome, distance, program_at, take
+from samestep.common.reference.distance import StepOutcome, distance, take
 from samestep.common.reference.known import KNOWN
 from samestep.common.reference.mutants import Context, Mutant
+from samestep.common.reference.program import TrainingProgram
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.directory import open_run
@@ -147,7 +148,7 @@ def ask(launcher: Launcher, cell: str, asked: RunConfig) -> Answer:
     seen = [StepOutcome(loss, after) for loss, after in zip(losses, states[1:], strict=True)]
     away = [_away(run, states[n], seen[n], ahead[n]) for n in range(run.steps)]
     *_, earlier, before, _ = states
-    gradients = program_at(run, earlier).gradients(ahead[-3])[1]
+    gradients = TrainingProgram(run, earlier).gradients(ahead[-3])[1]
     context = Context(run.num_devices, ahead[-1], gradients, earlier)
     nearest = min(_away(run, before, seen[-1], ahead[-2], mutant, context) for mutant in KNOWN)
     left = nearest / away[-1] if away[-1] else math.inf
@@ -164,7 +165,7 @@ def _away(
     context: Context | None = None,
 ) -> float:
     """How far a step is from the oracle's, or from that of a known mistake; infinitely far if it cannot be made here."""
-    program = program_at(run, before)
+    program = TrainingProgram(run, before)
     if mutant is not None and context is not None and not mutant.apply(program, context):
         return math.inf
     return distance(run, before, seen, take(program, batch))

@@ -15,7 +15,7 @@ from samestep.common.judging.parity import Parity, judge, judge_statistics, rela
 from samestep.common.judging.roundoff import statistics_noise
 from samestep.common.program import Arrays, TrainState
 from samestep.common.reference.diagnosis import diagnose
-from samestep.common.reference.distance import StepOutcome, distance, program_at, take
+from samestep.common.reference.distance import StepOutcome, distance, take
 from samestep.common.reference.known import KNOWN
 from samestep.common.reference.mutants import Context, Mutant
 from samestep.common.reference.program import TrainingProgram
@@ -208,14 +208,14 @@ class _Trained:
     def step(self, mistake: Mutant | None, batch: Batch, after: Batch) -> None:
         """Takes a step, rounded as the dtype rounds; with a mistake, where it can be made."""
         before, earlier = self.states[-1], self.states[-2] if len(self.states) > 1 else None
-        right = taken = take(program_at(self.run, before), batch)
+        right = taken = take(TrainingProgram(self.run, before), batch)
         if mistake is not None:
             program, context = (
-                program_at(self.run, before),
+                TrainingProgram(self.run, before),
                 Context(self.run.num_devices, after, self._last, earlier, self.first),
             )
             is_over = mistake.name in ONCE and batch.step > self.first > 0
-            self._last = program_at(self.run, before).gradients(batch)[1]
+            self._last = TrainingProgram(self.run, before).gradients(batch)[1]
             if not is_over and mistake.apply(program, context):
                 taken, self.is_wrong = take(program, batch), True
         taken = StepOutcome(taken.loss * (1 + 1e-15), self._rounded(before, taken.after))

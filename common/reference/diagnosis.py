@@ -12,10 +12,11 @@ from samestep.common.batch import Batch, batches
 from samestep.common.judging.parity import deviation, spell_apart
 from samestep.common.judging.roundoff import noise_of
 from samestep.common.program import Arrays, TrainState
-from samestep.common.reference.distance import StepOutcome, distance, loss_apart, program_at, statistics_apart, take
+from samestep.common.reference.distance import StepOutcome, distance, loss_apart, statistics_apart, take
 from samestep.common.reference.features.ties import nearest_way, ties_of
 from samestep.common.reference.known import KNOWN
 from samestep.common.reference.mutants import Context
+from samestep.common.reference.program import TrainingProgram
 from samestep.common.reference.step import transform
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import load
@@ -78,7 +79,7 @@ def diagnose(run: Run, first: int, bad: int, start: TrainState, replay: Replay) 
         losses, after = reached(number + 1)
         last_gradients, earlier = None, reached(number - 1)[1] if number > first else None
         if earlier is not None:
-            _, last_gradients = program_at(run, earlier).gradients(batch_of(number - 1))
+            _, last_gradients = TrainingProgram(run, earlier).gradients(batch_of(number - 1))
         context = Context(run.num_devices, batch_of(number + 1), last_gradients, earlier, first)
         cause = _compare(
             run, ReplayedStep(before, batch_of(number), context), StepOutcome(losses[number - first], after)
@@ -133,7 +134,7 @@ def measure_amplification(run: Run, steps: int, start: TrainState, move: float =
     split, signs = load(run.workload.data), np.random.default_rng(1)
     curves, ties = [], ties_of(run)
     for size in (0.0, move):
-        program = program_at(run, start)
+        program = TrainingProgram(run, start)
         program.context.ties = None if size else ties
         for value in program.params.values():
             value *= 1 + size * signs.choice([-1.0, 1.0], value.shape)
@@ -147,7 +148,7 @@ def measure_amplification(run: Run, steps: int, start: TrainState, move: float =
 
 def _compare(run: Run, replayed: ReplayedStep, seen: StepOutcome) -> str:
     """Returns the cause of one step's deviation; "" if it does not deviate."""
-    right = take(program_at(run, replayed.before), replayed.batch)
+    right = take(TrainingProgram(run, replayed.before), replayed.batch)
     deviation = distance(run, replayed.before, seen, right)
     return "" if deviation <= 1 else _name(run, replayed, seen, deviation) or _describe(run, replayed, seen, right)
 
@@ -162,7 +163,7 @@ def _name(run: Run, replayed: ReplayedStep, seen: StepOutcome, deviation: float)
     found: dict[str, tuple[float, StepOutcome]] = {}
     parts = (run.mesh.replicas, run.mesh.parts("positions"))
     for count, mutant in itertools.product(dict.fromkeys((run.num_devices, *parts)), KNOWN):
-        program = program_at(run, replayed.before)
+        program = TrainingProgram(run, replayed.before)
         if mutant.apply(program, dataclasses.replace(replayed.context, devices=count)):
             wrong = take(program, replayed.batch)
             left = distance(run, replayed.before, seen, wrong)
@@ -181,7 +182,7 @@ def _describe(run: Run, replayed: ReplayedStep, seen: StepOutcome, right: StepOu
         return f"the forward pass gives a loss of {found} where the oracle's gives {wanted} from the same weights"
     if run.optimizer.gradient_average is None:
         return "the loss agrees with the oracle's: the gradients, the running statistics or the update are others"
-    gradients = transform(program_at(run, replayed.before).gradients(replayed.batch)[1], run.techniques)
+    gradients = transform(TrainingProgram(run, replayed.before).gradients(replayed.batch)[1], run.techniques)
     implied, (noise, _) = _implied_gradients(run, replayed.before, seen.after), noise_of(run)
     off = {name: _off(implied[name], 1.0, g) for name, g in gradients.items()}
     if max(off.values()) <= noise:

@@ -31,18 +31,6 @@ class StepOutcome:
     after: TrainState
 
 
-def program_at(run: Run, state: TrainState) -> TrainingProgram:
-    """Makes the oracle's program, in a state.
-
-    Args:
-        run: What is trained.
-        state: Where it goes on from.
-    """
-    program = TrainingProgram(run)
-    program.restore(state)
-    return program
-
-
 def take(program: TrainingProgram, batch: Batch) -> StepOutcome:
     """Takes a step.
 

@@ -21,24 +21,33 @@ from samestep.common.workload.optimizers.spec import OptimizerSpec, Update, of_d
 class TrainingProgram:
     """One process, nothing to send: what every other program is judged against."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, start: TrainState | None = None) -> None:
+        """Builds the model.
+
+        Args:
+            run: What is trained.
+            start: The state to copy and go on from; without one, the weights are drawn and step 0 comes next.
+        """
         self.hardware = Hardware(note="one core")
         self.context = StepContext()
         self.model = build_model(run.workload.model, self.context)
         self.loss = LOSSES[run.workload.model.loss]
         self.run = run
-        self.params = init(run.workload.model, run.seed)
-        self.buffers = initial_buffers(run.workload.model)
         self.examples = examples_together(run)
         self.optimizer = run.optimizer
         self.update: Update = type(run.optimizer).update
-        self.slots = empty_slots(run.optimizer, run.workload.model.params())
         self.techniques = run.techniques
         exchange = exchange_of(run.techniques)
         self.exchange = exchange and exchange.statement
+        self._losses: list[float] = []
+        if start is not None:
+            self.restore(start)
+            return
+        self.params = init(run.workload.model, run.seed)
+        self.buffers = initial_buffers(run.workload.model)
+        self.slots = empty_slots(run.optimizer, run.workload.model.params())
         self.local: tuple[Arrays, ...] = ()
         self._step = self._skipped = 0
-        self._losses: list[float] = []
 
     def step(self, batch: Batch) -> None:
         """Takes every micro-batch forward and backward, moves the running statistics, clips, updates."""

@@ -9,7 +9,8 @@ import itertools
 from samestep.common.batch import Batch
 from samestep.common.judging.roundoff import EXPLAINED
 from samestep.common.program import TrainState
-from samestep.common.reference.distance import StepOutcome, distance, program_at, take
+from samestep.common.reference.distance import StepOutcome, distance, take
+from samestep.common.reference.program import TrainingProgram
 from samestep.common.reference.step_context import Ties
 from samestep.common.request import UNIT_ROUNDOFF
 from samestep.common.strategy import Run
@@ -39,7 +40,7 @@ def nearest_way(run: Run, before: TrainState, batch: Batch, seen: StepOutcome) -
     """
 
     def apart(ties: Ties) -> float:
-        program = program_at(run, before)
+        program = TrainingProgram(run, before)
         program.context.ties = ties
         return distance(run, before, seen, take(program, batch))
 

@@ -1,6 +1,7 @@
 """The layers that the models are made of, each with its derivative written out."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -42,8 +43,13 @@ def layers_below(root: Layer) -> Iterator[Layer]:
     yield root
     children = vars(root).values()
     for child in (each for value in children for each in (value if isinstance(value, list | tuple) else (value,))):
-        if isinstance(child, Layer):
+        if _is_layer(type(child)):
             yield from layers_below(child)
+
+
+@functools.cache
+def _is_layer(kind: type) -> bool:
+    return issubclass(kind, Layer)  # which takes long of a protocol in Python 3.11
 
 
 @dataclasses.dataclass

@@ -103,8 +103,7 @@ def clip_on_one_rank(program: TrainingProgram, context: Context) -> bool:
     count, earlier = context.devices, context.earlier
     if program.techniques.clip_norm is None or earlier is None or context.last_gradients is None:
         return False
-    others = TrainingProgram(program.run)
-    others.restore(earlier)
+    others = TrainingProgram(program.run, earlier)
     _set_bound(others, None)
     others.apply(context.last_gradients)
 

@@ -17,7 +17,7 @@ from samestep.common.judging.parity import spell_apart
 from samestep.common.program import Arrays, TrainState
 from samestep.common.reference import diagnosis
 from samestep.common.reference.diagnosis import ReplayedStep, diagnose
-from samestep.common.reference.distance import StepOutcome, distance, program_at, take
+from samestep.common.reference.distance import StepOutcome, distance, take
 from samestep.common.reference.known import KNOWN, SILENT_BUGS
 from samestep.common.reference.mutants import MUTANTS, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
@@ -259,8 +259,8 @@ def seen_with(run: Run, mutant: Mutant, number: int) -> tuple[float, str]:
         state, gradients = earlier.state(), earlier.gradients(before[-1])[1]
         context = Context(run.num_devices, after, gradients, state, first=number - 1)
     replayed = ReplayedStep(program.state(), batch, context)
-    right = take(program_at(run, replayed.before), batch)
-    wrong = program_at(run, replayed.before)
+    right = take(TrainingProgram(run, replayed.before), batch)
+    wrong = TrainingProgram(run, replayed.before)
     if not mutant.apply(wrong, replayed.context):
         return 0.0, ""
     step = take(wrong, batch)

@@ -9,7 +9,7 @@ import pytest
 from samestep.common.batch import Batch, batches
 from samestep.common.program import TrainState
 from samestep.common.reference.diagnosis import find_bad_step, measure_amplification
-from samestep.common.reference.distance import StepOutcome, distance, program_at, take
+from samestep.common.reference.distance import StepOutcome, distance, take
 from samestep.common.reference.features.ties import nearest_way, ties_of
 from samestep.common.reference.models.experts import Experts
 from samestep.common.reference.models.layers import layers_below
@@ -58,7 +58,7 @@ def tied(count: int = 2, all_are: bool = False) -> Tied:
 
 def turned(case: Tied, tokens: range) -> StepOutcome:
     """The step in which some of the tokens take their other expert."""
-    program = program_at(case.run, case.before)
+    program = TrainingProgram(case.run, case.before)
     program.context.ties = ties_of(case.run, tuple((1, token) for token in tokens))
     return take(program, case.batch)
 
@@ -67,14 +67,14 @@ def turned(case: Tied, tokens: range) -> StepOutcome:
 def test_a_step_that_takes_the_other_expert_is_right_as_well(count: int) -> None:
     case = tied()
     other = turned(case, range(count))
-    assert distance(case.run, case.before, other, take(program_at(case.run, case.before), case.batch)) > 1
+    assert distance(case.run, case.before, other, take(TrainingProgram(case.run, case.before), case.batch)) > 1
     assert nearest_way(case.run, case.before, case.batch, other) <= 1
     assert find_bad_step(case.run, [0], case.before, lambda step: ([other.loss], other.after)) is None
 
 
 def test_a_mistake_beside_a_tie_is_found() -> None:
     case = tied()
-    program = program_at(case.run, case.before)
+    program = TrainingProgram(case.run, case.before)
     right = program.gradients
     program.gradients = lambda batch: (right(batch)[0], {name: 2 * g for name, g in right(batch)[1].items()})
     wrong = take(program, case.batch)
