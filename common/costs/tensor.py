@@ -4,6 +4,7 @@ tp: every rank computes its part of each pair of layers on the full batch; `comm
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 
 from samestep.common.costs.saved_activations.activations import activation_bytes
@@ -71,7 +72,13 @@ def split_shapes(model: ModelSpec, parts: int, params: Mapping[str, Param]) -> d
     """
     split, held = even_split_table(model, parts), dict(params)
     for name in held.keys() & split.keys() if parts > 1 else ():
-        shape = list(held[name].shape)
-        shape[split[name]] //= parts
-        held[name] = dataclasses.replace(held[name], shape=tuple(shape))
+        held[name] = _cut(held[name], split[name], parts)
     return held
+
+
+@functools.cache
+def _cut(param: Param, dim: int, parts: int) -> Param:
+    """Returns the shard of a parameter; the layers of a model have the same ones."""
+    shape = list(param.shape)
+    shape[dim] //= parts
+    return dataclasses.replace(param, shape=tuple(shape))

@@ -51,18 +51,6 @@ class KeptByStage(NamedTuple):
     late: KeptBytes
     again: tuple[KeptBytes, ...] = ()
 
-    def in_flight(self, counts: Counts, rows: int, microbatches: int) -> int:
-        """Multiplies what it keeps of a micro-batch and of the batch: at first, and while its weights are put off.
-
-        Args:
-            counts: The micro-batches in flight.
-            rows: The examples of all micro-batches.
-            microbatches: How many there are.
-        """
-        (size, batch), (late_size, late_batch) = self.now.of(rows, microbatches), self.late.of(rows, microbatches)
-        present, put_off = counts
-        return present * size + put_off * late_size + (batch if present else late_batch if put_off else 0)
-
 
 def peak_bytes(stages: Sequence[KeptByStage], rows: int, microbatches: int, peaks: Peaks) -> int:
     """Returns the most bytes that a device keeps at once of an accumulation step.
@@ -76,10 +64,15 @@ def peak_bytes(stages: Sequence[KeptByStage], rows: int, microbatches: int, peak
     # The targets stay while any micro-batch in flight needs its part of them.
     counted = 2 if max(present for counts in peaks for present, _ in counts) == 1 else 1
     again = (sum(each.of(rows, microbatches)[:counted]) for stage in stages for each in stage.again)
-    return max([0, *again]) + max(
-        sum(stage.in_flight(count, rows, microbatches) for stage, count in zip(stages, counts, strict=False))
-        for counts in peaks
-    )
+    kept = [(*stage.now.of(rows, microbatches), *stage.late.of(rows, microbatches)) for stage in stages]
+    return max([0, *again]) + max(sum(map(_in_flight, kept, counts)) for counts in peaks)
+
+
+def _in_flight(kept: tuple[int, int, int, int], counts: Counts) -> int:
+    """Multiplies what a stage keeps of a micro-batch and of the batch: at first, and while its weights are put off."""
+    size, batch, late_size, late_batch = kept
+    present, put_off = counts
+    return present * size + put_off * late_size + (batch if present else late_batch if put_off else 0)
 
 
 def largest(kept: Sequence[KeptBytes]) -> tuple[KeptBytes, ...]:

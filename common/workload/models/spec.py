@@ -59,7 +59,7 @@ class Param:
         """Whether it is a kernel of two dimensions; a table is not: each of its rows is looked up alone."""
         return self.role == "kernel" and len(self.shape) == 2
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
         """The number of its elements."""
         return math.prod(self.shape)
