@@ -85,6 +85,16 @@ def without_transform(why: str) -> dict[str, str]:
     return {name: why for each in TECHNIQUES if each.transform is not None for name in flags(each.flags)}
 
 
+def without_rounding_for(why: str) -> dict[str, str]:
+    """The refusal of every technique that rounds loss and gradients, for a reason; a row's `refuses` takes it."""
+    return {name: why for each in TECHNIQUES if each.gradient_error is not None for name in flags(each.flags)}
+
+
+def without_new_code(why: str) -> dict[str, str]:
+    """The refusal of every technique that has a compiler write the code anew, for a reason; a row's `refuses` takes it."""
+    return {name: why for each in TECHNIQUES if each.replaces_code for name in flags(each.flags)}
+
+
 def for_other_hardware() -> dict[str, tuple[Scalar, ...]]:
     """Returns the flags of the techniques that are meant for other hardware than CPU cores, each with its choices."""
     meant = [flags(each.flags) for each in TECHNIQUES if each.emulation_on_cpus is not None]

@@ -1,7 +1,7 @@
 """Why rows refuse techniques. Imports no framework."""
 
-from samestep.common.features.experts.balance import REFUSED
-from samestep.common.techniques.used import without_exchange
+from samestep.common.features.experts.balance import NOT_ROUNDED
+from samestep.common.techniques.used import without_exchange, without_rounding_for
 
 NO_SWITCH = {
     "overlap": "it exchanges when its API does; tf:mirrored and tf:multi_worker_mirrored have a choice",
@@ -26,7 +26,7 @@ ALREADY_COMPILED = {
 }
 NO_COLLECTIVES = {"compile": "XLA compiles no collectives of ours between the replicas of a process"}
 OWN_VARIABLES = {
-    "precision": REFUSED["precision"],
+    **without_rounding_for(NOT_ROUNDED),
     "recompute": "tf.recompute_grad returns no gradient of a variable of which each replica has its own (2.21)",
 }
 IN_PARTS = {

@@ -17,6 +17,8 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
+from samestep.torch_impl.techniques.applied import in_full
+
 OfBlock = Callable[[int, torch.Tensor], torch.Tensor]
 """(rank, its keys and values) -> their gradient, of what this rank computed with them."""
 
@@ -107,7 +109,7 @@ class _Attention(torch.autograd.Function):
         ctx: Any, q_BHtK: torch.Tensor, own_2BHtK: torch.Tensor, exchange: KeyExchange, rank: int
     ) -> torch.Tensor:
         mixed, logarithm = None, torch.empty(0)
-        with torch.autocast(q_BHtK.device.type, enabled=False):
+        with in_full(q_BHtK.device):
             for other, block in exchange.blocks(own_2BHtK):
                 if other > rank:
                     continue

@@ -1,7 +1,12 @@
 """Why rows refuse techniques. Imports no framework."""
 
-from samestep.common.features.experts.balance import REFUSED
-from samestep.common.techniques.used import without_exchange, without_transform
+from samestep.common.features.experts.balance import AS_WRITTEN, NOT_ROUNDED
+from samestep.common.techniques.used import (
+    without_exchange,
+    without_new_code,
+    without_rounding_for,
+    without_transform,
+)
 
 NO_SWITCH = {
     "overlap": "it exchanges when its API does; torch:ddp and torch:zero1 have a choice",
@@ -17,7 +22,8 @@ PARTS_OF_SUMS = {
     "fixed_order": f"its ranks compute parts of every example, so sums within one are cut by their number; {_ORDERED}"
 }
 AT_OWNERS = {
-    **REFUSED,
+    **without_rounding_for(NOT_ROUNDED),
+    **without_new_code(AS_WRITTEN),
     "fixed_order": f"a rank adds up what its experts are given by all ranks in one sum, in no order of ours; {_ORDERED}",
 }
 ALONE = {**NO_SWITCH, **without_exchange("one device exchanges no gradients")}

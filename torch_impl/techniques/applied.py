@@ -16,13 +16,14 @@ from samestep.torch_impl.techniques.compile import compile_model
 from samestep.torch_impl.techniques.compress import hook_exchange
 from samestep.torch_impl.techniques.fixed_order import all_reduce, order_passes, order_ranks
 from samestep.torch_impl.techniques.loss_scale import scaler_of
-from samestep.torch_impl.techniques.precision import gathering, mix_precision, narrowly
+from samestep.torch_impl.techniques.precision import gathering, in_full, mix_precision, narrowly
 from samestep.torch_impl.techniques.recompute import recompute
 
 __all__ = [
     "adapt",
     "gathering",
     "hook_exchange",
+    "in_full",
     "narrowly",
     "order_ranks",
     "restructure",

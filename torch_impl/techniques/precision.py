@@ -73,6 +73,15 @@ def require(run: Run, device: torch.device) -> None:
         raise Unavailable("--precision fp16 needs a GPU: CPU cores have no units for it; give --precision bf16 here.")
 
 
+def in_full(device: torch.device) -> torch.autocast:
+    """Makes the context of computations that are part of a forward pass in two bytes, and keep the dtype that they are given.
+
+    Args:
+        device: The device that computes.
+    """
+    return torch.autocast(device.type, enabled=False)
+
+
 @contextlib.contextmanager
 def narrowly() -> Iterator[None]:
     """Makes the context of a forward pass in two bytes; without oneDNN, for which an LSTM is a single operation."""

@@ -20,11 +20,10 @@ from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, num_positions
 
-REFUSED = {
-    "precision": "it rounds the router's scores, and a token between two experts takes the other one",
-    "compile": "it wants shapes that are known before a step, and how many tokens an expert takes is not",
-}
-"""Technique -> why a mixture of experts does not take it, whatever row trains it."""
+NOT_ROUNDED = "it rounds the router's scores, and a token between two experts takes the other one"
+"""Why a mixture of experts takes no technique that rounds a pass, whatever row trains it."""
+AS_WRITTEN = "it wants shapes that are known before a step, and how many tokens an expert takes is not"
+"""Why it takes none that writes the code of a pass anew."""
 
 
 def num_experts(model: ModelSpec) -> int:
@@ -55,11 +54,11 @@ def check_balance(run: Run) -> None:
         return
     if run.product_bytes != run.item_bytes:
         raise ConfigError(
-            f"--precision: {REFUSED['precision']}: no bound says by how much a step may differ; leave out --precision, or "
+            f"--precision: {NOT_ROUNDED}: no bound says by how much a step may differ; leave out --precision, or "
             "+experts=."
         )
     if run.techniques.compile:
-        raise ConfigError(f"--compile: {REFUSED['compile']}; leave it out.")
+        raise ConfigError(f"--compile: {AS_WRITTEN}; leave it out.")
     for is_asked, why in _conflicts(run) if balance_of(model) else ():
         if is_asked:
             raise ConfigError(f"{why}, or give +balance=0.")
