@@ -23,7 +23,7 @@ from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from tests.engines import slurm_box
-from tests.one_batch_worker import ONE_BATCH
+from tests.one_batch_worker import NO_PARTS, ONE_BATCH
 
 RunCell = Callable[..., RunResult]
 _MODULES = {"torch": "torch", "tf": "tensorflow"}
@@ -92,7 +92,8 @@ def launcher() -> Iterator[Launcher]:
 def run_cell(launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> RunCell:
     """Runs `framework:strategy+option=value` on a sized workload; keyword arguments are RunConfig's fields.
 
-    The metric is of the first batch of held-out examples, unless it is asked for on all of them.
+    The metric is of the first batch of held-out examples, unless it is asked for on all of them. What the seconds of a step go
+    to is not looked for, unless `parts` asks for it.
     A strategy that is not available on this machine skips the test, with the reason.
     """
 
@@ -101,16 +102,18 @@ def run_cell(launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Ru
         workload: str,
         environment: dict[str, str] | None = None,
         all_held_out: bool = False,
+        parts: bool = False,
         **fields: object,
     ) -> RunResult:
         out = tmp_path_factory.mktemp("run") / "run"
         # A stuck collective ends well before pytest's own timeout, and says where.
-        defaults = {"out": str(out), "timeout_seconds": 60.0, "parity": True, "batch_size": 48, "steps": 10}
+        defaults = {"out": str(out), "timeout_seconds": 60.0, "parity": True, "batch_size": 48, "steps": 6}
         try:
             asked = launcher.describe(Cell.parse(cell).apply_to(RunConfig(workload=workload, **{**defaults, **fields})))
             run, launch = parse(asked), launch_of(asked)
             check_launch(run, launch)
             brief = {} if all_held_out else {ONE_BATCH: "1"}
+            brief |= {} if parts else {NO_PARTS: "1"}
             return launcher.run(run, launch, environment={**brief, **(environment or {})})
         except Unavailable as error:
             pytest.skip(str(error))

@@ -9,7 +9,7 @@ from samestep.common.program import TrainState
 from samestep.common.runtime.state_file import read_state
 from samestep.common.steps.log import read_log
 from samestep.common.strategy import StrategyInfo
-from tests.cells import REGRESSION, SIZED, every_row, sized, takes, usual
+from tests.cells import REGRESSION, SIZED, every_row, sized, takes, traced_once, usual
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
 
@@ -65,7 +65,8 @@ def took_the_same_step(run_cell: RunCell, framework: str, row: StrategyInfo, wor
 def test_float64_adamw(run_cell: RunCell, framework: str, row: StrategyInfo, model: str) -> None:
     if "float64" not in row.dtypes:
         pytest.skip(f"{framework}:{row.name} trains in {', '.join(row.dtypes)} only")
-    took_the_same_step(run_cell, framework, row, sized(row, model), dtype="float64", optimizer="adamw")
+    fields = {"dtype": "float64", "optimizer": "adamw", "parts": model == "transformer"}
+    took_the_same_step(run_cell, framework, row, traced_once(framework, sized(row, model)), **fields)
 
 
 @pytest.mark.parametrize(("framework", "row"), fast(*SUMS))

@@ -11,7 +11,7 @@ from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import StrategyInfo
 from samestep.common.techniques import Techniques
-from tests.cells import SIZED, every_row, usual
+from tests.cells import SIZED, every_row, traced_once, usual
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
 from tests.parity.products import record
@@ -33,7 +33,7 @@ ROWS = [
 def test_all_that_a_row_takes(run_cell: RunCell, framework: str, row: StrategyInfo) -> None:
     techniques = Techniques(**{name: value for name, value in EXACT.items() if name not in row.refuses})
     fields = {"techniques": techniques, "dtype": row.dtypes[-1], "devices": 2 if row.axes else 1}
-    result = run_cell(f"{framework}:{row.name}", usual(row), optimizer="adamw", **fields)
+    result = run_cell(f"{framework}:{row.name}", traced_once(framework, usual(row)), optimizer="adamw", **fields)
     assert result.parity.passed, result.parity.reason
     assert result.conditions.compilations == 0, "a new rate traces nothing anew"
     sends_what_was_predicted(result)

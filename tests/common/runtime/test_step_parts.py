@@ -101,7 +101,7 @@ def test_what_is_planted_is_found_in_its_part(planted: Callable[[str], StepParts
 @pytest.mark.slow
 def test_tensorflow_has_no_part_for_its_update(run_cell: RunCell) -> None:
     for cell, waits in (("tf:mirrored", False), ("tf:multi_worker_mirrored", True)):
-        result = run_cell(cell, SIZED["mlp"], devices=2, steps=40)
+        result = run_cell(cell, SIZED["mlp"], devices=2, steps=40, parts=True)
         parts = result.step_parts
         assert parts is not None and parts.update_seconds is None and parts.computing_seconds > 0
         assert parts.steps > 1 and parts.step_seconds == pytest.approx(result.step_seconds_median)
@@ -111,5 +111,5 @@ def test_tensorflow_has_no_part_for_its_update(run_cell: RunCell) -> None:
 @pytest.mark.tf
 @pytest.mark.slow
 def test_where_servers_compute_nobody_can_say(run_cell: RunCell) -> None:
-    result = run_cell("tf:parameter_server", SIZED["mlp"], devices=2)
+    result = run_cell("tf:parameter_server", SIZED["mlp"], devices=2, parts=True)
     assert result.step_parts is None and "serve" in result.no_parts
