@@ -59,7 +59,7 @@ def sized(row: StrategyInfo, model: str) -> str:
 
 
 def traced_once(framework: str, workload: str) -> str:
-    """A workload of SIZED with one block for TensorFlow, which takes a second to trace another one and cuts no model by blocks."""
+    """A workload of SIZED, with one block for TensorFlow: it takes a second to trace another one, and cuts no model by blocks."""
     return workload.replace("layers=2", "layers=1") if framework == "tf" else workload
 
 

@@ -238,7 +238,7 @@ class TrainingProgram:
         wait_for(self.parts.strategy.extended.worker_devices)
 
     def close(self) -> None:
-        """TensorFlow's collectives end with the process."""
+        """Does nothing: TensorFlow's collectives end with the process."""
 
 
 def num_compilations() -> int:

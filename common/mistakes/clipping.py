@@ -33,7 +33,7 @@ def loss_scales(evidence: Evidence) -> Iterator[float]:
 
 
 def not_clipped(evidence: Evidence) -> Words | None:
-    """Returns a's gradients are clipped and B's are those before it."""
+    """A clips its gradients, and B's are what A's were before it."""
     ratio, factor = ratio_of_all(evidence), evidence.a.factor
     if ratio is None or factor == 1 or CLIP_NORM in evidence.b.scalars or not near(ratio, 1 / factor):
         return None
@@ -41,7 +41,7 @@ def not_clipped(evidence: Evidence) -> Words | None:
 
 
 def other_norm(evidence: Evidence) -> Words | None:
-    """Returns the same gradients are clipped by norms that differ."""
+    """The same gradients are clipped by norms that differ."""
     norms = [side.scalars.get(CLIP_NORM) for side in (evidence.a, evidence.b)]
     bounds = [side.scalars.get(CLIP_MOST) for side in (evidence.a, evidence.b)]
     ratio = ratio_of_all(evidence)

@@ -45,7 +45,7 @@ class Computed(NamedTuple):
 
 
 def data_exchange(layout: Layout, sizes: Mapping[SumGroup, float], passes: Computed, machine: Machine) -> float:
-    """Returns the seconds that a step takes longer because of them.
+    """Returns the seconds that exchanges of gradients and shards make a step longer.
 
     Args:
         layout: How the step is spread.

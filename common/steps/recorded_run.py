@@ -26,7 +26,7 @@ class Sums:
 
     @property
     def norm(self) -> np.ndarray:
-        """The norms, float64 [tensors]."""
+        """The norm of each tensor, float64 [tensors]."""
         return np.sqrt(self.square)
 
 

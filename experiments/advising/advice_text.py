@@ -136,7 +136,7 @@ def _schedule(timed: Timed) -> str:
 
 
 def figures(timed: Timed, advice: Advice) -> dict[str, Scalar]:
-    """Returns the columns for programs.
+    """Returns the columns of a layout in the formats for programs.
 
     Args:
         timed: A layout.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Forecast:
-    """What was predicted.
+    """What rows would need and send, predicted without a run.
 
     Attributes:
         rows: The predictions, in the order of the catalogue.
@@ -49,7 +49,7 @@ class Forecast:
         return forecast_table(self.rows, self.memory, width or screen_width())
 
     def to_json(self) -> str:
-        """As `samestep predict --format json` prints it."""
+        """Returns what `samestep predict --format json` prints."""
         return write(self.document(), "json")
 
     def document(self) -> Document:

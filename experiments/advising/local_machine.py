@@ -92,7 +92,7 @@ def store(here: Here) -> Path:
 
 
 def load_here() -> Here | None:
-    """Reads the file; None if there is none of this machine as it is now.
+    """Reads what was measured of this machine; None if nothing was since it last changed.
 
     Raises:
         ConfigError: It is damaged.

@@ -149,7 +149,7 @@ def _predict(cell: str, run: Run, backend: str) -> Prediction:
 
 
 def where_it_fits(prediction: Prediction, memory: int) -> Prediction | None:
-    """The same row on the fewest devices on which it fits, doubling one axis of its mesh again and again; None if on none.
+    """Returns the same row on the fewest devices on which it fits, found by doubling one axis of its mesh; None if on none.
 
     The batch stays as it is, or grows to what divides among the devices.
 

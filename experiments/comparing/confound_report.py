@@ -35,7 +35,7 @@ def confounds(
 
 
 def find_stops(allowed: Collection[str]) -> Confounds:
-    """Makes what names the confounds that stop a ranking.
+    """Makes the function that names the confounds of two rows that stop a ranking.
 
     Args:
         allowed: Those that the user allowed.

@@ -22,7 +22,7 @@ DATA_PARALLEL = ("data", "shard")
 
 @dataclasses.dataclass(frozen=True)
 class ScalingPoint:
-    """One number of devices.
+    """What a row measured on one number of devices.
 
     Attributes:
         devices: How many.

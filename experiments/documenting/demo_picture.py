@@ -76,7 +76,7 @@ def draw(lines: Sequence[tuple[float, str]]) -> str:
 
 
 def shown(picture: str) -> list[str]:
-    """Returns the lines that a picture shows."""
+    """Returns those lines of the output that the picture shows."""
     return [unescape(text) for text in re.findall(r"<text [^>]*>(.*)</text>", picture)]
 
 

@@ -39,7 +39,7 @@ NOTES = (
 
 
 def explorer(grid: Grid, start: Mapping[str, int], measured: Mapping[Cell, tuple[str, dict[str, object]]]) -> str:
-    """Returns the page.
+    """Returns the HTML of the explorer's page.
 
     Args:
         grid: What it can be set to.

@@ -49,7 +49,7 @@ class Grid:
 
 
 def grid_of(base: RunConfig, cells: Sequence[Cell], devices: Sequence[int] = ()) -> Grid:
-    """Returns all that the page can be set to.
+    """Returns the devices, widths and rows among which a reader of the page can choose.
 
     Args:
         base: What is trained, but for row and devices.

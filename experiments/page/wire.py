@@ -19,7 +19,7 @@ MARKS = (("expected", "predicted"), ("least", "lower bound"))
 
 
 def write(loaded: Loaded) -> Markup | None:
-    """Makes the section."""
+    """Makes the section about bytes on the wire; None if no run counted them by host."""
     rows = [(entry.name, result.by_host) for facet in loaded.facets() for entry, result in facet.rows if result.by_host]
     hosts = [(name, *cells(host_columns(by_host), by_host)) for name, by_host in rows]
     return render_figures(loaded, "wire", plot, {"hosts": hosts, "of_hosts": MEANING, "marks": [*MARKS]})

@@ -146,7 +146,7 @@ _SUBMIT: Mapping[str, Callable[[Path], Job]] = {
 
 
 def elsewhere(target: Target) -> Elsewhere:
-    """Returns what executes runs under an engine.
+    """Returns the object that executes runs under an engine, in the place of a launcher.
 
     Args:
         target: The engine, and what is asked of it.

@@ -18,7 +18,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def write_script(target: Target, run: Run, directory: Path) -> Path:
-    """Writes it into the run directory; returns where it is.
+    """Writes the script that starts a run into its directory; returns its path.
 
     Args:
         target: The engine and its settings.
@@ -33,7 +33,7 @@ def write_script(target: Target, run: Run, directory: Path) -> Path:
 
 
 def render(target: Target, run: Run, directory: Path) -> str:
-    """Returns the text of it.
+    """Returns the text of the script that starts a run.
 
     Args:
         target: The engine and its settings.

@@ -101,7 +101,7 @@ class Target:
 
     @property
     def script(self) -> EngineScript:
-        """What starts a run there."""
+        """The script or command that starts a run on this engine."""
         return SCRIPTS[self.engine]
 
 

@@ -30,7 +30,7 @@ def returns(model: Model, outputs: object) -> Returns:
 
 
 def finish_outputs(model: Model) -> Finish:
-    """Returns what makes of what a model returns what its loss takes.
+    """Returns the function that turns what a model returns into what its loss takes.
 
     Args:
         model: Its declaration.

@@ -19,7 +19,7 @@ optimizer where a variable is, with tensors, so the latter are right."""
 
 
 def made(source: str) -> Any:
-    """Calls the user's function.
+    """Makes the user's optimizer by calling the function that returns it.
 
     Args:
         source: Where it is declared.

@@ -23,7 +23,7 @@ class MirroredOptions:
 
 @dataclasses.dataclass(frozen=True)
 class DTensorOptions:
-    """How many processes dtensor takes."""
+    """The options of tf:dtensor: how many processes drive its devices."""
 
     clients: int = flag(1, "number of processes that share the devices", least=1, most=MAX_PROCESSES)
 

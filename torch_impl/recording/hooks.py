@@ -47,7 +47,7 @@ class Hooks:
         return hook
 
     def install(self) -> None:
-        """Sets all of them."""
+        """Installs every hook into torch and its optimizers."""
         session, guard = self._session, self._guard
         nn.Module.__call__ = self.follow_calls(nn.Module.__call__)
         torch.autograd.backward = self._follow_backward(torch.autograd.backward)

@@ -137,7 +137,7 @@ def predict(x: Inputs | Handed) -> Handed:
 
 
 def parameters() -> list[rpc.RRef]:
-    """References to this worker's parameters, for `DistributedOptimizer`."""
+    """Returns references to this worker's parameters, for `DistributedOptimizer`."""
     return [rpc.RRef(parameter) for parameter in _LOCAL[0].served.parameters]
 
 

@@ -39,7 +39,7 @@ class KeptBytes(NamedTuple):
 
 
 class KeptByStage(NamedTuple):
-    """What a stage keeps.
+    """What a stage of the model keeps on a device for its backward pass.
 
     Attributes:
         now: Until the gradient by its inputs was taken.

@@ -8,7 +8,7 @@ _SYNONYMS = {"q": "query", "k": "key", "v": "value", "embedding": "table", "embe
 
 
 def likeness(one: ParameterLayer, other: ParameterLayer) -> float:
-    """Returns the share of the words of two layers' names that both have.
+    """Returns how many of the words in two layers' names are in both, as a share.
 
     Args:
         one: A layer.

@@ -43,7 +43,7 @@ class BatchNorm:
         return y.reshape(x.shape), (normal, inverse, own)
 
     def backward(self, params: Arrays, saved: Kept, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Through the mean and the variance as well, unless these are the running ones."""
+        """Returns the gradient of the input, through the mean and the variance as well unless these are the running ones."""
         normal, inverse, own = saved
         rows = dy.reshape(normal.shape)
         leading = tuple(range(rows.ndim - 1))

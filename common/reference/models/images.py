@@ -62,7 +62,7 @@ class AveragePool:
         return (rows[:, :, ::2] + rows[:, :, 1::2]) / 4, None
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """Returns a quarter to each element of the window."""
+        """Returns the gradient of the input: a quarter goes to each element of the window."""
         return (dy / 4).repeat(2, axis=1).repeat(2, axis=2)
 
 
@@ -77,7 +77,7 @@ class MaxPool:
         return flat.max(axis=-1), (flat.argmax(axis=-1), x.shape)
 
     def backward(self, params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arrays) -> np.ndarray:
-        """All of it to the element that was chosen."""
+        """Returns the gradient of the input: all of it goes to the element that was chosen."""
         chosen, (batch, height, width, channels) = saved
         flat = np.zeros((*dy.shape, 4))
         np.put_along_axis(flat, chosen[..., None], dy[..., None], axis=-1)

@@ -29,7 +29,7 @@ class Tables:
 
 
 class Squeeze:
-    """[batch, 1] -> [batch]."""
+    """Drops the last dim: [batch, 1] -> [batch]."""
 
     def forward(self, params: Arrays, x: np.ndarray) -> tuple[np.ndarray, Saved]:
         """Drops the last dimension."""

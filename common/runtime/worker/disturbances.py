@@ -78,7 +78,7 @@ class Disturbances:
             self._before = read_cores(self._cores) if self._cores else None
 
     def stop(self) -> None:
-        """Counts up to now."""
+        """Sets `watched` to what happened between `start` and now."""
         after = read_cores(self._cores) if self._before else None
         spent = CoreSeconds(*(now - then for now, then in zip(after, self._before, strict=True))) if after else _NOTHING
         self.watched = Watched(

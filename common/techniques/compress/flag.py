@@ -9,7 +9,7 @@ COMPRESSIONS = ("fp16", "bf16", "int8", "powersgd")
 
 @dataclasses.dataclass(frozen=True)
 class CompressFlags:
-    """In which form gradients are exchanged."""
+    """The flags that choose in which form gradients are exchanged."""
 
     compress: str | None = flag(
         None,

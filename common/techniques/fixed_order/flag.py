@@ -9,7 +9,7 @@ MOST_LEAVES = 1024
 
 @dataclasses.dataclass(frozen=True)
 class FixedOrderFlags:
-    """In which order gradients are added up."""
+    """The flag that fixes the order in which gradients are added up."""
 
     fixed_order: int | None = flag(
         None,

@@ -60,7 +60,7 @@ class UserModelSpec:
 
     @property
     def described(self) -> Description:
-        """What a worker found out."""
+        """What a worker found out about the model."""
         return read_description(self.path)
 
     @property
@@ -71,11 +71,11 @@ class UserModelSpec:
 
     @property
     def loss(self) -> str:
-        """A name, or "own"."""
+        """The name of its loss; "own" if the user wrote it."""
         return self.described.loss
 
     def params(self) -> dict[str, Param]:
-        """Returns its parameters by neutral name, in order; a tied one once."""
+        """Returns its parameters by neutral name, in order; a tied parameter occurs once."""
         return self.described.params
 
     def segments(self) -> tuple[Segment, ...]:
@@ -87,16 +87,16 @@ class UserModelSpec:
         return self.described.blocks
 
     def inputs(self) -> ArraySpec:
-        """As in the data that it was described with."""
+        """Returns what an example's inputs are in the data that the model was described with."""
         return self.described.inputs
 
     def targets(self) -> ArraySpec:
-        """As in the data that it was described with."""
+        """Returns what an example's targets are in the data that the model was described with."""
         return self.described.targets
 
     @property
     def facts(self) -> ModelFacts:
-        """What its description says beside its shapes."""
+        """What its description says of it beside shapes."""
         return _facts(self)
 
     def fitted(self, sizes: DataSizes) -> Self:

@@ -59,7 +59,7 @@ class Block:
 
     @property
     def size(self) -> int:
-        """How many numbers it has."""
+        """The number of elements in the block."""
         return math.prod(self.shape)
 
     @property
