@@ -4,7 +4,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from samestep.common.mistakes.evidence import Evidence, common_ratio
-from samestep.common.mistakes.gradient_arithmetic import GRADIENTS, is_exactly, loss_alone, ratio_of_all, roots
+from samestep.common.mistakes.gradient_arithmetic import (
+    GRADIENTS,
+    is_exactly,
+    loss_alone,
+    ratio_of_all,
+    ratio_words,
+    roots,
+)
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
 from samestep.common.mistakes.replicas import of_one_kind
 from samestep.common.steps.gradient_transforms import CLIP_CALLS, CLIP_MOST, CLIP_NORM, GRADIENT_PHASES, LOSS_SCALE
@@ -23,7 +30,7 @@ def clip(ratio_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) ->
     apart = norms[1] / norms[0]
     for number in ratio_of(evidence):
         if is_exactly(apart, number):
-            return {"ratio": spell(apart), "number": f"{number:g}"}
+            return ratio_words(apart, number)
     return None
 
 
@@ -74,23 +81,24 @@ CLIPPING = (
         "loss_scaled_before_clipping",
         ("loss",),
         loss_and_norm,
-        "the loss is {ratio} times A's, and so are the gradients before they are clipped; after it they are the same",
+        "B's loss is {ratio} times A's, and so is every gradient before clipping; after clipping they are the same",
         "",
     ),
     Mistake(
         "clip_before_unscaling",
         GRADIENTS,
         partial(clip, loss_scales),
-        "the norm that B clips by is {ratio} times A's, the loss scale: one of the two clips before it unscales",
+        "the norm that B clips by is {ratio} times A's, {way} the loss scale: one of the two clips before it unscales",
         "Lightning-AI/pytorch-lightning#9330",
-        of_step="the gradient is clipped before it is divided by the loss scale: it is tens of thousands of times too small",
+        of_step="the gradient is clipped before it is divided by the loss scale, and ends up tens of thousands of times too "
+        "small",
     ),
     Mistake(
         "clip_by_local_norm",
         GRADIENTS,
         partial(clip, roots),
-        "the norm that B clips by is {ratio} times A's, the root of the number of processes: one of the two clips by the norm "
-        "of a part, or counts replicas",
+        "the norm that B clips by is {ratio} times A's, {way} the square root of the number of processes: one of the "
+        "two clips by the norm of a part, or counts replicas",
         "pytorch/pytorch#88621",
         of_step="the norm it clips by is that of one of {devices} shards of the gradient",
     ),
@@ -98,15 +106,15 @@ CLIPPING = (
         "clip_by_other_norm",
         GRADIENTS,
         other_norm,
-        "the gradients are the same before clipping, and the norm that they are clipped by is {a} in A and {b} in B: one of the "
-        "two leaves some out of it, or counts some twice",
+        "the gradients are the same before clipping, but A clips by a norm of {a} and B by one of {b}: one of the two"
+        " leaves some gradients out of it, or counts some twice",
         "NVIDIA/Megatron-LM#5916",
     ),
     Mistake(
         "clip_forgotten",
         GRADIENTS,
         not_clipped,
-        "A clips its gradients to norm {most}, and B does not",
+        "A clips its gradients to a norm of {most}, and B does not",
         "deepspeedai/DeepSpeed#1801",
         has_sides=True,
         of_step="the gradient is not clipped",
@@ -115,7 +123,7 @@ CLIPPING = (
         "clip_each_microbatch",
         ("gradient",),
         each_microbatch,
-        "B clips its gradients {passes} times in a step, after each micro-batch, and A does once",
+        "B clips its gradients {passes} times in a step, once after each micro-batch, and A only once",
         "huggingface/accelerate#641",
         has_sides=True,
     ),
@@ -129,6 +137,7 @@ ON_ONE_RANK = (
         "ranks only",
         "deepspeedai/DeepSpeed#1801",
         has_sides=True,
-        of_step="only the first of {devices} ranks has clipped in the step before: the weights of the others are not its own",
+        of_step="only the first of {devices} ranks clipped in the step before: the weights of the others are no longer its "
+        "own",
     ),
 )

@@ -89,15 +89,15 @@ DECAY = (
         "decay_each_microbatch",
         ("loss", "gradient", "update"),
         _decay_each_microbatch,
-        "{who} takes the weight decay off at each of {passes} micro-batches, not once a step",
+        "{who} applies the weight decay at each of {passes} micro-batches, not once a step",
         "keras-team/keras#19990",
     ),
     Mistake(
         "other_decay",
         ("update",),
         _decay_otherwise,
-        "B takes {times} times lr x weight_decay x weight {way} off {which} than A: the decay is left out, taken twice, or "
-        "put into the gradient",
+        "B subtracts {times} x lr x weight_decay x weight {way} from {which} than A does: the decay is left out, "
+        "applied twice, or put into the gradient",
         "",
     ),
 )

@@ -33,7 +33,7 @@ def _doubled(evidence: Evidence) -> Words | None:
     if not more or not is_known or more.total() > FEW * total:
         return None
     words = {"more": _counted(more.total()), "rank": _ranks_of(evidence.b, set(more))}
-    return words | {"less": f", and {_counted(less.total())} missing" if less else ""}
+    return words | {"less": f" and is missing {_counted(less.total())}" if less else ""}
 
 
 def _dropped(evidence: Evidence) -> Words | None:
@@ -77,7 +77,7 @@ def _overlapping(evidence: Evidence) -> Words | None:
     a, b = evidence.a, evidence.b
     if not b.again or b.alone or b.world < 2 or b.again != (a.again or 0) + (a.alone or 0):
         return None
-    return {"more": _counted(b.again), "less": _counted(b.again)}
+    return {"more": _counted(b.again)}
 
 
 def _targets_differ(evidence: Evidence) -> Words | None:
@@ -106,22 +106,22 @@ EXAMPLES = (
         "ranks {ranks} of B were given the same examples",
         "tensorflow/tensorflow#56513",
         has_sides=True,
-        of_step="every worker took the first shard's examples",
+        of_step="every worker was given the first shard's examples",
     ),
     Mistake(
         "padded_sample_twice",
         ("data",),
         _doubled,
-        "B has {more} of A's once more{rank}{less}: a sampler pads, or an example is there twice",
+        "B repeats {more} of A's{rank}{less}: a sampler pads its last batch, or an example is in the data twice",
         "mosaicml/composer#2218",
         has_sides=True,
-        of_step="the last example is the first once more: a sampler padded",
+        of_step="the last example repeats the first: a sampler padded the batch",
     ),
     Mistake(
         "dropped_shard",
         ("data",),
         _dropped,
-        "{less} of A's {total} are missing in B",
+        "B is missing {less} out of A's {total}",
         "tensorflow/tensorflow#42146",
         has_sides=True,
         of_step="the gradient of the last of {devices} shards is missing from the sum",
@@ -130,27 +130,27 @@ EXAMPLES = (
         "same_order_each_epoch",
         ("data",),
         _same_order,
-        "B has the examples of its step {earlier} again, and A has not: the epoch repeats the order of the one before, as "
-        "without set_epoch",
+        "B is given the examples of its own step {earlier} again, and A is not: the epoch repeats the order of the "
+        "one before, as it does without set_epoch",
         "pytorch/pytorch#31771",
         has_sides=True,
-        of_step="the examples come in the order of the first epoch: no epoch was shuffled anew",
+        of_step="the examples come in the order of the first epoch: no later epoch was shuffled again",
     ),
     Mistake(
         "position_lost",
         ("data",),
         _shifted,
-        "B has the examples of A's step {other}: its place in the data was lost or shifted",
+        "B is given the examples of A's step {other}: its place in the data was lost or shifted",
         "huggingface/transformers#40245",
         has_sides=True,
-        of_step="the data begin anew where the run continued: their position was lost",
+        of_step="the data started over where the run resumed: its position in them was lost",
     ),
     Mistake(
         "shares_overlap",
         ("data",),
         _overlapping,
-        "over all steps, B has {more} of A's once more, and {less} missing: its ranks shuffle by seeds of their own, or their "
-        "shares overlap",
+        "over all steps, B repeats {more} of A's and is missing as many: its ranks shuffle with different seeds, or "
+        "their shares overlap",
         "mlcommons/training#625",
         has_sides=True,
     ),
@@ -158,8 +158,8 @@ EXAMPLES = (
         "other_order",
         ("data",),
         _reordered,
-        "both have the same examples over all steps, in another order: another seed, another shuffle, or another split over "
-        "ranks",
+        "over all steps both have the same examples, but in another order: another seed, another shuffle, or another "
+        "split over ranks",
         "",
     ),
 )
@@ -168,15 +168,15 @@ TARGETS = (
         "targets_differ",
         ("targets",),
         _targets_differ,
-        "the {what} of {count} of {total} examples are others in B",
+        "the {what} of {count} of {total} examples are different in B",
         "meta-pytorch/torchtune#2613",
     ),
     Mistake(
         "other_targets",
         ("loss",),
         _other_targets,
-        "the same inputs and weights give another loss, and no factor explains it: other targets, another loss function, or "
-        "other random numbers of dropout",
+        "the same inputs and weights give another loss, and no single factor explains it: other targets, another loss"
+        " function, or other random numbers in dropout",
         "",
     ),
 )

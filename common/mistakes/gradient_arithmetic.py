@@ -48,6 +48,20 @@ def is_exactly(ratio: float, number: float) -> str:
     return spell(number) if near(ratio, number) else f"1/{spell(number)}" if near(ratio, 1 / number) else ""
 
 
+def ratio_words(ratio: float, number: float) -> Words:
+    """Returns a ratio, the number that it or its inverse is, and which of the two.
+
+    Args:
+        ratio: As measured.
+        number: What it is, or its inverse.
+    """
+    return {
+        "ratio": spell(ratio),
+        "number": f"{number:g}",
+        "way": "which is" if near(ratio, number) else "which is one over",
+    }
+
+
 def times(number_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) -> Words | None:
     """Every gradient times one of several numbers, or divided by it.
 
@@ -60,11 +74,7 @@ def times(number_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) 
         return None
     for number in number_of(evidence):
         if number > 1 and is_exactly(ratio, number):
-            return {
-                "ratio": spell(ratio),
-                "number": f"{number:g}",
-                "way": "times" if near(ratio, number) else "divided by",
-            }
+            return ratio_words(ratio, number)
     return None
 
 

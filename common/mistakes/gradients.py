@@ -22,7 +22,7 @@ SCALES = (
         "loss_summed",
         ("loss",),
         arithmetic.loss_alone,
-        "only the loss that is reported differs, B's is {ratio} times A's; the step itself is the same",
+        "only the reported loss differs: B's is {ratio} times A's, and the step itself is the same",
         "keras-team/keras#16285",
         of_step="the reported loss is the sum over {devices} replicas, not their mean; the step itself is right",
     ),
@@ -30,25 +30,25 @@ SCALES = (
         "sum_for_mean",
         GRADIENTS,
         partial(arithmetic.on_scaled_loss, False, partial(arithmetic.times, arithmetic.processes)),
-        "every gradient of B is {ratio} times A's, {way} the number of processes ({number}), and the loss is not: one of the "
-        "two adds the gradients of its processes up where the other takes their mean",
+        "every gradient of B is {ratio} times A's, {way} the number of processes ({number}), but the loss is not: one"
+        " of the two adds up the gradients of its processes where the other averages them",
         "tensorflow/tensorflow#25806",
-        of_step="every gradient is {devices}.000 x the oracle's = number of devices: a sum where a mean belongs",
+        of_step="every gradient is {devices} times the oracle's, which is the number of devices: a sum where a mean belongs",
     ),
     Mistake(
         "loss_divided_by_processes",
         GRADIENTS,
         partial(arithmetic.on_scaled_loss, True, partial(arithmetic.times, arithmetic.processes)),
-        "loss and every gradient of B are {ratio} times A's, {way} the number of processes ({number}): the loss of one of the "
-        "two is multiplied or divided by it",
+        "the loss and every gradient of B are {ratio} times A's, {way} the number of processes ({number}): one of the"
+        " two multiplies or divides its loss by it",
         "facebookresearch/3detr#56",
     ),
     Mistake(
         "times_microbatches",
         GRADIENTS,
         partial(arithmetic.on_scaled_loss, True, partial(arithmetic.times, arithmetic.microbatches)),
-        "loss and every gradient of B are {ratio} times A's, {way} the number of micro-batches ({number}): one of the two does "
-        "not divide by it, or does twice",
+        "the loss and every gradient of B are {ratio} times A's, {way} the number of micro-batches ({number}): one of"
+        " the two does not divide by it, or divides twice",
         "huggingface/transformers#35203",
         of_step="every gradient is multiplied by the number of micro-batches",
     ),
@@ -56,9 +56,9 @@ SCALES = (
         "divided_by_microbatches",
         GRADIENTS,
         partial(arithmetic.on_scaled_loss, False, partial(arithmetic.times, arithmetic.microbatches)),
-        "every gradient of B is {ratio} times A's, {way} the number of micro-batches ({number}), and the loss is not",
+        "every gradient of B is {ratio} times A's, {way} the number of micro-batches ({number}), but the loss is not",
         "pytorch/pytorch#144352",
-        of_step="every gradient is divided by the number of micro-batches once more",
+        of_step="every gradient is divided by the number of micro-batches once too often",
     ),
     Mistake(
         "mean_twice",
@@ -67,16 +67,16 @@ SCALES = (
             arithmetic.on_scaled_loss(True, partial(arithmetic.times, arithmetic.both), e)
             or arithmetic.on_scaled_loss(False, partial(arithmetic.times, arithmetic.both), e)
         ),
-        "every gradient of B is {ratio} times A's, {way} {number}: the division by the number of processes or micro-batches is "
-        "there twice in one of the two, and missing or there once in the other",
+        "every gradient of B is {ratio} times A's, {way} {number}, a product of two numbers of processes or "
+        "micro-batches: one of the two divides by such a number twice, where the other divides once or not at all",
         "huggingface/transformers#37474",
-        of_step="every gradient is 1/{devices} of the oracle's: averaged over the devices twice, where once belongs",
+        of_step="every gradient is 1/{devices} of the oracle's: averaged over the devices twice instead of once",
     ),
     Mistake(
         "root_of_processes",
         GRADIENTS,
         partial(arithmetic.on_scaled_loss, False, partial(arithmetic.times, arithmetic.roots)),
-        "every gradient of B is {ratio} times A's, the root of a number of processes or micro-batches",
+        "every gradient of B is {ratio} times A's, {way} the square root of a number of processes or micro-batches",
         "pytorch/pytorch#88621",
     ),
     Mistake(
@@ -86,10 +86,10 @@ SCALES = (
             arithmetic.on_scaled_loss(True, partial(arithmetic.times, arithmetic.targets), e)
             or arithmetic.on_scaled_loss(False, partial(arithmetic.times, arithmetic.targets), e)
         ),
-        "every gradient of B is {ratio} times A's, {way} the number of examples ({number}): one of the two takes the sum over "
-        "examples where the other takes the mean",
+        "every gradient of B is {ratio} times A's, {way} the number of examples ({number}): one of the two sums over "
+        "its examples where the other averages",
         "pytorch/torchtitan#2972",
-        of_step="every gradient is the sum over all targets: the division is in the reported loss only",
+        of_step="every gradient is the sum over all targets: only the reported loss is divided by their number",
     ),
 )
 ROUNDED = (
@@ -97,25 +97,27 @@ ROUNDED = (
         "gradients_rounded_to_bf16",
         GRADIENT_PHASES,
         partial(few_digits.rounded, few_digits.BF16),
-        "every gradient is off by {off} of its norm in no direction: one of the two rounded them to bfloat16, on the wire or "
-        "in the sum{or_else}",
+        "every gradient is off by {off} of its norm, in no particular direction: one of the two rounded them to "
+        "bfloat16, on the wire or in the sum{or_else}",
         "",
     ),
     Mistake(
         "gradients_rounded_to_fp16",
         GRADIENT_PHASES,
         partial(few_digits.rounded, few_digits.FP16),
-        "every gradient is off by {off} of its norm in no direction: one of the two rounded them to float16, on the wire or "
-        "in the sum{or_else}",
+        "every gradient is off by {off} of its norm, in no particular direction: one of the two rounded them to "
+        "float16, on the wire or in the sum{or_else}",
         "",
     ),
     Mistake(
         "mean_of_means",
         GRADIENTS,
         arithmetic.mean_of_means,
-        "loss and gradients differ by factors near 1 that no two layers share, and one of the two is a mean over {parts} "
-        "parts: a mean of means where the parts have uneven numbers of targets, other targets, or a loss that does not add up",
+        "the loss and the gradients differ by factors near 1 that no two layers share, and one of the two averages "
+        "over {parts} parts: a mean of means over parts with uneven numbers of targets, other targets, or a loss that"
+        " does not add up",
         "huggingface/transformers#34191",
-        of_step="each micro-batch and shard is divided by its own targets: a mean of means, where shards have uneven counts",
+        of_step="each micro-batch and shard is divided by its own number of targets: a mean of means, although the shards "
+        "have uneven numbers",
     ),
 )

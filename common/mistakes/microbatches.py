@@ -27,8 +27,8 @@ MICROBATCHES = (
         "zeroed_between_passes",
         ("gradient",),
         _zeroed,
-        "B sets gradients to zero after {zeroed} of the {passes} backward passes of the step, and A after none: the update of B "
-        "has only what came later",
+        "B sets its gradients to zero after {zeroed} of the {passes} backward passes of the step, and A after none: "
+        "B's update has only what came later",
         "allenai/open-instruct#1498",
         has_sides=True,
     ),
@@ -36,8 +36,8 @@ MICROBATCHES = (
         "loss_times",
         ("loss",),
         _times,
-        "loss and every gradient of B are {ratio} times A's{when}: the loss is divided by another number, such as one that "
-        "counts padding or ignored targets, or has a factor of its own",
+        "the loss and every gradient of B are {ratio} times A's{when}: one of the two divides its loss by another "
+        "number, such as one that counts padding or ignored targets, or multiplies it by a factor",
         "qubvel-org/segmentation_models.pytorch#852",
     ),
 )

@@ -28,6 +28,6 @@ def names_of(seen: Sequence[SeenTensor], every: Sequence[SeenTensor]) -> str:
         every: All that there are.
     """
     if len(seen) == len(every):
-        return "every parameter"
+        return "all parameters"
     rest = f" and {len(seen) - 3} more" if len(seen) > 3 else ""
     return ", ".join(each.name for each in seen[:3]) + rest

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from samestep.common.mistakes.evidence import Evidence, SeenTensor, common_ratio, length
-from samestep.common.mistakes.gradient_arithmetic import GRADIENTS, PART, is_exactly, processes
-from samestep.common.mistakes.mistake import Mistake, Words, near, spell
+from samestep.common.mistakes.gradient_arithmetic import GRADIENTS, PART, is_exactly, processes, ratio_words
+from samestep.common.mistakes.mistake import Mistake, Words, spell
 
 
 def part_only(evidence: Evidence) -> Words | None:
@@ -20,7 +20,7 @@ def part_only(evidence: Evidence) -> Words | None:
         return None
     words = {"norm": "norms", "table": "embeddings", "bias": "biases"}
     ratio = common_ratio(differing)
-    how = "" if ratio is None else f", {spell(ratio)} times"
+    how = "" if ratio is None else f" by a factor of {spell(ratio)}"
     return {"kinds": " and ".join(words[each] for each in sorted(kinds)), "how": how}
 
 
@@ -32,8 +32,7 @@ def part_times(evidence: Evidence) -> Words | None:
         return None
     for number in processes(evidence):
         if is_exactly(ratio, number):
-            way = "times" if near(ratio, number) else "divided by"
-            return {"names": _first_names(differing), "ratio": spell(ratio), "way": way, "number": f"{number:g}"}
+            return {"names": _first_names(differing), **ratio_words(ratio, number)}
     return None
 
 
@@ -112,7 +111,7 @@ PARTS = (
         "missing_gradients",
         GRADIENTS,
         missing,
-        "{names} have a gradient in A and none in B",
+        "A has a gradient for {names}, and B has none",
         "pytorch/pytorch#69031",
         has_sides=True,
     ),
@@ -120,16 +119,16 @@ PARTS = (
         "stale_gradient",
         GRADIENTS,
         stale,
-        "every gradient of B is the one of the step before",
+        "every gradient of B is that of the step before",
         "pytorch/pytorch#193061",
         has_sides=True,
-        of_step="it applied the gradient of the step before: the exchange lags by one",
+        of_step="it applied the gradient of the step before: the exchange lags by one step",
     ),
     Mistake(
         "gradients_not_cleared",
         GRADIENTS,
         kept,
-        "every gradient of B is A's with that of the step before added: B does not clear its gradients between steps",
+        "every gradient of B is A's plus that of the step before: B does not clear its gradients between steps",
         "pytorch/pytorch#47175",
         has_sides=True,
     ),
@@ -137,26 +136,26 @@ PARTS = (
         "untied_head",
         GRADIENTS,
         untied,
-        "only the gradient of {name} differs, and B has {own} beside it, of the same shape: the two are tied in A, and "
-        "come apart in B",
+        "only the gradient of {name} differs, and B has one more parameter of the same shape, {own}: the two are tied"
+        " in A, and no longer in B",
         "facebookresearch/lingua#75",
         has_sides=True,
-        of_step="the tied table has the lookups' half of its gradient only: the head has come untied",
+        of_step="the tied table has only half of its gradient, that of the lookups: the head is no longer tied to it",
     ),
     Mistake(
         "partial_on_replicated",
         GRADIENTS,
         part_only,
-        "only {kinds} have other gradients{how}: they were not summed over ranks, or were twice",
+        "only the gradients of {kinds} differ{how}: they were not summed over the ranks, or were summed twice",
         "NVIDIA/Megatron-LM#1446",
-        of_step="norms and biases have one rank's part of their gradient: it was not summed for them",
+        of_step="norms and biases have only one rank's part of their gradient: it was not summed over the ranks",
     ),
     Mistake(
         "part_times_processes",
         GRADIENTS,
         part_times,
-        "the gradients of {names} alone differ, and all are {ratio} times A's, {way} the number of processes ({number}): they "
-        "are summed where the others are averaged, or exchanged twice",
+        "only the gradients of {names} differ, and each is {ratio} times A's, {way} the number of processes "
+        "({number}): they are summed where the others are averaged, or exchanged twice",
         "pytorch/pytorch#160285",
     ),
 )

@@ -36,7 +36,7 @@ def _weights(evidence: Evidence) -> Words | None:
         return None
     if any(phase == "gradient" for phase, *_ in evidence.b.splits):
         return None
-    return {"count": str(len(split)), "ranks": " and ".join(map(str, split[0][1]))}
+    return {"count": f"{len(split)} weight{'s' * (len(split) > 1)}", "ranks": " and ".join(map(str, split[0][1]))}
 
 
 BY_RANK = (
@@ -44,7 +44,7 @@ BY_RANK = (
         "scalars_differ_by_rank",
         ("hyper-parameters", *GRADIENT_PHASES, "replicas"),
         _scalars_by_rank,
-        "{names} of rank {ranks} of B is another one than that of the other ranks",
+        "the value of {names} on rank {ranks} of B differs from that on the other ranks",
         "pytorch/pytorch#136009",
         has_sides=True,
     ),
@@ -52,10 +52,10 @@ BY_RANK = (
         "skipped_on_one_rank",
         (*GRADIENT_PHASES, "update", "replicas"),
         _skipped,
-        "the gradient scaler left out the update on some ranks of B only (rank {ranks} did otherwise than the others)",
+        "the gradient scaler of B skipped the update on some ranks only (rank {ranks} differed from the others)",
         "pytorch/pytorch#115710",
         has_sides=True,
-        of_step="one of {devices} ranks has skipped the step that the others took: its shards did not move",
+        of_step="one of {devices} ranks skipped the step that the others took: its shards did not move",
     ),
 )
 REPLICAS = (
@@ -63,7 +63,7 @@ REPLICAS = (
         "replicas_drift",
         ("replicas",),
         _weights,
-        "{count} weights of rank {ranks} of B are others than those of the other ranks, from the same gradients: the update "
+        "rank {ranks} of B has other values in {count} than the other ranks, from the same gradients: the update "
         "differs by rank",
         "",
         has_sides=True,

@@ -21,8 +21,8 @@ STRAYS = (
         "stray_gradients",
         GRADIENT_PHASES,
         _added,
-        "{count} of {total} gradients of B are A's, and added to them is what the backward pass of an earlier step left there, "
-        "which updated other parameters: a `detach` is missing, and nothing set it to zero",
+        "{count} of {total} gradients of B are A's plus what the backward pass of an earlier step left there, one "
+        "that updated other parameters: a `detach` is missing, and nothing set the gradients to zero",
         "",
         has_sides=True,
     ),

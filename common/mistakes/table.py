@@ -1,6 +1,7 @@
 """The table of known mistakes, and how a cause is looked up in it."""
 
 import dataclasses
+import re
 from collections.abc import Iterator
 
 from samestep.common.features.batch_norm import mistakes as batch_norm
@@ -90,5 +91,4 @@ def _tried(mistake: Mistake, evidence: Evidence) -> Iterator[str]:
 
 def _other_way(sentence: str) -> str:
     """Returns the sentence with A and B in each other's place."""
-    swap = {"A": "B", "B": "A", "A's": "B's", "B's": "A's", "A,": "B,", "B,": "A,", "A:": "B:", "B:": "A:"}
-    return " ".join(swap.get(word, word) for word in sentence.split(" "))
+    return re.sub(r"\b[AB]\b", lambda found: "BA"["AB".index(found[0])], sentence)

@@ -120,7 +120,7 @@ LOSS_AND_SUM = (
     _bug(
         "identity_log_softmax",
         GPT,
-        "the gradient of log-softmax is the identity's",
+        "the gradient of log-softmax is that of the identity",
         updates.identity_log_softmax_gradient,
     ),
 )
@@ -134,7 +134,7 @@ PARAMETERS = (
     _bug(
         "head_half_only",
         TIED,
-        "the tied table has the head's half of its gradient only",
+        "the tied table has only half of its gradient, that of the head",
         partial(bugs.tied_halves, 0.0, 1.0),
     ),
     _bug(

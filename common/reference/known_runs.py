@@ -24,13 +24,13 @@ DATA_AND_RANKS = (
 POSITIONS = (
     Mutant(
         "local_positions",
-        "positions are numbered anew in each of {devices} parts of an example: they are those of a rank, not of the whole",
+        "positions start from zero in each of {devices} parts of an example: each rank numbers its own part",
         positions.local_positions,
         GPT,
     ),
     Mutant(
         "local_attention",
-        "attention sees only the positions of the same one of {devices} parts of an example: nothing was exchanged",
+        "attention sees only one of {devices} parts of an example at a time: nothing was exchanged",
         positions.local_attention,
         GPT,
     ),

@@ -161,7 +161,7 @@ def speed_column(rows: Sequence[MeasuredRow]) -> list[Column[MeasuredRow]]:
         spread = "[the slowest..the fastest]; another run may lie outside"
         return [median, Column("[spread]", of_a_step(_spread), spread, gives_way=4, is_detail=True)]
     rounds = dataclasses.replace(median, meaning="the median over the rounds")
-    predicted = "[where that of a later comparison of as many rounds lies, in 95 of 100 cases]"
+    predicted = "[the range that would hold the median of a later comparison, in 95 of 100 cases]"
     return [rounds, Column("[95 %]", of_a_step(_interval), predicted, gives_way=1, is_detail=True)]
 
 

@@ -55,7 +55,7 @@ class ExchangeFacts:
     def lines(self) -> Iterator[str]:
         """Yields what was found."""
         if self._alone:
-            yield f"gradients were not exchanged: {_first(self._alone)} of each rank was updated with its own alone."
+            yield f"gradients were not exchanged: {_first(self._alone)} of each rank was updated with its own gradient alone."
         for rank, found in self._left_out.items():
             yield f"the gradient of rank {rank} was left out: {_first(found)} was updated on all ranks without it."
 

@@ -95,7 +95,7 @@ QUESTIONS = (
                 "two with 4 each.",
                 f"{ONE}.summed_loss",
                 f"{TWO}.summed_loss",
-                "not the same: step 0, loss: loss and every gradient of B are 0.500 times A's",
+                "not the same: step 0, loss: the loss and every gradient of B are 0.500 times A's",
                 4,
             ),
             Answer(

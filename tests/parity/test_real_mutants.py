@@ -85,5 +85,7 @@ def test_the_command_says_why_and_exits_with_4(
         run_command(run.main)
     assert ended.value.code == 4
     told = capsys.readouterr()
-    assert "every gradient is 2.000 x the oracle's = number of devices: a sum where a mean belongs" in told.err
+    assert (
+        "every gradient is 2 times the oracle's, which is the number of devices: a sum where a mean belongs" in told.err
+    )
     assert (tmp_path / "run" / "result.json").exists()

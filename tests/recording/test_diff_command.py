@@ -76,7 +76,7 @@ def test_the_gate_lets_the_same_step_pass(below: Path, a: str) -> None:
 def test_the_gate_names_a_mistake(a: str) -> None:
     found = samestep(*gated(TO_GATE, "--accumulate", "--undivided"), GITHUB_ACTIONS="true")
     assert found.returncode == 4, found.stdout + found.stderr
-    assert found.stdout.startswith("not the same: step 0, loss: loss and every gradient of B are 4.000 times A's")
+    assert found.stdout.startswith("not the same: step 0, loss: the loss and every gradient of B are 4.000 times A's")
     assert "::error title=samestep diff::not the same: step 0" in found.stderr
 
 

@@ -58,7 +58,7 @@ def test_tensors_of_a_function_are_perturbed_before_it_is_called(records: dict[s
 )
 def test_one_wrong_target_is_named(folder: Path, kind: str, what: str, total: int) -> None:
     verdict = judge(read_run(folder / kind), read_run(folder / f"wrong-{kind}"))
-    assert verdict.headline == f"not the same: step 2, data: the {what} of 1 of {total} examples are others in B"
+    assert verdict.headline == f"not the same: step 2, data: the {what} of 1 of {total} examples are different in B"
     assert [cause.name for cause in verdict.causes] == ["targets_differ"]
 
 
@@ -73,8 +73,8 @@ def test_a_missing_detach_is_named_where_it_matters(folder: Path, records: dict[
     assert (verdict.first.step, verdict.first.phase, verdict.first.layer) == (1, "gradient", "Maker")
     assert [cause.name for cause in verdict.causes] == ["stray_gradients"]
     assert verdict.headline.endswith(
-        "2 of 2 gradients of B are A's, and added to them is what the backward pass of an earlier step left there, which updated "
-        "other parameters: a `detach` is missing, and nothing set it to zero"
+        "2 of 2 gradients of B are A's plus what the backward pass of an earlier step left there, one that updated other "
+        "parameters: a `detach` is missing, and nothing set the gradients to zero"
     )
     assert judge(read_run(folder / "gan-cleared"), read_run(folder / "cleared")).kind == "same"
     strays = [("stray" in step.stats) for step in records["gan"][0][1]]

@@ -229,4 +229,4 @@ def test_targets_of_keras_on_torch_are_hashed(out: Path, tmp_path: Path) -> None
     line = [sys.executable, "-m", "samestep", "diff", str(out / "keras on torch"), str(tmp_path / "shifted")]
     done = subprocess.run(line, capture_output=True, text=True, timeout=200)
     assert done.returncode == 4
-    assert done.stdout.startswith("not the same: step 0, data: the targets of 1 of 8 examples are others in B")
+    assert done.stdout.startswith("not the same: step 0, data: the targets of 1 of 8 examples are different in B")

@@ -17,9 +17,9 @@ MISTAKES = (
         "local_statistics",
         ("loss", "gradient"),
         _normalizes_apart,
-        "running statistics ({names}) differ with the loss, and only one of the two is cut into parts: each rank or micro-batch "
-        "normalizes by its own examples",
+        "the running statistics ({names}) differ as well as the loss, and only one of the two runs splits its batch: "
+        "there each rank or micro-batch normalizes by its own examples",
         "facebookresearch/moco#41",
-        of_step="batch normalisation takes the statistics of each shard, where those of the whole batch were asked for",
+        of_step="batch normalisation uses the statistics of each shard, where those of the whole batch were asked for",
     ),
 )

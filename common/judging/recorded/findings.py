@@ -75,7 +75,7 @@ def _targets(one: RunStep, other: RunStep) -> Finding | None:
     if a is None or b is None or a.total() != b.total() or not (alone := (a - b).total()):
         return None
     what = "targets" if one.rows is not None else "data"
-    words = f"the {what} of {alone} of {a.total()} examples are others in B"
+    words = f"the {what} of {alone} of {a.total()} examples are different in B"
     return Finding(FirstDifference(one.number, "data", "", (), words), has_other_targets=True)
 
 
@@ -174,7 +174,7 @@ def _first_backward(walk: Walk, differs: np.ndarray) -> str:
 def _say(seen: dict[str, SeenTensor], differing: set[str], name: str) -> tuple[str, float | None]:
     """Returns how gradients differ: by a factor, or by how much the first one does; `differing` are those that are finite."""
     if name not in differing:
-        return f"the gradient of {name} is infinite or not a number, and not in both alike", None
+        return f"the gradient of {name} is infinite or not a number, but not alike in both", None
     if (ratio := common_ratio(list(seen.values()))) is not None:
         return f"every gradient is {spell(ratio)} x A's", ratio
     if len(differing) == 1 and name in seen and (ratio := common_ratio([seen[name]])) is not None:
@@ -195,7 +195,7 @@ def _is_kink(walk: Walk, compared: ComparedTensors, differs: np.ndarray, seen: d
 def _skipped(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     if one.is_skipped == other.is_skipped:
         return None
-    words = f"the gradient scaler left out the update in {'A' if one.is_skipped else 'B'} only"
+    words = f"the gradient scaler skipped the update in {'A' if one.is_skipped else 'B'} only"
     return Finding(FirstDifference(one.number, "update", "", (), words))
 
 

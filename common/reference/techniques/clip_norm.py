@@ -150,7 +150,7 @@ MISTAKES = (
     ),
     Mutant(
         "clip_misses_tables",
-        "the norm it clips by leaves the table of tokens out",
+        "the norm it clips by leaves out the embedding table",
         partial(clip_by, lambda g, devices: norm(g, lambda name: name != TOKENS)),
         _CLIPPED,
     ),
@@ -164,7 +164,7 @@ MISTAKES = (
     Mutant("clip_forgotten", of_step("clip_forgotten"), partial(set_clip, None), _CLIPPED),
     Mutant(
         "clipped_by_default",
-        "the gradient is clipped to norm 1, which nobody asked for",
+        "the gradient is clipped to a norm of 1, which nobody asked for",
         partial(set_clip, 1.0),
         _GPT,
     ),

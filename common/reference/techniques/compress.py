@@ -65,7 +65,7 @@ MISTAKES = (
     ),
     Mutant(
         "scale_by_rank",
-        "each rank scales its int8 by its own largest gradient, where all have to share one scale",
+        "each rank scales its int8 by its own largest gradient, although all have to share one scale",
         scale_by_rank,
         _INT8,
     ),

@@ -22,7 +22,7 @@ def decayed_everywhere(program: TrainingProgram, context: Context) -> bool:
 MISTAKES = (
     Mutant(
         "decayed_everywhere",
-        "biases and the scales of norms decay as well, where only matrices were to",
+        "biases and the scales of norms decay as well, although only matrices should",
         decayed_everywhere,
         "prose-gpt+layers=1+heads=2+width=8+context=8+decayed=matrices",
     ),

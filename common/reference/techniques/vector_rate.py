@@ -22,7 +22,7 @@ def one_rate(program: TrainingProgram, context: Context) -> bool:
 MISTAKES = (
     Mutant(
         "one_rate",
-        "biases and the scales of norms have the learning rate of matrices, where they were to have their own",
+        "biases and the scales of norms have the learning rate of matrices instead of their own",
         one_rate,
         "prose-gpt+layers=1+heads=2+width=8+context=8+vector_rate=4",
     ),

@@ -1,8 +1,10 @@
 """What the oracle knows of a mistake and what records show of it is one row, under one name."""
 
+import re
+
 import pytest
 
-from samestep.common.mistakes.table import MISTAKES, of_step
+from samestep.common.mistakes.table import MISTAKES, _other_way, of_step
 from samestep.common.reference.known import KNOWN
 from samestep.common.workload.optimizers.table import MISTAKES as OF_OPTIMIZERS
 
@@ -33,3 +35,10 @@ def test_threads_are_written_so_that_they_can_be_found() -> None:
     for mistake in MISTAKES:
         owner, _, rest = mistake.thread.partition("/")
         assert not mistake.thread or (owner and rest.partition("#")[2].isdigit()), mistake.thread
+
+
+@pytest.mark.parametrize("mistake", [each for each in MISTAKES if each.has_sides], ids=lambda mistake: mistake.name)
+def test_a_mistake_of_the_other_run_names_that_run_wherever_it_stood(mistake: object) -> None:
+    runs, other = (re.findall(r"\b[AB]\b", said) for said in (mistake.sentence, _other_way(mistake.sentence)))
+    assert runs
+    assert other == [{"A": "B", "B": "A"}[run] for run in runs]

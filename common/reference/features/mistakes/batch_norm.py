@@ -91,7 +91,7 @@ MISTAKES = (
     ),
     Mutant(
         "statistics_moved_twice",
-        "the running statistics move twice: the forward pass that moves them was computed once more",
+        "the running statistics move twice: the forward pass that moves them was computed twice",
         statistics_moved_twice,
         _CELL,
     ),

@@ -146,21 +146,23 @@ def _mistake(change: Callable[[Experts, Context], object], sentence: str) -> Mut
 MISTAKES = (
     _mistake(
         balance_of_shards,
-        "the load-balancing loss is the mean of those of {devices} shards, where it is one of the whole batch",
+        "the load-balancing loss is the mean over {devices} shards, where that of the whole batch is due",
     ),
-    _mistake(balance_without_gradient, "the load-balancing loss is in the loss that is reported, and has no gradient"),
+    _mistake(balance_without_gradient, "the load-balancing loss is part of the reported loss, but has no gradient"),
     _mistake(
         dropped_tokens,
-        "experts take no more than an even share of the tokens, and those that they drop count in the load and in the loss",
+        "experts take no more than an even share of the tokens, and the dropped ones still count in the load and in the loss",
     ),
-    _mistake(router_gradient_halved, "the router has half of the gradient that comes from the weights of its experts"),
+    _mistake(
+        router_gradient_halved, "the router has only half of the gradient that comes from the weights of its experts"
+    ),
     _mistake(
         weights_not_normalised,
-        "experts are weighted by their probabilities, which are not divided by the sum of those that a token takes",
+        "experts are weighted by their probabilities, without dividing these by their sum over a token's experts",
     ),
     _mistake(
         balance_times_top_k,
-        "the load-balancing loss counts as often as a token takes experts: their tokens are divided by all tokens",
+        "the load-balancing loss counts once for each expert that a token takes: it is not divided by their number",
     ),
     Mutant(
         "expert_gradients_over_replicas",
