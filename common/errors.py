@@ -118,8 +118,30 @@ def _nearest(value: str, choices: Sequence[str]) -> Sequence[str]:
     initials = [each for each in choices if letters == "".join(word[0] for word in re.findall("[a-z0-9]+", each))]
     spelled = {each.lstrip("-"): each for each in choices}
     least = 0.51 if value.startswith("-") else 0.5  # of the letters: `ft` for `tf` has half of them in order
-    alike = difflib.get_close_matches(letters, spelled, n=1, cutoff=least)
-    return (initials if len(letters) > 1 else []) or [spelled[each] for each in alike]
+    alike = difflib.get_close_matches(letters, spelled, n=max(1, len(spelled)), cutoff=least)
+    order = list(spelled)  # decides where two are as near
+    nearest = sorted(alike, key=lambda each: (_slips(letters, each), order.index(each)))[:1]
+    return (initials if len(letters) > 1 else []) or [spelled[each] for each in nearest]
+
+
+def _slips(word: str, choice: str) -> float:
+    """Returns how many slips of the hand lead from a choice to a word.
+
+    A letter that is doubled, or should be, is half a slip; one too many, one missing or two swapped are one; a wrong one is 1.5.
+    """
+    slips = {(0, 0): 0.0}
+    for i, j in itertools.product(range(len(word) + 1), range(len(choice) + 1)):
+        ways = [slips[i, j]] if i == j == 0 else []
+        if i:
+            ways.append(slips[i - 1, j] + (0.5 if word[i - 1] == word[i - 2 : i - 1] else 1.0))
+        if j:
+            ways.append(slips[i, j - 1] + (0.5 if choice[j - 1] == choice[j - 2 : j - 1] else 1.0))
+        if i and j:
+            ways.append(slips[i - 1, j - 1] + (0.0 if word[i - 1] == choice[j - 1] else 1.5))
+        if i > 1 and j > 1 and word[i - 2 : i] == choice[j - 1] + choice[j - 2]:
+            ways.append(slips[i - 2, j - 2] + 1.0)
+        slips[i, j] = min(ways)
+    return slips[len(word), len(choice)]
 
 
 def _offer(choices: Sequence[str]) -> str:

@@ -6,8 +6,10 @@ import functools
 import io
 import os
 import re
+import shutil
 import signal
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import NoReturn, TextIO
@@ -40,7 +42,7 @@ def report_errors() -> Iterator[list[int]]:
         yield code
         sys.stdout.flush()
     except SamestepError as error:
-        print(f"samestep: {error}", file=sys.stderr)
+        print(_wrapped(f"samestep: {error}"), file=sys.stderr)
         code[0] = error.exit_code
     except KeyboardInterrupt as interrupt:
         how = f"ended by {interrupt}" if interrupt.args else "interrupted"
@@ -56,6 +58,14 @@ def report_errors() -> Iterator[list[int]]:
         sys.unraisablehook = ignored
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def _wrapped(line: str) -> str:
+    """Returns an error as a terminal shows it without a broken word; what reads a pipe or a file gets one line."""
+    if not sys.stderr.isatty():
+        return line
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _leave(code: int) -> NoReturn:

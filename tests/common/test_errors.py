@@ -1,5 +1,6 @@
 import pytest
 
+from samestep.common.catalog import catalogue
 from samestep.common.errors import (
     ERRORS,
     MOST_CHARACTERS,
@@ -34,6 +35,56 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_the_whole_list():
     error = unknown("strategy", "mirorred", STRATEGIES)
     assert isinstance(error, ConfigError)
     assert str(error) == "unknown strategy 'mirorred'. Did you mean 'mirrored'? Choose from: single, ddp, mirrored."
+
+
+TORCH = [info.name for framework, info in catalogue() if framework == "torch"]
+TF = [info.name for framework, info in catalogue() if framework == "tf"]
+FLAGS = [
+    "--strategies",
+    "--devices",
+    "--batch-size",
+    "--steps",
+    "--warmup-steps",
+    "--seed",
+    "--repeats",
+    "--learning-rate",
+]
+
+
+@pytest.mark.parametrize(
+    ("choices", "misspelled"),
+    [
+        (TORCH, {"dpp": "dp", "dddp": "ddp", "ddpp": "ddp", "ppp": "pp", "tpp": "tp", "eep": "ep", "cpp": "cp"}),
+        (TORCH, {"fdsp": "fsdp", "fsddp": "fsdp", "sfdp": "fsdp", "zero": "zero1", "zer2": "zero2", "c10": "c10d"}),
+        (
+            TORCH,
+            {
+                "hybrd": "hybrid",
+                "deepsped": "deepspeed",
+                "sngle": "single",
+                "rpc_paramter_server": "rpc_parameter_server",
+            },
+        ),
+        (
+            TF,
+            {
+                "mirrord": "mirrored",
+                "mirorred": "mirrored",
+                "contxt": "context",
+                "expertt": "expert",
+                "dtesnor": "dtensor",
+            },
+        ),
+        (FLAGS, {"--devics": "--devices", "--stepps": "--steps", "--sedd": "--seed", "--batchsize": "--batch-size"}),
+        (FLAGS, {"--strategy": "--strategies", "--repeat": "--repeats", "--learing-rate": "--learning-rate"}),
+    ],
+)
+def test_a_slip_of_the_hand_is_answered_with_the_word_that_was_meant(
+    choices: list[str], misspelled: dict[str, str]
+) -> None:
+    """A letter that is doubled, missing, one too many, or swapped with its neighbour."""
+    errors = {word: str(unknown("word", word, choices)) for word in misspelled}
+    assert {word: error.split("Did you mean '")[1].split("'?")[0] for word, error in errors.items()} == misspelled
 
 
 def test_no_nearest_name_is_invented_where_nothing_is_near():

@@ -5,10 +5,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from samestep.common.errors import signal_exit_code
+from samestep.experiments.cli import ending
 
 ROOT = str(Path(__file__).parents[2])
 TRAIN = "run oracle --dtype float64 --workload digits-mlp+width=32 --batch-size 48 --steps 3 --no-parity"
@@ -84,3 +86,14 @@ def test_numpy_has_one_thread_unless_told_otherwise(given: dict[str, str], threa
 def test_the_exit_code_of_a_signal_is_that_of_shells(name: str, code: int) -> None:
     assert signal_exit_code(KeyboardInterrupt(*[name] if name else [])) == code
     assert code == 128 + signal.Signals[name or "SIGINT"]
+
+
+def test_an_error_is_wrapped_for_a_terminal_and_one_line_for_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "samestep: unknown strategy 'dpp'. Did you mean 'dp'? Choose from: single, ddp, rpc_parameter_server."
+    assert ending._wrapped(line) == line
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(isatty=lambda: True))
+    wrapped = ending._wrapped(line).splitlines()
+    assert len(wrapped) > 2
+    assert max(map(len, wrapped)) <= 40
+    assert " ".join(each.strip() for each in wrapped) == line
