@@ -32,6 +32,8 @@ COLUMNS = 100
 """Of the help of commands."""
 NAMES = {"README.md": "index.md", "LICENSE": "license.md"}
 """Files of the repository whose pages are called otherwise."""
+STYLE = "<style>.md-typeset td code{word-break:normal;white-space:nowrap}</style>"
+"""Of every page: tables scroll, and a version in one of their cells is not torn apart."""
 _LINK = re.compile(r"\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
 
 
@@ -61,6 +63,17 @@ def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", files:
     name = page.file.src_uri
     shown = markdown if name in generated() else relinked(markdown, f"docs/{name}", name)
     return f"{shown}\n## Every cell\n\n{read_text(FILTER)}" if name == "parity.md" else shown
+
+
+def on_post_page(output: str, page: "Page", config: "MkDocsConfig") -> str:
+    """Adds the style of every page.
+
+    Args:
+        output: The page in HTML.
+        page: Says where it is.
+        config: The configuration of MkDocs.
+    """
+    return output.replace("</head>", f"{STYLE}</head>", 1)
 
 
 def generated() -> dict[str, str]:

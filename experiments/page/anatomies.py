@@ -12,8 +12,8 @@ from samestep.experiments.page.drawings.large_drawings import render_drawings
 from samestep.experiments.page.loaded import Entry, Loaded
 
 _HOW = (
-    "From the footprints and sends of the step that each run took under observation. Left: what each device holds, to "
-    "scale. Right: what is sent in which phase, and between whom."
+    "Drawn from one step of each run, which was observed. Left: what each device holds, to scale. Right: what is sent in "
+    "which phase, and between whom."
 )
 
 

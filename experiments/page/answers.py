@@ -71,7 +71,7 @@ def _fastest(rows: dict[str, MeasuredRow]) -> Superlative | None:
 def _certainty(best: str, second: str, rows: dict[str, MeasuredRow]) -> str:
     """Says how sure it is that a row is faster than the next one."""
     if share_cores(rows[best].result) or share_cores(rows[second].result):
-        return "devices share cores here, so this says little of a machine with one for each"
+        return "devices share cores here, so this says little about a machine with a core for each device"
     predicted = rows[best].speed.prediction
     if predicted is None or predicted.rounds == 1:
         return f"measured once, so not ranked above {second}; --repeats 5 ranks them"

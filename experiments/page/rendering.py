@@ -21,6 +21,8 @@ FRAMEWORKS = [(name, framework_info(name).title) for name in (*BUILDERS, ORACLE_
 _NOT_TEXT = re.compile("[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What a page cannot show: the control characters of a log, halves of surrogate pairs."""
 _HYPHENED, _WHOLE = re.compile(r"(?<![\w-])--[a-z][\w-]*|\b[\d.]+e-\d+"), r'<span class="whole">\g<0></span>'
+_WIDE = 36
+"""Characters that a phone has room for."""
 LONG = 1_000_000
 """Characters from which on a browser lays out the sections of a page only as they come near: it opens three times as fast."""
 _IMPLIED = re.compile(
@@ -92,7 +94,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    found.filters |= {"attributes": attributes, "prose": prose, "svg": svg}
+    found.filters |= {"attributes": attributes, "command": command, "prose": prose, "svg": svg}
     found.globals["frameworks"] = FRAMEWORKS
     return found
 
@@ -120,7 +122,14 @@ def prose(text: str) -> Markup:
     """Makes a sentence in which `backticks` mark code; a flag or a number is not broken at its hyphen."""
     parts = [str(escape(part)) for part in clean(text).split("`")]  # no Markup: it would escape what replaces its parts
     said = (f"<code>{part}</code>" if index % 2 else _HYPHENED.sub(_WHOLE, part) for index, part in enumerate(parts))
-    return Markup("".join(said))
+    return Markup("".join(said).replace(" %", "\N{NO-BREAK SPACE}%"))
+
+
+def command(text: str) -> Markup:
+    """Makes a command that is broken between its flags, not within one, unless that is longer than a phone is wide."""
+    first, *flags = clean(text).split(" --")
+    whole = (f"<i>--{escape(flag)}</i>" if len(flag) < _WIDE else f"--{escape(flag)}" for flag in flags)
+    return Markup(" ".join([str(escape(first)), *whole]))
 
 
 def breakable(name: str) -> Markup:

@@ -26,6 +26,8 @@ SYMBOLS = {SAME: "✓", MISSED: "✗", FAILED: "✗", NOT_JUDGED: "–"}
 """Of a status, so that colour is never the only sign of it."""
 _SHOWN = 3
 """Of the comparisons that a headline names."""
+_FIGURE = 500
+"""Pixels of the figure of the first screen: a phone shows it whole, two thirds as large, and a wide screen larger."""
 
 
 def write(loaded: Loaded) -> Markup:
@@ -86,7 +88,7 @@ def _verdict(group: Group) -> dict[str, object]:
         "verdict": tables.verdict(results) if results else "",
         "notes": [*explain_emulations(results), *explain_misses(results, lambda result: called[id(result)])],
         "answers": answers(found),
-        "figure": None if (drawn := trade(found)) is None else svg(drawn),
+        "figure": None if (drawn := trade(found, _FIGURE)) is None else svg(drawn),
         "speeds": _speeds(found),
         "details": {title: lines for title, text in details.items() if (lines := _lines(text))},
         "against": write_report(found.against) if found.against else "",

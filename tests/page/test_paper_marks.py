@@ -11,6 +11,7 @@ from samestep.experiments.page import losses, memory, speed, wire
 from samestep.experiments.page.loaded import Facet
 from samestep.experiments.page.paper.figure import COLUMN, PAGE
 from samestep.experiments.page.paper.figures import NAMES
+from samestep.experiments.page.paper.helvetica import text_width
 from samestep.experiments.page.paper.marks import HATCHES, hatched
 from samestep.experiments.page.paper.styles import colors
 from samestep.experiments.page.plots import Plot
@@ -116,6 +117,15 @@ def test_nothing_leaves_a_figure(found: Comparison, name: str, width: float) -> 
     places += [
         (float(each.get("x", 0)) + float(each.get("width", 0)), float(each.get("y", 0))) for each in root.iter("rect")
     ]
+    places += [
+        (float(each.get("cx", 0)) + side * float(each.get("r", 0)), float(each.get("cy", 0)))
+        for each in root.iter("circle")
+        for side in (-1, 1)
+    ]
+    for each in root.iter("text"):  # at least as wide as in the font of the PDF
+        wide = text_width("".join(each.itertext()), 11.0, is_bold=False)
+        anchor = {"end": -1.0, "middle": 0.5}.get(str(each.get("class")).split()[-1], 1.0)
+        places.append((float(each.get("x", 0)) + anchor * wide, float(each.get("y", 0))))
     assert len(places) > 20
     assert [each for each in places if not (-0.1 <= each[0] <= width + 0.1 and -0.1 <= each[1] <= height + 0.1)] == []
 

@@ -33,7 +33,7 @@ def build(run: Run[DTensorOptions]) -> DTensorProgram:
     else:
         mesh = dtensor.create_mesh(axes, devices=devices)
     layouts = Layouts(mesh, even_split_table(run.workload.model, tensor) if tensor > 1 else {})
-    note = f"{kind(devices)} of {clients} process{'es' if clients > 1 else ''}"
+    note = f"{kind(devices)} of {f'{clients} processes' if clients > 1 else 'one process'}"
     return DTensorProgram(run, layouts, Hardware(note=note, backend="grpc" if clients > 1 else "memory"))
 
 

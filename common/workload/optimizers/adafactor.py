@@ -149,7 +149,7 @@ def unclipped(spec: Adafactor, t: int, w: "np.ndarray", g: "np.ndarray", state: 
 
 
 MISTAKES = {
-    factored_shards: "Adafactor updates two shards of each parameter, each for itself, where the whole one was meant",
+    factored_shards: "Adafactor updates two shards of each parameter separately, not the whole parameter",
     absolute_steps: "Adafactor's steps are not relative to the size of the weights",
     unclipped: "Adafactor does not limit its updates to a root mean square of one",
 }

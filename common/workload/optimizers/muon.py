@@ -163,7 +163,7 @@ def scaled_by_shape(spec: Muon, t: int, w: "np.ndarray", g: "np.ndarray", state:
 
 
 MISTAKES = {
-    orthogonal_shards: "Muon orthogonalizes two shards of each matrix, each for itself, where the whole matrix was meant",
+    orthogonal_shards: "Muon orthogonalizes two shards of each matrix separately, not the whole matrix",
     without_look_ahead: "Muon moves along the momentum itself: Nesterov's look ahead is missing",
     scaled_by_shape: "Muon scales its moves by sqrt(max(1, outputs / inputs)), torch's default, not by 0.2 sqrt(max(n, m))",
 }

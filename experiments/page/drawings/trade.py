@@ -15,7 +15,7 @@ from samestep.experiments.page.paper.layout import SMALL, room_for
 from samestep.experiments.printing.columns import range_of
 
 WIDTH = 760
-LEFT, NAMES, TOP, LEAST_HEIGHT, FOOT = 64, 260, 40, 290, 66
+LEFT, NAMES, TOP, LEAST_HEIGHT, FOOT = 64, 130, 40, 290, 66
 LINE = 16
 """Between two names."""
 MOST_ROWS = 40

@@ -27,7 +27,7 @@ def chart(plot: Plot, key: Key, width: float) -> Element:
     is_narrow = width < _NARROW
     said = 10 + max(room_for(_said(line), TEXT, is_bold=True) for line in plot.lines)
     room = min(_MOST_NAME, max(room_for(line.title, SMALL) for line in plot.lines) + 2)
-    left, right = (4.0, width - 8) if is_narrow else (room + 12, width - said)
+    left, right = (6.0, width - 8) if is_narrow else (room + 12, width - said)
     drawn = Element("g")
     chart = _Chart(drawn, left, right, {kind: HATCHES[place % len(HATCHES)] for place, kind in enumerate(_parts(key))})
     y = draw_key(drawn, key, 10.0, width, chart.swatch)

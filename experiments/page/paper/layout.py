@@ -60,6 +60,8 @@ def draw_key(
         swatch: Draws a mark of a kind; it is given its left edge and its middle.
     """
     x = 0.0
+    if any(SWATCH + 6 + room_for(meaning, SMALL) > width for _, meaning in items):
+        items = [(kind, meaning.partition(":")[0]) for kind, meaning in items]  # the caption says the rest
     for kind, meaning in items:
         wide = SWATCH + 6 + room_for(meaning, SMALL)
         if x and x + wide > width:
