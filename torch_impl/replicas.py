@@ -184,6 +184,21 @@ class Replicas(nn.Module):
         self.together_seconds += time.perf_counter() - start
         return results
 
+    def run_back(self, work: Sequence[tuple[torch.Tensor, list[torch.Tensor], torch.Tensor]]) -> list[Any]:
+        """Returns the gradients of every replica.
+
+        All backward passes on a GPU are computed by one thread of autograd's, which is this one: it must not wait for others
+        that ask for one, and computes one after the other.
+
+        Args:
+            work: For each replica its outputs, the parameters, and the gradients of the outputs.
+        """
+
+        def replica(each: tuple[torch.Tensor, list[torch.Tensor], torch.Tensor]) -> Sequence[torch.Tensor | None]:
+            return torch.autograd.grad(*each, allow_unused=True)
+
+        return [*map(replica, work)] if work[0][0].is_cuda else self.run_together(replica, work)
+
     def run_forward(self, x: Inputs, params: Sequence[torch.Tensor], grad: bool) -> list[Replica]:
         """Runs the forward pass of every replica.
 
@@ -229,7 +244,7 @@ class _Replicated(torch.autograd.Function):
         """Sends the outputs' gradients out, and collects the parameters'."""
         shards = ctx.replicas.scatter("scatter_output_gradients", gradient, "backward")
         work = [(outputs, leaves, shard) for (outputs, leaves), shard in zip(ctx.ran, shards, strict=True)]
-        gradients = ctx.replicas.run_together(lambda each: torch.autograd.grad(*each, allow_unused=True), work)
+        gradients = ctx.replicas.run_back(work)
         ctx.ran = None
         reduced = iter(ctx.replicas.reduce(gradients))
         return None, None, None, *(next(reduced) if needed else None for needed in ctx.needs_input_grad[3:])

@@ -12,6 +12,8 @@ from samestep.experiments.doctoring.gpus import Gpu
 WORKLOAD = "prose-gpt+layers=2+width=128+heads=4+context=64"
 STEPS, BATCH_SIZE, ROUNDS = 20, 32, 2
 """Two rounds say whether a run repeats bit for bit."""
+TIMEOUT_SECONDS = 15
+"""A row that hangs on a GPU is ended after ten times that, and the other rows still run."""
 PAIR = 2
 
 
@@ -24,6 +26,7 @@ def settings() -> dict[str, object]:
         "devices": 1,
         "repeats": ROUNDS,
         "parity": True,
+        "timeout_seconds": TIMEOUT_SECONDS,
     }
 
 

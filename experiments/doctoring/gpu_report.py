@@ -59,7 +59,7 @@ class Check:
 
     @property
     def predicted_peak_bytes(self) -> int:
-        """What prediction says: all classes of memory at their peaks at once, which is an upper bound of the tensors."""
+        """What prediction says: all classes of memory at their peaks at once. Gradients of activations come on top of it."""
         return max(map(needed_bytes, self.result.predicted.footprints))
 
     @property
@@ -104,7 +104,7 @@ COLUMNS: tuple[Column[Check], ...] = (
     Column(
         "allocated",
         lambda check: f"{size(check.allocated_peak_bytes)} ({size(check.predicted_peak_bytes)})",
-        "the most that the GPU's allocator held in a step, with the bound that prediction gives",
+        "the most bytes of tensors in a step, and what prediction counts of them: gradients of activations are not among it",
     ),
     Column("sent", _beside_prediction(SENT), "in a step over TCP, with its prediction", gives_way=2),
     Column("ms", lambda check: _milliseconds(check.result.step_seconds_median), "the median step"),
