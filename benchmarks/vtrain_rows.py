@@ -1,8 +1,12 @@
-"""How alike the one-node rows of `common/seconds/vtrain` are: `python -m benchmarks.vtrain_rows`.
+"""How alike the rows of `common/seconds/vtrain` are: `python -m benchmarks.vtrain_rows`.
 
-Rows without a pipeline are fitted by n (L a + b) + c: n micro-batches of L layers at `a` seconds and a head at `b`, which depend
-on hidden size, tensor parallelism and micro-batch, and a `c` of model, tensor and data parallelism for the exchange and update.
-Times of separate runs would differ by their noise from such a sum.
+Rows on one node without a pipeline are fitted by n (L a + b) + c: n micro-batches of L layers at `a` seconds and a head at `b`,
+which depend on hidden size, tensor parallelism and micro-batch, and a `c` of model, tensor and data parallelism for the exchange
+and update. Times of separate runs would differ by their noise from such a sum.
+
+Of rows on many nodes it prints, for each size of tensor parallelism, how far predictions are off, and what no prediction is part
+of: the GPU-seconds of a sequence, the bubble of the pipeline left out. A larger size exchanges more, so its sequences should take
+more.
 """
 
 from collections.abc import Sequence
@@ -10,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from samestep.common.seconds.measured_iterations import MeasuredIteration
-from samestep.common.seconds.validation import carried_rows
+from samestep.common.seconds.validation import carried_rows, compare, score, unseen_machine
 
 
 def residuals(rows: Sequence[MeasuredIteration]) -> tuple[int, float, float]:
@@ -38,11 +42,32 @@ def residuals(rows: Sequence[MeasuredIteration]) -> tuple[int, float, float]:
     return len(columns), float(left.max()), float((left / seconds).max())
 
 
+def sequence_seconds(row: MeasuredIteration) -> float:
+    """Returns what all GPUs of a pipeline took for a sequence, without the bubble.
+
+    Args:
+        row: With n micro-batches and p stages, n + p - 1 of which follow each other.
+    """
+    layout = row.layout
+    followed = (layout.microbatches + layout.pipe - 1) * layout.microbatch_size
+    return row.seconds / followed * layout.pipe * layout.tensor
+
+
 def main() -> None:
-    """Prints how well the sum fits."""
+    """Prints how well the sum fits, and the rows on many nodes by their tensor parallelism."""
     rows = [row for row in carried_rows() if row.is_one_node and row.layout.pipe == 1]
     constants, most, share = residuals(rows)
     print(f"{len(rows)} rows, {constants} constants: largest residual {1e3 * most:.3f} ms, {share:.3%} of its row")
+    groups: dict[tuple[int, int], list[MeasuredIteration]] = {}
+    for row in carried_rows():
+        if not row.is_one_node:
+            groups.setdefault((row.layout.num_gpus, row.layout.tensor), []).append(row)
+    for (gpus, tensor), alike in sorted(groups.items()):
+        found, seconds = score(compare(alike, unseen_machine)), sorted(map(sequence_seconds, alike))
+        print(
+            f"{gpus} GPUs, tensor {tensor}: rows: {found.rows}, mean error {found.mape:.1%}; a sequence took "
+            f"{seconds[0]:.2f} to {seconds[-1]:.2f} GPU-seconds"
+        )
 
 
 if __name__ == "__main__":
