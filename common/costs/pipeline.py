@@ -142,8 +142,17 @@ def _stages(run: Run) -> Sequence[_Stage]:
     return _cut(run.workload.model, run.options.schedule, mesh.pipe, mesh.tensor, mesh.shard, mesh.parts("stacked"))
 
 
-@functools.lru_cache(maxsize=8)  # it does not depend on the batch, of which a search tries many
+@functools.lru_cache(maxsize=64)  # it does not depend on the batch, of which a search tries many
 def _cut(model: ModelSpec, schedule: str, pipes: int, parts: int, shards: int, owners: int) -> Sequence[_Stage]:
+    if shards > 1:
+        whole, is_all = (
+            _cut(model, schedule, pipes, parts, 1, owners),
+            all(not p.frozen for p in model.params().values()),
+        )
+        own = [part_of(stage.held, shards, owners) for stage in whole]
+        learning = own if is_all else [part_of(stage.trained, shards, owners) for stage in whole]
+        both = zip(whole, own, learning, strict=True)
+        return [dataclasses.replace(stage, part=part, part_trained=trains) for stage, part, trains in both]
     ranks = SCHEDULES[schedule].stage_ranks(pipes)
     stages = []
     for rank, segments in zip(ranks, group_segments(model.segments(), len(ranks)), strict=True):

@@ -46,11 +46,13 @@ def sharded_holders(run: Run, held: Iterable[Param], trained: Iterable[Param]) -
     """
     mesh, start, found = run.mesh, 0, list[Footprint]()
     within = math.prod(mesh.axis(name) for name, axis in AXES.items() if axis.order > AXES["shard"].order)
-    both = shard_elements(held, mesh.shard), shard_elements(trained, mesh.shard)
+    every, learning = list(held), list(trained)
+    whole = shard_elements(every, mesh.shard)
+    both = whole, whole if len(learning) == len(every) else shard_elements(learning, mesh.shard)
     ends = [list(itertools.accumulate(count for _, count in runs)) for runs in both]
     for end in sorted({*ends[0], *ends[1]}):
-        elements, learning = (runs[bisect.bisect(of, start)][0] for runs, of in zip(both, ends, strict=True))
-        found.append(holder(run, elements, count=(end - start) * within, trained=learning))
+        elements, of_trained = (runs[bisect.bisect(of, start)][0] for runs, of in zip(both, ends, strict=True))
+        found.append(holder(run, elements, count=(end - start) * within, trained=of_trained))
         start = end
     times = mesh.size // (mesh.parts("layers") * mesh.shard * within)
     return found * times if len(found) > 1 else [dataclasses.replace(found[0], count=found[0].count * times)]

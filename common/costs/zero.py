@@ -197,7 +197,7 @@ def _collectives(run: Run, frees: bool) -> Iterator[Send]:
                 yield from reductions(run, block, reverse=True)
             yield from following[early:]
     learning, shards = trained(run.workload.model.params()), run.mesh.shard
-    if run.techniques.need_norm and run.mesh.axis("expert") > 1:
+    if run.techniques.need_norm and run.mesh.parts("stacked") > 1:
         yield from norms(run, learning)
     elif run.techniques.need_norm and shards > 1:  # of all parameters together
         yield Send("update", "all_reduce", "shard", shards, len(learning) * run.item_bytes)

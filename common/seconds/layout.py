@@ -43,6 +43,7 @@ class Layout:
         fused_attention: Whether the scores of the attention stay on the chip.
         separate_kernels: Whether each norm and each residual sum is a kernel, as in PyTorch without a compiler.
         splits_sequence: Whether norms and residuals are split along `tensor` as well.
+        shards_along_expert: Whether `shard` shards all but the experts along `expert` as well; else these have the same.
     """
 
     batch_size: int
@@ -60,6 +61,7 @@ class Layout:
     fused_attention: bool = False
     separate_kernels: bool = False
     splits_sequence: bool = False
+    shards_along_expert: bool = False
 
     @property
     def num_gpus(self) -> int:
@@ -78,11 +80,15 @@ class Layout:
 
     @property
     def group(self) -> SumGroup:
-        """Who shares the parameters that are not those of experts: shards of them lie along `expert` as well."""
+        """Who shares the parameters that are not those of experts: every GPU along `expert` has the same, or other shards."""
         replicas, tensor = self.data * self.context, self.tensor
-        if self.shard > 1:
+        if self.shard == 1:
+            return SumGroup(1, tensor, replicas * self.expert, tensor)
+        if self.shards_along_expert:
             return SumGroup(self.shard * self.expert, tensor, replicas, tensor * self.expert * self.shard)
-        return SumGroup(1, tensor, replicas * self.expert, tensor)
+        # Replicas along `expert` are near, others far: as many groups meet in a node as if all were as far apart.
+        apart = tensor * (self.shard if replicas > 1 else 1)
+        return SumGroup(self.shard, tensor * self.expert, replicas * self.expert, apart)
 
     @property
     def expert_group(self) -> SumGroup:

@@ -1,6 +1,7 @@
 """The rows that may win, the meshes of so many devices, and the micro-batches of a mesh."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -178,20 +179,22 @@ def _rows(
     if context * expert > 1 or (pipe * tensor > 1 and replicas > 1 and is_wide):
         yield MEGATRON, {"data": replicas}
     if pipe > 1 or tensor > 1:
-        if expert > 1:
-            return
-        if context == replicas == 1:
+        if context == replicas == expert == 1:
             by_layers, inside = ALONE
             yield SPLIT[0] if pipe > 1 and tensor > 1 else by_layers if pipe > 1 else inside, {}
+        elif min(context, expert) > 1 and not keep.keys() >= {"context", "expert"}:
+            return  # there are most of these meshes, and the composition is tried on all of them
         elif replicas == 1:
             yield SPLIT[0], {}
         else:
-            yield from ((row, {row.axis: replicas}) for row in SPLIT)
+            # With experts there are many, of which replicas that keep all optimizer state rarely win.
+            yield from ((row, {row.axis: replicas}) for row in (SPLIT if expert == 1 else SPLIT[1:]))
         return
     shards = [size for size in divisors(replicas) if size > 1 and keep.get("shard", size) == size]
     if expert > 1:
         yield from ((EXPERTS, {"data": replicas}),) if context == 1 else ()
-        yield from ((SHARDED_EXPERTS, {"data": replicas // size, "shard": size}) for size in shards)
+        both = itertools.product((SHARDED_EXPERTS, FULLY), shards)
+        yield from ((row, {"data": replicas // size, "shard": size}) for row, size in both)
     elif context > 1:
         yield POSITIONS, {"data": replicas}
         yield from ((FULLY, {"data": replicas // size, "shard": size}) for size in shards)

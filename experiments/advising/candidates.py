@@ -166,4 +166,4 @@ def _options(base: Run, row: RankedStrategy, mesh: Mesh) -> object:
     if row != MEGATRON:
         return strategy_info(FRAMEWORK, row.strategy).options()
     tokens = num_positions(base.workload.model)
-    return ComposedOptions(sequence_parallel=tokens % (mesh.tensor * mesh.axis("context")) == 0)
+    return ComposedOptions(sequence_parallel=tokens % (mesh.tensor * mesh.parts("positions")) == 0)

@@ -117,7 +117,7 @@ def _cut(model: ModelSpec, schedule: str, ranks: int) -> tuple[tuple[tuple[Segme
 def _asked_kept(asked: _Asked) -> _Asked:
     """Asks for what the places of a run keep; no batch and no number of replicas decides it."""
     run, mesh = asked.run, asked.run.mesh
-    split = (mesh.pipe, mesh.tensor, mesh.axis("context"), mesh.axis("expert") > 1)
+    split = (mesh.pipe, mesh.tensor, mesh.parts("positions"), mesh.parts("stacked") > 1)
     options = getattr(run.options, "sequence_parallel", False)
     decides = (run.workload.model, split, options, run.product_bytes, run.techniques.in_passes(1))
     return dataclasses.replace(asked, decides=decides)
@@ -135,7 +135,7 @@ def _asked_state(asked: _Asked) -> _Asked:
     run, row = asked.run, asked.row
     if not (row.composed or (row.sharding and row.axis == "data")):
         sizes = {name: size for name, size in run.mesh.axes if name in ("shard", "expert", "tensor", "pipe")}
-        sizes |= {"data": 2} if run.mesh.data * run.mesh.axis("context") > 1 else {}
+        sizes |= {"data": 2} if run.mesh.data * run.mesh.parts("positions") > 1 else {}
         run = dataclasses.replace(run, mesh=Mesh(tuple(sizes.items()) or run.mesh.axes))
     decides = (row, run.workload.model, run.mesh, run.optimizer, run.dtype, run.weights)
     return _Asked(run, row, asked.schedule, decides)
@@ -179,17 +179,17 @@ def _elements(model: ModelSpec, parts: int, expert: int) -> dict[str, _Elements]
 def _composed(run: Run, row: RankedStrategy, schedule: str) -> tuple[int, ...]:
     """Returns the same of a composition that no row runs."""
     mesh = run.mesh
-    elements = _elements(run.workload.model, mesh.tensor, mesh.axis("expert"))
-    replicas, found = mesh.data * mesh.axis("context"), []
+    elements = _elements(run.workload.model, mesh.tensor, mesh.parts("stacked"))
+    replicas, found = mesh.data * mesh.parts("positions"), []
     for stages in _cut(run.workload.model, schedule, mesh.pipe):
         each = [elements[segment.name] for stage in stages for segment in stage]
         dense, stacked = (sum(sizes) for sizes in zip(*each, strict=True))
         if row == MEGATRON:
             own = 2 * (dense + stacked) * run.item_bytes
-            dense, stacked = -(-dense // (replicas * mesh.axis("expert"))), -(-stacked // replicas)
+            dense, stacked = -(-dense // (replicas * mesh.parts("stacked"))), -(-stacked // replicas)
             copied = 0
         else:
-            dense, stacked = -(-dense // (mesh.shard * mesh.axis("expert"))), -(-stacked // mesh.shard)
+            dense, stacked = -(-dense // (mesh.shard * mesh.parts("stacked"))), -(-stacked // mesh.shard)
             own, copied = 2 * (dense + stacked) * run.item_bytes, _gathered(each) * run.product_bytes
         found.append(own + copied + optimizer_bytes(run, dense) + optimizer_bytes(run, stacked))
     return tuple(found)

@@ -82,14 +82,14 @@ def seconds_of(candidate: Candidate, machine: Machine) -> StepTime:
         return _of_any_model(candidate, machine)
     run, mesh = candidate.run, candidate.run.mesh
     staged, row = mesh.pipe > 1, candidate.row
-    in_shards = mesh.shard > 1 and (mesh.data > 1 or mesh.parts("positions") > 1 or row == SHARDED_EXPERTS)
+    in_shards = mesh.shard > 1 and (mesh.data > 1 or mesh.parts("positions") > 1 or mesh.parts("stacked") > 1)
     layout = Layout(
         batch_size=run.batch_size,
         microbatch_size=candidate.microbatch_size,
         data=mesh.data if in_shards else mesh.axis(row.axis),
         shard=mesh.shard if in_shards else 1,
-        context=mesh.axis("context"),
-        expert=mesh.axis("expert"),
+        context=mesh.parts("positions"),
+        expert=mesh.parts("stacked"),
         tensor=mesh.tensor,
         pipe=mesh.pipe,
         schedule=run.options.schedule if staged else "1f1b",
@@ -99,6 +99,7 @@ def seconds_of(candidate: Candidate, machine: Machine) -> StepTime:
         fused_attention=True,
         separate_kernels=True,
         splits_sequence=getattr(run.options, "sequence_parallel", False),
+        shards_along_expert=row == SHARDED_EXPERTS,
     )
     return step_time(shape, layout, machine)
 

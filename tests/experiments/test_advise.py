@@ -26,6 +26,7 @@ from samestep.common.request import RunConfig
 from samestep.common.run import parse_prediction
 from samestep.common.seconds.core_time import Cores, Taken
 from samestep.common.seconds.host_links import PAYLOAD, busiest, over_hosts, with_links
+from samestep.common.seconds.layout import Layout
 from samestep.common.seconds.machine import Machine, load_machine
 from samestep.common.seconds.step_time import StepTime
 from samestep.common.seconds.validation import carried_rows
@@ -43,8 +44,10 @@ from samestep.experiments.advising.advice_text import document, report
 from samestep.experiments.advising.candidate_meshes import (
     COMPOSED,
     EXPERTS,
+    FULLY,
     MEGATRON,
     POSITIONS,
+    SHARDED_EXPERTS,
     SPLIT,
     WHOLE,
     ComposedOptions,
@@ -199,6 +202,29 @@ def test_experts_are_sharded_along_expert_as_the_row_does() -> None:
     dense = sum(param.size for param in params if not param.stacked)
     assert row.state - ours.state == pytest.approx(12 * dense * (1 - 1 / 4), rel=1e-3)
     assert ours.kept == row.kept
+
+
+def test_rows_that_run_here_take_experts_along_their_other_axes() -> None:
+    """`fsdp` holds what is no expert's once for each GPU along `expert`, which the composition shards as well."""
+    found = search(base(MIXTURE, 96), 32, 1e9, {"expert": 4}).fitting
+    assert {each.row.strategy for each in found if not each.row.composed} >= {"fsdp", "hybrid", "ep"}
+    mesh = Mesh.parse("shard=2,expert=4")
+    run = dataclasses.replace(base(MIXTURE, 48), strategy=strategy_info("torch", "fsdp"), mesh=mesh)
+    run = dataclasses.replace(run, options=run.strategy.options())
+    (row,), (composed,) = (held.places(run, each) for each in (FULLY, SHARDED_EXPERTS))
+    dense = sum(param.size for param in run.workload.model.params().values() if not param.stacked)
+    assert row.kept == composed.kept
+    # 2 bytes, its gradient's 2, 12 of the optimizer; but the row's blocks are gathered in two pieces, fewer bytes at once.
+    more = dense * (1 / 2 - 1 / 8)
+    assert 12 * more < row.state - composed.state < 16 * more
+
+
+def test_shards_that_are_the_same_along_expert_are_summed_there() -> None:
+    layout = Layout(batch_size=32, microbatch_size=1, shard=4, data=2, expert=2)
+    along = dataclasses.replace(layout, shards_along_expert=True)
+    assert (layout.group.shards, layout.group.replicas) == (4, 4)
+    assert (along.group.shards, along.group.replicas) == (8, 2)
+    assert layout.expert_group == along.expert_group
 
 
 def test_long_sequences_have_room_along_context() -> None:

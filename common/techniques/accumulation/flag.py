@@ -1,6 +1,7 @@
 """The flag of accumulation."""
 
 import dataclasses
+import functools
 from typing import Self
 
 from samestep.common.flags import flag
@@ -16,6 +17,7 @@ class AccumulationFlags:
         least=1,
     )
 
+    @functools.lru_cache(maxsize=256)  # a search asks thousands of times  # noqa: B019
     def in_passes(self, count: int) -> Self:
         """Returns the same techniques with so many micro-batches a shard."""
         return dataclasses.replace(self, accumulation_steps=count)

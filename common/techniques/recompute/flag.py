@@ -1,6 +1,7 @@
 """The flag of recomputation."""
 
 import dataclasses
+import functools
 from typing import Self
 
 from samestep.common.flags import flag
@@ -16,6 +17,7 @@ class RecomputeFlags:
         changes_step=False,
     )
 
+    @functools.lru_cache(maxsize=256)  # a search asks thousands of times  # noqa: B019
     def computing_twice(self) -> Self:
         """Returns the same techniques, with the inner segments computed again."""
         return dataclasses.replace(self, recompute=True)
