@@ -17,13 +17,30 @@ DIGESTED_BATCHES = 20
 
 
 class Chunk(NamedTuple):
-    """One of several equal, contiguous parts."""
+    """One of several equal parts.
+
+    Attributes:
+        index: Which part.
+        count: The number of parts.
+        is_zigzag: Whether it is two pieces, one as far from the start as the other from the end, instead of one.
+    """
 
     index: int = 0
     count: int = 1
+    is_zigzag: bool = False
+
+    def pieces(self, size: int) -> tuple[range, ...]:
+        """Returns the places that the chunk has of `size`, which twice its count divides if it is a zigzag."""
+        if not self.is_zigzag:
+            own = self.within(size)
+            return (range(own.start, own.stop),)
+        length = size // (2 * self.count)
+        first = range(self.index * length, (self.index + 1) * length)
+        return first, range(size - first.stop, size - first.start)
 
     def within(self, size: int) -> slice:
-        """Returns the places that the chunk has of `size`, which its count divides."""
+        """Returns the places that a contiguous chunk has of `size`, which its count divides."""
+        assert not self.is_zigzag
         assert size % self.count == 0, "checked against the catalogue before anything starts"
         length = size // self.count
         return slice(self.index * length, (self.index + 1) * length)
@@ -36,15 +53,16 @@ class BatchPart(NamedTuple):
     positions: Chunk = Chunk()
 
     @classmethod
-    def of(cls, mesh: Mesh, rank: int) -> "BatchPart":
+    def of(cls, mesh: Mesh, rank: int, is_zigzag: bool = False) -> "BatchPart":
         """Returns the part of one device.
 
         Args:
             mesh: All devices.
             rank: The place of this one.
+            is_zigzag: Whether positions are cut so that each part has early and late ones.
         """
-        cuts = ("examples", "positions")
-        return cls(*(Chunk(mesh.part(rank, cut), mesh.parts(cut)) for cut in cuts))
+        examples, positions = (Chunk(mesh.part(rank, cut), mesh.parts(cut)) for cut in ("examples", "positions"))
+        return cls(examples, positions._replace(is_zigzag=is_zigzag))
 
     @property
     def count(self) -> int:
@@ -120,7 +138,7 @@ class Batch:
         """Gathers a part of the batch, contiguous and in global order.
 
         Args:
-            part: Which part; its counts divide the numbers of examples and of positions.
+            part: Which part; its counts divide the number of examples, and that of positions as `Chunk.pieces` wants.
 
         Returns:
             Inputs and targets, each [examples of the part, positions of the part, ...], freshly gathered.
@@ -128,11 +146,11 @@ class Batch:
         places = part.examples.within(len(self.indices))
         chosen = self.indices[places]
         if self.gathering is not None:
-            self.gathering.note(self.step, self.first + places.start, chosen, part.positions)
+            self.gathering.note(self.step, self.first + places.start, chosen, part.positions[:2])
         inputs, targets = self.inputs[chosen], self.targets[chosen]
         if part.positions.count == 1:  # then examples need not have positions
             return inputs, targets
-        own = part.positions.within(inputs.shape[1])
+        own = np.concatenate(part.positions.pieces(inputs.shape[1]))
         return np.ascontiguousarray(inputs[:, own]), np.ascontiguousarray(targets[:, own])  # not views of all positions
 
 

@@ -52,11 +52,11 @@ class OptionSettings(TypedDict, total=False):
 
     ring: bool
     bucket_bytes: int | None
+    attention_exchange: str
     zero_stage: int
     schedule: str
     microbatches: int
     sequence_parallel: bool
-    attention_exchange: str
     consistency: str
     reduce: str
     clients: int

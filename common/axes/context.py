@@ -9,9 +9,12 @@ attentions exchange of them is an option of the row:
               for its own.
     ring      keys and values to the next rank, N - 1 times in either pass; backward their gradients go round as well, N times.
 
+Where keys and values come to the queries, late positions have more of them to look at. So a rank has a piece from the start of
+each example and one as far from its end (a zigzag), and every rank computes as many scores.
+
 References:
     Jacobs et al., arXiv 2309.14509, section 3.1 (4 M / P for messages of M: three of them and one); Liu et al., arXiv 2310.01889
-    (ring); Grattafiori et al., arXiv 2407.21783, section 3.3.2 (gathered keys and values).
+    (ring); Grattafiori et al., arXiv 2407.21783, section 3.3.2 (gathered keys and values, two pieces for each rank).
 """
 
 import dataclasses
@@ -21,7 +24,7 @@ from typing import TYPE_CHECKING, cast
 from samestep.common.axes.axis import AxisHooks, Keeps, Sizes, StagePass, Term, Within, keeps_nothing
 from samestep.common.errors import ConfigError
 from samestep.common.ledger import Send
-from samestep.common.mesh import GATHER, HEADS, RING
+from samestep.common.mesh import GATHER, HEADS, RING, Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Segment, layer, parameters_of
 
@@ -45,6 +48,11 @@ def refuse(run: Run) -> None:
     (positions,), heads = model.inputs().shape, max(param.groups for param in params) // run.mesh.parts("features")
     if positions % count:
         raise ConfigError(f"a sequence of {positions} does not divide among a context axis of {count}; give +context=.")
+    if exchange_of(run) != HEADS and positions % (2 * count):
+        raise ConfigError(
+            f"with --attention-exchange {exchange_of(run)} each rank has two pieces of a sequence, and {positions} positions are "
+            f"not {2 * count} equal pieces; give +context= a multiple of {2 * count}, or take heads."
+        )
     if heads % count and exchange_of(run) == HEADS:
         raise ConfigError(
             f"{heads} heads do not divide among a context axis of {count}; use one that divides {heads}, or another number of "
@@ -76,33 +84,35 @@ def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
         return
     model = cast("TransformerSpec", run.workload.model)
     of_tensor = stage.rows * model.context * model.width // run.mesh.parts("features") * run.product_bytes
-    for send in _SENDS[exchange_of(run)](stage.phase, run.mesh.axis("context"), of_tensor):
+    for send in _SENDS[exchange_of(run)](stage.phase, run.mesh, of_tensor):
         yield Within(place, send)
 
 
-def _heads(phase: str, ranks: int, of_tensor: int) -> Iterator[Send]:
+def _heads(phase: str, mesh: Mesh, of_tensor: int) -> Iterator[Send]:
     """Yields the two all-to-all exchanges: positions for heads ahead of an attention, and back behind it.
 
     Args:
         phase: "forward" or "backward".
-        ranks: The size of the axis.
+        mesh: All devices.
         of_tensor: The bytes of the queries of a rank, as many as of its keys or its values.
     """
     for tensors in (3, 1):
-        yield Send(phase, "all_to_all", "context", ranks, tensors * of_tensor)
+        yield Send(phase, "all_to_all", "context", mesh.axis("context"), tensors * of_tensor)
 
 
-def _gather(phase: str, ranks: int, of_tensor: int) -> Iterator[Send]:
+def _gather(phase: str, mesh: Mesh, of_tensor: int) -> Iterator[Send]:
     """Yields how keys and values come, and behind that how their gradients go; the arguments are those of `_heads`."""
+    ranks = mesh.axis("context")
     if phase == "backward":  # whose order is reversed
         yield Send(phase, "reduce_scatter", "context", ranks, 2 * of_tensor * ranks)
     yield Send(phase, "all_gather", "context", ranks, 2 * of_tensor)
 
 
-def _ring(phase: str, ranks: int, of_tensor: int) -> Iterator[Send]:
+def _ring(phase: str, mesh: Mesh, of_tensor: int) -> Iterator[Send]:
     """Yields the messages to the next rank; the arguments are those of `_heads`."""
-    hops = ranks - 1 if phase == "forward" else 2 * ranks - 1
-    yield Send(phase, "send", "context", ranks, 2 * of_tensor * hops, hops, to="1")
+    ranks = mesh.axis("context")
+    hops, following = ranks - 1 if phase == "forward" else 2 * ranks - 1, mesh.members("context", ranks, 0)[1]
+    yield Send(phase, "send", "context", ranks, 2 * of_tensor * hops, hops, to=str(following))
 
 
 _SENDS = {HEADS: _heads, GATHER: _gather, RING: _ring}

@@ -78,16 +78,26 @@ def sends_by_place(run: Run, ledger: Ledger, backend: str) -> Iterator[Sequence[
     for pipes in (each for each in _SEVERAL_PLACES if each == cost):
         for place in range(run.mesh.pipe):
             sends = pipes(run, backend, place).sends
-            yield from ([_from(send, further, run) for send in sends] for further in range(apart))
+            yield from ([_from(send, place * apart + n, n, run) for send in sends] for n in range(apart))
         return
-    yield from ([_from(send, place, run) for send in ledger.sends] for place in range(run.num_devices))
+    yield from ([_from(send, place, place, run) for send in ledger.sends] for place in range(run.num_devices))
 
 
-def _from(send: Send, further: int, run: Run) -> Send:
-    """Returns a message as a device sends it that is so many places behind the first one of its stage."""
+def _from(send: Send, place: int, further: int, run: Run) -> Send:
+    """Returns a message as a device sends it: from stage to stage, or to the next one of its group.
+
+    Args:
+        send: The message, as the first device of the stage sends it.
+        place: The device.
+        further: How many places it is behind the first one of its stage.
+        run: What is trained.
+    """
     if send.operation != "send":
         return send
-    return dataclasses.replace(send, to=str((int(send.to) + further) % run.num_devices))
+    if send.group == "pipe":
+        return dataclasses.replace(send, to=str((int(send.to) + further) % run.num_devices))
+    group = run.mesh.members(send.group, send.ranks, place)
+    return dataclasses.replace(send, to=str(group[(group.index(place) + 1) % len(group)]))
 
 
 def links(run: Run, backend: str, place: int, sends: Sequence[Send]) -> Iterator[tuple[int, int, float]]:

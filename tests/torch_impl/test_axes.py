@@ -1,5 +1,7 @@
 """Axes of a mesh together: every pair of them that a row takes is the same step, keeps and sends what was predicted."""
 
+import itertools
+
 import pytest
 
 from samestep.common.errors import ConfigError
@@ -16,10 +18,20 @@ COUNTED = f"{SIZED['transformer']}+dropout=0.1+tied=true+ignored=0.3"
 """Keys of dropout, both users of the table of tokens, and the number of targets that count are of the whole batch."""
 PAIRS = [
     ("torch:hybrid", "pipe=2,context=2"),
-    ("torch:fsdp", "shard=2,context=2"),
+    ("torch:fsdp+attention_exchange=ring", "shard=2,context=2"),
     *(
         pytest.param(*each, marks=pytest.mark.slow)
         for each in (
+            *itertools.product(
+                ("torch:hybrid+attention_exchange=ring", "torch:hybrid+attention_exchange=gather"),
+                (
+                    *("context=4", "data=2,context=2", "shard=2,context=2", "context=2,tensor=2", "pipe=2,context=2"),
+                    "pipe=2,context=2,tensor=2",
+                ),
+            ),
+            ("torch:fsdp+attention_exchange=gather", "data=2,shard=2,context=2"),
+            ("torch:zero2+attention_exchange=ring", "shard=2,context=2"),
+            ("torch:fsdp", "shard=2,context=2"),
             ("torch:hybrid", "context=2"),
             ("torch:hybrid", "context=4"),
             ("torch:hybrid", "data=2,context=2"),
@@ -27,6 +39,7 @@ PAIRS = [
             ("torch:hybrid", "context=2,tensor=2"),
             ("torch:hybrid", "data=2,shard=2"),
             ("torch:hybrid", "pipe=2,data=2,shard=2"),
+            ("torch:hybrid", "pipe=2,shard=2,tensor=2"),
             ("torch:hybrid", "pipe=2,data=2,context=2"),
             ("torch:hybrid", "pipe=2,context=2,tensor=2"),
             ("torch:hybrid", "pipe=2,context=2,shard=2"),
@@ -62,6 +75,8 @@ WITH_EXPERTS = [
             ("torch:hybrid+microbatches=2", "data=2,shard=2,expert=2"),
             ("torch:fsdp", "data=2,expert=2"),
             ("torch:fsdp", "data=2,shard=2,expert=2"),
+            ("torch:fsdp+attention_exchange=ring", "context=2,expert=2"),
+            ("torch:hybrid+attention_exchange=gather", "context=2,expert=2"),
             ("torch:fsdp", "shard=2,context=2,expert=2"),
             ("torch:fsdp", "shard=3,expert=2"),
             ("torch:zero2", "shard=2,expert=2"),
@@ -115,6 +130,8 @@ def test_a_router_that_spreads_tokens_unevenly_takes_the_same_step(run_cell: Run
             ("torch:hybrid+schedule=1f1b+microbatches=2", "pipe=2,context=2"),
             ("torch:hybrid", "data=2,context=2,tensor=2"),
             ("torch:fsdp", "shard=2,context=2"),
+            ("torch:hybrid+schedule=1f1b+microbatches=2+attention_exchange=ring", "pipe=2,context=2"),
+            ("torch:fsdp+attention_exchange=ring", "shard=2,context=2"),
         )
     ],
 )
@@ -126,9 +143,10 @@ def test_techniques_compose_with_axes(run_cell: RunCell, cell: str, mesh: str, t
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("exchange", ["heads", "ring"])
 @pytest.mark.parametrize("schedule", [name for name, each in SCHEDULES.items() if each.stages_per_rank > 1])
-def test_stages_of_a_rank_exchange_heads_under_every_schedule(run_cell: RunCell, schedule: str) -> None:
-    cell = f"torch:hybrid+schedule={schedule}+microbatches=4"
+def test_stages_of_a_rank_exchange_under_every_schedule(run_cell: RunCell, schedule: str, exchange: str) -> None:
+    cell = f"torch:hybrid+schedule={schedule}+microbatches=4+attention_exchange={exchange}"
     result = run_cell(cell, "prose-gpt+layers=4+width=32+context=16", mesh="pipe=2,context=2", **QUICK)
     assert result.parity.passed, result.parity.reason
     assert by_name(result.exchanges) == by_name(result.predicted.exchanges)
@@ -140,6 +158,12 @@ def test_stages_of_a_rank_exchange_heads_under_every_schedule(run_cell: RunCell,
         ("torch:hybrid", "context=2,tensor=4", "1 heads do not divide among a context axis of 2"),
         ("torch:fsdp+fixed_order=8", "shard=2,context=2", "leave out the axis context"),
         ("torch:fsdp", "shard=2,tensor=2", "torch:fsdp does not split along it"),
+        ("torch:fsdp+attention_exchange=ring", "shard=2", "needs positions in parts, and shard=2 has no axis for them"),
+        (
+            "torch:hybrid+attention_exchange=gather",
+            "pipe=2",
+            "needs positions in parts, and pipe=2 has no axis for them",
+        ),
     ],
 )
 def test_what_does_not_compose_is_refused(run_cell: RunCell, cell: str, mesh: str, message: str) -> None:

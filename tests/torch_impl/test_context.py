@@ -1,9 +1,12 @@
 """Context parallelism: the same step, what each rank keeps, what it sends, to the byte."""
 
+import itertools
 import threading
 
+import numpy as np
 import pytest
 
+from samestep.common.batch import Chunk
 from samestep.common.errors import ConfigError
 from samestep.common.techniques import Techniques
 from tests.cells import SIZED, slow
@@ -99,6 +102,28 @@ def test_a_rank_of_two_keeps_half_and_the_outputs_of_its_attentions_once_more(ru
 def test_what_has_no_equal_parts_is_refused(run_cell: RunCell, workload: str, devices: int, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         run_cell("torch:cp", workload, devices=devices, batch_size=48)
+
+
+def test_positions_that_are_not_two_pieces_for_each_rank_are_refused(run_cell: RunCell) -> None:
+    with pytest.raises(ConfigError, match="18 positions are not 4 equal pieces"):
+        run_cell(BY_KEYS[1], "prose-gpt+context=18", devices=2)
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_ranks_see_what_is_causal_once_and_compute_as_many_scores(ranks: int) -> None:
+    from samestep.torch_impl.axes.key_exchange import seen
+
+    whole, of_rank = np.zeros((4 * ranks, 4 * ranks), np.int64), np.zeros(ranks, np.int64)
+    places = [np.concatenate(Chunk(rank, ranks, is_zigzag=True).pieces(len(whole))) for rank in range(ranks)]
+    for rank, other in itertools.product(range(ranks), repeat=2):
+        queries, keys = (
+            own[part] for own, part in zip((places[rank], places[other]), seen(rank, other, 4), strict=True)
+        )
+        scores = np.tril(np.ones((len(queries), len(keys)), np.int64), 0 if rank == other else len(keys))
+        whole[np.ix_(queries, keys)] += scores
+        of_rank[rank] += scores.sum()
+    assert (whole == np.tri(len(whole))).all()
+    assert len(set(of_rank)) == 1
 
 
 def test_a_ring_keeps_what_one_device_keeps_of_half_the_positions(run_cell: RunCell) -> None:

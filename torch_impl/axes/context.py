@@ -20,12 +20,13 @@ from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.distributed.device_mesh import DeviceMesh
 
 from samestep.common.batch import Chunk
-from samestep.common.mesh import GATHER, HEADS, RING
+from samestep.common.mesh import GATHER, RING
 from samestep.common.strategy import Run
 from samestep.torch_impl.axes.key_exchange import Gather, Ring, attend_in_blocks
 from samestep.torch_impl.devices import own_part
 from samestep.torch_impl.features.applied import in_parts
 from samestep.torch_impl.models.transformer import Attention, Embedding, causal_attention
+from samestep.torch_impl.rows.options import ContextOptions
 
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 """Queries, keys and values [B, H, t, K] -> mixed values [B, H, t, K]."""
@@ -91,7 +92,7 @@ def attend_parts(
     return (causal_attention if q_BHtK.shape[2] == whole else attend)(q_BHtK, k_BHtK, v_BHtK)
 
 
-def exchange_positions(run: Run, model: nn.Module, mesh: DeviceMesh) -> None:
+def exchange_positions(run: Run[ContextOptions], model: nn.Module, mesh: DeviceMesh) -> None:
     """Has a model, or a stage of it, take some of the positions, and every attention exchange what the run asks for, in place.
 
     Args:
@@ -104,7 +105,7 @@ def exchange_positions(run: Run, model: nn.Module, mesh: DeviceMesh) -> None:
     part = own_part(run).positions
     place_positions(model, part)
     group, (whole,) = mesh["context"].get_group(), run.workload.model.inputs().shape
-    by_keys = {GATHER: Gather, RING: Ring}.get(getattr(run.options, "attention_exchange", HEADS))
+    by_keys = {GATHER: Gather, RING: Ring}.get(run.options.attention_exchange)
     attend = functools.partial(attend_in_blocks, by_keys(group), part.index) if by_keys else HeadExchange(group)
     for module in model.modules():
         if isinstance(module, Attention):

@@ -3,12 +3,17 @@
 Each block of keys and values, one rank's, gives a mixture of values and the logarithm of what it was divided by. Two such
 mixtures make one by these logarithms, so a rank holds one block's scores at a time, and keeps of an attention what one device
 keeps of as many positions: its own queries, keys, values and outputs, and one logarithm for each output. The backward pass gets
-the blocks once more. A rank has nothing to do with the blocks of later positions, so the last rank computes most.
+the blocks once more.
+
+The positions of rank r of N are the pieces r and 2N - 1 - r of 2N, in this order. Both see the early piece of a rank before it,
+and neither the late one; of a rank behind it the late piece sees both, and the early one neither. So each block of another rank
+is half of the scores, whichever rank it is, and all ranks compute as many.
 
 Shape suffixes: B batch, t tokens of a rank, H heads, K width of a head, N ranks.
 
 References:
-    Liu et al., arXiv 2310.01889 (ring); Dao, arXiv 2307.08691, section 3.1 (both passes in blocks).
+    Liu et al., arXiv 2310.01889 (ring); Dao, arXiv 2307.08691, section 3.1 (both passes in blocks); Grattafiori et al.,
+    arXiv 2407.21783, section 3.3.2 (two pieces for each rank).
 """
 
 from collections.abc import Callable, Iterator
@@ -102,27 +107,26 @@ class Ring:
 
 
 class _Attention(torch.autograd.Function):
-    """Causal attention in blocks; sums are of float32 at least."""
+    """Causal attention in blocks of zigzag parts; sums are of float32 at least."""
 
     @staticmethod
     def forward(
         ctx: Any, q_BHtK: torch.Tensor, own_2BHtK: torch.Tensor, exchange: KeyExchange, rank: int
     ) -> torch.Tensor:
-        mixed, logarithm = None, torch.empty(0)
+        kind = torch.promote_types(q_BHtK.dtype, torch.float32)
+        mixed = torch.zeros_like(q_BHtK, dtype=kind)
+        logarithm = torch.full_like(mixed[..., :1], -torch.inf)
         with in_full(q_BHtK.device):
             for other, block in exchange.blocks(own_2BHtK):
-                if other > rank:
-                    continue
-                scores = _scores(q_BHtK, block[0], other == rank)
+                queries, keys = seen(rank, other, q_BHtK.shape[2])
+                k, v = block[..., keys, :].to(kind)
+                scores = _scores(q_BHtK[..., queries, :].to(kind), k, other == rank)
                 divisor = scores.logsumexp(-1, keepdim=True)
-                part = (scores - divisor).exp() @ block[1].to(scores.dtype)
-                if mixed is None:
-                    mixed, logarithm = part, divisor
-                    continue
-                both = torch.logaddexp(logarithm, divisor)
-                mixed = mixed * (logarithm - both).exp() + part * (divisor - both).exp()
-                logarithm = both
-        assert mixed is not None
+                part, before = (scores - divisor).exp() @ v, logarithm[..., queries, :]
+                both = torch.logaddexp(before, divisor)
+                earlier = mixed[..., queries, :] * (before - both).exp()
+                mixed[..., queries, :] = earlier + part * (divisor - both).exp()
+                logarithm[..., queries, :] = both
         # Laid out as the layer behind takes it: what it keeps and what is kept here is one memory.
         output = mixed.transpose(1, 2).to(q_BHtK.dtype).contiguous().transpose(1, 2)
         ctx.save_for_backward(q_BHtK, own_2BHtK, output, logarithm)
@@ -138,28 +142,43 @@ class _Attention(torch.autograd.Function):
         scale = q_BHtK.shape[-1] ** -0.5
 
         def of_block(other: int, block: torch.Tensor) -> torch.Tensor:
-            if other > ctx.rank:
-                return torch.zeros_like(block)
-            k, v = block.to(kind)
-            weights = (_scores(q_BHtK, block[0], other == ctx.rank) - logarithm).exp()
-            of_scores = weights * (gradient @ v.mT - of_divisor) * scale
-            of_q.add_(of_scores @ k)
-            return torch.stack((of_scores.mT @ q_BHtK.to(kind), weights.mT @ gradient)).to(block.dtype)
+            queries, keys = seen(ctx.rank, other, q_BHtK.shape[2])
+            q, (k, v) = q_BHtK[..., queries, :].to(kind), block[..., keys, :].to(kind)
+            of_mixed = gradient[..., queries, :]
+            weights = (_scores(q, k, other == ctx.rank) - logarithm[..., queries, :]).exp()
+            of_scores = weights * (of_mixed @ v.mT - of_divisor[..., queries, :]) * scale
+            of_q[..., queries, :] += of_scores @ k
+            of_keys = torch.zeros_like(block)
+            of_keys[..., keys, :] = torch.stack((of_scores.mT @ q, weights.mT @ of_mixed)).to(block.dtype)
+            return of_keys
 
         of_own = ctx.exchange.collect(own_2BHtK, of_block)
         return of_q.to(q_BHtK.dtype), of_own, None, None
 
 
+def seen(rank: int, other: int, tokens: int) -> tuple[slice, slice]:
+    """Returns which queries of a rank see which keys of a rank: of its own, each those up to itself, and otherwise all of these.
+
+    Args:
+        rank: The rank that has the queries.
+        other: The rank that has the keys.
+        tokens: The number of positions of a rank; the first half is its early piece.
+    """
+    everything = slice(tokens)
+    if other == rank:
+        return everything, everything
+    return (everything, slice(tokens // 2)) if other < rank else (slice(tokens // 2, tokens), everything)
+
+
 def _scores(q_BHtK: torch.Tensor, k_BHtK: torch.Tensor, is_own: bool) -> torch.Tensor:
-    """Returns the scores [B, H, t, t] of a block of keys; of a rank's own, later ones do not count.
+    """Returns the scores of keys, [B, H, queries, keys]; of a rank's own, later ones do not count.
 
     Args:
         q_BHtK: Queries.
-        k_BHtK: Keys.
+        k_BHtK: Keys, of the same type.
         is_own: Whether they are of the same positions.
     """
-    kind = torch.promote_types(q_BHtK.dtype, torch.float32)
-    scores = q_BHtK.to(kind) @ k_BHtK.to(kind).mT * q_BHtK.shape[-1] ** -0.5
+    scores = q_BHtK @ k_BHtK.mT * q_BHtK.shape[-1] ** -0.5
     if not is_own:
         return scores
     later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)

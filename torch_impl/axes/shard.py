@@ -41,7 +41,7 @@ def shard(
         blocks: What is gathered apart from the rest of the model.
     """
     placed, whole = None, along_shard(mesh, run.mesh.replica_axes)
-    if run.mesh.axis("expert") > 1:
+    if run.mesh.parts("stacked") > 1:
         placed = sharded_apart(divide(model)[1], along_shard(mesh, run.mesh.expert_replica_axes))
     for block in [*blocks, model]:
         fully_shard(

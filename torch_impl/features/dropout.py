@@ -49,7 +49,7 @@ class Dropout(nn.Module):
         elements, stride = torch.zeros((), dtype=torch.int64, device=x.device), 1
         for dim in reversed(range(1, x.ndim)):
             size, part = x.shape[dim], self._cut.get(dim) or self._cut.get(dim - x.ndim) or Chunk()
-            own = torch.arange(size, device=x.device) + part.index * size
+            own = torch.cat([torch.arange(p.start, p.stop, device=x.device) for p in part.pieces(size * part.count)])
             elements = elements + (own * stride).view(-1, *[1] * (x.ndim - 1 - dim))
             stride *= size * part.count
         return elements

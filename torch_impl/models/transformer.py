@@ -64,9 +64,8 @@ def places(x_BTD: torch.Tensor, part: Chunk, whole: int) -> torch.Tensor:
         part: Which of the positions it is given in training.
         whole: The number of positions of an example.
     """
-    count = x_BTD.shape[1]
-    first = part.index * count % whole  # 0 of whole examples
-    return torch.arange(first, first + count, device=x_BTD.device)
+    own = part if x_BTD.shape[1] < whole else Chunk()
+    return torch.cat([torch.arange(piece.start, piece.stop, device=x_BTD.device) for piece in own.pieces(whole)])
 
 
 def turn(x_BHTK: torch.Tensor, cos_TK: torch.Tensor, sin_TK: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,7 @@ from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice
 from samestep.common.workload.models.spec import shared_parameters
 from samestep.common.workload.pipeline_schedule import SCHEDULES
-from samestep.torch_impl.rows.options import DeepSpeedOptions, PipelineOptions, TensorOptions
+from samestep.torch_impl.rows.options import DeepSpeedOptions, PipelineOptions, TensorOptions, takes_zigzags
 
 _MOST_NAMED = 20
 
@@ -183,14 +183,28 @@ def check_tensor_plan(run: Run) -> None:
         )
 
 
+def refuse_lonely(run: Run) -> None:
+    """Refuses to exchange keys and values along no axis, for rows that have other axes.
+
+    Raises:
+        ConfigError: It is asked for.
+    """
+    if takes_zigzags(run) and run.mesh.parts("positions") == 1:
+        raise ConfigError(
+            f"--attention-exchange {run.options.attention_exchange} needs positions in parts, and {run.mesh} has no axis for "
+            "them; add context=2 to --mesh, or leave it out."
+        )
+
+
 def check_three_dimensions(run: Run[PipelineOptions]) -> None:
-    """Refuses what a pipeline or tensor parallelism would, and tied parameters that would be two.
+    """Refuses what a pipeline or an axis would, and tied parameters that would be two.
 
     Raises:
         ConfigError: One of them would.
     """
     check_schedule(run)
     check_tensor_plan(run)
+    refuse_lonely(run)
     stage_ranks = SCHEDULES[run.options.schedule].stage_ranks(run.mesh.pipe)
     if len(stage_ranks) > 1 and stage_ranks[0] == stage_ranks[-1] and shared_parameters(run.workload.model):
         raise ConfigError(

@@ -4,6 +4,7 @@ import dataclasses
 
 from samestep.common.flags import flag
 from samestep.common.mesh import GATHER, HEADS, RING
+from samestep.common.strategy import Run
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 
 
@@ -61,7 +62,7 @@ class TensorOptions:
 
 @dataclasses.dataclass(frozen=True)
 class ContextOptions:
-    """What the attentions of cp exchange."""
+    """What attentions exchange along the axis `context`."""
 
     attention_exchange: str = flag(
         HEADS,
@@ -69,6 +70,16 @@ class ContextOptions:
         "ring hands them on from rank to rank",
         choices=(HEADS, GATHER, RING),
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class HybridOptions(PipelineOptions, ContextOptions):
+    """The options of the axes of hybrid."""
+
+
+def takes_zigzags(run: Run) -> bool:
+    """Returns whether a rank has early and late positions, see `Chunk`; heads are exchanged in the order of the positions."""
+    return isinstance(run.options, ContextOptions) and run.options.attention_exchange != HEADS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,6 +4,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.flags import spell_flag
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import rounding_flags, spell_exchanges, transform_flags
+from samestep.torch_impl.rows.needs import refuse_lonely
 from samestep.torch_impl.rows.options import C10dOptions, DdpOptions
 
 
@@ -18,11 +19,13 @@ def check_ring(run: Run[C10dOptions]) -> None:
 
 
 def check_shards(run: Run) -> None:
-    """Refuses a fixed order where ranks have parts of a gradient that are added up in other orders.
+    """Refuses a fixed order where ranks have parts of a gradient that are added up in other orders, and a lonely exchange.
 
     Raises:
-        ConfigError: It is asked for with the norm of a gradient, with gradients in two bytes, or with replicas of shards.
+        ConfigError: It is asked for with the norm of a gradient, with gradients in two bytes, or with replicas of shards; or
+            attentions are to exchange keys and values along no axis.
     """
+    refuse_lonely(run)
     found = [spell_flag(name) for name in (*transform_flags(run.techniques), *rounding_flags(run.techniques))]
     found += [f"the axis {name}" for name in run.mesh.replica_axes]
     if run.techniques.fixed_order is not None and found:

@@ -53,6 +53,25 @@ def test_a_ring_crosses_to_another_host_once_each_way() -> None:
     assert routes == {(n, (n + 1) % 4): pytest.approx(sent / 4) for n in range(4)}
 
 
+LONG = {"workload": "prose-gpt+layers=2+width=32+context=16", "batch_size": 48, "devices": None}
+
+
+@pytest.mark.parametrize(
+    ("cell", "mesh", "gradients"),
+    [("torch:cp", "data=2,context=2", set()), ("torch:hybrid", "pipe=2,context=2,tensor=2", {(0, 4), (4, 0)})],
+)
+def test_keys_and_values_go_around_each_ring_of_positions(
+    cell: str, mesh: str, gradients: set[tuple[int, int]]
+) -> None:
+    ring, sent = routes_of(f"{cell}+attention_exchange=ring", mesh=mesh, **LONG)
+    heads, _ = routes_of(cell, mesh=mesh, **LONG)
+    assert sum(ring.values()) == pytest.approx(sent, rel=1e-9)
+    apart = 2 if "tensor" in mesh else 1
+    assert {pair for pair in ring if ring[pair] > heads.get(pair, 0.0)} == {
+        (rank, rank ^ apart) for rank in range(8 if gradients else 4)
+    }
+
+
 def test_a_broadcast_goes_down_a_tree() -> None:
     routes, sent = routes_of("torch:zero1", devices=2)
     assert routes.keys() == {(0, 1), (1, 0)}
