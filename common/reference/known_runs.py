@@ -34,4 +34,10 @@ POSITIONS = (
         positions.local_attention,
         GPT,
     ),
+    Mutant(
+        "shifted_in_parts",
+        "each of {devices} parts of an example but the last has lost its last target: targets were shifted within the parts",
+        positions.shifted_in_parts,
+        f"{GPT}+ignored=0.5",
+    ),
 )

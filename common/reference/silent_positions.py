@@ -1,11 +1,16 @@
 """Mistakes where examples are cut by positions and each part is taken for a whole, as mutants."""
 
+import dataclasses
+
 import numpy as np
 
+from samestep.common.batch import Batch
+from samestep.common.program import Arrays
 from samestep.common.reference.models.layers import layers_below
 from samestep.common.reference.models.transformer import Attention, Embedding
 from samestep.common.reference.mutants import Context
 from samestep.common.reference.program import TrainingProgram
+from samestep.common.workload.models.spec import IGNORED, ignores_targets
 
 
 def local_positions(program: TrainingProgram, context: Context) -> bool:
@@ -40,3 +45,25 @@ def local_attention(program: TrainingProgram, context: Context) -> bool:
     for layer in found:
         layer.sees = sees
     return bool(found) and devices > 1
+
+
+def shifted_in_parts(program: TrainingProgram, context: Context) -> bool:
+    """Shifts targets within each part, whose last position then has none; the last part's has the one it had.
+
+    Args:
+        program: The program to be made wrong.
+        context: Has the number of parts.
+    """
+    model, devices = program.run.workload.model, context.devices
+    has_positions = any(isinstance(layer, Attention) for layer in layers_below(program.model))
+    if devices == 1 or not has_positions or not ignores_targets(model) or model.inputs().shape[0] % devices:
+        return False
+    right, length = program.gradients, model.inputs().shape[0] // devices
+
+    def gradients(batch: Batch) -> tuple[float, Arrays]:
+        targets = batch.targets.copy()
+        targets[:, length - 1 : -1 : length] = IGNORED
+        return right(dataclasses.replace(batch, targets=targets))
+
+    program.gradients = gradients
+    return True

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from samestep.common.batch import Batch
+from samestep.common.batch import WHOLE, Batch, BatchPart, Chunk
 from samestep.common.runtime.worker import loop, worker
 from samestep.torch_impl.planted import PLANTED
 
@@ -37,6 +37,23 @@ def torch_local_attention() -> None:
     from samestep.torch_impl.axes import context
 
     context.HeadExchange = lambda group: context.causal_attention
+
+
+def torch_shifted_in_parts() -> None:
+    right = Batch.rows
+
+    def rows(self: Batch, part: BatchPart = WHOLE) -> tuple[np.ndarray, np.ndarray]:
+        inputs, targets = right(self, part)
+        if part.positions.index < part.positions.count - 1:
+            targets[:, -1] = -1
+        return inputs, targets
+
+    def num_targets(self: Batch) -> int:
+        unnoted = dataclasses.replace(self, gathering=None)
+        parts = (BatchPart(positions=Chunk(index, 2)) for index in range(2))
+        return sum(int((unnoted.rows(part)[1] >= 0).sum()) for part in parts)
+
+    Batch.rows, Batch.num_targets = rows, property(num_targets)
 
 
 def torch_position_lost() -> None:

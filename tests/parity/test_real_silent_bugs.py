@@ -20,6 +20,7 @@ CASES = [
     ("torch_times_microbatches", "ddp+accumulation_steps=4", GPT),
     ("torch_local_positions", "cp", GPT),
     ("torch_local_attention", "cp+devices=4+mesh=data=2,context=2", GPT),
+    ("torch_shifted_in_parts", "cp", f"{GPT}+ignored=0.5"),
     ("torch_divided_by_microbatches", "pp+microbatches=4", GPT),
     ("torch_last_microbatch_only", "c10d+accumulation_steps=2", GPT),
     ("torch_clip_forgotten", "ddp+clip_norm=0.05", GPT),
