@@ -23,7 +23,7 @@ from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from tests.engines import slurm_box
-from tests.one_batch_worker import NO_PARTS, ONE_BATCH
+from tests.one_batch_worker import FIND_PARTS, ONE_BATCH
 
 RunCell = Callable[..., RunResult]
 _MODULES = {"torch": "torch", "tf": "tensorflow"}
@@ -113,7 +113,7 @@ def run_cell(launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Ru
             run, launch = parse(asked), launch_of(asked)
             check_launch(run, launch)
             brief = {} if all_held_out else {ONE_BATCH: "1"}
-            brief |= {} if parts else {NO_PARTS: "1"}
+            brief |= {FIND_PARTS: "1"} if parts else {}
             return launcher.run(run, launch, environment={**brief, **(environment or {})})
         except Unavailable as error:
             pytest.skip(str(error))

@@ -1,8 +1,8 @@
 """A worker that leaves out what a test does not look at, and does many tasks.
 
 Where ONE_BATCH asks for it, it evaluates on one batch of the held-out examples. That shows that a strategy predicts as the
-oracle does; all of the examples often take longer than a test's few steps. Where NO_PARTS asks for it, no step is taken under a
-profiler.
+oracle does; all of the examples often take longer than a test's few steps. Steps are taken under a profiler only where
+FIND_PARTS asks for it.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import Split
 
 ONE_BATCH = "SAMESTEP_TEST_ONE_BATCH"
-NO_PARTS = "SAMESTEP_TEST_NO_PARTS"
+FIND_PARTS = "SAMESTEP_TEST_PARTS"
 WORKER = "SAMESTEP_TEST_WORKER"
 """Names the module whose `main` takes over."""
 WALK = "walk"
@@ -40,12 +40,12 @@ def find_no_parts(*_: object) -> None:
 
 def main(arguments: list[str]) -> int:
     """Does what every worker does, or what a test's own does."""
+    if not os.environ.get(FIND_PARTS):
+        loop.measure_parts = find_no_parts
     if module := os.environ.get(WORKER):
         return importlib.import_module(module).main(arguments)
     if os.environ.get(ONE_BATCH):
         loop.evaluate = evaluate_one_batch
-    if os.environ.get(NO_PARTS):
-        loop.measure_parts = find_no_parts
     folder = Path(arguments[0])
     if (folder / WALK).exists():
         codes = [worker.main([str(task)]) for task in sorted(each.parent for each in folder.glob("*/*.json"))]

@@ -65,11 +65,6 @@ class Shape:
         """The width of a head, as the mean over the product that makes scores and the one that takes them."""
         return self.of_head + self.rotary_width / 2
 
-    @property
-    def up_width(self) -> int:
-        """The outputs of the first layer of the mlp."""
-        return self.up_of(self.hidden)
-
     def up_of(self, hidden: int) -> int:
         """Returns the outputs of the first layer of an mlp of so many units."""
         return (2 if self.is_gated else 1) * hidden

@@ -4,19 +4,20 @@ import pytest
 
 from samestep.common.errors import ConfigError
 from samestep.common.techniques import Techniques
-from tests.cells import SIZED, slow
+from tests.cells import SIZED, slow, traced_once
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
 
 pytestmark = pytest.mark.tf
 
 QUICK = {"steps": 4, "dtype": "float64", "optimizer": "adamw"}
+MODEL = traced_once("tf", SIZED["transformer"])
 FEATURES = "+dropout=0.1+tied=true+ignored=0.3"
 
 
 @pytest.mark.parametrize("mesh", ["context=2", *slow("context=4", "data=2,context=2", "data=2,context=4")])
 def test_it_is_the_same_step_and_obeys_its_law(run_cell: RunCell, mesh: str) -> None:
-    result = run_cell("tf:context", SIZED["transformer"], mesh=mesh, **QUICK)
+    result = run_cell("tf:context", MODEL, mesh=mesh, **QUICK)
     assert result.parity.passed, result.parity.reason
     assert not result.parity.is_amplified
     keeps_what_was_predicted(result)
@@ -27,7 +28,7 @@ def test_it_is_the_same_step_and_obeys_its_law(run_cell: RunCell, mesh: str) -> 
 def test_all_that_is_counted_is_counted_over_the_whole_batch(run_cell: RunCell) -> None:
     techniques = Techniques(accumulation_steps=2, clip_norm=0.1)
     fields = {"mesh": "data=2,context=2", "techniques": techniques, **QUICK}
-    result = run_cell("tf:context", f"{SIZED['transformer']}{FEATURES}", **fields)
+    result = run_cell("tf:context", f"{MODEL}{FEATURES}", **fields)
     assert result.parity.passed, result.parity.reason
     sends_what_was_predicted(result)
     keeps_what_was_predicted(result)
@@ -36,7 +37,7 @@ def test_all_that_is_counted_is_counted_over_the_whole_batch(run_cell: RunCell) 
 @pytest.mark.parametrize("technique", slow("recompute=true", "precision=bf16"))
 def test_techniques_change_what_is_kept_and_sent_as_predicted(run_cell: RunCell, technique: str) -> None:
     dtype = "float32" if "precision" in technique else "float64"
-    result = run_cell(f"tf:context+{technique}", SIZED["transformer"], devices=2, **QUICK | {"dtype": dtype})
+    result = run_cell(f"tf:context+{technique}", MODEL, devices=2, **QUICK | {"dtype": dtype})
     assert result.parity.passed, result.parity.reason
     sends_what_was_predicted(result)
     keeps_what_was_predicted(result)
@@ -44,4 +45,4 @@ def test_techniques_change_what_is_kept_and_sent_as_predicted(run_cell: RunCell,
 
 def test_what_has_no_equal_parts_is_refused(run_cell: RunCell) -> None:
     with pytest.raises(ConfigError, match="4 heads do not divide among a context axis of 8"):
-        run_cell("tf:context", SIZED["transformer"], devices=8, batch_size=48)
+        run_cell("tf:context", MODEL, devices=8, batch_size=48)

@@ -12,7 +12,7 @@ from tests.torch_impl.ledgers import by_name, bytes_of, obeys_its_law
 
 pytestmark = pytest.mark.torch
 
-QUICK = {"steps": 8, "dtype": "float64", "optimizer": "adamw"}
+QUICK = {"steps": 5, "dtype": "float64", "optimizer": "adamw"}
 EIGHT_BLOCKS = "prose-gpt+layers=8+width=32+context=16"
 BLOCK = "prose-gpt+width=32+context=16+layers={}"
 

@@ -14,6 +14,7 @@ from samestep.common.runtime.step_parts import PARTS, AccountedSteps, StepParts,
 from tests.cells import SIZED
 from tests.conftest import RunCell
 from tests.lent import LentLauncher
+from tests.one_batch_worker import FIND_PARTS
 
 MS = 1_000_000
 
@@ -80,7 +81,7 @@ def planted(launcher: Launcher) -> Callable[[str], StepParts]:
 
     def run(part: str) -> StepParts:
         config = RunConfig(strategy="c10d", workload=SIZED["mlp"], devices=2, batch_size=48, steps=10, parity=False)
-        result = lent.run(parse(config), launch_of(config), environment={"PART": part})
+        result = lent.run(parse(config), launch_of(config), environment={"PART": part, FIND_PARTS: "1"})
         assert result.step_parts is not None
         assert result.step_parts.step_seconds == pytest.approx(result.step_seconds_median)
         return result.step_parts
