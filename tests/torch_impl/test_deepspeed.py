@@ -1,6 +1,7 @@
 """DeepSpeed's ZeRO: the same step at every stage, a state for everybody, and what it says where it is missing."""
 
 import importlib.metadata
+import os
 import subprocess
 import sys
 import textwrap
@@ -141,7 +142,8 @@ INSTALL = "deepspeed is not installed: pip install 'samestep[deepspeed]'"
 
 def told(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-c", textwrap.dedent(WITHOUT) + script, *arguments]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    wide = os.environ | {"COLUMNS": "200"}  # readline, which pytest imports, sets it for children where there is a TERM
+    return subprocess.run(line, cwd=ROOT, env=wide, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_without_the_package_a_run_is_unavailable() -> None:
