@@ -15,6 +15,10 @@ Arrays = dict[str, np.ndarray]
 """Arrays by neutral name."""
 RESIDUAL, SUM_RESIDUAL = "residual", "sum_residual"
 """In the local state, before the name of a parameter: what an exchange left out of the rank's own gradient, and of a sum."""
+WEIGHT, SHARED, OUTER = "weight", "shared", "outer"
+"""Likewise, where ranks take steps alone: the rank's own weights, those that its period began with, the outer optimizer's sum."""
+OF_PARAMETERS = (RESIDUAL, SUM_RESIDUAL, WEIGHT, SHARED, OUTER)
+"""What is shaped like the parameter."""
 SKIPPED = "skipped_steps"
 """In the local state: the steps whose updates a loss scaler skipped."""
 

@@ -12,7 +12,7 @@ from samestep.common.optimizer import check_optimizer, read_optimizer
 from samestep.common.request import MAX_DEVICES, MAX_PREDICTED_DEVICES, Launch, RunConfig
 from samestep.common.strategy import Run, StrategyInfo
 from samestep.common.techniques import Techniques
-from samestep.common.techniques.used import exchange_of, spell_exchanges, used
+from samestep.common.techniques.used import counts_devices, spell_exchanges, used
 from samestep.common.workload.table import resolve
 from samestep.common.workload.workload import Workload
 
@@ -222,7 +222,7 @@ def _mesh(config: RunConfig, info: StrategyInfo, compiled_cores: int, most: int)
 
 def _check_devices(run: Run) -> None:
     """Refuses several devices where a row has one; but the oracle also computes what each of several would have."""
-    has_shares = run.framework == "numpy" and (exchange_of(run.techniques) is not None or takes_shares(run))
+    has_shares = run.framework == "numpy" and (bool(counts_devices(run.techniques)) or takes_shares(run))
     if not run.strategy.axes and run.mesh.size > 1 and not has_shares:
         others = ", ".join(row.name for row in framework_info(run.framework).rows if row.axes)
         raise ConfigError(f"{run.name} runs on one device, not on {run.mesh.size}; for more choose from: {others}.")

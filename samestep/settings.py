@@ -45,6 +45,9 @@ class CompareSettings(TypedDict, total=False):
     compress_rank: int
     compress_warmup_steps: int
     fixed_order: int | None
+    local_steps: int | None
+    outer_rate: float
+    outer_momentum: float
 
 
 class OptionSettings(TypedDict, total=False):
@@ -106,3 +109,6 @@ class PredictSettings(OptionSettings, total=False):
     compress_rank: int
     compress_warmup_steps: int
     fixed_order: int | None
+    local_steps: int | None
+    outer_rate: float
+    outer_momentum: float

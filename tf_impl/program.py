@@ -24,7 +24,7 @@ from samestep.tf_impl.observing.gpus import follow_allocators
 from samestep.tf_impl.optimizers import bind_update, coefficients
 from samestep.tf_impl.prediction import Join, build_prediction, join_replicas
 from samestep.tf_impl.step import accumulate, mean_loss, micro_batches, with_added
-from samestep.tf_impl.techniques.applied import build_exchange, exchange_read, transform_replicas
+from samestep.tf_impl.techniques.applied import averaged, build_exchange, exchange_read, meeting, transform_replicas
 from samestep.tf_impl.upstream import function_names
 
 
@@ -68,7 +68,8 @@ class TrainingProgram:
         self.loss = with_balance(run, with_added(run, mean_loss(run), self.model), self.model)
         self._buffers = weights.buffers_of(self.model)
         self._predict = build_prediction(parts.strategy, self.model, bool(self._buffers), parts.join)
-        self._own_exchange = build_exchange(run, parts.strategy, self.trained)
+        self._own_exchange = build_exchange(run, parts.strategy, self.trained, self.slots)
+        self._meeting = meeting(self._own_exchange)
         self._first_own = first_steady_step(run.techniques)
         # Nothing here branches on a tensor: without autograph the trace takes half the time.
         # A function for each way, since one that takes a bool is called more slowly; what is not called is not traced.
@@ -80,9 +81,11 @@ class TrainingProgram:
         self._replica_gradients = compiled if self._compiled else self.gradients
 
     def step(self, batch: Batch) -> None:
-        """Calls the traced step once; each replica takes its contiguous shard."""
+        """Calls the traced step once; each replica takes its contiguous shard. Replicas that step alone meet after some."""
         self._losses.append(self._step_function()(*self._arguments(batch)))
         self._step += 1
+        if self._meeting:
+            self._meeting.after_update(self._step)
 
     def _step_function(self) -> Callable[..., tuple[tf.Tensor, ...]]:
         return self._train[self._own_exchange is None or self._step < self._first_own]
@@ -177,7 +180,7 @@ class TrainingProgram:
         """Reads parameters and optimizer state."""
         state = weights.snapshot(self._step, self.params, self.slots, self.parts.holding.read, self._buffers)
         kept = self._own_exchange.snapshot() if self._own_exchange else ()
-        return dataclasses.replace(state, local=kept, skipped=self._skipped)
+        return averaged(dataclasses.replace(state, local=kept, skipped=self._skipped))
 
     def shards(self) -> None:
         """Returns None: all have it whole."""
@@ -199,7 +202,8 @@ class TrainingProgram:
         """Returns what one device takes part in, in the order of the graph."""
         graph = self._step_function().get_concrete_function(*self._arguments(self._observed)).graph
         self._copies, self._activations = copies(graph), kept_bytes(graph)
-        return sends_of(graph, self.run.mesh.only_axis, self.run.mesh.size)
+        sends = sends_of(graph, self.run.mesh.only_axis, self.run.mesh.size)
+        return sends + self._meeting.sends() if self._meeting else sends
 
     def footprint(self) -> tuple[Footprint, ...]:
         """Returns the variables of each replica; gradients live in the graph only, and are counted there."""

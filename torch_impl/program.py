@@ -47,13 +47,11 @@ class Parts:
         part: What this process takes of the global batch, if that is not what its place on the mesh says. If it is one of
             several, the losses of all ranks are summed.
         sums_losses: Whether they are summed even if there is one part, since the ranks have parts of its loss.
-        averages_gradients: Whether the wrapper averages the gradients over the parts. They are multiplied by the parts'
-            number then, since the step wants the sum.
-        forward_backward: (inputs, targets) of a micro-batch -> its loss, if that takes more than calling the model;
-            gradients accumulate.
-        exchange: Makes the context of each micro-batch's forward and backward pass, given whether it is the last; sums
-            the gradients.
+        averages_gradients: Whether each rank's gradient is that of its own mean, as where a wrapper averages them.
+        forward_backward: (inputs, targets) of a micro-batch -> its loss, if not by calling the model; gradients add up.
+        exchange: Makes the context of a micro-batch's passes, given whether it is the last; sums the gradients.
         global_norm: The norm of the whole gradient, after the exchange.
+        after_update: What follows each update, given the number of steps taken.
         loss: (logits, targets) -> the loss summed over every target; the model's own, unless logits are sharded.
         local_state: What this process holds, if not simply `bare` and the optimizer's state of it.
         gather: Makes the state of the whole model of what `local_state` returns.
@@ -75,6 +73,7 @@ class Parts:
     forward_backward: Callable[[Inputs, torch.Tensor], torch.Tensor] | None = None
     exchange: Callable[[bool], contextlib.AbstractContextManager[None]] = lambda last: contextlib.nullcontext()
     global_norm: Callable[[list[torch.Tensor]], torch.Tensor] = lambda own: full_tensor(nn.utils.get_total_norm(own))
+    after_update: Callable[[int], None] = lambda step: None
     loss: Loss | None = None
     local_state: HeldState | None = None
     gather: Callable[[TrainState], TrainState] = lambda state: state
@@ -141,6 +140,7 @@ class TrainingProgram:
             transform(self._gradients(), self.parts.global_norm, self.run.techniques)
         set_rate(self._optimizer, self.run.optimizer_at(self._step).learning_rate)
         self._optimizer.step()
+        self.parts.after_update(self._step)
 
     def _gradients(self) -> list[torch.Tensor]:
         return [p.grad for p in self.parts.bare.parameters() if p.grad is not None]

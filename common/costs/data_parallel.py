@@ -20,7 +20,7 @@ from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
-from samestep.common.techniques.used import exchange_of, sums_gradients
+from samestep.common.techniques.used import kept_bytes, periods_of, sums_gradients
 from samestep.common.workload.models.reached import num_trained, trained
 from samestep.common.workload.models.spec import Param
 
@@ -74,8 +74,7 @@ def replicated_footprints(run: Run) -> tuple[Footprint, ...]:
     """Predicts the memory of devices that all hold the full model, and a shard of the batch."""
     params = run.workload.model.params()
     footprint = holder_of(run, params.values(), count=run.num_devices)
-    exchange = exchange_of(run.techniques)
-    kept = 0 if exchange is None else exchange.kept_bytes(run, trained(params).values())
+    kept = kept_bytes(run, trained(params).values())
     return (dataclasses.replace(footprint, activations_bytes=activation_bytes(run), residuals_bytes=kept),)
 
 
@@ -102,7 +101,7 @@ def bucketed(run: Run, caps: tuple[int, ...], backend: str) -> Ledger:
             none is closed.
         backend: "gloo" or "nccl".
     """
-    if run.techniques.overlap is False:
+    if run.techniques.overlap is False or periods_of(run.techniques):
         caps = (num_trained(run.workload.model.params().values()) * run.item_bytes,)
     closed: list[list[Param]] = []
     filled: list[Param] = []

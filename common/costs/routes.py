@@ -110,7 +110,8 @@ def links(run: Run, backend: str, place: int, sends: Sequence[Send]) -> Iterator
         sends: What it sends.
     """
     for send in sends:
-        size, group = sent_bytes(send, backend, run.item_bytes), run.mesh.members(send.group, send.ranks, place)
+        size = sent_bytes(send, backend, run.item_bytes) / run.techniques.steps_of_period
+        group = run.mesh.members(send.group, send.ranks, place)
         own = group.index(place)
         if send.operation in RINGS:
             yield place, group[(own + 1) % len(group)], size

@@ -209,10 +209,10 @@ def symmetric(run: Run, footprints: tuple[Footprint, ...], sends: Iterable[Send]
     Args:
         run: What is trained.
         footprints: One per device.
-        sends: What each device sends, in order.
+        sends: What each device sends, in order; in the last step of a period, if it takes the others alone.
         backend: What carries them; "memory" has no wire.
     """
     told, sent = in_order(sends), 0.0
     if backend != "memory":
         sent = run.num_devices * sum(sent_bytes(send, backend, run.item_bytes) for send in told)
-    return Ledger(footprints, told, sent)
+    return Ledger(footprints, told, sent / run.techniques.steps_of_period)

@@ -9,7 +9,7 @@ from samestep.common.features.used import of_whole, takes_shares
 from samestep.common.mesh import Mesh
 from samestep.common.steps.log import Log
 from samestep.common.strategy import NoOptions, Run
-from samestep.common.techniques.used import exchange_of
+from samestep.common.techniques.used import counts_devices
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,7 +72,7 @@ def reference_of(run: Run) -> Run:
     of local statistics also the number of replicas.
     """
     techniques = run.techniques.of_reference()
-    devices = 1 if exchange_of(techniques) is None else run.num_devices
+    devices = run.num_devices if counts_devices(techniques) else 1
     if takes_shares(run):
         devices = run.mesh.replicas
         techniques = techniques.in_passes(run.microbatches)

@@ -23,7 +23,7 @@ from samestep.common.judging.updates import judge_updates
 from samestep.common.program import SKIPPED, TrainState
 from samestep.common.request import ORACLE
 from samestep.common.strategy import Run
-from samestep.common.techniques.used import exchange_of, used
+from samestep.common.techniques.used import counts_devices, periods_of, used
 from samestep.common.workload.optimizers.spec import of_dimensions
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ def why_not_judged(run: Run, reference: Run, is_wanted: bool) -> str:
         return "compiled, not trained"
     if not is_wanted:
         return "--no-parity"
-    if (exchange := exchange_of(run.techniques)) is not None and not run.workload.model.facts.has_oracle:
-        return f"{exchange.flag} changes the step, and the oracle, which takes it likewise, has no {run.workload.name}"
+    if (flag := counts_devices(run.techniques)) and not run.workload.model.facts.has_oracle:
+        return f"{flag} changes the step, and the oracle, which takes it likewise, has no {run.workload.name}"
     if not run.strategy.synchronous(run.options):
         return "asynchronous: it promises accuracy, not the same step"
     return ""
@@ -128,7 +128,7 @@ def why_not_judged(run: Run, reference: Run, is_wanted: bool) -> str:
 
 def arrays_read(run: Run) -> tuple[str, ...]:
     """Returns the arrays of the final states that the verdict on a run reads; () if it reads all, the optimizer's among them."""
-    return () if _compares_updates(run) else _COMPARED
+    return () if _compares_updates(run) or periods_of(run.techniques) else _COMPARED
 
 
 def _rounding_move(run: Run) -> float:
@@ -174,7 +174,7 @@ def _judge_rest(trial: Trial, parity: Parity) -> Parity:
 
         if missed := find_step_unseen(trial, parity, rerun):
             return dataclasses.replace(parity, passed=False, reason=missed)
-    flaws = filter(None, (each.find_flaw(trial.seen.state.params) for each in used(run.techniques)))
+    flaws = filter(None, (each.find_flaw(trial.seen.state) for each in used(run.techniques)))
     if parity.passed and (flaw := next(flaws, "")):
         return dataclasses.replace(parity, passed=False, reason=flaw)
     if parity.passed and trial.skipped is not None and not parity.is_amplified:

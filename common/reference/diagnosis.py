@@ -135,9 +135,10 @@ def measure_amplification(run: Run, steps: int, start: TrainState, move: float =
     curves, ties = [], ties_of(run)
     for size in (0.0, move):
         program = TrainingProgram(run, start)
-        program.context.ties = None if size else ties
-        for value in program.params.values():
-            value *= 1 + size * signs.choice([-1.0, 1.0], value.shape)
+        for each in program.programs:
+            each.context.ties = None if size else ties
+            for value in each.params.values():
+                value *= 1 + size * signs.choice([-1.0, 1.0], value.shape)
         stream = batches(split.train_inputs, split.train_targets, run.batch_size, run.seed, start.step)
         for batch in itertools.islice(stream, min(steps, MOST_MEASURED)):
             program.step(batch)
@@ -164,7 +165,9 @@ def _name(run: Run, replayed: ReplayedStep, seen: StepOutcome, deviation: float)
     parts = (run.mesh.replicas, run.mesh.parts("positions"))
     for count, mutant in itertools.product(dict.fromkeys((run.num_devices, *parts)), KNOWN):
         program = TrainingProgram(run, replayed.before)
-        if mutant.apply(program, dataclasses.replace(replayed.context, devices=count)):
+        context = dataclasses.replace(replayed.context, devices=count)
+        applied = [mutant.apply(each, context) for each in dict.fromkeys((program, *program.programs))]
+        if any(applied):
             wrong = take(program, replayed.batch)
             left = distance(run, replayed.before, seen, wrong)
             if left < min(1.0, UNEXPLAINED * deviation):

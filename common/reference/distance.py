@@ -8,11 +8,12 @@ import numpy as np
 from samestep.common.batch import Batch
 from samestep.common.judging.parity import LEAST_LOSS, LOSS_BOUND
 from samestep.common.judging.roundoff import gradient_error, noise_of, residual_noise
-from samestep.common.program import RESIDUAL, Arrays, TrainState
+from samestep.common.program import RESIDUAL, SHARED, Arrays, TrainState
 from samestep.common.reference.features.applied import share_left
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.request import UNIT_ROUNDOFF
 from samestep.common.strategy import Run
+from samestep.common.techniques.local_steps.ranks import kept, num_apart, of_rank
 
 ROUNDINGS_TO_STORE = 2
 """Of a parameter in its update: by the weight decay, and by the move."""
@@ -52,17 +53,23 @@ def distance(run: Run, before: TrainState, seen: StepOutcome, candidate: StepOut
         seen: The step of a run.
         candidate: The step that it may have been.
     """
-    noise, move_noise = noise_of(run)
-    slots = (
-        apart(run, seen.after.slots[slot], now, before.slots[slot], noise)
-        for slot, now in candidate.after.slots.items()
-    )
     return max(
         loss_apart(run, seen, candidate),
-        apart(run, seen.after.params, candidate.after.params, before.params, move_noise),
-        *slots,
+        *(_moves_apart(run, rank, before, seen, candidate) for rank in range(num_apart(candidate.after))),
         statistics_apart(run, before, seen, candidate),
         _relative(*residuals_of(seen.after, candidate.after)) / residual_noise(run),
+    )
+
+
+def _moves_apart(run: Run, rank: int, before: TrainState, seen: StepOutcome, candidate: StepOutcome) -> float:
+    """Returns the largest deviation of weights and optimizer state, of one rank where each has its own."""
+    noise, move_noise = noise_of(run)
+    origin, own, wanted = (of_rank(state, rank) for state in (before, seen.after, candidate.after))
+    shared = [kept(state, SHARED) for state in (before, seen.after, candidate.after)]
+    return max(
+        apart(run, own.params, wanted.params, origin.params, move_noise),
+        *(apart(run, own.slots[slot], now, origin.slots[slot], noise) for slot, now in wanted.slots.items()),
+        apart(run, shared[1], shared[2], shared[0], move_noise) if all(shared) else 0.0,
     )
 
 

@@ -9,6 +9,7 @@ from samestep.common.program import Arrays, Hardware, TrainState
 from samestep.common.reference.features.applied import examples_together, move_buffers
 from samestep.common.reference.models import build_model
 from samestep.common.reference.models.losses import LOSSES
+from samestep.common.reference.periods import copied, rank_programs
 from samestep.common.reference.step import accumulate, shard_gradients, transform
 from samestep.common.reference.step_context import StepContext
 from samestep.common.strategy import Run
@@ -39,6 +40,7 @@ class TrainingProgram:
         self.techniques = run.techniques
         exchange = exchange_of(run.techniques)
         self.exchange = exchange and exchange.statement
+        self.together = rank_programs(run, TrainingProgram, start)
         self._losses: list[float] = []
         if start is not None:
             self.restore(start)
@@ -49,8 +51,18 @@ class TrainingProgram:
         self.local: tuple[Arrays, ...] = ()
         self._step = self._skipped = 0
 
+    @property
+    def programs(self) -> "list[TrainingProgram]":
+        """The programs that take the steps: those of the ranks where each takes its own, otherwise this one."""
+        return self.together.ranks if self.together else [self]
+
     def step(self, batch: Batch) -> None:
-        """Takes every micro-batch forward and backward, moves the running statistics, clips, updates."""
+        """Takes every micro-batch forward and backward, moves the running statistics, clips, updates; or has ranks do so."""
+        if self.together:
+            self._step += 1
+            self._losses.append(self.together.step(batch, self._step))
+            self.params = self.together.shared
+            return
         self.context.statistics.clear()
         loss, gradients = self.gradients(batch)
         self._losses.append(loss)
@@ -59,6 +71,8 @@ class TrainingProgram:
 
     def gradients(self, batch: Batch) -> tuple[float, Arrays]:
         """Computes the global mean loss and its gradients, over all micro-batches; a technique may exchange them."""
+        if self.together:
+            return self.together.gradients(batch)
         held = self.params | self.buffers
         if self.exchange is None or self._step < first_steady_step(self.run.techniques):
             return accumulate(self.model, self.context, self.loss, held, batch, self.run, self.examples)
@@ -99,9 +113,11 @@ class TrainingProgram:
 
     def state(self) -> TrainState:
         """Copies parameters, optimizer state, buffers, and what each device would keep."""
-        slots = {slot: _copied(arrays) for slot, arrays in self.slots.items()}
-        local = tuple(map(_copied, self.local))
-        return TrainState(self._step, _copied(self.params), slots, _copied(self.buffers), local, self._skipped)
+        if self.together:
+            return self.together.state()
+        slots = {slot: copied(arrays) for slot, arrays in self.slots.items()}
+        local = tuple(map(copied, self.local))
+        return TrainState(self._step, copied(self.params), slots, copied(self.buffers), local, self._skipped)
 
     def shards(self) -> None:
         """Returns None: one process has the whole state."""
@@ -109,10 +125,12 @@ class TrainingProgram:
     def restore(self, state: TrainState) -> None:
         """Copies everything that `state` returns, into float64."""
         self._step, self._skipped = state.step, state.skipped
-        self.params = _copied(state.params)
-        self.buffers = _copied(state.buffers)
-        self.slots = {slot: _copied(arrays) for slot, arrays in state.slots.items()}
-        self.local = tuple(map(_copied, state.local))
+        if self.together:
+            self.together.restore(state)
+        self.params = copied(state.params)
+        self.buffers = copied(state.buffers)
+        self.slots = {slot: copied(arrays) for slot, arrays in state.slots.items()}
+        self.local = tuple(map(copied, state.local))
 
     def observe(self, batch: Batch) -> None:
         """Takes one more step."""
@@ -138,10 +156,6 @@ class TrainingProgram:
 
     def close(self) -> None:
         """Does nothing: there is no group to leave."""
-
-
-def _copied(arrays: Arrays) -> Arrays:
-    return {name: np.array(value, np.float64) for name, value in arrays.items()}
 
 
 def num_compilations() -> int:

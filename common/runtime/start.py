@@ -8,7 +8,7 @@ import numpy as np
 from samestep.common.errors import ConfigError
 from samestep.common.features.used import initial_buffers
 from samestep.common.files.reading import Unreadable
-from samestep.common.program import RESIDUAL, SUM_RESIDUAL, TrainState
+from samestep.common.program import OF_PARAMETERS, TrainState
 from samestep.common.request import Launch
 from samestep.common.runtime.checkpoints.committed import read_saved
 from samestep.common.runtime.checkpoints.foreign import is_foreign, read_foreign
@@ -69,14 +69,16 @@ def _read(run: Run, path: Path) -> TrainState:
 
 
 def _check_residuals(run: Run, state: TrainState, given: str) -> None:
-    """Refuses what compression left out of parameters of other shapes, or that is not finite."""
+    """Refuses what ranks keep of parameters of other shapes, or that is not finite."""
     params = run.workload.model.params()
     for key, array in ((key, array) for arrays in state.local for key, array in arrays.items()):
         kind, _, name = key.partition("/")
-        if kind in (RESIDUAL, SUM_RESIDUAL) and name in params:
+        own = dict.fromkeys(OF_PARAMETERS, params[name].shape) if name in params else {}
+        own |= run.optimizer.state(params[name]) if own else {}
+        if kind in own:
             _check_arrays(
                 run,
-                {name: params[name].shape},
+                {name: own[kind]},
                 {name: array},
                 f"{given} is damaged: its {kind} of",
                 "give the directory of a finished run",

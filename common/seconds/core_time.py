@@ -132,7 +132,7 @@ def _exchanges(
         run = dataclasses.replace(run, techniques=run.techniques.in_passes(microbatches))
     ledger, seconds = run.strategy.cost(run, backend), dict.fromkeys(PART_OF_AXIS, 0.0)
     for send in ledger.sends:
-        seconds[axis_of(send)] += _send_seconds(send, machine, cores)
+        seconds[axis_of(send)] += _send_seconds(send, machine, cores) / run.techniques.steps_of_period
     return ledger, seconds
 
 

@@ -9,6 +9,7 @@ from samestep.common.techniques.compile.flag import CompileFlags
 from samestep.common.techniques.compress.flag import CompressFlags
 from samestep.common.techniques.decayed.flag import DecayFlags
 from samestep.common.techniques.fixed_order.flag import FixedOrderFlags
+from samestep.common.techniques.local_steps.flag import LocalStepsFlags
 from samestep.common.techniques.overlap.flag import OverlapFlags
 from samestep.common.techniques.precision.flag import PrecisionFlags
 from samestep.common.techniques.recompute.flag import RecomputeFlags
@@ -19,6 +20,7 @@ from samestep.common.techniques.vector_rate.flag import VectorRateFlags
 @dataclasses.dataclass(frozen=True)
 class Techniques(
     # A dataclass has the fields of its last base first.
+    LocalStepsFlags,
     FixedOrderFlags,
     CompressFlags,
     OverlapFlags,

@@ -1,7 +1,7 @@
 """What a technique consists of: the hooks that its own folder fills in, and over which everything else loops."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from samestep.common.flags import spell_flag
@@ -13,10 +13,9 @@ from samestep.common.workload.models.spec import Param, Segment
 from samestep.common.workload.optimizers.spec import OptimizerSpec
 
 if TYPE_CHECKING:
-    import numpy as np  # a prediction does without
+    from samestep.common.program import Arrays, TrainState
 
-    from samestep.common.program import Arrays
-
+    OuterStep = Callable[[Techniques, Arrays, Arrays, Sequence[Arrays]], tuple[Arrays, Arrays]]
     Statement = Callable[[Run, Sequence[Arrays], Sequence[Arrays]], tuple[Arrays, tuple[Arrays, ...]]]
 
 
@@ -44,6 +43,27 @@ class GradientExchange:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Periods:
+    """Periods of steps that ranks take alone, with weights and optimizer state of their own; each ends with a step of all.
+
+    Attributes:
+        name: The field of the flag that asks for them.
+        statement: The step of all ranks, in NumPy: (techniques, the weights that the period began with, the running sum of such
+            steps, the weights of each rank) -> the weights that the next period begins with, and the sum.
+        kept_bytes: What a device keeps from one period to the next for some parameters.
+    """
+
+    name: str
+    statement: "OuterStep"
+    kept_bytes: Callable[[Run, Iterable[Param]], int]
+
+    @property
+    def flag(self) -> str:
+        """The flag that asks for them."""
+        return spell_flag(self.name)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Technique:
     """One way to take a step differently, under any strategy that takes it.
 
@@ -57,12 +77,13 @@ class Technique:
         change_optimizer: The optimizer of the run with what the technique changes of it: (one of ours, techniques of the run) ->
             optimizer.
         exchange: What its exchange of gradients computes, if that is not their sum.
+        periods: How ranks come together that take steps alone, if it has them do so.
         gradient_sends: The sends by which the gradients of some parameters, which go together, are summed over all devices, if
             they are its own.
         transform: What it makes of the gradient of the whole batch, in NumPy, if it changes that: (gradients, techniques of the
             run) -> gradients.
         gradient_error: How far its rounding takes loss and gradient of a step, relative to their size, if it rounds them.
-        find_flaw: What the parameters after a run show to be wrong; "" if nothing.
+        find_flaw: What the state after a run shows to be wrong; "" if nothing.
         sends_before_update: What it sends beside gradients, once a step.
         emulation_on_cpus: What CPU cores compute in the place of the hardware it is meant for; None if it is meant for any.
         computed_twice: The segments whose forward pass is computed once more in the backward pass.
@@ -77,10 +98,11 @@ class Technique:
     fill_in: Callable[[Run], Techniques] = lambda run: run.techniques
     change_optimizer: Callable[[OptimizerSpec, Techniques], OptimizerSpec] = lambda optimizer, techniques: optimizer
     exchange: GradientExchange | None = None
+    periods: Periods | None = None
     gradient_sends: Callable[[Run, Sequence[Param]], Iterable[Send]] | None = None
     transform: "Callable[[Arrays, Techniques], Arrays] | None" = None
     gradient_error: Callable[[Run], float] | None = None
-    find_flaw: Callable[[Mapping[str, "np.ndarray"]], str] = lambda params: ""
+    find_flaw: "Callable[[TrainState], str]" = lambda state: ""
     sends_before_update: Callable[[Run], Iterable[Send]] = lambda run: ()
     emulation_on_cpus: Callable[[Run], str] | None = None
     computed_twice: Callable[[Run], Sequence[Segment]] = lambda run: ()

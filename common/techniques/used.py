@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from samestep.common.flags import Scalar, flags, spell_flags
 from samestep.common.strategy import Run
@@ -12,17 +12,19 @@ from samestep.common.techniques.compile.technique import COMPILE
 from samestep.common.techniques.compress.technique import COMPRESS
 from samestep.common.techniques.decayed.technique import DECAYED
 from samestep.common.techniques.fixed_order.technique import FIXED_ORDER
+from samestep.common.techniques.local_steps.technique import LOCAL_STEPS
 from samestep.common.techniques.precision.technique import PRECISION
 from samestep.common.techniques.recompute.technique import RECOMPUTE
 from samestep.common.techniques.schedule.technique import SCHEDULE
-from samestep.common.techniques.technique import GradientExchange, Technique
+from samestep.common.techniques.technique import GradientExchange, Periods, Technique
 from samestep.common.techniques.vector_rate.technique import VECTOR_RATE
 from samestep.common.workload.models.dtypes import Dtypes
-from samestep.common.workload.models.spec import Segment
+from samestep.common.workload.models.spec import Param, Segment
 
 TECHNIQUES: tuple[Technique, ...] = (
     RECOMPUTE,
     COMPRESS,
+    LOCAL_STEPS,
     FIXED_ORDER,
     PRECISION,
     SCHEDULE,
@@ -63,6 +65,33 @@ def exchange_of(techniques: Techniques) -> GradientExchange | None:
     return next((each.exchange for each in used(techniques) if each.exchange is not None), None)
 
 
+def periods_of(techniques: Techniques) -> Periods | None:
+    """Returns how ranks come together, if they take steps alone."""
+    return next((each.periods for each in used(techniques) if each.periods is not None), None)
+
+
+def alone(techniques: Techniques) -> Techniques:
+    """Returns the techniques by which a rank takes its own steps within a period."""
+    return _without(techniques, _flags_of(techniques, lambda each: each.periods is not None))
+
+
+def counts_devices(techniques: Techniques) -> str:
+    """Returns the flag of what makes another step on another number of devices; "" if nothing does."""
+    own = exchange_of(techniques) or periods_of(techniques)
+    return own.flag if own else ""
+
+
+def kept_bytes(run: Run, params: Collection[Param]) -> int:
+    """Returns what techniques keep on a device from one exchange to the next.
+
+    Args:
+        run: What is trained.
+        params: Those that are trained.
+    """
+    own = (exchange_of(run.techniques), periods_of(run.techniques))
+    return sum(each.kept_bytes(run, params) for each in own if each is not None)
+
+
 def sums_gradients(techniques: Techniques) -> Technique | None:
     """Returns the technique that sums the gradients by sends of its own, if one does."""
     return next((each for each in used(techniques) if each.gradient_sends is not None), None)
@@ -77,6 +106,12 @@ def spell_exchanges(techniques: Techniques) -> list[str]:
 def without_exchange(why: str) -> dict[str, str]:
     """The refusal of every technique that exchanges gradients in its own way, for a reason; a row's `refuses` takes it."""
     names = [list(flags(each.flags)) for each in TECHNIQUES if each.exchange is not None]
+    return {name: why for first, *options in names for name in (*options, first)}
+
+
+def without_periods(why: str) -> dict[str, str]:
+    """The refusal of every technique that has ranks take steps alone, for a reason; a row's `refuses` takes it."""
+    names = [list(flags(each.flags)) for each in TECHNIQUES if each.periods is not None]
     return {name: why for first, *options in names for name in (*options, first)}
 
 

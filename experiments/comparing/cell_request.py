@@ -9,7 +9,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.flags import spell_flag
 from samestep.common.request import RunConfig
 from samestep.common.runtime.records import RunResult
-from samestep.common.techniques.used import exchange_of
+from samestep.common.techniques.used import counts_devices
 from samestep.experiments.comparing import comparison_file
 from samestep.experiments.comparing.plan import Plan
 
@@ -32,7 +32,7 @@ def request_of(cell: Cell, base: RunConfig, plan: Plan) -> RunConfig:
     """
     config, info = cell.apply_to(base), cell.info
     possible = config.dtype in info.dtypes or (cell in plan.named and not cell.is_oracle)
-    has_devices = bool(info.axes) or (cell.is_oracle and exchange_of(config.techniques) is not None)
+    has_devices = bool(info.axes) or (cell.is_oracle and bool(counts_devices(config.techniques)))
     return dataclasses.replace(
         config,
         devices=config.devices if cell.get("devices") else None if config.mesh else base.devices if has_devices else 1,

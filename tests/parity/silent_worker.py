@@ -9,6 +9,7 @@ import numpy as np
 from samestep.common.batch import WHOLE, Batch, BatchPart, Chunk
 from samestep.common.runtime.worker import loop, worker
 from samestep.torch_impl.planted import PLANTED
+from tests.parity import silent_local_steps
 
 
 def torch_divided_by_microbatches() -> None:
@@ -243,5 +244,5 @@ def tf_error_feedback_dropped() -> None:
 def main(arguments: list[str]) -> int:
     """Does what every worker does, after breaking one thing."""
     bug = os.environ["MUTANT"]
-    (globals().get(bug) or PLANTED[bug.removeprefix("torch_")])()
+    ({**globals(), **vars(silent_local_steps)}.get(bug) or PLANTED[bug.removeprefix("torch_")])()
     return worker.main(arguments)

@@ -15,6 +15,7 @@ from tests.lent import LentLauncher
 GPT = "prose-gpt+layers=1+heads=2+width=16+context=8"
 NORMED = "digits-mlp+width=16+norm=batch"
 EXPERTS = f"{GPT}+experts=4+balance=0.5"
+DILOCO = "local_steps=3+outer_rate=0.7+outer_momentum=0.9"
 SENTENCES = {mutant.name: mutant.sentence.format(devices=2) for mutant in KNOWN}
 CASES = [
     ("torch_times_microbatches", "ddp+accumulation_steps=4", GPT),
@@ -49,6 +50,10 @@ CASES = [
     ("torch_error_feedback_dropped", "ddp+compress=int8", GPT),
     ("torch_scale_by_rank", "ddp+compress=int8", GPT),
     ("tf_error_feedback_dropped", "mirrored+compress=int8", GPT),
+    ("torch_gradients_averaged_too", f"ddp+{DILOCO}", GPT),
+    ("torch_own_weights_kept", f"ddp+{DILOCO}", GPT),
+    ("torch_outer_momentum_forgotten", f"ddp+{DILOCO}", GPT),
+    ("tf_outer_step_uphill", f"mirrored+{DILOCO}", GPT),
 ]
 
 
@@ -61,6 +66,7 @@ FAST = (
     "torch_local_statistics",
     "tf_clip_forgotten",
     "torch_scale_by_rank",
+    "torch_own_weights_kept",
 )
 """One of each kind; the others are for `make test-slow`."""
 

@@ -1,16 +1,23 @@
 """Why rows refuse techniques. Imports no framework."""
 
 from samestep.common.features.experts.balance import NOT_ROUNDED
-from samestep.common.techniques.used import without_exchange, without_rounding_for
+from samestep.common.techniques.used import without_exchange, without_periods, without_rounding_for
 
 NO_SWITCH = {
     "overlap": "it exchanges when its API does; tf:mirrored and tf:multi_worker_mirrored have a choice",
     **without_exchange("its API adds up the gradients itself; tf:multi_worker_mirrored has one of ours"),
+    **without_periods(
+        "its replicas share parameters, or exchange something in every step; those of tf:mirrored can do without"
+    ),
 }
 NO_ORDER = {
     "fixed_order": "TensorFlow adds up its gradients in an order of its own; tf:mirrored and tf:multi_worker_mirrored have one"
 }
-ALONE = {**NO_SWITCH, **without_exchange("one device exchanges no gradients")}
+ALONE = {
+    **NO_SWITCH,
+    **without_exchange("one device exchanges no gradients"),
+    **without_periods("one device has no other to come together with"),
+}
 REMOTE = {
     **NO_SWITCH,
     **NO_ORDER,

@@ -11,9 +11,11 @@ import tensorflow as tf
 from samestep.common.program import Arrays
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
+from samestep.common.techniques.local_steps.ranks import averaged
 from samestep.common.techniques.used import sums_gradients
 from samestep.tf_impl.techniques.clip_norm import AddUp, transform
 from samestep.tf_impl.techniques.fixed_order import Ordered, keep_order
+from samestep.tf_impl.techniques.local_steps import RankSteps, Slots
 from samestep.tf_impl.techniques.powersgd import kind_of
 from samestep.tf_impl.techniques.precision import narrow_type, product_of
 from samestep.tf_impl.techniques.recompute import recompute as restructure
@@ -21,8 +23,10 @@ from samestep.tf_impl.techniques.replica_collectives import Replicas
 
 __all__ = [
     "GradientExchange",
+    "averaged",
     "build_exchange",
     "exchange_read",
+    "meeting",
     "narrow_type",
     "product_of",
     "restructure",
@@ -51,7 +55,7 @@ class GradientExchange(Protocol):
 
 
 def build_exchange(
-    run: Run, strategy: tf.distribute.Strategy, params: Mapping[str, tf.Variable]
+    run: Run, strategy: tf.distribute.Strategy, params: Mapping[str, tf.Variable], slots: Slots
 ) -> GradientExchange | None:
     """Builds the exchange of the technique of a run that has one, and keeps the order of what the program adds up.
 
@@ -59,12 +63,20 @@ def build_exchange(
         run: With its techniques.
         strategy: Outside of its scope.
         params: The params by neutral name.
+        slots: The optimizer state.
     """
     keep_order(run)
     if run.num_devices == 1 or sums_gradients(run.techniques) is None:
         return None
+    if run.techniques.local_steps is not None:
+        return RankSteps(run, strategy, params, slots)
     kind = kind_of(run) if run.techniques.fixed_order is None else Ordered
     return kind(run, Replicas(strategy, run.num_devices), params)
+
+
+def meeting(exchange: GradientExchange | None) -> RankSteps | None:
+    """Returns the exchange if it is that of replicas that take steps alone and meet after some; None otherwise."""
+    return exchange if isinstance(exchange, RankSteps) else None
 
 
 def exchange_read(

@@ -7,6 +7,7 @@ References:
 """
 
 import zlib
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -60,9 +61,18 @@ class Replicas:
             variable: The variable of each replica.
             name: Its name, unique and the same in all processes.
         """
+        return self.gather(variable.read_value, name)
+
+    def gather(self, read: Callable[[], tf.Tensor], name: str) -> np.ndarray:
+        """Gathers what each replica reads: [replicas, ...].
+
+        Args:
+            read: Reads it, on a replica.
+            name: Its name, unique and the same in all processes.
+        """
 
         def own() -> tf.Tensor:
-            return self.collectives(name).gather(tf.expand_dims(variable.read_value(), 0))
+            return self.collectives(name).gather(tf.expand_dims(read(), 0))
 
         run = tf.function(lambda: self._strategy.experimental_local_results(self._strategy.run(own)), autograph=False)
         return run()[0].numpy()

@@ -4,6 +4,7 @@ from samestep.common.features.experts.balance import AS_WRITTEN, NOT_ROUNDED
 from samestep.common.techniques.used import (
     without_exchange,
     without_new_code,
+    without_periods,
     without_rounding_for,
     without_transform,
 )
@@ -11,6 +12,7 @@ from samestep.common.techniques.used import (
 NO_SWITCH = {
     "overlap": "it exchanges when its API does; torch:ddp and torch:zero1 have a choice",
     **without_exchange("its API adds up the gradients and has no hook for that; torch:ddp has one"),
+    **without_periods("its ranks exchange something in every step; those of torch:ddp can do without"),
 }
 _ORDERED = "torch:c10d, ddp, zero1, zero2 and fsdp have an order"
 NO_ORDER = {"fixed_order": f"it adds up gradients where no hook of ours reaches; {_ORDERED}"}
@@ -26,13 +28,21 @@ AT_OWNERS = {
     **without_new_code(AS_WRITTEN),
     "fixed_order": f"a rank adds up what its experts are given by all ranks in one sum, in no order of ours; {_ORDERED}",
 }
-ALONE = {**NO_SWITCH, **without_exchange("one device exchanges no gradients")}
-BROADCASTS = without_exchange("it also sends the updated parameters, which no hook of DDP's sees; torch:ddp compresses")
+ALONE = {
+    **NO_SWITCH,
+    **without_exchange("one device exchanges no gradients"),
+    **without_periods("one device has no other to come together with"),
+}
+BROADCASTS = {
+    **without_exchange("it also sends the updated parameters, which no hook of DDP's sees; torch:ddp compresses"),
+    **without_periods("each rank has the optimizer state of some parameters only; torch:ddp has all of it on each"),
+}
 SPLIT_LAYERS = {
     **NO_SWITCH,
     "fixed_order": "its micro-batches are those of --accumulation-steps or --microbatches, and one rank adds up all gradients of "
     f"an untied parameter already; {_ORDERED}",
     **without_exchange("its ranks exchange activations; the gradients of parameters stay with them"),
+    **without_periods("its ranks have different parts of one model, and none can take a step alone"),
 }
 NO_WHOLE_GRADIENT = {**NO_SWITCH, **NO_ORDER, **without_transform("no process sees the whole gradient")}
 NEW_REPLICAS = {

@@ -15,7 +15,7 @@ from samestep.torch_impl.optimizers import build_optimizer, matrices_of
 from samestep.torch_impl.program import Parts, TrainingProgram
 from samestep.torch_impl.rows.options import DdpOptions
 from samestep.torch_impl.step_context import StepContext
-from samestep.torch_impl.techniques.applied import hook_exchange, order_ranks
+from samestep.torch_impl.techniques.applied import hook_exchange, order_ranks, take_apart
 
 
 def build(run: Run[DdpOptions]) -> TrainingProgram:
@@ -27,7 +27,7 @@ def build(run: Run[DdpOptions]) -> TrainingProgram:
     model = wrap(run, bare, run.options.bucket_bytes)
     optimizer = build_optimizer(run.optimizer, bare.parameters(), matrices_of(run, bare))
     local_state = build_local_state(run, optimizer, bare)
-    hooked = hook_exchange(run, model, local_state)
+    hooked, apart = hook_exchange(run, model, local_state), take_apart(run, model, local_state)
     is_plain = not order_ranks(run, model) and hooked is None
     exchange = DdpExchange(model)
     parts = Parts(
@@ -37,9 +37,10 @@ def build(run: Run[DdpOptions]) -> TrainingProgram:
         model=model,
         predict=bare,  # after a forward pass without gradients, DDP's next one would not broadcast the buffers
         averages_gradients=is_plain,
-        exchange=exchange,
+        exchange=apart.exchange if apart else exchange,
         optimizer=optimizer,
-        local_state=hooked or local_state,
-        measures=exchange.measures if is_plain else dict,  # a hook waits for its exchanges and hides none
+        local_state=hooked or apart or local_state,
+        measures=exchange.measures if is_plain and not apart else dict,  # others wait for their exchanges and hide none
+        after_update=apart.after_update if apart else lambda step: None,
     )
     return TrainingProgram(run, parts)

@@ -1,7 +1,7 @@
 """The techniques of a run as models, programs and strategies meet them: they apply them here, and name none.
 
 A model is built, then restructured, distributed by its strategy, filled with weights, and adapted. A program asks for a scaler
-of its gradients, and a strategy for another exchange of them.
+of its gradients, and a strategy for another exchange of them, or for ranks that take steps alone.
 """
 
 from collections.abc import Callable
@@ -15,6 +15,7 @@ from samestep.torch_impl.techniques.clip_norm import transform
 from samestep.torch_impl.techniques.compile import compile_model
 from samestep.torch_impl.techniques.compress import hook_exchange
 from samestep.torch_impl.techniques.fixed_order import all_reduce, order_passes, order_ranks
+from samestep.torch_impl.techniques.local_steps import take_apart
 from samestep.torch_impl.techniques.loss_scale import scaler_of
 from samestep.torch_impl.techniques.precision import gathering, in_full, mix_precision, narrowly
 from samestep.torch_impl.techniques.recompute import recompute
@@ -29,6 +30,7 @@ __all__ = [
     "restructure",
     "scaler_of",
     "summing",
+    "take_apart",
     "transform",
 ]
 

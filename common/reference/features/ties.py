@@ -41,7 +41,8 @@ def nearest_way(run: Run, before: TrainState, batch: Batch, seen: StepOutcome) -
 
     def apart(ties: Ties) -> float:
         program = TrainingProgram(run, before)
-        program.context.ties = ties
+        for each in program.programs:
+            each.context.ties = ties
         return distance(run, before, seen, take(program, batch))
 
     plain = ties_of(run)

@@ -65,7 +65,7 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     file.enter("finish")
     if launch.traces:
         trace(program, run, stream, launch, file)
-    own, served = _observe(program, run, next(stream), traffic)
+    own, served = _observe(program, run, stream, traffic)
     found = Measured(
         **dataclasses.asdict(own),
         first_step=beginning.begun,
@@ -99,17 +99,21 @@ def _begin(program: Program, run: Run, launch: Launch, data: Split, file: Proces
     return beginning, batches(*asked)
 
 
-def _observe(program: Program, run: Run, batch: Batch, traffic: Traffic) -> tuple[Usage, tuple[Usage, ...]]:
+def _observe(program: Program, run: Run, stream: Batches, traffic: Traffic) -> tuple[Usage, tuple[Usage, ...]]:
     """Takes a step under observation; returns what this process used, and what those used that serve it.
 
-    It comes after everything that counts, because it moves the weights once more.
+    It comes after everything that counts, because it moves the weights once more. Of a period it is the last step, which sends.
 
     Args:
         program: Trained.
         run: What is trained.
-        batch: The batch of the step.
+        stream: The batches that come next.
         traffic: Counts what is used.
     """
+    batch = next(stream)
+    while (batch.step + 1) % run.techniques.steps_of_period:
+        program.step(batch)
+        batch = next(stream)
     program.agree(0.0)  # all begin together, or waiting would count
     with traffic.observed():
         program.observe(batch)
@@ -185,7 +189,7 @@ def train(
     file.enter("first step", step)
     program.sync()
     separate = _num_apart(run, first)
-    for number, size in enumerate([separate, *_sizes(run.steps - first - separate)]):
+    for number, size in enumerate([separate, *_sizes(run.steps - first - separate, run.techniques.steps_of_period)]):
         if number == 1:  # the last step before may be traced or compiled, as the first one is
             file.enter("train", step)
         windows.open()
@@ -222,10 +226,14 @@ def _take(program: Program, part: Sequence[Batch], file: ProcessFile, traffic: T
 
 
 def _num_apart(run: Run, first: int) -> int:
-    """Returns how many steps the first window has: one, or all up to the first that exchanges as later ones do."""
-    return min(run.steps - first, 1 + max(0, first_steady_step(run.techniques) - first))
+    """Returns how many steps the first window has: one, or all up to the first that exchanges as later ones do; whole periods."""
+    count = 1 + max(0, first_steady_step(run.techniques) - first)
+    return min(run.steps - first, count + -(first + count) % run.techniques.steps_of_period)
 
 
-def _sizes(steps: int) -> list[int]:
-    count = min(TIMED_WINDOWS, steps)
-    return [steps * (i + 1) // count - steps * i // count for i in range(count)]
+def _sizes(steps: int, period_steps: int) -> list[int]:
+    """Cuts steps into windows of whole periods; the last period may be cut short."""
+    periods = -(-steps // period_steps)
+    count = min(TIMED_WINDOWS, periods)
+    ends = [min(steps, periods * i // count * period_steps) for i in range(count + 1)] if count else []
+    return [end - begin for begin, end in itertools.pairwise(ends)]

@@ -36,6 +36,7 @@ def measure_parts(
     """
     in_time = int(_MOST_SECONDS / max(program.agree(step_seconds), 1e-6))
     count = max(1, min(_MOST_STEPS, in_time, int(_MOST_SHARE * run.steps)))
+    count += -count % run.techniques.steps_of_period  # whole periods
     split: SplitSteps = importlib.import_module(f"{FRAMEWORKS[run.framework]}.profiling").step_parts
 
     def take() -> AccountedSteps:

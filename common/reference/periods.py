@@ -1,0 +1,116 @@
+"""Periods of steps that ranks take alone, in NumPy: a program for each rank, and the step that all of them take together."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from samestep.common.batch import Batch
+from samestep.common.mesh import Mesh
+from samestep.common.program import OUTER, SHARED, Arrays, TrainState
+from samestep.common.reference.step import transform
+from samestep.common.strategy import Run
+from samestep.common.techniques.local_steps.ranks import averaged, kept, of_rank, pack
+from samestep.common.techniques.technique import Periods
+from samestep.common.techniques.used import alone, periods_of
+
+if TYPE_CHECKING:
+    from samestep.common.reference.program import TrainingProgram
+
+    Make = Callable[[Run, TrainState | None], TrainingProgram]
+
+
+class RankPrograms:
+    """The programs of all ranks.
+
+    Attributes:
+        ranks: The programs, in order.
+        shared: The weights that the present period began with.
+        momentum: The running sum of the outer steps.
+        outer: Computes the outer step, as `Periods.statement`.
+        techniques: Those of the run.
+    """
+
+    def __init__(self, run: Run, periods: Periods, make: "Make", start: TrainState | None) -> None:
+        own = dataclasses.replace(
+            run,
+            mesh=Mesh((("data", 1),)),
+            batch_size=run.batch_size // run.num_devices,
+            techniques=alone(run.techniques),
+        )
+        self.ranks = [make(own, start and _own(start, place)) for place in range(run.num_devices)]
+        self.techniques, self.outer = run.techniques, periods.statement
+        self._begin(start or TrainState(0, self.ranks[0].params, {}))
+
+    def _begin(self, state: TrainState) -> None:
+        self.shared = copied(state.params | kept(state, SHARED))
+        self.momentum = {n: np.zeros_like(v) for n, v in self.shared.items()} | copied(kept(state, OUTER))
+
+    def step(self, batch: Batch, number: int) -> float:
+        """Has each rank take a step on its shard, and all of them one together if the period ends with it.
+
+        Args:
+            batch: The global batch.
+            number: The number of the step, counted from 1.
+
+        Returns:
+            The mean of the losses that the ranks saw.
+        """
+        for place, rank in enumerate(self.ranks):
+            rank.step(batch.part(place, len(self.ranks)))
+        if self.ends_period(number):
+            self.meet()
+        return float(np.mean([rank.losses() for rank in self.ranks]))
+
+    def ends_period(self, number: int) -> bool:
+        """Returns whether a period ends with a step, counted from 1."""
+        return number % self.techniques.steps_of_period == 0
+
+    def meet(self) -> None:
+        """Takes the step of all ranks, and gives each of them the weights that it leads to."""
+        weights = [rank.params for rank in self.ranks]
+        self.shared, self.momentum = self.outer(self.techniques, self.shared, self.momentum, weights)
+        for rank in self.ranks:
+            rank.params = copied(self.shared)
+
+    def gradients(self, batch: Batch) -> tuple[float, Arrays]:
+        """Computes the means of what the ranks see of a batch: of their losses, and of the gradients that they follow."""
+        found = [rank.gradients(batch.part(place, len(self.ranks))) for place, rank in enumerate(self.ranks)]
+        followed = [transform(gradients, self.techniques) for _, gradients in found]
+        mean = {name: sum(each[name] for each in followed) / len(followed) for name in followed[0]}
+        return float(np.mean([loss for loss, _ in found])), mean
+
+    def state(self) -> TrainState:
+        """Returns the means over the ranks, and what each of them has."""
+        states = [rank.state() for rank in self.ranks]
+        local = pack(states, copied(self.shared), copied(self.momentum))
+        return averaged(dataclasses.replace(states[0], local=local))
+
+    def restore(self, state: TrainState) -> None:
+        """Has each rank go on with what it had, or with the means where it had nothing of its own."""
+        for place, rank in enumerate(self.ranks):
+            rank.restore(_own(state, place))
+        self._begin(state)
+
+
+def rank_programs(run: Run, make: "Make", start: TrainState | None) -> RankPrograms | None:
+    """Makes the programs of the ranks of a run whose ranks take steps alone; None of any other.
+
+    Args:
+        run: What is trained.
+        make: Makes the program of a rank.
+        start: As in `TrainingProgram`.
+    """
+    periods = periods_of(run.techniques)
+    return None if periods is None else RankPrograms(run, periods, make, start)
+
+
+def _own(state: TrainState, place: int) -> TrainState:
+    """Returns the state that a rank goes on from."""
+    return dataclasses.replace(of_rank(state, place), local=())
+
+
+def copied(arrays: Arrays) -> Arrays:
+    """Copies arrays, into float64."""
+    return {name: np.array(value, np.float64) for name, value in arrays.items()}

@@ -1,0 +1,190 @@
+"""Known mistakes of ranks that take steps alone and then one together, as mutants; most are of that step."""
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from samestep.common.batch import Batch
+from samestep.common.program import Arrays
+from samestep.common.reference.mutants import Context, Mutant
+from samestep.common.reference.periods import RankPrograms, copied
+from samestep.common.reference.program import TrainingProgram
+
+_CELL = "prose-gpt+layers=1+heads=2+width=8+context=8+outer_momentum=0.9+outer_rate=0.7+local_steps=2"
+
+
+def _change_outer(momentum: float | None, rate: float, program: TrainingProgram, context: Context) -> bool:
+    """Takes the outer step with another rate, and maybe another momentum.
+
+    Args:
+        momentum: The momentum; None leaves it.
+        rate: What the rate is multiplied with; 0 stands for the number of ranks.
+        program: The program to be made wrong.
+        context: Has the number of ranks.
+    """
+    if (together := program.together) is None:
+        return False
+    right, asked = together.outer, together.techniques
+    given = asked.outer_momentum if momentum is None else momentum
+    wrong = dataclasses.replace(
+        asked, outer_momentum=given, outer_rate=asked.outer_rate * (rate or len(together.ranks))
+    )
+    together.outer = lambda techniques, shared, kept, ranks: right(wrong, shared, kept, ranks)
+    return wrong != asked
+
+
+def _period_from_here(program: TrainingProgram, context: Context) -> bool:
+    """Counts the change of the weights from the present step on.
+
+    Args:
+        program: The program to be made wrong.
+        context: Of no matter.
+    """
+    if (together := program.together) is None:
+        return False
+    together.shared = copied(program.state().params)
+    return together.techniques.keeps_shared and together.techniques.steps_of_period > 1
+
+
+def _meet(
+    wrong: Callable[[RankPrograms, Callable[[], None]], None], program: TrainingProgram, context: Context
+) -> bool:
+    """Ends a period in another way.
+
+    Args:
+        wrong: Does so, given the programs of the ranks and the right way.
+        program: The program to be made wrong.
+        context: Of no matter.
+    """
+    if (together := program.together) is None:
+        return False
+    together.meet = partial(wrong, together, together.meet)
+    return True
+
+
+def _keep_own_weights(together: RankPrograms, right: Callable[[], None]) -> None:
+    own = [rank.params for rank in together.ranks]
+    right()
+    for rank, params in zip(together.ranks, own, strict=True):
+        rank.params = params
+
+
+def _average_state(together: RankPrograms, right: Callable[[], None]) -> None:
+    right()
+    for arrays in zip(*(_slots(rank) for rank in together.ranks), strict=True):
+        mean = sum(arrays) / len(arrays)
+        for array in arrays:
+            array[...] = mean
+
+
+def _reset_state(together: RankPrograms, right: Callable[[], None]) -> None:
+    right()
+    for rank in together.ranks:
+        for array in _slots(rank):
+            array[...] = 0
+
+
+def _slots(program: TrainingProgram) -> list[np.ndarray]:
+    return [array for arrays in program.slots.values() for array in arrays.values()]
+
+
+def _end_after_first(program: TrainingProgram, context: Context) -> bool:
+    """Ends each period after its first step, as a counter does that begins at 0 and is asked before it counts.
+
+    Args:
+        program: The program to be made wrong.
+        context: Of no matter.
+    """
+    if (together := program.together) is None:
+        return False
+    right = together.ends_period
+    together.ends_period = lambda number: right(number - 1)
+    return together.techniques.steps_of_period > 1
+
+
+def _average_gradients(program: TrainingProgram, context: Context) -> bool:
+    """Has every rank follow the mean of all gradients, in every step.
+
+    Args:
+        program: The program to be made wrong.
+        context: Of no matter.
+    """
+    if (together := program.together) is None:
+        return False
+    right = [rank.gradients for rank in together.ranks]
+
+    def step(batch: Batch, number: int) -> float:
+        count = len(right)
+        found = [own(batch.part(place, count)) for place, own in enumerate(right)]
+        mean = {name: sum(gradients[name] for _, gradients in found) / count for name in found[0][1]}
+        for rank, (loss, _) in zip(together.ranks, found, strict=True):
+            rank.gradients = partial(_given, loss, mean)
+        return take(batch, number)
+
+    take = together.step
+    together.step = step
+    return True
+
+
+def _given(loss: float, gradients: Arrays, batch: Batch) -> tuple[float, Arrays]:
+    return loss, dict(gradients)
+
+
+MISTAKES = (
+    Mutant(
+        "outer_momentum_forgotten",
+        "the outer step has no momentum, although the outer optimizer should have some",
+        partial(_change_outer, 0.0, 1.0),
+        _CELL,
+    ),
+    Mutant(
+        "outer_step_uphill",
+        "the outer step goes the wrong way: the change of the weights has the wrong sign",
+        partial(_change_outer, None, -1.0),
+        _CELL,
+    ),
+    Mutant(
+        "changes_summed",
+        "the outer step follows the sum of how far the ranks' weights moved, instead of the mean",
+        partial(_change_outer, None, 0.0),
+        _CELL,
+    ),
+    Mutant(
+        "period_begin_lost",
+        "the outer step counts the change of the weights from this step on: those that the period began with were lost",
+        _period_from_here,
+        _CELL,
+    ),
+    Mutant(
+        "own_weights_kept",
+        "each rank continues from its own weights after the outer step: the new ones never reached it",
+        partial(_meet, _keep_own_weights),
+        _CELL,
+    ),
+    Mutant(
+        "inner_state_averaged",
+        "the optimizer states of the ranks are averaged at the outer step, although each rank should keep its own",
+        partial(_meet, _average_state),
+        _CELL,
+    ),
+    Mutant(
+        "inner_state_reset",
+        "the optimizer states of the ranks start from zero after the outer step, although each rank should keep its own",
+        partial(_meet, _reset_state),
+        _CELL,
+    ),
+    Mutant(
+        "period_ends_early",
+        "the outer step comes after the first step of a period, not after the last: the counter of steps starts at 0",
+        _end_after_first,
+        _CELL,
+    ),
+    Mutant(
+        "gradients_averaged_too",
+        "the ranks average their gradients in every step, although each should follow its own",
+        _average_gradients,
+        _CELL,
+    ),
+)

@@ -1,0 +1,36 @@
+"""The step that all ranks take together at the end of a period, stated once.
+
+Each rank moved its weights from those that the period began with. The mean of these moves, with its sign turned, is what an outer
+optimizer takes for a gradient: SGD with a rate and Nesterov's momentum. With rate 1 and no momentum the new weights are the mean
+of the ranks', which is local SGD.
+
+References:
+    Douillard et al. 2023, arXiv 2311.08105, algorithm 1 (DiLoCo); Stich 2018, arXiv 1805.09767 (local SGD).
+"""
+
+from collections.abc import Sequence
+
+from samestep.common.program import Arrays
+from samestep.common.techniques import Techniques
+
+
+def outer_step(
+    techniques: Techniques, shared: Arrays, momentum: Arrays, ranks: Sequence[Arrays]
+) -> tuple[Arrays, Arrays]:
+    """Moves the shared weights by how far those of the ranks moved on average.
+
+    Args:
+        techniques: Those of the run, with the rate and the momentum.
+        shared: The weights that the period began with.
+        momentum: The running sum of such steps, of the same shapes; zeros before the first.
+        ranks: The weights of each rank at the end of the period.
+
+    Returns:
+        The weights that the next period begins with, and the new running sum.
+    """
+    after, kept = {}, {}
+    for name, begun in shared.items():
+        gradient = sum(begun - own[name] for own in ranks) / len(ranks)
+        kept[name] = techniques.outer_momentum * momentum[name] + gradient
+        after[name] = begun - techniques.outer_rate * (gradient + techniques.outer_momentum * kept[name])
+    return after, kept

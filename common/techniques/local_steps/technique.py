@@ -1,0 +1,140 @@
+"""Steps that ranks take alone, as a technique."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from samestep.common.errors import ConfigError
+from samestep.common.features.used import buffers_of, exchange_within
+from samestep.common.flags import spell_flag
+from samestep.common.ledger import Send
+from samestep.common.strategy import Run
+from samestep.common.techniques import Techniques
+from samestep.common.techniques.local_steps.flag import LocalStepsFlags
+from samestep.common.techniques.technique import Periods, Technique
+from samestep.common.workload.models.spec import Param
+from samestep.common.workload.reductions import varies
+
+if TYPE_CHECKING:
+    from samestep.common.program import Arrays, TrainState
+
+
+def refuse(run: Run) -> None:
+    """Refuses ranks that would have to meet within a period, or that are one.
+
+    Raises:
+        ConfigError: It is so, or an option of the outer step was given without periods.
+    """
+    steps = run.techniques.local_steps
+    if steps is None:
+        given = {name: getattr(run.techniques, name) for name in ("outer_rate", "outer_momentum")}
+        name = next(name for name, value in given.items() if value != getattr(Techniques(), name))
+        raise ConfigError(
+            f"{spell_flag(name)} {given[name]:g} is of the step after each period; add --local-steps, or leave it out."
+        )
+    for is_asked, why in _conflicts(run):
+        if is_asked:
+            raise ConfigError(f"--local-steps {steps} {why}")
+
+
+def _conflicts(run: Run) -> Iterator[tuple[bool, str]]:
+    """Yields whether a run has what ranks cannot do alone, and why."""
+    model = run.workload.model
+    yield run.num_devices == 1, "is for ranks that come together, and there is one; add --devices 2."
+    yield (
+        run.arithmetic == "fp16",
+        "leaves ranks alone, and arithmetic in fp16 has them agree on the scale of the loss in every step; use bf16.",
+    )
+    within = exchange_within(run)
+    yield (
+        within is not None,
+        f"leaves ranks alone, and {within and within.flag} has them exchange within a step; leave one of them out.",
+    )
+    yield (
+        bool(model.facts.buffers or buffers_of(model)),
+        f"averages weights, and {run.workload.name} also keeps buffers, which ranks move apart; choose a model without.",
+    )
+    yield (
+        varies(model),
+        f"leaves ranks alone, and how many targets of {run.workload.name} count differs between them; leave one of them out.",
+    )
+
+
+def refuse_launch(run: Run) -> None:
+    """Refuses a run whose last period is cut short.
+
+    Raises:
+        ConfigError: It is so.
+    """
+    steps = run.techniques.local_steps or 1
+    if steps > run.steps:
+        raise ConfigError(
+            f"--local-steps {steps} are more than the run's {run.steps} steps; give at most {run.steps}, or --steps {steps}."
+        )
+    if run.steps % steps:
+        below = run.steps // steps * steps
+        raise ConfigError(
+            f"--local-steps {steps} do not divide the run's {run.steps} steps, and its ranks would end apart; use --steps "
+            f"{below} or {below + steps}."
+        )
+
+
+def outer_step(
+    techniques: Techniques, shared: "Arrays", momentum: "Arrays", ranks: Sequence["Arrays"]
+) -> tuple["Arrays", "Arrays"]:
+    """Moves the shared weights, as `statement.outer_step` says.
+
+    Args:
+        techniques: Those of the run.
+        shared: The weights that the period began with.
+        momentum: The running sum of such steps.
+        ranks: The weights of each rank.
+    """
+    from samestep.common.techniques.local_steps import (
+        statement,
+    )  # here: it needs NumPy, which a prediction does without
+
+    return statement.outer_step(techniques, shared, momentum, ranks)
+
+
+def find_flaw(state: "TrainState") -> str:
+    """Says so if ranks have other weights than the first one, as `ranks.find_flaw` does.
+
+    Args:
+        state: At the end of a run.
+    """
+    from samestep.common.techniques.local_steps import ranks  # here, as above
+
+    return ranks.find_flaw(state)
+
+
+def weights_sends(run: Run, params: Sequence[Param]) -> Iterator[Send]:
+    """Yields the send of a period: the weights in one all-reduce, where every step would send gradients as large.
+
+    Args:
+        run: What is trained.
+        params: Those that are trained.
+    """
+    size = sum(param.size for param in params) * run.item_bytes
+    yield Send("update", "all_reduce", run.mesh.only_axis, run.num_devices, size)
+
+
+def kept_bytes(run: Run, params: Iterable[Param]) -> int:
+    """Returns what a device keeps from one period to the next: the shared weights, and the momentum if there is one.
+
+    Args:
+        run: What is trained.
+        params: Those that are trained.
+    """
+    copies = run.techniques.keeps_shared + (run.techniques.outer_momentum > 0)
+    return copies * sum(param.size for param in params) * run.item_bytes
+
+
+LOCAL_STEPS = Technique(
+    flags=LocalStepsFlags,
+    refuse=refuse,
+    refuse_launch=refuse_launch,
+    gradient_sends=weights_sends,
+    find_flaw=find_flaw,
+    periods=Periods(name="local_steps", statement=outer_step, kept_bytes=kept_bytes),
+    in_textbooks=("activations",),
+)
