@@ -11,7 +11,7 @@ from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.draws import DRAWS
-from samestep.common.workload.models.description_report import EXAMPLES, BuildReport, LossOfEach, write_found
+from samestep.common.workload.models.description_report import EXAMPLES, BuildReport, write_found
 from samestep.common.workload.models.probing import find_habits
 from samestep.common.workload.models.spec import Segment
 from samestep.tf_impl.describing.optimizer import describe_optimizer
@@ -44,12 +44,15 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     begin_in_float64(seed)
     inputs, targets = (as_inputs(array[:EXAMPLES]) for array in (split.train_inputs, split.train_targets))
     built = UserModel(model, source, inputs)
-    returned = built.predict(inputs)
-    outputs = main_outputs(returned)
+    with tf.GradientTape() as tape:
+        returned = built.predict(inputs)
+        outputs = main_outputs(returned)
+        losses = _losses(model, returned, targets, source)
+    _refuse_independent(tape, losses, built, source)
     params = {name: variable.numpy() for name, variable in built.params.items()}
     found = BuildReport(
         outputs=outputs.numpy(),
-        loss_of_each=_loss_of_each(model, returned, targets, source),
+        loss_of_each=None if loss_function(model) is None else lambda: np.asarray(losses),
         returns=returns(model, returned),
         params=params,
         buffers={name: variable.numpy() for name, variable in built.buffers.items()},
@@ -67,11 +70,22 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     write_found(folder, model, source, "tf", split, seed, found)
 
 
-def _loss_of_each(model: Model, outputs: object, targets: tf.Tensor, source: str) -> LossOfEach | None:
+def _losses(model: Model, returned: object, targets: tf.Tensor, source: str) -> object:
+    """Returns what the user's loss makes of what the model returns; the outputs, all of which any loss of ours reads."""
     function = loss_function(model)
-    if function is None:
-        return None
-    return lambda: np.asarray(call_user(function, source, "the loss", outputs, targets))
+    return main_outputs(returned) if function is None else call_user(function, source, "the loss", returned, targets)
+
+
+def _refuse_independent(tape: tf.GradientTape, losses: object, built: UserModel, source: str) -> None:
+    """Refuses a model none of whose variables gets a gradient of what is a loss; others refuse what is none."""
+    if not (tf.is_tensor(losses) and losses.dtype.is_floating):
+        return
+    gradients = call_user(tape.gradient, source, "the backward pass", losses, list(built.trained.values()))
+    if all(each is None for each in gradients):
+        raise ConfigError(
+            f"--model {source}: nothing that the loss reads depends on a variable that is trained; leave out stop_gradient and "
+            f".numpy() in the forward pass."
+        )
 
 
 def _sums(built: UserModel, split: Split) -> tuple[str, ...]:

@@ -46,6 +46,8 @@ def split_source(source: str) -> tuple[Path, str]:
 
 _KERAS = "Exception encountered when calling "
 _PACKAGE = str(Path(__file__).parents[2])
+_EXCHANGES = {"distributed", "distribute"}
+"""The folders of torch and TensorFlow in which a call fails if another process has ended."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -167,8 +169,14 @@ def _is_theirs(filename: str, path: str) -> bool:
     return filename.startswith(str(Path(path).parent)) and not is_ours and "site-packages" not in filename
 
 
+def _is_ours(filename: str) -> bool:
+    return filename.startswith(_PACKAGE) and "site-packages" not in filename.removeprefix(_PACKAGE)
+
+
 def raised_in(error: Exception, source: str) -> str:
     """Returns an error of a run as `own_lines` does, if the user's own code raised it; "" if anything below that may have.
+
+    What a package raises is the user's if their line called it, unless other processes have a part in it.
 
     Args:
         error: What was raised.
@@ -177,8 +185,13 @@ def raised_in(error: Exception, source: str) -> str:
     if isinstance(error, SamestepError) or source in _offers():
         return ""
     path = str(split_source(source)[0].resolve())
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return own_lines(error, path) if _is_theirs(last.filename, path) else ""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if _is_theirs(frame.filename, path):
+            return own_lines(error, path)
+        is_ours = _is_ours(frame.filename) and not isinstance(error, RecursionError)  # whose depth ends anywhere
+        if is_ours or _EXCHANGES.intersection(Path(frame.filename).parts):
+            return ""
+    return ""
 
 
 def _first_line(error: BaseException) -> str:

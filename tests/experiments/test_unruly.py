@@ -11,17 +11,22 @@ from samestep.common.runtime.parent import launcher as launching
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments import model, run
 from samestep.experiments.cli.arguments import run_command
-from tests.own import unruly
+from tests.own import unruly, unruly_calls
 from tests.processes import all_end, descendants
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(1800)]
 Command = Callable[[str, str, float], tuple[int, list[str]]]
 COMMANDS = {
-    "run": [*["torch:ddp", "--devices", "2", "--steps", "2", "--batch-size", "12", "--model", "{file}"]],
+    "run": [*["{row}", "--devices", "2", "--steps", "2", "--batch-size", "12", "--model", "{file}"]],
     "model": ["{file}"],
 }
-FEW = ("another encoding", "exits at once", "an error without words", "a loss that is constant", "many errors", "a set")
+FEW = (
+    *("another encoding", "exits at once", "an error without words", "a loss that is constant", "many errors", "a set"),
+    *("a layer later", "a script", "a parameter that comes"),
+)
 """Of each kind, for `make test`; `make test-slow` takes every one."""
+REFUSED = {**unruly.REFUSED, **unruly_calls.REFUSED}
+ONLY_RUN = (*unruly.ONLY_RUN, *unruly_calls.ONLY_RUN)
 
 
 @pytest.fixture
@@ -39,7 +44,8 @@ def command(
         folder.mkdir()
         (file := folder / "net.py").write_text(text)
         before = descendants()
-        given = [word.format(file=file) for word in COMMANDS[name]]
+        row = "tf:mirrored" if "tf=net" in text else "torch:ddp"
+        given = [word.format(file=file, row=row) for word in COMMANDS[name]]
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             run_command(
@@ -61,22 +67,32 @@ def check(command: Command, texts: Mapping[str, str], names: Iterable[str], seco
         for which in COMMANDS:
             code, lines = command(which, texts[name], seconds)
             wanted = {1} if which == "run" and name in unruly.FAILING else {2}
-            wanted |= {0} if which == "model" and name in unruly.ONLY_RUN else set()
+            wanted |= {0} if which == "model" and name in ONLY_RUN else set()
             if code not in wanted or (
-                code
-                and not (len(lines) == 1 and ("net" in lines[0] or name in unruly.ONLY_RUN) and len(lines[0]) < 600)
+                code and not (len(lines) == 1 and ("net" in lines[0] or name in ONLY_RUN) and len(lines[0]) < 600)
             ):
                 found[f"{name}, {which}"] = (code, lines)
     assert found == {}
 
 
 def test_a_few_files(command: Command) -> None:
-    check(command, unruly.REFUSED, FEW)
+    check(command, REFUSED, FEW)
 
 
 @pytest.mark.slow
 def test_every_file(command: Command) -> None:
     check(command, unruly.REFUSED, unruly.REFUSED)
+
+
+@pytest.mark.slow
+def test_every_call(command: Command) -> None:
+    check(command, unruly_calls.REFUSED, [n for n in unruly_calls.REFUSED if n not in unruly_calls.KERAS_ALONE])
+
+
+@pytest.mark.slow
+@pytest.mark.tf
+def test_every_file_of_keras(command: Command) -> None:
+    check(command, unruly_calls.REFUSED, unruly_calls.KERAS_ALONE)
 
 
 @pytest.mark.slow
@@ -97,4 +113,4 @@ def test_what_is_rude_does_no_harm(command: Command) -> None:
 
 
 def test_there_are_enough_of_them() -> None:
-    assert len(unruly.REFUSED) + len(unruly.ENDLESS) + len(unruly.RUDE) >= 75
+    assert len(REFUSED) + len(unruly.ENDLESS) + len(unruly.RUDE) >= 120

@@ -64,7 +64,13 @@ class UserModel:
             raise ConfigError(f"--model {source}: tf= is a model; give the function that builds it.")
         self._source = source
         self._finish = finish_outputs(model)
+        policy = keras.config.dtype_policy().name
         self.model = call_user(model.tf, source, "the function given as tf=")
+        if (own := keras.config.dtype_policy().name) != policy:
+            raise ConfigError(
+                f"--model {source}: the function given as tf= sets Keras' dtype policy to {own}, which --dtype and --precision "
+                f"do; leave that line out, and give --precision bf16."
+            )
         self._is_keras = isinstance(self.model, keras.Model)
         if not (self._is_keras or (isinstance(self.model, tf.Module) and callable(self.model))):
             kind = type(self.model).__name__
@@ -73,7 +79,7 @@ class UserModel:
             )
         self._check_numbers()  # of those that are there already: complex ones make the forward pass fail
         call_user(self.predict, source, f"the forward pass of {_told(example)}", example)
-        self.added = Added(self.model if self._is_keras else None)
+        self.added = call_user(Added, source, "what it adds to its loss", self.model if self._is_keras else None)
         self.params, self.frozen, self.buffers = named_variables(self.model)
         self._check_numbers()
         if not self.trained:

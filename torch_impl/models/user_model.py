@@ -58,6 +58,7 @@ def build_declared(model: Model, source: str, unread: Collection[int] = ()) -> n
         raise ConfigError(
             f"--model {source}: the function given as torch= returned {_kind(built)}, not a torch.nn.Module."
         )
+    call_user(_refuse_odd, source, "a first look at the module", built)
     _refuse_unfit(built, source)
     hold_in_parts(built)
     if not any(parameter.requires_grad for parameter in built.parameters()):
@@ -70,6 +71,19 @@ def build_declared(model: Model, source: str, unread: Collection[int] = ()) -> n
     built.register_forward_pre_hook(functools.partial(_by_keyword, _only_parameter(built)), with_kwargs=True)
     finish_outputs(built, model, unread)
     return built
+
+
+def _refuse_odd(built: nn.Module) -> None:
+    """Refuses modules that strategies cannot reach into, and those whose methods are not what torch's are."""
+    kind, was_training = _kind(built), built.training
+    if isinstance(built, torch.jit.ScriptModule):
+        raise ConfigError(f"the model is a {kind}, which takes no hooks; return the module before torch.jit is called.")
+    if kind == "OptimizedModule":
+        raise ConfigError("the model is what torch.compile returns; return the module itself, and give --compile.")
+    built.eval()
+    built.train(was_training)
+    if others := [_kind(each) for each in built.parameters() if not isinstance(each, nn.Parameter)]:
+        raise ConfigError(f"its parameters() gives {others[0]}, not parameters; leave that method to torch.nn.Module.")
 
 
 def _refuse_unfit(built: nn.Module, source: str) -> None:

@@ -1,10 +1,13 @@
 """Models that an installed package offers, beside those of files; and how errors of their code are told."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import samestep
 from samestep.common.errors import ConfigError
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import absolute_source, call_user, import_file, load_model, own_lines, raised_in
@@ -70,15 +73,25 @@ def test_of_keras_the_layer_is_told_and_what_is_wrong_with_it() -> None:
     )
 
 
+def coded(path: Path) -> Callable[[], object]:
+    """A function that fails, as if it were in a file."""
+    found: dict[str, Callable[[], object]] = {}
+    exec(compile("def fail(): return {}['x']", str(path), "exec"), found)
+    return found["fail"]
+
+
 def test_an_error_of_a_run_is_theirs_if_their_own_line_raised_it(tmp_path: Path) -> None:
     (file := tmp_path / "net.py").write_text("def later(call):\n    call()\n    raise ValueError('later')\n")
     later = import_file(str(file), "torch").later
 
     def fails(call: Callable[[], object]) -> Exception:
-        with pytest.raises((ValueError, KeyError), match=r"later|x") as caught:
+        with pytest.raises((ValueError, KeyError), match=r"later|x|array") as caught:
             later(call)
         return caught.value
 
     assert raised_in(fails(lambda: None), str(file)) == ("ValueError: later (net.py:3 `raise ValueError('later')`)")
-    assert raised_in(fails(lambda: {}["x"]), str(file)) == ""
+    assert raised_in(fails(coded(Path(samestep.__file__).parent / "ours.py")), str(file)) == ""
+    inside = raised_in(fails(functools.partial(np.linalg.cholesky, np.zeros(2))), str(file))
+    assert inside.startswith("LinAlgError: 1-dimensional array given.") and inside.endswith("(net.py:2 `call()`)")
+    assert raised_in(fails(coded(Path("/packages/torch/distributed/reached.py"))), str(file)) == ""
     assert raised_in(ConfigError("ours"), str(file)) == ""
