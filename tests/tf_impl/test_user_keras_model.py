@@ -15,6 +15,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.state_file import read_state
+from samestep.common.workload.models.description import read_description
 from tests.cells import slow
 from tests.conftest import RunCell
 from tests.ledgers import sends_what_was_predicted
@@ -123,7 +124,10 @@ def test_running_statistics_are_state(run_cell: RunCell, tmp_path: Path) -> None
     """A run that continues another one takes the same steps as one that was not interrupted."""
     fields = {"keep_state": True, "parity": False, **own("NORMED")}
     whole = run_cell("tf:single", "digits-mlp", steps=6, out=str(tmp_path / "whole"), **fields)
-    run_cell("tf:mirrored", "digits-mlp", steps=3, out=str(tmp_path / "begun"), **fields)
+    begun = run_cell("tf:mirrored", "digits-mlp", steps=3, out=str(tmp_path / "begun"), **fields)
+    roles = {name: each.role for name, each in read_description(str(begun.config.described)).params.items()}
+    assert {roles[name] for name in roles if name.endswith("/gamma")} == {"scale"}
+    assert {roles[name] for name in roles if name.endswith(("/beta", "/bias"))} == {"bias"}
     rest = {"start_from": str(tmp_path / "begun"), "out": str(tmp_path / "rest")}
     assert run_cell("tf:single", "digits-mlp", steps=6, **rest, **fields).losses == whole.losses[3:]
     states = [read_state(tmp_path / name).buffers for name in ("whole", "rest", "begun")]

@@ -18,7 +18,10 @@ from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
 
 EXAMPLES = 2
 """How many examples the forward pass is tried with."""
-_ROLES: Mapping[str, Role] = {"kernel": "kernel", "table": "table", "scale": "scale", "bias": "bias"}
+_ROLES: Mapping[str, Role] = {"scale": "scale", "gamma": "scale", "weight": "scale", "bias": "bias", "beta": "bias"}
+"""What a vector is by the last part of its name; what has more dims is a kernel, or a table whose rows are looked up."""
+_TABLES = {"torch": "table", "tf": "embeddings"}
+"""What the table of an embedding is called."""
 _MOST_TRIED = 64
 _AS_FOUND = (
     *("segments", "blocks", "featured", "layers"),
@@ -93,7 +96,7 @@ def write_found(
         reduction=loss.reduction,
         ignores=loss.ignores,
         metric=_metric(model, source, found.outputs, split.test_targets),
-        params=_params(found),
+        params=_params(found, _TABLES[framework]),
         inputs=_array(split.train_inputs, split.test_inputs),
         targets=ArraySpec(split.train_targets.shape[1:], loss.classes),
         buffers={name: value.shape for name, value in found.buffers.items()},
@@ -106,11 +109,11 @@ def write_found(
     write_description(folder, description, _initial(found))
 
 
-def _params(found: BuildReport) -> dict[str, Param]:
+def _params(found: BuildReport, table: str) -> dict[str, Param]:
     return {
         name: Param(
             value.shape,
-            _role(name),
+            _role(name.rpartition("/")[2], value.ndim, table),
             split=found.splits.get(name),
             frozen=name in found.frozen,
             reads=found.reads.get(name, 1),
@@ -152,5 +155,7 @@ def _array(train: np.ndarray, test: np.ndarray) -> ArraySpec:
     return ArraySpec(train.shape[1:], ids)
 
 
-def _role(name: str) -> Role:
-    return _ROLES.get(name.rpartition("/")[2], "kernel")
+def _role(name: str, num_dims: int, table: str) -> Role:
+    if num_dims > 1:
+        return "table" if name == table else "kernel"
+    return _ROLES.get(name, "kernel")
