@@ -7,6 +7,7 @@ import pytest
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig
+from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from tests.conftest import RunCell
 from tests.own.catalogue import GATHERED, KERAS, MIXED, TEACHER, TORCH, TORCH_ROWS, Kind
@@ -64,6 +65,15 @@ def test_models_of_torch(run_cell: RunCell, kind: Kind, row: str) -> None:
 @pytest.mark.parametrize("row", ["fsdp", *(pytest.param(row, marks=pytest.mark.slow) for row in ("ddp", "zero1"))])
 def test_a_forward_pass_that_writes_parameters(run_cell: RunCell, row: str) -> None:
     check(run_cell, f"torch:{row}", TEACHER)
+
+
+@pytest.mark.torch
+def test_workers_that_pull_parameters_refuse_it(launcher: Launcher) -> None:
+    asked = RunConfig(devices=2, batch_size=48, **TEACHER.asked())
+    with pytest.raises(
+        ConfigError, match=r"pull parameters anew .* odd_zoo:TEACHER writes teacher\.weight; hold it in a"
+    ):
+        parse(launcher.describe(Cell.parse("torch:rpc_parameter_server").apply_to(asked)))
 
 
 @pytest.mark.slow

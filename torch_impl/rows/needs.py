@@ -115,12 +115,17 @@ def check_engine(run: Run[DeepSpeedOptions]) -> None:
 
 
 def check_workers(run: Run) -> None:
-    """Refuses statistics of the whole batch.
+    """Refuses statistics of the whole batch, and a forward pass that writes parameters.
 
     Raises:
-        ConfigError: They are asked for.
+        ConfigError: Statistics are asked for, or what is written into a worker's copy is lost.
     """
     refuse_exchange(run, "its workers meet only at the server")
+    if written := run.workload.model.facts.written:
+        raise ConfigError(
+            f"{run.name} has its workers pull parameters anew in every step, and the forward pass of {run.workload.name} writes "
+            f"{written[0]}; hold it in a buffer, or choose torch:ddp."
+        )
 
 
 def check_replicas(run: Run) -> None:
