@@ -28,7 +28,7 @@ _UNSEEN = ("__get__", "detach", "clone", "contiguous", "to", "double", "float")
 SETTINGS = (
     *("eps", "momentum", "affine", "kernel_size", "stride", "padding", "dilation", "groups", "ceil_mode"),
     *("count_include_pad", "approximate", "negative_slope", "alpha", "num_heads", "batch_first", "padding_idx"),
-    *("start_dim", "num_groups", "dim", "num_layers", "bidirectional", "normalized_shape"),
+    *("start_dim", "num_groups", "dim", "num_layers", "bidirectional", "normalized_shape", "max_val"),
 )
 """The attributes of modules that decide what they compute."""
 

@@ -5,26 +5,31 @@ from collections.abc import Iterator
 from samestep.common.porting.case import PortCase
 from samestep.common.porting.model_trace import LayerCall
 
-_SIX = ("ReLU6", "relu6")
-_RELU = ("ReLU", "relu")
+_CLIPPING = ("hardtanh", "clamp", "clip", "clipbyvalue", "minimum")
+"""What stops at a number that the call was given, of modules, functions of torch, and operations of TensorFlow."""
+_NO_END = "without end"
 
 
 def notes_on_ceilings(case: PortCase) -> Iterator[str]:
-    """Yields a note for each activation that is configured to stop at another number than its counterpart, or at none.
+    """Yields a note for each activation that stops at another number than its counterpart, where that stops at all.
 
     Args:
         case: Both implementations, whose outputs agree.
     """
     for layer in case.layers:
-        if layer.source.kind in (*_SIX, *_RELU) and layer.target.kind in (*_SIX, *_RELU):
-            one, other = (_ceiling(call) for call in (layer.source, layer.target))
-            if one != other:
-                said = ["without end" if each is None else f"up to {each:g}" for each in (one, other)]
-                yield f"{layer.names}: the first grows {said[0]}, the second {said[1]}, and no number came that far"
+        one, other = (_ceiling(call) for call in (layer.source, layer.target))
+        if one and other and one != other:
+            yield f"{layer.names}: the first grows {one}, the second {other}, and no number came that far"
 
 
-def _ceiling(call: LayerCall) -> float | None:
-    if call.kind in _SIX:
-        return 6.0
-    given = call.settings.get("max_value")
-    return float(given) if isinstance(given, int | float) else None
+def _ceiling(call: LayerCall) -> str:
+    """Says how far an activation grows; "" of what is none of these."""
+    kind = call.kind.lower()
+    if kind == "relu6":
+        return "up to 6"
+    if kind != "relu" and kind not in _CLIPPING:
+        return ""
+    given = call.settings.get("max_value", call.settings.get("max_val"))
+    if isinstance(given, int | float):
+        return f"up to {given:g}"
+    return _NO_END if kind == "relu" else "up to a limit"
