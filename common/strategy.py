@@ -119,7 +119,7 @@ class Run(Features, Generic[Options]):
     @property
     def product_bytes(self) -> int:
         """The bytes of one number of what goes into products, and of parameters that are gathered for them."""
-        return self.item_bytes if self.arithmetic == self.dtype else 2
+        return self.item_bytes if self.techniques.gathered(self.dtype) == self.dtype else 2
 
     @property
     def arithmetic(self) -> str:

@@ -38,6 +38,7 @@ class CompareSettings(TypedDict, total=False):
     decayed: str
     vector_rate: float
     precision: str | None
+    keep_dtypes: bool
     recompute: bool
     compile: bool
     overlap: bool | None
@@ -102,6 +103,7 @@ class PredictSettings(OptionSettings, total=False):
     decayed: str
     vector_rate: float
     precision: str | None
+    keep_dtypes: bool
     recompute: bool
     compile: bool
     overlap: bool | None

@@ -1,7 +1,6 @@
 """Builds the user's model once and writes down what every process of every strategy has to know of it."""
 
 import copy
-import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from samestep.torch_impl.describing.layers import describe_layers
 from samestep.torch_impl.describing.optimizer import describe_optimizer
 from samestep.torch_impl.describing.probing import Probe
 from samestep.torch_impl.describing.reach import always_called, find_reach
-from samestep.torch_impl.describing.roundings import find_roundings
+from samestep.torch_impl.describing.roundings import find_kept_roundings, find_roundings
 from samestep.torch_impl.describing.segments import describe_segments
 from samestep.torch_impl.describing.tensor_plan import Plan, find_plan
 from samestep.torch_impl.describing.uses import describe_uses
@@ -57,9 +56,8 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     torch.manual_seed(seed)
     module = build_declared(model, source)
     dtypes = dtypes_of([*module.named_parameters(), *module.named_buffers()])
-    module.double()
     inputs, targets = (as_inputs(array[:EXAMPLES].copy()) for array in (split.train_inputs, split.train_targets))
-    keep_float64(module, casts := find_casts(module, inputs))
+    keep_float64(module.double(), casts := find_casts(module, inputs))
     returned, flops = _try_forward(model, module, inputs, source)
     segments = describe_segments(model, module, inputs, returned, flops, source)  # in evaluation, as the outputs
     splits, named = _splits(find_plan(model, module, inputs, source)), weights.named_weights(module)
@@ -87,7 +85,8 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         optimizer=describe_optimizer(model, copy.deepcopy(module), source),
         written=written,
         casts=casts,
-        rounded=find_roundings(module, inputs),  # last: it changes the model
+        rounded=find_roundings(module, inputs),  # these last two change the model
+        kept=find_kept_roundings(module, inputs, dtypes),
     )
     write_found(folder, model, source, "torch", split, seed, found)
 
@@ -123,9 +122,14 @@ def _loss_of_each(model: Model, outputs: object, targets: torch.Tensor, source: 
 def _try_forward(model: Model, module: nn.Module, inputs: Inputs, source: str) -> tuple[object, int]:
     """Computes what the model returns of some examples; returns it with the FLOPs of one example."""
     module.eval()
-    counter = FlopCounter()
+    counter, before = FlopCounter(), dict(module.named_parameters())
     with torch.no_grad(), counter:
         outputs = call_user(module, source, f"the forward pass of {_told(inputs)}", inputs)
+    if made := [name for name, each in module.named_parameters() if before.get(name) is not each]:
+        raise ConfigError(
+            f"--model {source}: the forward pass makes the parameter {made[0]}, which no optimizer is given; make it when the "
+            f"model is built."
+        )
     if loss_function(model) is None and not isinstance(outputs, torch.Tensor):  # a __call__ of its own runs no hooks
         kind = type(outputs).__name__
         raise ConfigError(
@@ -180,5 +184,10 @@ def _members(module: nn.Module) -> list[str]:
 
 
 def _are_alike(modules: list[nn.Module]) -> bool:
-    shapes = [[(name, tuple(p.shape)) for name, p in each.named_parameters()] for each in modules]
-    return bool(shapes[0]) and all(one == other for one, other in itertools.pairwise(shapes))
+    """Returns whether all are of one class and have what the smallest has: in some stacks the first computes a bias for all."""
+    shapes = [{(name, tuple(p.shape)) for name, p in each.named_parameters()} for each in modules]
+    least = min(shapes, key=len)
+    return bool(least) and (
+        all(each == least for each in shapes)
+        or (len(set(map(type, modules))) == 1 and all(least <= each for each in shapes))
+    )

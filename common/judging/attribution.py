@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from samestep.common.features.feature import Suspect, count_layers
 from samestep.common.features.used import find_suspects
-from samestep.common.flags import spell_flag
+from samestep.common.flags import flags, spell_flag
 from samestep.common.judging.parity import LOSS_BOUND, Parity, deviation
 from samestep.common.judging.reference_run import Rerun, reference_of, without_counterpart
 from samestep.common.strategy import Run
@@ -179,7 +179,9 @@ def _shortened(run: Run, first: int = 0) -> Run:
 
 def _rounding(run: Run) -> str:
     """Returns the flags that have loss and gradients rounded; "" if none does."""
-    return " ".join(map(spell_flag, rounding_flags(run.techniques)))
+    usual = flags(run.techniques)
+    asked = [name for name, value in rounding_flags(run.techniques).items() if value != usual[name].default]
+    return " ".join(map(spell_flag, asked))
 
 
 def _without(run: Run, *suspects: Suspect) -> Run:

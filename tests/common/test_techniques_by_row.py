@@ -36,6 +36,8 @@ GIVEN = {
     "outer_momentum": {"local_steps": 3, "outer_momentum": 0.9},
 }
 """A value of each technique, with what it needs beside it."""
+OF_OWN_MODELS = {"keep_dtypes"}
+"""What a user's model alone can ask for; tests/torch_impl/test_kept_dtypes.py has it."""
 UNORDERED = {"accumulation_steps", *(name for name in GIVEN if name.startswith("compress"))}
 ALONE = {"local_steps", "outer_rate", "outer_momentum"}
 """What leaves no exchange of gradients to the others; tests/common/techniques/test_local_steps.py has the lines."""
@@ -61,7 +63,16 @@ def asked(framework: str, row: StrategyInfo, **techniques: object) -> RunConfig:
 
 
 def test_every_technique_is_walked() -> None:
-    assert set(GIVEN) == set(flags(Techniques))
+    assert {*GIVEN, *OF_OWN_MODELS} == set(flags(Techniques))
+
+
+@pytest.mark.parametrize("framework", ["torch", "tf"])
+def test_dtypes_are_kept_of_a_users_model_alone(framework: str) -> None:
+    row = next(row for name, row in every_row() if name == framework and row.axes)
+    with pytest.raises(
+        ConfigError, match="is bfloat16 in its file; leave it out" if framework == "torch" else "give --pre"
+    ):
+        parse(asked(framework, row, keep_dtypes=True))
 
 
 @pytest.mark.parametrize("technique", GIVEN)

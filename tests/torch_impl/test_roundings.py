@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from samestep.common.request import RunConfig
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.workload.models.description import read_description
 from samestep.common.workload.models.findings import TwoBytes
+from samestep.torch_impl.describing.roundings import find_roundings
 from tests.own.asked import ZOO, own
 
 pytestmark = pytest.mark.torch
@@ -46,3 +48,10 @@ class Net(torch.nn.Module):
 model = samestep.Model(torch=Net, loss="mean_squared_error")
 """)
     assert described(launcher, model=str(net), data=f"{ZOO}:points") == TwoBytes(roundings=3)
+
+
+def test_a_layer_that_evaluation_computes_at_once_is_counted_in_its_products() -> None:
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    assert layer.eval()(torch.zeros(2, 4, 8)).shape == (2, 4, 8)
+    products = ("in", "attention", "out", "up", "down")
+    assert find_roundings(layer, torch.zeros(2, 4, 8)).roundings >= 3 * len(products)

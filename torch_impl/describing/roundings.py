@@ -2,6 +2,8 @@
 
 import contextlib
 import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 
 import torch
 from torch import nn
@@ -9,31 +11,71 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from samestep.common.workload.models.dtypes import TWO_BYTES, Dtypes
 from samestep.common.workload.models.findings import TwoBytes
 from samestep.torch_impl.models.inputs import Inputs, tensors
-from samestep.torch_impl.techniques.applied import narrowly
+from samestep.torch_impl.techniques.applied import narrowly, see_in_two_bytes
 from samestep.torch_impl.upstream import without_numbers
 
 
 def find_roundings(module: nn.Module, inputs: Inputs) -> TwoBytes:
     """Takes some examples through the model under autocast, and counts.
 
-    Nothing is computed but dtypes and shapes, which a large model does in a second; unless its forward pass looks at numbers.
-
     Args:
         module: The model, which is in float32 afterwards.
         inputs: The examples.
     """
-    module.float().eval()
+    return _count(module.float(), inputs, [_without_numbers, narrowly], "torch.autocast fails in its forward pass")
+
+
+def find_kept_roundings(module: nn.Module, inputs: Inputs, dtypes: Dtypes) -> TwoBytes:
+    """Takes some examples through the model with its parameters in the dtypes of the file, and counts.
+
+    Args:
+        module: The model, which has other classes afterwards.
+        inputs: The examples.
+        dtypes: As in `Findings`.
+    """
+    if TWO_BYTES not in dtypes.values():
+        return TwoBytes()
+    see_in_two_bytes(module.float(), dtypes)
+    return _count(
+        module, inputs, [torch.no_grad], "its forward pass fails with them"
+    )  # without numbers, torch checks none
+
+
+def _count(
+    module: nn.Module, inputs: Inputs, ways: Iterable[Callable[[], AbstractContextManager[object]]], fails: str
+) -> TwoBytes:
+    """Counts the roundings of a forward pass in evaluation, in the first way in which it does not fail."""
+    module.eval()
     refused = ""
     given = {name: _single(array) for name, array in inputs.items()} if isinstance(inputs, dict) else _single(inputs)
-    for numbers in (without_numbers(), contextlib.nullcontext()):
+    for way in ways:
         try:
-            with warnings.catch_warnings(action="ignore"), narrowly(), numbers, Roundings() as seen:
+            with warnings.catch_warnings(action="ignore"), _in_steps(), way(), Roundings() as seen:
                 return TwoBytes(roundings=max(map(seen.behind, tensors(module(given)))))
         except Exception as error:
-            refused = f"torch.autocast fails in its forward pass ({type(error).__name__}: {error})"
+            refused = f"{fails} ({type(error).__name__}: {error})"
     return TwoBytes(refused=refused)
+
+
+@contextlib.contextmanager
+def _without_numbers() -> Iterator[None]:
+    """Computes only dtypes and shapes, which a large model does in a second; fails if a forward pass looks at numbers."""
+    with narrowly(), without_numbers():
+        yield
+
+
+@contextlib.contextmanager
+def _in_steps() -> Iterator[None]:
+    """Has a transformer's layer compute each of its products, as in training; in evaluation it may be a single operation."""
+    was_enabled = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(was_enabled)
 
 
 def _single(array: torch.Tensor) -> torch.Tensor:

@@ -15,6 +15,7 @@ from samestep.torch_impl.techniques.clip_norm import transform
 from samestep.torch_impl.techniques.compile import compile_model
 from samestep.torch_impl.techniques.compress import hook_exchange
 from samestep.torch_impl.techniques.fixed_order import all_reduce, order_passes, order_ranks
+from samestep.torch_impl.techniques.kept_dtypes import keep_dtypes, see_in_two_bytes
 from samestep.torch_impl.techniques.local_steps import take_apart
 from samestep.torch_impl.techniques.loss_scale import scaler_of
 from samestep.torch_impl.techniques.precision import gathering, in_full, mix_precision, narrowly
@@ -29,6 +30,7 @@ __all__ = [
     "order_ranks",
     "restructure",
     "scaler_of",
+    "see_in_two_bytes",
     "summing",
     "take_apart",
     "transform",
@@ -54,6 +56,7 @@ def adapt(run: Run, model: nn.Module, device: torch.device) -> None:
         device: The device that it computes on.
     """
     mix_precision(run, model, device)
+    keep_dtypes(run, model)
     compile_model(run, model)
     order_passes(run, model)
 

@@ -70,7 +70,8 @@ def _notes_on_own(run: Run, launch: Launch) -> Iterator[str]:
         from samestep.common.workload.data.user_notes import notes_on
 
         yield from notes_on(launch.data, run.workload.model, load(run.workload.data))
-    if dtypes := run.workload.model.facts.dtypes:
+    are_kept = run.arithmetic != run.techniques.gathered(run.dtype)
+    if (dtypes := run.workload.model.facts.dtypes) and not are_kept:
         from samestep.common.workload.models.dtypes import note_on_dtypes
 
         note = note_on_dtypes(run.framework, dtypes, run.dtype)

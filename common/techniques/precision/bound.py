@@ -53,7 +53,8 @@ _SPARE_BITS = 13
 def gradient_error(run: Run) -> float:
     """Returns how far rounding takes loss and gradient of a step, relative to their size."""
     model = run.workload.model
-    one_way = model.facts.rounded.roundings + ROUNDINGS * len(layers_of(model))
+    rounded = model.facts.kept if run.techniques.keep_dtypes else model.facts.rounded
+    one_way = rounded.roundings + ROUNDINGS * len(layers_of(model))
     return math.sqrt(2 * one_way * error_growth(run)) * UNIT_ROUNDOFF[run.arithmetic]
 
 

@@ -1,4 +1,4 @@
-"""The flag of mixed precision."""
+"""The flags of mixed precision."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ from samestep.common.flags import flag
 
 @dataclasses.dataclass(frozen=True)
 class PrecisionFlags:
-    """The type of what goes into products."""
+    """The types of what goes into products."""
 
     precision: str | None = flag(
         None,
@@ -16,7 +16,17 @@ class PrecisionFlags:
         choices=("bf16", "fp16"),
         changes_step=False,
     )
+    keep_dtypes: bool = flag(
+        False,
+        "compute with the parameters of your own model in the dtype that its file gives them, such as bfloat16; they are "
+        "trained in float32 (default: everything in --dtype)",
+        changes_step=False,
+    )
 
     def arithmetic(self, dtype: str) -> str:
         """Returns the type in which forward and backward are computed, in a run of a dtype."""
+        return "bf16" if self.keep_dtypes else self.precision or dtype
+
+    def gathered(self, dtype: str) -> str:
+        """Returns the type in which products are given gathered parameters, in a run of a dtype."""
         return self.precision or dtype

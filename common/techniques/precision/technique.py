@@ -11,7 +11,9 @@ from samestep.common.strategy import Run
 from samestep.common.techniques.precision.bound import find_flaw, gradient_error
 from samestep.common.techniques.precision.flag import PrecisionFlags
 from samestep.common.techniques.technique import Technique
-from samestep.common.workload.models.dtypes import Dtypes
+from samestep.common.workload.models.dtypes import TWO_BYTES, Dtypes
+
+KEEP = "--keep-dtypes"
 
 
 def check_precision(run: Run) -> None:
@@ -24,12 +26,16 @@ def check_precision(run: Run) -> None:
         ConfigError: It is one of them.
     """
     precision = run.techniques.precision
+    asked = KEEP if run.techniques.keep_dtypes else f"--precision {precision}"
     if run.weights is not None:
         raise ConfigError(
-            f"--weights {run.weights} keeps parameters in two bytes, --precision {precision} in float32; leave out one of them."
+            f"--weights {run.weights} keeps parameters in two bytes, {asked} in float32; leave out one of them."
         )
     if run.dtype != "float32":
-        raise ConfigError(f"--precision {precision} has parameters in float32; leave out --dtype {run.dtype}.")
+        raise ConfigError(f"{asked} has parameters in float32; leave out --dtype {run.dtype}.")
+    if run.techniques.keep_dtypes:
+        _check_kept(run)
+        return
     if precision == "fp16" and not run.strategy.scales_loss:
         raise ConfigError(
             f"{run.name} does not take --precision fp16: its gradients would vanish without a loss scaler, which it does not "
@@ -47,6 +53,41 @@ def check_precision(run: Run) -> None:
         raise ConfigError(
             f"{run.workload.name} computes nothing in two bytes: {why}; leave out --precision {precision}."
         )
+
+
+def _check_kept(run: Run) -> None:
+    """Refuses to keep dtypes that are the user's in no way, that need a loss scaler, or that fail."""
+    dtypes, kept, name = run.workload.model.facts.dtypes, run.workload.model.facts.kept, run.workload.name
+    if run.techniques.precision is not None:
+        raise ConfigError(
+            f"{KEEP} and --precision {run.techniques.precision} both choose a type; leave out one of them."
+        )
+    if run.framework != "torch":
+        raise ConfigError(
+            f"{KEEP} is for torch's modules; give --precision bf16 to compute in two bytes in {run.name}."
+        )
+    if halves := [held for held, dtype in dtypes.items() if dtype == "float16"]:
+        raise ConfigError(
+            f"{KEEP}: {halves[0]} of {name} is float16, whose gradients vanish without a loss scaler; make it bfloat16."
+        )
+    if TWO_BYTES not in dtypes.values():
+        raise ConfigError(f"{KEEP}: no parameter of {name} is {TWO_BYTES} in its file; leave it out.")
+    facts = run.workload.model.facts
+    moved = [
+        *facts.habits.running,
+        *facts.habits.restless,
+        *(path for paths in facts.featured.values() for path in paths),
+    ]
+    for path in (each.replace("/", ".") for each in moved):
+        lost = [
+            held for held in dtypes if held.replace(".", "/") in facts.buffers and f"{held}.".startswith(f"{path}.")
+        ]
+        if lost:
+            raise ConfigError(
+                f"{KEEP}: a forward pass moves {lost[0]} of {name}, which a cast would lose; make it float32."
+            )
+    if why := kept.refused:
+        raise ConfigError(f"{name} does not take {KEEP}: {why}; leave it out.")
 
 
 def check_variables(source: str, dtypes: Dtypes) -> None:
@@ -75,7 +116,8 @@ def skip_agreement(run: Run) -> Iterator[Send]:
 
 def emulation(run: Run) -> str:
     """Returns what CPU cores compute in the place of units for two bytes: the same numbers, at another speed."""
-    return f"--precision {run.techniques.precision} on CPU cores, whose speed is not a GPU's"
+    asked = KEEP if run.techniques.keep_dtypes else f"--precision {run.techniques.precision}"
+    return f"{asked} on CPU cores, whose speed is not a GPU's"
 
 
 PRECISION = Technique(

@@ -51,11 +51,13 @@ class Use:
         positions: The positions of a linear layer: how often it is applied to one example, for each of its calls.
         takes_gradient: Whether the gradient of its inputs is needed.
         gives_gradient: Whether its outputs depend on anything that is trained.
+        calls: How often a forward pass calls it.
     """
 
     positions: tuple[int, ...] = (1,)
     takes_gradient: bool = True
     gives_gradient: bool = True
+    calls: int = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,6 +72,7 @@ class Findings:
         sums: The layers that add to the loss what is not a mean over examples.
         optimizer: That of the user's file, in the framework that built it; None if it has none.
         rounded: Its forward pass in two bytes a number.
+        kept: Its forward pass with each parameter in the dtype that its file gives it, where one has two bytes.
         unused: The parameters that got no gradient when it was tried.
         branches: Whether that may be others in another step, since the forward pass looks at its numbers.
         uses: How a step uses its blocks and the layers that a tensor plan cuts, by path.
@@ -84,6 +87,7 @@ class Findings:
     sums: tuple[str, ...] = ()
     optimizer: DescribedOptimizer | None = None
     rounded: TwoBytes = dataclasses.field(default_factory=TwoBytes)
+    kept: TwoBytes = dataclasses.field(default_factory=TwoBytes)
     unused: tuple[str, ...] = ()
     branches: bool = False
     uses: Mapping[str, Use] = dataclasses.field(default_factory=dict)
