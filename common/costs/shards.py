@@ -4,7 +4,7 @@ import bisect
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from samestep.common.costs.sizes import holder
@@ -12,7 +12,7 @@ from samestep.common.ledger import Footprint, Send
 from samestep.common.mesh import AXES
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import sums_gradients
-from samestep.common.workload.models.spec import Param
+from samestep.common.workload.models.spec import ModelSpec, Param, parameters_of
 from samestep.common.workload.split import even_split_table
 
 
@@ -97,6 +97,30 @@ def gathers(run: Run, phase: str, part: ShardPart) -> list[Send]:
     shards, sizes = run.mesh.shard, [elements * run.product_bytes for elements in part if elements]
     ordered = reversed(sizes) if phase == "backward" else sizes
     return [Send(phase, "all_gather", "shard", shards, size) for size in ordered if shards > 1]
+
+
+def times_called(model: ModelSpec) -> list[int]:
+    """Returns how often a forward pass calls each block; one that is freed is gathered for each call."""
+    return [model.facts.use_of(block.name).calls for block in model.blocks() if parameters_of(model, block)]
+
+
+def gathered_again(model: ModelSpec, blocks: Sequence[ShardPart], frees: bool) -> list[ShardPart]:
+    """Returns the blocks that are gathered for the backward pass, once for each time that a forward pass calls them.
+
+    One that was not freed before is freed behind the backward pass of each call. What the user's own code computes twice is
+    gathered once for both. Gradients end at the first block that learns, and the one ahead of it is gathered in vain (torch
+    2.13).
+
+    Args:
+        model: The model.
+        blocks: The parts of its blocks.
+        frees: Whether a block is freed behind its forward pass.
+    """
+    held = [block for block in model.blocks() if parameters_of(model, block)]
+    ends = next((n for n, block in enumerate(held) if model.facts.use_of(block.name).gives_gradient), len(held))
+    calls = zip(blocks, times_called(model), strict=True)
+    behind = reversed(list(calls)[max(0, ends - 1) :]) if frees else reversed(list(calls))
+    return [block for block, times in behind for _ in range(times if frees else times - 1)]
 
 
 def reductions(run: Run, part: ShardPart, reverse: bool = False) -> list[Send]:

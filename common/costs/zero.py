@@ -23,7 +23,16 @@ from samestep.common.costs.data_parallel import DEFAULT_CAPS, bucketed, replicat
 from samestep.common.costs.layer_sends import sends_of_layers, with_layers
 from samestep.common.costs.optimizer_state import state_bytes
 from samestep.common.costs.saved_activations.activations import activation_bytes
-from samestep.common.costs.shards import ShardPart, gathers, norms, part_of, reductions, sharded_holders
+from samestep.common.costs.shards import (
+    ShardPart,
+    gathered_again,
+    gathers,
+    norms,
+    part_of,
+    reductions,
+    sharded_holders,
+    times_called,
+)
 from samestep.common.costs.sizes import symmetric, with_agreement
 from samestep.common.costs.within import sends_within
 from samestep.common.ledger import MOST_SENDS, Footprint, Ledger, Send
@@ -181,10 +190,12 @@ def _collectives(run: Run, frees: bool) -> Iterator[Send]:
     *reduced, reduced_last = reversed(_parts(run, trained))
     inside = _sends_inside(run)
     for micro in range(run.passes):
-        for block, summed in zip((*first, *blocks), (*[()] * len(first), *inside["forward"]), strict=True):
-            yield from gathers(run, "forward", block)
+        yield from itertools.chain.from_iterable(gathers(run, "forward", part) for part in first)
+        calls = times_called(run.workload.model) if frees else [1] * len(blocks)
+        for block, times, summed in zip(blocks, calls, inside["forward"], strict=True):
+            yield from gathers(run, "forward", block) * times
             yield from summed
-        again = [*first, *reversed(blocks[_first_regathered(run) :])] if frees else []
+        again = [*(first if frees else ()), *gathered_again(run.workload.model, blocks, frees)]
         ahead = iter([gathers(run, "backward", block) for block in again])
         for sends in itertools.islice(ahead, len(first) + 1):
             yield from sends
@@ -196,21 +207,12 @@ def _collectives(run: Run, frees: bool) -> Iterator[Send]:
             if micro == run.passes - 1:
                 yield from reductions(run, block, reverse=True)
             yield from following[early:]
+        yield from itertools.chain.from_iterable(ahead)
     learning, shards = trained(run.workload.model.params()), run.mesh.shard
     if run.techniques.need_norm and run.mesh.parts("stacked") > 1:
         yield from norms(run, learning)
     elif run.techniques.need_norm and shards > 1:  # of all parameters together
         yield Send("update", "all_reduce", "shard", shards, len(learning) * run.item_bytes)
-
-
-def _first_regathered(run: Run) -> int:
-    """Returns the first block that is gathered for the backward pass: the last one before gradients end, ahead of its turn."""
-    model = run.workload.model
-    held = [block for block in model.blocks() if parameters_of(model, block)]
-    ends = next(
-        (number for number, block in enumerate(held) if model.facts.use_of(block.name).gives_gradient), len(held)
-    )
-    return max(0, ends - 1)
 
 
 def _sends_inside(run: Run) -> dict[str, list[list[Send]]]:

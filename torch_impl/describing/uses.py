@@ -58,4 +58,5 @@ def _use(module: nn.Module, calls: list[_Seen]) -> Use:
         positions=tuple(positions),
         takes_gradient=any(each.requires_grad for inputs, _ in calls for each in inputs),
         gives_gradient=any(each.requires_grad for _, outputs in calls for each in outputs),
+        calls=len(calls) // len(list(_called(module))),
     )
