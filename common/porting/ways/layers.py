@@ -147,9 +147,9 @@ def attention(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candida
     for count in heads if x.shape[1] <= MOST_HIDDEN else ():
         split = [each.reshape(*each.shape[:2], count, -1) for each in (query, key, value)]
         scale, usual = f"1/sqrt({split[0].shape[-1]})", {"ahead": None, "softmax": _AXES[-1], "back": True}
-        for seen, (where, parts) in itertools.product(layer.output, _HIDDEN.items()):
+        for seen, (where, (parts, of_queries)) in itertools.product(layer.output, _HIDDEN.items()):
             settings = {"heads": count, "scale": scale, **usual, "hidden": where}
-            yield settings, functools.partial(_nearest, split, parts, projected, seen)
+            yield settings, functools.partial(_nearest, split, parts, projected, seen, of_queries)
 
 
 def _nearest(
@@ -157,14 +157,16 @@ def _nearest(
     parts: Callable[[int], slice],
     projected: Callable[[np.ndarray], np.ndarray],
     seen: np.ndarray,
+    of_queries: bool,
 ) -> np.ndarray:
-    """Returns attention under the mask that comes nearest to what was seen, a number of keys for each example.
+    """Returns attention under the mask that comes nearest to what was seen, a number of keys for each example or query.
 
     Args:
         split: Queries, keys and values, [batch, time, heads, size].
         parts: (how many keys are hidden) -> those that are not.
         projected: Makes the output of the heads, side by side.
         seen: The output.
+        of_queries: Whether the queries of one example may have different masks.
     """
     query, key, value = split
 
@@ -175,8 +177,8 @@ def _nearest(
     made = [output(keys, query.shape[-1] ** -0.5) for keys in map(parts, range(key.shape[1]))]
     made.append(output(slice(None), 0.0))  # where all are hidden, Keras weighs all alike
     found = np.stack(made)
-    best = np.abs(found - seen).max(axis=(2, 3)).argmin(axis=0)
-    return found[best, np.arange(len(seen))]
+    best = np.abs(found - seen).max(axis=3 if of_queries else (2, 3), keepdims=True).argmin(axis=0)
+    return np.take_along_axis(found, best[None], axis=0)[0]
 
 
 def attended(query: np.ndarray, key: np.ndarray, value: np.ndarray, heads: Sequence[int]) -> Iterator[Candidate]:
@@ -216,10 +218,13 @@ def attended(query: np.ndarray, key: np.ndarray, value: np.ndarray, heads: Seque
 
 MOST_HIDDEN = 64
 """The positions of an attention of which every padding mask is tried."""
-_HIDDEN: Mapping[str, Callable[[int], slice]] = {
-    "the last keys of some examples": lambda count: slice(0, -count or None),
-    "the first keys of some examples": lambda count: slice(count, None),
+_HIDDEN: Mapping[str, tuple[Callable[[int], slice], bool]] = {
+    "the last keys of some examples": (lambda count: slice(0, -count or None), False),
+    "the first keys of some examples": (lambda count: slice(count, None), False),
+    "all keys of some queries": (lambda count: slice(None), True),
+    "the last keys of some examples and all keys of some queries": (lambda count: slice(0, -count or None), True),
 }
+"""What a mask hides -> how many keys are hidden -> those that are not; and whether queries have masks of their own."""
 
 
 WAYS: Mapping[str, Way] = {

@@ -165,7 +165,7 @@ def tf_layer(keras, mask="keys"):
 
     def run(h, ids):
         seen = ops.not_equal(ids, 0)[:, None, :]
-        masks = {"keys": seen, "others": ops.logical_not(seen), "none": None}
+        masks = {"keys": seen, "others": ops.logical_not(seen), "none": None, "queries": ops.swapaxes(seen, 1, 2)}
         return inner(h, h, attention_mask=masks[mask])
 
     run.takes_ids = True
@@ -177,6 +177,7 @@ HIDDEN = "torch hides the last keys of some examples, TensorFlow hides"
 right("layer with a mask", "tokens", torch_layer, tf_layer)
 wrong("layer without a mask", "tokens", torch_layer, part(tf_layer, mask="none"), f"{HIDDEN} no keys")
 wrong("layer with the other mask", "tokens", torch_layer, part(tf_layer, mask="others"), f"{HIDDEN} the first keys")
+wrong("layer with hidden queries", "tokens", torch_layer, part(tf_layer, mask="queries"), "all keys of some queries")
 right("class token", "tokens", torch_class_token, tf_class_token)
 wrong("positions before the token", "tokens", torch_class_token, part(tf_class_token, is_first=True), "and then adds")
 right("attention", "tokens", attention, keras_attention)
