@@ -15,6 +15,7 @@ from samestep.common.cell import Cell
 from samestep.common.judging.parity import LOSS_BOUND, bound_of
 from samestep.common.request import FRAMEWORKS, RunConfig
 from samestep.common.runtime.records import RunResult
+from samestep.common.strategy import StrategyInfo
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.experiments.printing.text import github, sharing
 from tests.cells import SIZED, USUAL_OPTIMIZERS, every_row, takes
@@ -38,6 +39,9 @@ VARIANTS = (
             *("pipe=2,shard=2", "shard=2,tensor=2", "pipe=2,data=2,tensor=2"),
         )
     ),
+    *((f"torch:cp+attention_exchange={name}", f"context={size}") for name in ("gather", "ring") for size in (2, 4)),
+    ("torch:fsdp+attention_exchange=ring", "shard=2,context=2"),
+    ("torch:hybrid+attention_exchange=ring", "pipe=2,context=2"),
     *((f"tf:mirrored+reduce={name}", "data=2") for name in ("reduction_to_one_device", "hierarchical_copy")),
     *(("tf:dtensor", mesh) for mesh in ("tensor=2", "tensor=4", "data=2,tensor=2")),
     ("tf:dtensor+clients=2", "data=2,tensor=2"),
@@ -104,13 +108,15 @@ def cells() -> list[Product]:
     ]
     axes = itertools.product(VARIANTS, SIZED, USUAL_OPTIMIZERS)
     return plain + [
-        Product(cell, model, optimizer, _finest_dtype(cell), where) for (cell, where), model, optimizer in axes
+        Product(cell, model, optimizer, _row(cell).dtypes[-1], where)
+        for (cell, where), model, optimizer in axes
+        if takes(_row(cell), model) and ("context" not in where or model == "transformer")
     ]
 
 
-def _finest_dtype(cell: str) -> str:
+def _row(cell: str) -> StrategyInfo:
     config = Cell.parse(cell).apply_to(RunConfig())
-    return strategy_info(config.framework, config.strategy).dtypes[-1]
+    return strategy_info(config.framework, config.strategy)
 
 
 def store(cell: Product, result: RunResult) -> None:
