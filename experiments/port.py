@@ -12,6 +12,7 @@ from samestep.common.flags import MAX_FACTOR, MAX_STEPS, flag, read_fields
 from samestep.common.request import MAX_SECONDS, MAX_SEED, RunConfig
 from samestep.common.workload.accepted import ACCEPTABLE, check_accepted
 from samestep.common.workload.optimizers.table import DEFAULT, OPTIMIZERS
+from samestep.experiments.cli import github_actions
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.printing.formats import add_format, check_format, write
@@ -90,7 +91,9 @@ def main(arguments: Sequence[str]) -> int:
     print("Importing torch and tensorflow, building both models ...", file=sys.stderr, flush=True)
     with Launcher() as launcher:
         case, verdict = launcher.port(config, accepted, checkpoint)
-    print(write(port_document(case, verdict), form))
+    document = port_document(case, verdict)
+    print(write(document, form), flush=True)
+    github_actions.show(document)
     if checkpoint is not None:
         made, manifest = checkpoint.made
         print(f"Wrote {made} for {target}, and {manifest}, which says what became of each weight.", file=sys.stderr)

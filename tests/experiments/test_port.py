@@ -21,6 +21,7 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.models import converting, porting
 from samestep.common.runtime.parent.models.weight_transfer import transfer_weights
 from samestep.common.runtime.records import RunResult
+from samestep.experiments.cli import github_actions
 from samestep.experiments.port import main
 from samestep.experiments.printing.formats import write
 from samestep.experiments.printing.port_report import port_document
@@ -95,6 +96,19 @@ def test_small_ports_are_told_from_right_ones(walked: Walked) -> None:
     assert [name for name in SMALL if name in small.RIGHT and found[name].kind == DIFFERENT] == []
     wrong = {name: small.WRONG[name][1] for name in SMALL if name in small.WRONG}
     assert {name: found[name].sentence for name, cause in wrong.items() if cause not in found[name].cause} == {}
+
+
+def test_a_workflow_annotates_a_port_that_differs(
+    walked: Walked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (summary := tmp_path / "summary.md").touch()
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    wrong = next(name for name in SMALL if name in small.WRONG)
+    document = port_document(*walked.found[wrong][:2])
+    github_actions.show(document)
+    assert capsys.readouterr().err.startswith("::error title=samestep port::first difference")
+    assert summary.read_text() == f"### samestep port\n\n{document.text()}\n\n"
 
 
 def test_a_parameter_of_one_model_only_is_refused_in_runs(walked: Walked, launcher: Launcher) -> None:
