@@ -35,7 +35,6 @@ def main(arguments: Sequence[str]) -> int:
     Raises:
         SamestepError: There is no such mistake, PyTorch is not installed, or a run failed.
     """
-    from samestep.common.runtime.parent.launcher import Launcher  # here, like the others: --help imports no NumPy
     from samestep.torch_impl.planted import PLANTED
 
     parser = Parser(
@@ -51,6 +50,8 @@ def main(arguments: Sequence[str]) -> int:
     mistake: str = parser.parse_args(arguments).mistake
     if mistake not in PLANTED:
         raise unknown("mistake", mistake, PLANTED)
+    from samestep.common.runtime.parent.launcher import Launcher  # here, like the others: --help imports no NumPy
+
     first, second = _requests(mistake)
     with tempfile.TemporaryDirectory(prefix="samestep-demo-") as name, Launcher(worker=PLANTER) as launcher:
         folder = Path(name)

@@ -65,7 +65,7 @@ LINES = {
     "samestep --help": "from samestep.__main__ import main; sys.argv[1:] = ['--help']; main()",
     **{
         f"samestep {command} --help": f"from samestep.__main__ import main; sys.argv[1:] = ['{command}', '--help']; main()"
-        for command in ("run", "compare", "report", "strategies", "explore", "clean", "worker")
+        for command in ("demo", "run", "compare", "report", "strategies", "explore", "clean", "worker")
     },
 }
 

@@ -8,11 +8,12 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:  # `samestep demo --help` names the mistakes, and imports no NumPy
+    import numpy as np
 
-from samestep.common.batch import WHOLE, Batch, BatchPart
-from samestep.common.runtime.worker import loop, worker
+    from samestep.common.batch import Batch, BatchPart
 
 MISTAKE = "SAMESTEP_MISTAKE"
 """The variable of the environment that names the mistake of a process."""
@@ -85,7 +86,7 @@ def _last_microbatch_only() -> None:
 
     right = program.TrainingProgram._exchanged_pass
 
-    def exchanged_pass(self: object, inputs: np.ndarray, targets: np.ndarray, last: bool) -> object:
+    def exchanged_pass(self: object, inputs: "np.ndarray", targets: "np.ndarray", last: bool) -> object:
         self._optimizer.zero_grad()
         return right(self, inputs, targets, last)
 
@@ -129,20 +130,26 @@ def _unscaled_dropout() -> None:
 
 
 def _same_mask_on_every_shard() -> None:
+    from samestep.common.batch import WHOLE, Batch
+
     right = Batch.keys
-    Batch.keys = lambda self, seed, part=WHOLE: right(self, seed, _first(part))
+    Batch.keys = lambda self, seed, part=WHOLE: right(self, seed, WHOLE.split(0, part.examples.count))
 
 
 def _same_data_on_every_worker() -> None:
+    from samestep.common.batch import WHOLE, Batch
+
     right = Batch.rows
-    Batch.rows = lambda self, part=WHOLE: right(self, _first(part))
+    Batch.rows = lambda self, part=WHOLE: right(self, WHOLE.split(0, part.examples.count))
 
 
 def _padded_sample_twice() -> None:
+    from samestep.common.batch import WHOLE, Batch
+
     right = Batch.rows
 
-    def rows(self: Batch, part: BatchPart = WHOLE) -> tuple[np.ndarray, np.ndarray]:
-        padded = np.append(self.indices[:-1], self.indices[0])
+    def rows(self: Batch, part: "BatchPart" = WHOLE) -> "tuple[np.ndarray, np.ndarray]":
+        padded = self.indices[[*range(len(self.indices) - 1), 0]]
         return right(dataclasses.replace(self, indices=padded), part)
 
     Batch.rows = rows
@@ -156,13 +163,17 @@ def _loss_summed() -> None:
 
 
 def _ignored_counted() -> None:
+    from samestep.common.batch import Batch
+
     Batch.num_targets = property(lambda self: self.targets[self.indices].size)
 
 
 def _same_order_each_epoch() -> None:
+    from samestep.common.runtime.worker import loop
+
     right = loop.batches
 
-    def batches(inputs: np.ndarray, targets: np.ndarray, size: int, seed: int, first: int) -> Iterator[Batch]:
+    def batches(inputs: "np.ndarray", targets: "np.ndarray", size: int, seed: int, first: int) -> "Iterator[Batch]":
         for step in itertools.count(first):
             again = next(right(inputs, targets, size, seed, step % (len(inputs) // size)))
             yield dataclasses.replace(again, step=step)
@@ -201,10 +212,6 @@ def _expert_gradients_over_replicas() -> None:
     program.TrainingProgram.apply = apply
 
 
-def _first(part: BatchPart) -> BatchPart:
-    return WHOLE.split(0, part.examples.count)
-
-
 PLANTED: Mapping[str, Callable[[], None]] = {
     plant.__name__.removeprefix("_"): plant
     for plant in (
@@ -235,6 +242,8 @@ PLANTED: Mapping[str, Callable[[], None]] = {
 
 def main(arguments: list[str]) -> int:
     """Makes this process wrong in the way that MISTAKE names, if it does, then does what every worker does."""
+    from samestep.common.runtime.worker import worker
+
     if name := os.environ.get(MISTAKE):
         PLANTED[name]()
     return worker.main(arguments)
