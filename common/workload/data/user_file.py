@@ -57,7 +57,10 @@ def _versions(path: str, make: Callable[..., Split], how: tuple[bool, ...], vers
 
 def _read(path: str, real: bool) -> Split:
     arrays = read_arrays(path, ARRAYS)
-    if missing := [name for name in ARRAYS if name not in arrays]:
+    missing = [name for name in ARRAYS if name not in arrays]
+    if len(missing) == len(ARRAYS):
+        raise ConfigError(f"--data {path} has none of the arrays {', '.join(ARRAYS)}; save yours under these names.")
+    if missing:
         raise ConfigError(f"--data {path} lacks {', '.join(missing)}; give {NEEDED}.")
     arrays = {name: _clean(path, name, arrays[name], real) for name in ARRAYS}
     if real:

@@ -215,6 +215,10 @@ def test_a_file_of_another_kind_is_named_with_what_it_needs(tmp_path, content):
 def test_arrays_that_are_missing_are_listed(refusal):
     arrays = {name: array for name, array in features().items() if name.startswith("train")}
     assert "lacks test_inputs, test_targets" in refusal("digits-mlp", arrays)
+    other_names = {name.replace("_", "-"): array for name, array in features().items()}
+    assert "has none of the arrays train_inputs, train_targets, test_inputs, test_targets; save" in refusal(
+        "digits-mlp", other_names
+    )
 
 
 @pytest.mark.parametrize(
