@@ -59,10 +59,10 @@ def main(arguments: Sequence[str]) -> None:
             seconds.append(time.perf_counter() - start)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         processor = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / TIMES
-        told = f"{statistics.median(seconds):.2f} s, {processor:.2f} s of them on a processor (bar 5 s)"
-        print(f"{count} runs: {told}; {page.stat().st_size / 1e6:.1f} MB (bar 15 MB)")
+        told = f"{statistics.median(seconds):.2f} s, {processor:.2f} s of them on a processor (bar 3 s)"
+        print(f"{count} runs: {told}; {page.stat().st_size / 1e6:.1f} MB (bar 6 MB)")
         sorting = sort_milliseconds(page)
-        print(f"sorting by a column: {statistics.median(sorting):.0f} ms, at most {max(sorting):.0f} ms (bar 200 ms)")
+        print(f"sorting by a column: {statistics.median(sorting):.0f} ms, at most {max(sorting):.0f} ms (bar 40 ms)")
 
 
 def results() -> Iterator[RunResult]:

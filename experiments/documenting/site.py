@@ -32,8 +32,8 @@ COLUMNS = 100
 """Of the help of commands."""
 NAMES = {"README.md": "index.md", "LICENSE": "license.md"}
 """Files of the repository whose pages are called otherwise."""
-STYLE = "<style>.md-typeset td code{word-break:normal;white-space:nowrap}</style>"
-"""Of every page: tables scroll, and a version in one of their cells is not torn apart."""
+STYLE = "<style>.md-typeset td:has(code){min-width:10rem}</style>"
+"""Of every page: tables scroll, so a version or a flag in one of their cells need not be torn apart."""
 _LINK = re.compile(r"\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
 
 
