@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("pieces", nargs="*", metavar="PIECE", choices=[*(p.name for p in PIECES), []], help="which")
     given = parser.parse_args(arguments)
     chosen = [piece for piece in PIECES if not given.pieces or piece.name in given.pieces]
-    with measured(not given.pieces), ThreadPoolExecutor(WORKERS) as pool:
+    with measured(), ThreadPoolExecutor(WORKERS) as pool:
         shown = {piece: found for piece, found in zip(chosen, pool.map(_shown, chosen), strict=True) if found}
         if len(shown) < len(chosen):
             raise SystemExit(f"museum: {len(chosen) - len(shown)} pieces failed.")
