@@ -94,8 +94,8 @@ SUMS = (
         "losses",
         "meta-pytorch/torchtune#2613",
         "labels are shifted across the borders of packed examples",
-        "other_targets",
-        "step 0, loss",
+        "targets_differ",
+        "step 0, data",
         is_slow=True,
     ),
     Reenacted(
