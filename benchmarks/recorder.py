@@ -107,7 +107,7 @@ def script(framework: str, size: str) -> None:
         framework: "torch" or "keras".
         size: A key of SIZES.
     """
-    num_parameters, train = {"torch": training_of_torch, "keras": _keras}[framework](*SIZES[size])
+    num_parameters, train = {"torch": training_of_torch, "keras": training_of_keras}[framework](*SIZES[size])
     train(WARM_UP)
     print(num_parameters, flush=True)
     for _ in sys.stdin:
@@ -144,7 +144,13 @@ def training_of_torch(width: int, num_sequences: int) -> tuple[int, Callable[[in
     return sum(each.numel() for each in model.parameters()), train
 
 
-def _keras(width: int, num_sequences: int) -> tuple[int, Callable[[int], None]]:
+def training_of_keras(width: int, num_sequences: int) -> tuple[int, Callable[[int], None]]:
+    """The same in Keras.
+
+    Args:
+        width: Of the model.
+        num_sequences: Of a batch.
+    """
     import keras
     import numpy as np
     import tensorflow as tf
