@@ -43,6 +43,7 @@ class RecordOptions:
     Attributes:
         out: The directory of the record.
         command: The words of the command.
+        directory: Where it was started, which a script may leave before its first step; "" is the working directory then.
         every: After the first steps, every so many are looked at.
         float64: Run the script in float64.
         perturb: The seed of a perturbation of the initial weights in their last bit; None leaves them.
@@ -56,6 +57,7 @@ class RecordOptions:
 
     out: str
     command: tuple[str, ...] = ()
+    directory: str = ""
     every: int = 1
     float64: bool = False
     perturb: int | None = None
@@ -134,8 +136,8 @@ class Recorder:
             self.end(f"another process wrote {path.name}; process {os.getpid()} was not recorded.")
             return
         header = RecordHeader(
-            SCHEMA, self.framework, self.options.command, os.getcwd(), versions(), environment(), rank, world,
-            tuple(tensors), is_float64, self.options.perturb, layouts, products,
+            SCHEMA, self.framework, self.options.command, self.options.directory or os.getcwd(), versions(), environment(),
+            rank, world, tuple(tensors), is_float64, self.options.perturb, layouts, products,
         )  # fmt: skip
         self._file = os.fdopen(create(path), "wb", buffering=0)
         self._append(header_frame(header))

@@ -53,7 +53,7 @@ def record_command(
 
     Args:
         command: Its words.
-        options: How to record; the fields `command`, `notes` and `package` are filled in.
+        options: How to record; the fields `command`, `directory`, `notes` and `package` are filled in.
         output: Where its output and errors go instead, as `subprocess.DEVNULL`. Then it has no input and no terminal.
         directory: Where it is started; here, unless given.
 
@@ -61,12 +61,12 @@ def record_command(
         ConfigError: There is no such command, or the directory of the record is not empty or cannot be written.
     """
     check_command(command)
-    out = prepared(Path(options.out))
+    out, place = prepared(Path(options.out)), str(directory or Path.cwd())
     with Scratch() as scratch:
         os.close(create(notes := Path(scratch, "notes")))
         copy_file(_INJECTED, Path(scratch, _INJECTED.name))
         full = dataclasses.replace(
-            options, out=str(out), command=tuple(command), notes=str(notes), package=str(_PACKAGE)
+            options, out=str(out), command=tuple(command), directory=place, notes=str(notes), package=str(_PACKAGE)
         )
         path = os.pathsep.join(filter(None, (scratch, os.environ.get("PYTHONPATH"))))
         environment = os.environ | {"PYTHONPATH": path, VARIABLE: full.to_json()}
@@ -124,7 +124,7 @@ def started_here(directory: Path, every: int) -> list[Callable[[], None]]:
     modules = [f"{FRAMEWORKS[name]}.recording" for name in BUILDERS if conventions(name).followed in sys.modules]
     if not modules:
         raise Unavailable("nothing is there to be recorded; import torch or keras before samestep.record.")
-    options = RecordOptions(str(directory), tuple(sys.argv), every).to_json()
+    options = RecordOptions(str(directory), tuple(sys.argv), every=every).to_json()
     return [stop for module in modules if (stop := importlib.import_module(module).install(options))]
 
 

@@ -122,9 +122,10 @@ def test_plain_tensorflow_waits_for_its_first_tape(tmp_path: Path) -> None:
 def test_a_full_disk_ends_the_record_and_not_the_script(tmp_path: Path) -> None:
     script = f"import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n{(SCRIPTS / 'plain.py').read_text()}"
     (tmp_path / "full.py").write_text(script)
-    command = f"ulimit -f 4; exec {sys.executable} {tmp_path / 'full.py'} --fail"
+    command = f"ulimit -f 4; cd /; exec {sys.executable} {tmp_path / 'full.py'} --fail"
     done = record("--out", str(tmp_path / "out"), "--", "bash", "-c", command)
     assert done.returncode == 3 and done.stdout.startswith("done")
     ended, recorded = done.stderr.splitlines()
     assert ended.startswith("samestep: the record ends at step") and ended.endswith(": File too large.")
     assert recorded.startswith("samestep: recorded ")
+    assert read(tmp_path / "out")[0][0].directory == str(ROOT)  # from which a rerun starts the whole command
