@@ -88,6 +88,9 @@ class JoinedRanks:
             is_there = _is_there(all_rows)
             joined[phase] = self._sums(all_rows, is_there)
             splits += self._splits(phase, all_rows, is_there) if phase != "stray" else ()
+        if _is_exchanged_elsewhere(first, splits) and "weight" in joined:
+            joined["gradient"] = self._means(np.concatenate([step.stats["gradient"] for step in steps if step.stats]))
+            splits = [each for each in splits if each.phase != "gradient"]
         return RunStep(
             number=first.number,
             loss=_loss(steps, rows),
@@ -121,6 +124,17 @@ class JoinedRanks:
         made.projections[lacking] = made.square[lacking] = math.nan
         return made
 
+    def _means(self, rows: np.ndarray) -> Sums:
+        """Adds up the pieces of each tensor, each of them the mean over its replicas. The square norm is what projections say."""
+        rows, is_there = rows.copy(), _is_there(rows)
+        for replicas in self.replicas:
+            own = replicas[replicas >= 0]
+            if len(set(rows["bits"][own].tolist())) > 1:
+                mean = np.nan_to_num(rows["projections"][own]).mean(0)
+                rows["projections"][own], rows["square"][own] = mean, np.mean(np.square(mean, dtype=float))
+                rows["bits"][own], is_there[own] = rows["bits"][own].sum(), True
+        return self._sums(rows, is_there)
+
     def _splits(self, phase: Phase, rows: np.ndarray, is_there: np.ndarray) -> Iterator[RankSplit]:
         bits = rows["bits"]
         first, is_replica = self.replicas[:, :1], self.replicas >= 0
@@ -134,6 +148,12 @@ class JoinedRanks:
                     rank: int(bits[row]) if is_there[row] else None for (rank, _), row in zip(places, own, strict=True)
                 }
                 yield RankSplit(phase, tensor.name, _odd(values))
+
+
+def _is_exchanged_elsewhere(step: RecordedStep, splits: Sequence[RankSplit]) -> bool:
+    """Returns whether ranks with gradients of their own took the same update: what it used was exchanged in a copy of them."""
+    phases = {each.phase for each in splits}
+    return "gradient" in phases and "weight" not in phases and not step.is_skipped and step.scalars.get("lr") != 0
 
 
 def _plain(rows: np.ndarray) -> Sums:

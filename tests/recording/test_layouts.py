@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from samestep.common.judging.recorded.judge import judge
+from samestep.common.steps.joining import read_run
 from samestep.experiments.recording.facts import facts_of
 from tests.recording.records import Rank, distance, examples, joined, loss, read_many, recorded_once
 
@@ -33,6 +35,7 @@ def cases() -> dict[str, tuple[str, dict[str, object]]]:
         for kind, world in (("plain", 1), ("mapped", 1), ("mapped", 2), ("shards", 2))
     }
     cases["unused"] = ("faulty.py unused", {})
+    cases |= {f"copied-{world}": ("copied.py", {"world": world}) for world in (1, 2)}
     return cases
 
 
@@ -75,6 +78,12 @@ def test_flat_partitions_add_up_to_the_parameters_they_hold(records: dict[str, l
     for place in range(1, 6):
         assert records[partitions][0][1][place].scalars == records["plain-1"][0][1][place].scalars
         assert loss(records["plain-1"], place) == pytest.approx(loss(records[partitions], place), rel=1e-6)
+
+
+def test_gradients_that_are_exchanged_in_a_copy_are_those_of_the_update(folder: Path) -> None:
+    one, two = (read_run(folder / f"copied-{world}") for world in (1, 2))
+    assert judge(one, two).headline == "same: 4 steps"
+    assert len(facts_of(folder / "copied-2")) == 1
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -42,6 +42,8 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "within": ("odd.py within", {}),
     "evaluated": ("odd.py evaluated", {}),
     "narrow": ("odd.py narrow", {}),
+    "rehearsed": ("rehearsed.py", {}),
+    "arguments": ("arguments.py", {}),
     "growing": ("growing.py", {}),
     "growing-moved": ("growing.py", {"perturb": 1}),
 }
@@ -82,6 +84,20 @@ def test_seldom_still_has_every_loss(records: dict[str, list[Rank]]) -> None:
     (_, every), (_, seldom) = records["plain"][0], records["seldom"][0]
     assert [step.losses for step in every] == [step.losses for step in seldom]
     assert [step.number for step in seldom if step.stats is None] == [11]
+
+
+def test_what_is_only_tried_out_is_no_step_and_modes_see_no_hook(records: dict[str, list[Rank]]) -> None:
+    ((header, steps),) = records["rehearsed"]
+    assert [each.name for each in header.tensors] == ["0.weight", "0.bias"]
+    assert len(steps) == 4 and all(step.losses and step.rows and step.stats for step in steps[1:])
+
+
+def test_arguments_of_every_kind_reach_autograd_and_the_optimizer(records: dict[str, list[Rank]]) -> None:
+    ((header, steps),) = records["arguments"]
+    shapes = {each.name: (each.piece.shape, each.dtype) for each in header.tensors}
+    assert shapes["outer"] == ((4, 3, 2), "float32")  # of complex numbers
+    assert len(steps) == 4 and all(len(step.losses) == 4 and len(step.rows) == 8 for step in steps[1:])
+    assert all(np.isfinite(step.stats["gradient"]["square"]).all() for step in steps[1:])
 
 
 def test_float64_is_float64(records: dict[str, list[Rank]]) -> None:

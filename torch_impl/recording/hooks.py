@@ -1,17 +1,20 @@
 """Where in torch a script is followed: at functions that are wrapped, and by the hooks that torch offers."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import nn
 from torch._compile import _disable_dynamo
+from torch.autograd.graph import GradientEdge
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.functional import follow_functional, outside
 from samestep.torch_impl.recording.gradient_transforms import follow_transforms
+from samestep.torch_impl.recording.pieces import has_no_numbers
+from samestep.torch_impl.recording.rehearsals import is_observed, is_traced, unobserved
 from samestep.torch_impl.recording.session import Session
 from samestep.torch_impl.recording.step.losses import Roots
 from samestep.torch_impl.recording.thread import FollowedThread
@@ -42,7 +45,12 @@ class Hooks:
         def hook(*args: P.args, **kwargs: P.kwargs) -> T | None:
             if torch.compiler.is_compiling():
                 return apart(*args, **kwargs)  # takes longer than most hooks
-            return guarded(*args, **kwargs) if thread.is_here() else None
+            if not thread.is_here():
+                return None
+            if is_observed():
+                with unobserved():
+                    return guarded(*args, **kwargs)
+            return guarded(*args, **kwargs)
 
         return hook
 
@@ -77,7 +85,7 @@ class Hooks:
 
         @functools.wraps(original)
         def call(module: nn.Module, *arguments: Any, **keywords: Any) -> Any:
-            if torch.compiler.is_compiling() or self._is_inside or not self._thread.is_here():
+            if torch.compiler.is_compiling() or is_traced() or self._is_inside or not self._thread.is_here():
                 return original(module, *arguments, **keywords)
             if torch.is_grad_enabled() and _is_training(module) and self._thread.take():
                 with outside():
@@ -99,7 +107,11 @@ class Hooks:
         def backward(tensors: Any, grad_tensors: Any = None, *arguments: Any, **keywords: Any) -> Any:
             if torch.compiler.is_compiling() or self._is_inside or not self._thread.train():
                 return original(tensors, grad_tensors, *arguments, **keywords)
-            before(_roots(tensors, grad_tensors))
+            tensors, grad_tensors = _kept(tensors), _kept(grad_tensors)
+            roots = _roots(tensors, grad_tensors)
+            if any(has_no_numbers(each) for each, _ in roots):
+                return original(tensors, grad_tensors, *arguments, **keywords)
+            before(roots)
             self._is_inside = True
             try:
                 return original(tensors, grad_tensors, *arguments, **keywords)
@@ -116,10 +128,13 @@ class Hooks:
         @functools.wraps(original)
         def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *arguments: Any, **keywords: Any) -> Any:
             is_within = torch.compiler.is_compiling() or self._is_inside or keywords.get("create_graph")
-            parameters = [inputs] if isinstance(inputs, torch.Tensor) else [*inputs]
-            is_bare = not self._session.called
-            are_trained = all(isinstance(each, nn.Parameter) or (is_bare and each.is_leaf) for each in parameters)
-            if is_within or not are_trained or not self._thread.train():
+            outputs, inputs, grad_outputs = _kept(outputs), _kept(inputs), _kept(grad_outputs)
+            parameters, is_bare = _listed(inputs), not self._session.called
+            are_trained = all(
+                isinstance(each, nn.Parameter) or (is_bare and isinstance(each, torch.Tensor) and each.is_leaf)
+                for each in parameters
+            )
+            if is_within or not are_trained or any(map(has_no_numbers, parameters)) or not self._thread.train():
                 return original(outputs, inputs, grad_outputs, *arguments, **keywords)
             before(_roots(outputs, grad_outputs))
             found = original(outputs, parameters, grad_outputs, *arguments, **keywords)
@@ -194,8 +209,17 @@ def _is_training(module: nn.Module) -> bool:
     return module.training or any(each.training for each in module.modules())
 
 
+def _kept(given: Any) -> Any:
+    """Returns tensors that a script gives, one or several, so that they can be looked at twice: it may be a generator."""
+    return [*given] if isinstance(given, Iterator) else given
+
+
+def _listed(given: Any) -> list[Any]:
+    return [given] if given is None or isinstance(given, torch.Tensor | GradientEdge) else [*given]
+
+
 def _roots(tensors: Any, gradients: Any) -> Roots:
-    """Returns where a pass begins, from the arguments of autograd."""
-    each = [tensors] if isinstance(tensors, torch.Tensor) else [*tensors]
-    given = [gradients] if gradients is None or isinstance(gradients, torch.Tensor) else [*gradients]
-    return [*zip(each, given * len(each) if len(given) == 1 else given, strict=True)]
+    """Returns where a pass begins, from the arguments of autograd. An edge of the graph has no numbers."""
+    each, given = _listed(tensors), _listed(gradients)
+    pairs = zip(each, given * len(each) if len(given) == 1 else given, strict=True)
+    return [pair for pair in pairs if isinstance(pair[0], torch.Tensor)]

@@ -10,8 +10,8 @@ from types import FrameType
 import torch
 
 from samestep.common.steps.record import RecordedTensor
-from samestep.torch_impl.recording.pieces import gradient_of, piece_of
-from samestep.torch_impl.recording.tensors import Held
+from samestep.torch_impl.recording.pieces import as_real, piece_of
+from samestep.torch_impl.recording.tensors import Held, dtype_of, gradient_as_real
 
 _OURS = ("torch", "samestep")
 
@@ -51,9 +51,9 @@ class Leaves:
         return [self._held(name, each) for name, each in self._tensors.items()]
 
     def _held(self, name: str, tensor: torch.Tensor) -> Held:
-        info = RecordedTensor(name, str(tensor.dtype).removeprefix("torch."), piece_of(tensor))
+        info = RecordedTensor(name, dtype_of(tensor), piece_of(tensor))
         tensors = self._tensors
-        return Held(info, tensor, lambda: tensors[name].data, lambda: gradient_of(tensors[name]))
+        return Held(info, tensor, lambda: as_real(tensors[name].data), lambda: gradient_as_real(tensors[name]))
 
 
 def _leaves_of(losses: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:

@@ -37,7 +37,8 @@ class OwnGradients:
 
     def follow(self, module: nn.Module) -> None:
         """Follows the parameters of a module, if it is a replica of those of other ranks."""
-        parameters = [each for each in module.parameters() if each.requires_grad and not is_lazy(each)]
+        trained = (each for each in module.parameters() if each.requires_grad and not is_lazy(each))
+        parameters = [each for each in trained if not each.is_complex()]
         if is_of_many() and not {"fsdp1", "fsdp2", "tp"} & {*layouts(parameters, [module])}:
             for each in parameters:
                 each.register_hook(self._follower(each))

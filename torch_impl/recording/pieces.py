@@ -22,7 +22,7 @@ def is_dtensor(tensor: torch.Tensor) -> "TypeGuard[DTensor]":
 def piece_of(tensor: torch.Tensor) -> Piece:
     """Returns which part of a tensor this process holds."""
     if not is_dtensor(tensor):
-        return Piece.whole(tuple(tensor.shape))
+        return Piece.whole((*tensor.shape, 2) if tensor.is_complex() else tuple(tensor.shape))
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
     size, start = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
@@ -56,6 +56,11 @@ def local_of(tensor: torch.Tensor) -> torch.Tensor:
     return local.detach()
 
 
+def as_real(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the numbers of a complex tensor in pairs, and any other as it is."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
 def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
     """Returns the piece of a tensor's gradient that this process holds; None if there is no gradient."""
     gradient = tensor.grad
@@ -65,3 +70,8 @@ def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
         gradient = gradient.redistribute(placements=tensor.placements)  # a sum that is still partial
     local = local_of(gradient)
     return local.to_dense() if local.layout != torch.strided else local
+
+
+def has_no_numbers(tensor: torch.Tensor) -> bool:
+    """Returns whether a tensor has a shape only: on the device "meta", or of a FakeTensorMode, whose module imports slowly."""
+    return tensor.is_meta or type(tensor).__name__ == "FakeTensor"

@@ -18,7 +18,8 @@ from samestep.torch_impl.recording.closures import Given, with_followed_closure
 from samestep.torch_impl.recording.dtypes import Products
 from samestep.torch_impl.recording.leaves import Leaves
 from samestep.torch_impl.recording.own_gradients import OwnGradients
-from samestep.torch_impl.recording.pieces import is_wrapped
+from samestep.torch_impl.recording.pieces import has_no_numbers, is_wrapped
+from samestep.torch_impl.recording.rehearsals import is_rehearsed
 from samestep.torch_impl.recording.start import start_with
 from samestep.torch_impl.recording.statistics import Pending
 from samestep.torch_impl.recording.step.counts import Counts
@@ -26,7 +27,7 @@ from samestep.torch_impl.recording.step.examples import Examples
 from samestep.torch_impl.recording.step.losses import Roots, StepLosses
 from samestep.torch_impl.recording.step.scalars import StepScalars
 from samestep.torch_impl.recording.step.targets import Targets
-from samestep.torch_impl.recording.tensors import ParameterIds, find_objects, has_gradient
+from samestep.torch_impl.recording.tensors import ParameterIds, find_objects
 from samestep.torch_impl.recording.watch import FirstWeights, Watch
 
 
@@ -67,6 +68,7 @@ class Session:
             trained = next((each for each in module.parameters() if each.requires_grad or is_wrapped(each)), None)
             if trained is None:
                 self.targets.give(self._examples.given(arguments, keywords))  # a loss
+            if trained is None or has_no_numbers(trained):
                 return
             if isinstance(trained, nn.Parameter):  # and not what a function is given
                 self.called[id(module)] = module
@@ -161,7 +163,9 @@ class Session:
         """
         self._depth += 1
         closure = arguments[1] if len(arguments) > 1 else keywords.get("closure")
-        if self._depth > 1 or (closure is None and self._is_rehearsed(optimizer)):  # within another one, or no step
+        if self._depth > 1 or (
+            closure is None and is_rehearsed(optimizer, self._initial is not None)
+        ):  # within another one, or no step
             return None
         self.has_optimizer = True
         self._begin_update(optimizer)
@@ -174,13 +178,9 @@ class Session:
     def after_update(self, optimizer: Optimizer) -> None:
         """It has stepped."""
         self._depth -= 1
-        if not self._depth and not self._is_rehearsed(optimizer):
+        if not self._depth and not is_rehearsed(optimizer, self._initial is not None):
             self.stepped.append(optimizer)
             self._is_replayed = False
-
-    def _is_rehearsed(self, optimizer: Optimizer) -> bool:
-        """Returns whether a wrapper only lets an optimizer make its state, which it does before the first pass."""
-        return self._initial is None and not has_gradient(optimizer)
 
     def skip(self, optimizer: Optimizer) -> None:
         """A gradient scaler leaves out the step of an optimizer."""

@@ -20,7 +20,7 @@ from samestep.common.steps.record import RecordedTensor
 from samestep.torch_impl.recording.flat import flat_tensors
 from samestep.torch_impl.recording.keras.layers import GIVEN, in_layout, is_keras, keras_tensors
 from samestep.torch_impl.recording.partitions import Copy, is_partitioned, partition_of
-from samestep.torch_impl.recording.pieces import gradient_of, local_of, piece_of
+from samestep.torch_impl.recording.pieces import as_real, gradient_of, has_no_numbers, local_of, piece_of
 
 _WRAPPERS = {"module", "_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module"}
 """What wrappers call the module that they wrap: DDP, DataParallel and many others; FSDP; torch.compile; checkpoints."""
@@ -163,7 +163,9 @@ def _of_module(root: nn.Module) -> list[Held]:
     found, flat = [], set()
     for path, module in root.named_modules():
         for each in flat_tensors(module):
-            tensor = RecordedTensor(_stripped(f"{path}.{each.name}"), _dtype(each.owner), each.piece, layer=each.layer)
+            tensor = RecordedTensor(
+                _stripped(f"{path}.{each.name}"), dtype_of(each.owner), each.piece, layer=each.layer
+            )
             found.append(Held(tensor, each.owner, each.value, each.gradient))
             flat |= {id(each.owner), *each.also}
     layers = dict(root.named_modules())
@@ -179,7 +181,7 @@ def _of_module(root: nn.Module) -> list[Held]:
 
 def _has_numbers(tensor: torch.Tensor) -> bool:
     """Whether a tensor has numbers: what is lazy has none yet, and the module of a functional one may have none ever."""
-    return not is_lazy(tensor) and not tensor.is_meta
+    return not is_lazy(tensor) and not has_no_numbers(tensor)
 
 
 def with_places(found: Iterable[Held], names: Iterable[str] = ()) -> list[Held]:
@@ -202,10 +204,18 @@ def with_places(found: Iterable[Held], names: Iterable[str] = ()) -> list[Held]:
 def _held(name: str, tensor: torch.Tensor, layer: str, role: str = "parameter") -> Held:
     if is_partitioned(tensor):
         part = partition_of(tensor)
-        info = RecordedTensor(_stripped(name), _dtype(tensor), part.piece, role, layer, tensor.requires_grad)
+        info = RecordedTensor(_stripped(name), dtype_of(tensor), part.piece, role, layer, tensor.requires_grad)
         return Held(info, tensor if part.flat is None else part.flat, part.value, part.gradient, (part.copy,))
-    info = RecordedTensor(_stripped(name), _dtype(tensor), piece_of(tensor), role, layer, tensor.requires_grad)
+    info = RecordedTensor(_stripped(name), dtype_of(tensor), piece_of(tensor), role, layer, tensor.requires_grad)
+    if tensor.is_complex():
+        return Held(info, tensor, lambda: as_real(local_of(tensor)), lambda: gradient_as_real(tensor))
     return Held(info, tensor, lambda: local_of(tensor), lambda: gradient_of(tensor))
+
+
+def gradient_as_real(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Returns the gradient of a tensor that may be complex; None if there is none."""
+    gradient = gradient_of(tensor)
+    return None if gradient is None else as_real(gradient)
 
 
 def _stripped(name: str) -> str:
@@ -225,5 +235,6 @@ def _class_name(module: nn.Module) -> str:
     return kinds[2].__name__ if is_sharded else kinds[0].__name__
 
 
-def _dtype(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
+def dtype_of(tensor: torch.Tensor) -> str:
+    """Returns the dtype of a tensor's numbers, as a record spells it."""
+    return str(tensor.dtype.to_real()).removeprefix("torch.")

@@ -9,6 +9,7 @@ from torch import nn
 from samestep.common.steps.record import Phase, RecordedStep
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.own_gradients import OwnGradients
+from samestep.torch_impl.recording.pieces import as_real
 from samestep.torch_impl.recording.places import layouts, rank_and_world
 from samestep.torch_impl.recording.statistics import Pending, Statistics
 from samestep.torch_impl.recording.step.strays import Strays
@@ -111,8 +112,9 @@ class Watch:
 
     def given(self, found: Sequence[tuple[torch.Tensor, torch.Tensor | None]]) -> Pending:
         """Takes gradients that no parameter holds, each with its parameter."""
-        of = {id(parameter): gradient for parameter, gradient in found}
-        at = {parameter.data_ptr(): gradient for parameter, gradient in found}  # a script may make its tensors anew
+        real = [(parameter, None if gradient is None else as_real(gradient)) for parameter, gradient in found]
+        of = {id(parameter): gradient for parameter, gradient in real}
+        at = {parameter.data_ptr(): gradient for parameter, gradient in real}  # a script may make its tensors anew
         with torch.no_grad():
             return self._statistics([of.get(id(each.owner), at.get(each.value().data_ptr())) for each in self._held])
 

@@ -64,7 +64,7 @@ class Examples:
             for each in tensors_in(
                 [*arguments, *(keywords[name] for name in sorted(keywords))] if keywords else arguments
             )
-            if (inner := unwrapped(each)).ndim and not each.requires_grad and not each.is_complex()
+            if (inner := unwrapped(each)).ndim and not each.requires_grad and _has_rows(each)
         ]
         if self._results:
             results = {memory_of(result) for each in self._results if (result := each()) is not None}
@@ -92,6 +92,11 @@ def hashed(calls: Sequence[Sums]) -> tuple[int, ...]:
         return mixed([sum(row) for inputs in calls for row in zip(*[each.tolist() for each in inputs], strict=True)])
     sums = [functools.reduce(np.add, map(_on_host, inputs)) for inputs in calls]
     return tuple(mix(np.concatenate(sums)).tolist())
+
+
+def _has_rows(tensor: torch.Tensor) -> bool:
+    """Returns whether a tensor lies in memory row by row: not sparse, nor of rows that have each a length of their own."""
+    return not tensor.is_complex() and tensor.layout == torch.strided and not tensor.is_nested
 
 
 def memory_of(tensor: torch.Tensor) -> int:

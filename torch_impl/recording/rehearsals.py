@@ -1,0 +1,45 @@
+"""What a script only tries out, which is no step: calls that are traced, and tensors that have no numbers.
+
+`torch.jit.trace` would make what a hook computes part of the trace. Tensors on the device "meta" and those of a FakeTensorMode
+have shapes only: scripts build large models of them, or estimate how much memory a step takes.
+"""
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch.optim import Optimizer
+from torch.utils._python_dispatch import _disable_current_modes
+
+from samestep.torch_impl.recording.pieces import has_no_numbers
+from samestep.torch_impl.recording.tensors import has_gradient, parameters_of
+
+
+def is_traced() -> bool:
+    """Returns whether `torch.jit.trace` follows what is computed."""
+    return torch._C._get_tracing_state() is not None
+
+
+def is_rehearsed(optimizer: Optimizer, has_begun: bool) -> bool:
+    """Returns whether an optimizer takes no step.
+
+    Args:
+        optimizer: It is about to update its parameters, or has.
+        has_begun: Whether there was a pass; before the first, wrappers let an optimizer make its state.
+    """
+    first = next(parameters_of(optimizer), None)
+    if first is not None and has_no_numbers(first):
+        return True
+    return not has_begun and not has_gradient(optimizer)
+
+
+def is_observed() -> bool:
+    """Returns whether a mode of the script is told of each operation."""
+    return bool(torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack())
+
+
+@contextlib.contextmanager
+def unobserved() -> Iterator[None]:
+    """Hides what is computed from the modes of the script, which may count or print it."""
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        yield
