@@ -89,7 +89,7 @@ class JoinedRanks:
             joined[phase] = self._sums(all_rows, is_there)
             splits += self._splits(phase, all_rows, is_there) if phase != "stray" else ()
         if _is_exchanged_elsewhere(first, splits) and "weight" in joined:
-            joined["gradient"] = self._means(np.concatenate([step.stats["gradient"] for step in steps if step.stats]))
+            joined["gradient"] = self._means([step.stats for step in steps if step.stats])
             splits = [each for each in splits if each.phase != "gradient"]
         return RunStep(
             number=first.number,
@@ -124,16 +124,22 @@ class JoinedRanks:
         made.projections[lacking] = made.square[lacking] = math.nan
         return made
 
-    def _means(self, rows: np.ndarray) -> Sums:
-        """Adds up the pieces of each tensor, each of them the mean over its replicas. The square norm is what projections say."""
-        rows, is_there = rows.copy(), _is_there(rows)
+    def _means(self, stats: Sequence[Mapping[Phase, np.ndarray]]) -> Sums:
+        """Adds up the pieces of each tensor, each of them the mean over its replicas, before any exchange if that is known.
+
+        Args:
+            stats: What each rank saw. The square norm of a mean is what its projections say.
+        """
+        rows = np.concatenate([each["gradient"] for each in stats])
+        before = np.concatenate([each.get("local", each["gradient"]) for each in stats])
         for replicas in self.replicas:
             own = replicas[replicas >= 0]
             if len(set(rows["bits"][own].tolist())) > 1:
-                mean = np.nan_to_num(rows["projections"][own]).mean(0)
+                given = before if _is_there(before[own]).any() else rows
+                mean = np.nan_to_num(given["projections"][own]).mean(0)
                 rows["projections"][own], rows["square"][own] = mean, np.mean(np.square(mean, dtype=float))
-                rows["bits"][own], is_there[own] = rows["bits"][own].sum(), True
-        return self._sums(rows, is_there)
+                rows["bits"][own] = rows["bits"][own].sum()
+        return self._sums(rows, _is_there(rows))
 
     def _splits(self, phase: Phase, rows: np.ndarray, is_there: np.ndarray) -> Iterator[RankSplit]:
         bits = rows["bits"]

@@ -36,6 +36,7 @@ def cases() -> dict[str, tuple[str, dict[str, object]]]:
     }
     cases["unused"] = ("faulty.py unused", {})
     cases |= {f"copied-{world}": ("copied.py", {"world": world}) for world in (1, 2)}
+    cases["owner"] = ("copied.py owner", {"world": 2})
     return cases
 
 
@@ -80,10 +81,10 @@ def test_flat_partitions_add_up_to_the_parameters_they_hold(records: dict[str, l
         assert loss(records["plain-1"], place) == pytest.approx(loss(records[partitions], place), rel=1e-6)
 
 
-def test_gradients_that_are_exchanged_in_a_copy_are_those_of_the_update(folder: Path) -> None:
-    one, two = (read_run(folder / f"copied-{world}") for world in (1, 2))
-    assert judge(one, two).headline == "same: 4 steps"
-    assert len(facts_of(folder / "copied-2")) == 1
+@pytest.mark.parametrize("exchange", ["copied-2", "owner"])
+def test_gradients_that_are_exchanged_elsewhere_are_those_of_the_update(folder: Path, exchange: str) -> None:
+    assert judge(read_run(folder / "copied-1"), read_run(folder / exchange)).headline == "same: 4 steps"
+    assert len(facts_of(folder / exchange)) == 1
 
 
 @pytest.mark.parametrize("fault", FAULTS)

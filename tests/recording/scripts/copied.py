@@ -1,6 +1,8 @@
-"""Without an optimizer. The ranks exchange a copy of their gradients, and their parameters keep their own."""
+"""Without an optimizer. The ranks exchange a copy of their gradients, and their parameters keep their own; or, with "owner", one
+rank gets the sum of a parameter's gradients, updates it and sends it to the others."""
 
 import os
+import sys
 
 import torch
 import torch.distributed as dist
@@ -18,6 +20,13 @@ for step in range(4):
     batch = torch.arange(8 * step + rank, 8 * step + 8, world)
     net.zero_grad()
     nn.functional.cross_entropy(net(inputs[batch]), targets[batch]).backward()
+    if "owner" in sys.argv:
+        for place, each in enumerate(net.parameters()):
+            dist.reduce(each.grad, place % world)
+            if place % world == rank:
+                each.data -= 0.1 * each.grad / world
+            dist.broadcast(each.data, place % world)
+        continue
     copy = torch.cat([each.grad.flatten() for each in net.parameters()])
     if world > 1:
         dist.all_reduce(copy)
