@@ -12,7 +12,7 @@ from tests.recording.records import SCRIPTS, read, record
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(600)]
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-SAME, TWICE = "same: 4 steps", "not the same: step 0, loss: the loss is 2.000 times A's"
+SAME, TWICE = "same: 4 steps", "not the same: step 0, loss: B's loss is 2.000 times A's"
 PAIRS = {
     "twice": ("causal", (), "causal", SAME),
     "accumulated": ("causal", (), "causal --batch 4 --accumulate 2", SAME),
