@@ -44,7 +44,8 @@ if given.kind == "causal":
     rows = [{"input_ids": each, "labels": each} for each in tokens]
     trainer = Trainer(model=model, args=TrainingArguments(**arguments), train_dataset=rows)
 else:
-    config = T5Config(vocab_size=48, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, dropout_rate=0.0)
+    sizes = {"vocab_size": 48, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+    config = T5Config(**sizes, dropout_rate=0.0, decoder_start_token_id=0)
     model = T5ForConditionalGeneration(config)
     rows = [{"input_ids": each, "labels": each.flip(0)[:8]} for each in tokens]
     trainer = Seq2SeqTrainer(model=model, args=Seq2SeqTrainingArguments(**arguments), train_dataset=rows)
