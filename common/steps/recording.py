@@ -131,14 +131,12 @@ class Recorder:
             layouts: How the processes share the model.
             products: As in the header.
         """
-        path = Path(self.options.out) / rank_file(rank)
-        if path.exists():
+        if (path := Path(self.options.out) / rank_file(rank)).exists():
             self.end(f"another process wrote {path.name}; process {os.getpid()} was not recorded.")
             return
-        header = RecordHeader(
-            SCHEMA, self.framework, self.options.command, self.options.directory or os.getcwd(), versions(), environment(),
-            rank, world, tuple(tensors), is_float64, self.options.perturb, layouts, products,
-        )  # fmt: skip
+        given, place = self.options, self.options.directory or os.getcwd()
+        about = SCHEMA, self.framework, given.command, place, versions(), environment(), rank, world
+        header = RecordHeader(*about, tuple(tensors), is_float64, given.perturb, layouts, products)
         self._file = os.fdopen(create(path), "wb", buffering=0)
         self._append(header_frame(header))
 
