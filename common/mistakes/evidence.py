@@ -105,6 +105,7 @@ class Side:
         again: How many examples all steps together were given more often than those of the other run, which has them as well;
             None if nobody knows.
         alone: How many examples all steps were given that the other run does not have at all; None if nobody knows.
+        is_evaluated: Whether the model was in evaluation mode.
     """
 
     world: int
@@ -123,6 +124,7 @@ class Side:
     only: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     again: int | None = None
     alone: int | None = None
+    is_evaluated: bool = False
 
     @property
     def examples(self) -> collections.Counter[int]:

@@ -98,6 +98,22 @@ def _other_targets(evidence: Evidence) -> Words | None:
     return {}
 
 
+def _evaluates(evidence: Evidence) -> Words | None:
+    """Only B's model is in evaluation mode."""
+    return {} if evidence.b.is_evaluated and not evidence.a.is_evaluated else None
+
+
+MODE = (
+    Mistake(
+        "evaluation_mode",
+        ("loss", "gradient", "update"),
+        _evaluates,
+        "the model of B is in evaluation mode, so that dropout does nothing and running statistics stand still: its call of "
+        "model.train() is missing",
+        "fartashf/vsepp#4",
+        has_sides=True,
+    ),
+)
 EXAMPLES = (
     Mistake(
         "same_data_on_every_worker",

@@ -8,7 +8,7 @@ from samestep.common.features.batch_norm import mistakes as batch_norm
 from samestep.common.mistakes.clipping import CLIPPING, ON_ONE_RANK
 from samestep.common.mistakes.decay import DECAY
 from samestep.common.mistakes.evidence import Evidence
-from samestep.common.mistakes.examples import EXAMPLES, TARGETS
+from samestep.common.mistakes.examples import EXAMPLES, MODE, TARGETS
 from samestep.common.mistakes.formulas import FORMULAS
 from samestep.common.mistakes.gradients import LAST_WINDOW, ROUNDED, SCALES
 from samestep.common.mistakes.microbatches import MICROBATCHES
@@ -21,6 +21,7 @@ from samestep.common.mistakes.updates import UPDATES
 
 MISTAKES: tuple[Mistake, ...] = (
     *EXAMPLES,
+    *MODE,
     *BY_RANK,
     *HYPER,
     *batch_norm.MISTAKES,

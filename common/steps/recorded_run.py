@@ -60,6 +60,7 @@ class RunStep:
         sums: What was seen of the tensors; None where the step was not looked at.
         splits: Ranks that differ although they should not.
         targets: The hashes of each rank's examples with their targets; None if nobody knows them.
+        is_evaluated: Whether the model was in evaluation mode.
     """
 
     number: int
@@ -72,6 +73,7 @@ class RunStep:
     sums: Mapping[Phase, Sums] | None = None
     splits: tuple[RankSplit, ...] = ()
     targets: Mapping[int, tuple[int, ...]] | None = None
+    is_evaluated: bool = False
 
     @functools.cached_property
     def examples(self) -> collections.Counter[int] | None:

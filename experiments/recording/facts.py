@@ -40,7 +40,7 @@ class RecordFacts:
         self.has_moved = [np.zeros(len(header.tensors), bool) for header in headers]
         self.same_examples, self.compared = Counter[tuple[int, int]](), 0
         self.passes: list[Counter[int]] = []
-        self.skipped: list[int] = []
+        self.skipped, self.evaluated = list[int](), list[int]()
         self.schedule = Counter[int]()
         self._is_whole, self._initial = _whole(headers), list[np.ndarray]()
         self.exchange = ExchangeFacts([each.name for each in headers[0].tensors], self._is_whole)
@@ -59,6 +59,7 @@ class RecordFacts:
             return
         self.steps += 1
         self.skipped += [first.number] if first.is_skipped else []
+        self.evaluated += [first.number] if "evaluated_calls" in first.counts else []
         if len(seen) == len(ranks):
             self.looked_at += 1
             for found, gradients in zip(self.has_gradient, (step.stats["gradient"] for step in ranks), strict=True):
@@ -178,6 +179,11 @@ def _of_data(seen: RecordFacts) -> Iterator[str]:
 def _of_training(seen: RecordFacts) -> Iterator[str]:
     if seen.skipped:
         yield f"the gradient scaler skipped {_count(len(seen.skipped), 'step')}, first step {seen.skipped[0]}."
+    if seen.evaluated:
+        yield (
+            f"the model was trained in evaluation mode at {_count(len(seen.evaluated), 'step')}, first at step "
+            f"{seen.evaluated[0]}: dropout did nothing there, and running statistics stood still."
+        )
     within = "" if seen.looked_at == seen.steps else f" at the {_count(seen.looked_at, 'step')} that were looked at"
     lacking = seen.names(seen.has_gradient) if seen.looked_at else []
     if lacking:

@@ -125,7 +125,7 @@ class _Training:
         w = {name.removeprefix("net."): value for name, value in self.weights[rank].items()}
         indices = indices[::-1] if self.s.flipped else indices
         x, y, counted = self.x[indices], self.y[indices].copy(), self.counted[indices]
-        if self.s.mistake in ("other_targets", "targets_differ"):
+        if self.s.mistake in ("other_targets", "targets_differ", "evaluation_mode"):
             y[indices == indices.min()] = (y[indices == indices.min()] + 1) % CLASSES
         z = x @ w["embed.weight"] + w["embed.bias"]
         h = np.maximum(z, 0) if self.s.relu else np.tanh(z)
@@ -295,7 +295,8 @@ class _Training:
                 stats = {"stray": self.stats(rank, strays)} if strays else {}
                 stats |= {"gradient": self.stats(rank, gradients), "weight": self.stats(rank, self.weights[rank])}
                 targets = self.targets(parts[rank], rows) if s.sees_targets else None
-                frame = RecordedStep(step, tuple(losses), rows, scalars, stats=stats, targets=targets)  # type: ignore[arg-type]
+                counts = {"evaluated_calls": 1} if s.mistake == "evaluation_mode" else {}
+                frame = RecordedStep(step, tuple(losses), rows, scalars, False, counts, stats, targets)  # type: ignore[arg-type]
                 file.write(step_frame(frame))
         for file in self.files:
             file.close()

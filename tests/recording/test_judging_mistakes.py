@@ -43,6 +43,7 @@ MADE = {
     "position_lost": {},
     "other_order": {},
     "other_targets": {},
+    "evaluation_mode": {},
     "stray_gradients": {},
     "targets_differ": {"sees_targets": True},
     "rate_by_processes": TWO,

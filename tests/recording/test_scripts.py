@@ -44,6 +44,9 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "narrow": ("odd.py narrow", {}),
     "rehearsed": ("rehearsed.py", {}),
     "arguments": ("arguments.py", {}),
+    "evaluation": ("odd.py evaluation", {}),
+    "evaluation-moved": ("odd.py evaluation", {"perturb": 1}),
+    "teacher": ("odd.py teacher", {}),
     "growing": ("growing.py", {}),
     "growing-moved": ("growing.py", {"perturb": 1}),
 }
@@ -66,6 +69,18 @@ def test_a_record_says_in_which_dtype_products_are(records: dict[str, list[Rank]
     ((header, steps),) = records[name]
     assert header.products == products
     assert len(steps) == 5
+
+
+def test_a_model_that_is_trained_in_evaluation_mode_has_its_examples(records: dict[str, list[Rank]]) -> None:
+    ((_, right),), ((_, wrong),), ((_, moved),), ((header, taught),) = (
+        records[name] for name in ("bn", "evaluation", "evaluation-moved", "teacher")
+    )
+    assert [step.rows for step in wrong] == [step.rows for step in moved] == [step.rows for step in right]
+    assert all(step.counts["evaluated_calls"] == 1 for step in wrong if step.number >= 0)
+    weights = [steps[0].stats["weight"]["bits"] for steps in (right, wrong, moved)]
+    assert (weights[0] == weights[1]).all() and (weights[1] != weights[2]).any()
+    assert not any("evaluated_calls" in step.counts for step in [*right, *taught])
+    assert len(header.tensors) == len(records["bn"][0][0].tensors)
 
 
 def test_a_plain_script_is_recorded_whole(records: dict[str, list[Rank]]) -> None:

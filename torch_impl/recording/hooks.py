@@ -20,6 +20,8 @@ from samestep.torch_impl.recording.step.losses import Roots
 from samestep.torch_impl.recording.thread import FollowedThread
 
 P, T = ParamSpec("P"), TypeVar("T")
+Call = tuple[nn.Module, tuple[object, ...], dict[str, object]]
+"""A module, the arguments that it was called with, and the keywords."""
 
 
 class Hooks:
@@ -34,6 +36,7 @@ class Hooks:
         """
         self._session, self._recorder = session, recorder
         self._is_inside = False  # of a module or of a backward pass, which may call modules again
+        self._evaluated: Call | None = None
         self._thread = FollowedThread(recorder.guarded(session.end), recorder.note)
 
     def _guard(self, function: Callable[P, T]) -> Callable[P, T | None]:
@@ -82,12 +85,15 @@ class Hooks:
             original: The method.
         """
         before, after = self._guard(self._session.before_call), self._guard(self._session.after_call)
+        evaluate = self._guard(self._before_evaluation)
 
         @functools.wraps(original)
         def call(module: nn.Module, *arguments: Any, **keywords: Any) -> Any:
             if torch.compiler.is_compiling() or is_traced() or self._is_inside or not self._thread.is_here():
                 return original(module, *arguments, **keywords)
-            if torch.is_grad_enabled() and _is_training(module) and self._thread.take():
+            if torch.is_grad_enabled() and not _is_training(module):
+                evaluate(module, arguments, keywords)
+            elif torch.is_grad_enabled() and self._thread.take():
                 with outside():
                     before(module, arguments, keywords)
             self._is_inside = True
@@ -100,8 +106,29 @@ class Hooks:
 
         return call
 
+    def _before_evaluation(self, module: nn.Module, arguments: tuple[object, ...], keywords: dict[str, object]) -> None:
+        """A model is called in evaluation mode, where gradients are followed. Whether it is trained, a backward pass says."""
+        if not any(each.requires_grad for each in module.parameters()):
+            return
+        self._evaluated = module, arguments, keywords
+        options = self._recorder.options
+        if not self._session.called and (options.perturb is not None or options.weights_from is not None):
+            self._session.begin_pass()  # once the forward pass has used the weights it is too late to change them
+
+    def _train_evaluated(self) -> None:
+        """A backward pass begins: without a call in training mode before it, it is of the last one in evaluation mode.
+
+        Unless that was of another model than the one that is trained, such as a teacher.
+        """
+        session, call, self._evaluated = self._session, self._evaluated, None
+        is_own = call and (not session.called or id(call[0]) in session.called)
+        if call and is_own and not session.examples.is_pending:
+            session.before_call(*call)
+            session.counts.add_evaluated()
+
     def _follow_backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         before, after = self._guard(self._session.before_backward), self._guard(self._session.after_backward)
+        evaluated = self._guard(self._train_evaluated)
 
         @functools.wraps(original)
         def backward(tensors: Any, grad_tensors: Any = None, *arguments: Any, **keywords: Any) -> Any:
@@ -111,6 +138,7 @@ class Hooks:
             roots = _roots(tensors, grad_tensors)
             if any(has_no_numbers(each) for each, _ in roots):
                 return original(tensors, grad_tensors, *arguments, **keywords)
+            evaluated()
             before(roots)
             self._is_inside = True
             try:

@@ -36,7 +36,7 @@ class Session:
 
     def __init__(self, recorder: Recorder) -> None:
         """Waits for the first pass. The recorder gets the steps."""
-        self._recorder, self._examples, self._own = recorder, Examples(), OwnGradients(recorder)
+        self._recorder, self.examples, self._own = recorder, Examples(), OwnGradients(recorder)
         self.called, self.leaves, self.targets = dict[int, nn.Module](), Leaves(), Targets()
         self.watch: Watch | None = None
         self._initial: FirstWeights | None = None
@@ -52,7 +52,7 @@ class Session:
         self._is_skipped = self._is_replayed = False
         self.counts.begin_step()
         self.scalars.forget()
-        self._examples.clear()
+        self.examples.clear()
         self.targets.clear()
         self._own.forget()
 
@@ -67,7 +67,7 @@ class Session:
         if id(module) not in self.called:
             trained = next((each for each in module.parameters() if each.requires_grad or is_wrapped(each)), None)
             if trained is None:
-                self.targets.give(self._examples.given(arguments, keywords))  # a loss
+                self.targets.give(self.examples.given(arguments, keywords))  # a loss
             if trained is None or has_no_numbers(trained):
                 return
             if isinstance(trained, nn.Parameter):  # and not what a function is given
@@ -75,11 +75,11 @@ class Session:
                 self._own.follow(module)
         self.begin_pass()
         if not self._is_replayed:
-            self.targets.follow(self._examples.add(arguments, keywords))
+            self.targets.follow(self.examples.add(arguments, keywords))
 
     def after_call(self, result: object) -> None:
         """It returned."""
-        self._examples.add_result(result)
+        self.examples.add_result(result)
         if self.watch is None:
             self.products.see_result(result)
 
@@ -100,7 +100,7 @@ class Session:
 
     def see_targets(self, roots: Roots = ()) -> None:
         """Looks at what the losses of a pass were computed with."""
-        calls = self._examples.taken()
+        calls = self.examples.taken()
         self.targets.see([each for each, _ in roots], calls, bool(self.called or calls))
 
     def after_grad(self, found: Sequence[tuple[torch.Tensor, torch.Tensor | None]]) -> None:
@@ -223,7 +223,7 @@ class Session:
             RecordedStep(
                 self._recorder.number,
                 self.losses.values(),
-                self._examples.hashes(),
+                self.examples.hashes(),
                 self.scalars.values() | self.losses.zeroed(),
                 self._is_skipped or any(bool(each) for each in self._infinite),
                 self.counts.values(),

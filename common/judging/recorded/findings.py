@@ -102,9 +102,11 @@ def _examples(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     a, b = one.examples, other.examples
     if a is None or b is None or a == b:
         return None
+    alike = (a & b).total()
+    if not alike and len({roundoff_of_weights(each.header) for each in (walk.a, walk.b)}) > 1:
+        return None  # one of the two has rounded its examples, as it has its weights
     ours, theirs = one.rows or {}, other.rows or {}
     ranks = tuple(rank for rank in theirs if sorted(ours.get(rank, ())) != sorted(theirs[rank]))
-    alike = (a & b).total()
     words = f"{alike} of A's {a.total()} examples are among the {b.total()} of B"
     return Finding(FirstDifference(one.number, "data", "", ranks if 0 < len(ranks) < len(theirs) else (), words))
 
@@ -195,7 +197,9 @@ def _is_kink(walk: Walk, compared: ComparedTensors, differs: np.ndarray, seen: d
 def _skipped(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     if one.is_skipped == other.is_skipped:
         return None
-    words = f"the gradient scaler skipped the update in {'A' if one.is_skipped else 'B'} only"
+    who, scalars = ("A", one.scalars) if one.is_skipped else ("B", other.scalars)
+    scale = f", at a loss scale of {scalars['loss_scale']:.6g}" if "loss_scale" in scalars else ""
+    words = f"the gradient scaler of {who} alone skipped the update{scale}"
     return Finding(FirstDifference(one.number, "update", "", (), words))
 
 

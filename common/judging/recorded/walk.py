@@ -244,4 +244,5 @@ def _side(step: RunStep, past: Past, only: Mapping[str, tuple[int, ...]]) -> Sid
         splits,
         targets=step.targeted,
         only=only,
+        is_evaluated=step.is_evaluated,
     )

@@ -2,6 +2,7 @@
 
 "wrapped" is parallel, and only the wrapper is in evaluation mode. "within" enters autocast within the model and returns
 float32, as accelerate has it; "evaluated" only where nothing is trained; "narrow" has layers of bfloat16 inside.
+"evaluation" never calls train(), and "teacher" has another model in evaluation mode.
 """
 
 import sys
@@ -42,7 +43,10 @@ called["wrapped"] = called["parallel"]
 net = called.get(kind, lambda: model)()
 net.training = kind != "wrapped"
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+if kind == "evaluation":
+    net.eval()
+teacher = nn.Linear(6, 3).eval()
 for x, y in zip(inputs, targets, strict=True):
     optimizer.zero_grad()
-    nn.functional.mse_loss(net(x), y).backward()
+    nn.functional.mse_loss(net(x), teacher(x).detach() if kind == "teacher" else y).backward()
     optimizer.step()

@@ -1,4 +1,4 @@
-"""What is counted in a step beside its numbers: passes through the data, and steps of learning-rate schedules."""
+"""What is counted in a step beside its numbers: passes through the data, steps of schedules, calls in evaluation mode."""
 
 
 class Counts:
@@ -6,12 +6,12 @@ class Counts:
 
     def __init__(self) -> None:
         self._schedules: dict[int, int] = {}
-        self._passes, self._next_passes = 0, 0
+        self._passes, self._next_passes, self._evaluated = 0, 0, 0
 
     def begin_step(self) -> None:
         """Begins to count for the next step."""
         self.forget_schedules()
-        self._passes, self._next_passes = self._next_passes, 0
+        self._passes, self._next_passes, self._evaluated = self._next_passes, 0, 0
 
     def forget_schedules(self) -> None:
         """Leaves out what schedules did until now: they take a step when they are made."""
@@ -36,7 +36,12 @@ class Counts:
         else:
             self._passes += 1
 
+    def add_evaluated(self) -> None:
+        """Counts a call in evaluation mode that was trained on."""
+        self._evaluated += 1
+
     def values(self) -> dict[str, int]:
         """Returns the counts, as `RecordedStep.counts` has them."""
-        found = {"data_passes": self._passes} if self._passes else {}
+        counted = {"data_passes": self._passes, "evaluated_calls": self._evaluated}
+        found = {name: count for name, count in counted.items() if count}
         return found | ({"schedule_steps": max(self._schedules.values())} if self._schedules else {})

@@ -34,6 +34,11 @@ class Examples:
         """Begins a step."""
         self._sums, self._results, self._num_taken = [], [], 0
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether there were calls since they were taken."""
+        return len(self._sums) > self._num_taken
+
     def taken(self) -> list[Sums]:
         """Returns the sums of the calls since it was asked last."""
         first, self._num_taken = self._num_taken, len(self._sums)
