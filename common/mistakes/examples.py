@@ -191,8 +191,8 @@ TARGETS = (
         "other_targets",
         ("loss",),
         _other_targets,
-        "the same inputs and weights give another loss, and no single factor explains it: other targets, another loss"
-        " function, or other random numbers in dropout",
+        "the same inputs and weights give another loss, and no single factor explains it: other targets, another loss function, "
+        "another computation in a layer, or other random numbers in dropout",
         "",
     ),
 )

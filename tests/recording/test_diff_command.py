@@ -108,6 +108,16 @@ def test_bf16_is_no_mistake_beside_float32(below: Path, a: str) -> None:
 
 
 @pytest.mark.slow
+def test_weights_and_examples_of_bf16_are_no_other_ones(below: Path, a: str) -> None:
+    other = record(below, "narrow", [*PLAIN, "--narrow"])
+    found = samestep("diff", a, other)
+    assert found.returncode == 3, found.stdout + found.stderr
+    assert found.stdout.startswith("cannot tell")
+    decided = samestep("diff", a, other, "--float64")
+    assert decided.stdout.startswith("same: 5 steps\n"), decided.stdout + decided.stderr
+
+
+@pytest.mark.slow
 def test_a_large_mistake_is_seen_beside_bf16(below: Path, a: str) -> None:
     found = samestep("diff", a, record(below, "bf16-sum", [*PLAIN, "--bf16", "--accumulate", "--undivided"]))
     assert found.returncode == 4, found.stdout + found.stderr

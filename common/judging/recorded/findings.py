@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from samestep.common.judging.recorded.given import Finding, find_examples, find_targets
 from samestep.common.judging.recorded.verdict import FirstDifference
 from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
 from samestep.common.judging.recorded.yardstick import apart_of, roundoff_of_weights, times_rounding, unit_of
@@ -21,25 +22,6 @@ KINK = 0.01
 """The most that a unit which rounding tips over a kink moves a gradient, relative to its norm."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Finding:
-    """A difference within a step.
-
-    Attributes:
-        first: Where and how.
-        is_certain: Whether it is more than rounding for certain.
-        is_kink: Whether a unit that rounding tipped over a kink would look like that.
-        is_first: Whether it is known that no phase before it differs.
-        has_other_targets: Whether the targets are what differs.
-    """
-
-    first: FirstDifference
-    is_certain: bool = True
-    is_kink: bool = False
-    is_first: bool = True
-    has_other_targets: bool = False
-
-
 def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Finding | None:
     """Finds the first difference within a step.
 
@@ -52,11 +34,11 @@ def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> F
     if one.number < 0:
         return _initial(walk, one, other)
     checks: Sequence[Callable[[Walk, RunStep, RunStep], Finding | None]] = (
-        _examples,
+        find_examples,
         _scalars,
         _loss,
-        _gradient,
         _skipped,
+        _gradient,
         functools.partial(_update, before=past[0].weights),
         _replicas,
     )
@@ -66,17 +48,7 @@ def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> F
         return next(iter(found), None)
     certain = dataclasses.replace(certain, is_first=certain is found[0])
     is_computed = certain.first.phase in ("loss", "gradient") and certain.first.ratio is None
-    return (_targets(one, other) if is_computed else None) or certain
-
-
-def _targets(one: RunStep, other: RunStep) -> Finding | None:
-    """Targets explain a loss that differs, and are no difference on their own: they may have been computed, and be rounded."""
-    a, b = one.targeted, other.targeted
-    if a is None or b is None or a.total() != b.total() or not (alone := (a - b).total()):
-        return None
-    what = "targets" if one.rows is not None else "data"
-    words = f"the {what} of {alone} of {a.total()} examples are different in B"
-    return Finding(FirstDifference(one.number, "data", "", (), words), has_other_targets=True)
+    return (find_targets(walk, one, other) if is_computed else None) or certain
 
 
 def _initial(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
@@ -94,21 +66,6 @@ def _initial(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     rest = "" if len(names) < 4 else f" and {len(names) - 3} more"
     words = f"the initial weights of {', '.join(names[:3])}{rest} are others ({len(names)} of {len(differs)} tensors)"
     return Finding(FirstDifference(-1, "initial weights", _layer(names[0]), (), words))
-
-
-def _examples(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
-    if one.rows == other.rows:  # as a rule, and counting takes longer
-        return None
-    a, b = one.examples, other.examples
-    if a is None or b is None or a == b:
-        return None
-    alike = (a & b).total()
-    if not alike and len({roundoff_of_weights(each.header) for each in (walk.a, walk.b)}) > 1:
-        return None  # one of the two has rounded its examples, as it has its weights
-    ours, theirs = one.rows or {}, other.rows or {}
-    ranks = tuple(rank for rank in theirs if sorted(ours.get(rank, ())) != sorted(theirs[rank]))
-    words = f"{alike} of A's {a.total()} examples are among the {b.total()} of B"
-    return Finding(FirstDifference(one.number, "data", "", ranks if 0 < len(ranks) < len(theirs) else (), words))
 
 
 def _scalars(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:

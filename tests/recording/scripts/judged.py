@@ -18,6 +18,8 @@ torch.manual_seed(0)
 net = nn.parallel.DistributedDataParallel(model) if world > 1 else model
 optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
 inputs, targets = torch.randn(64, 6), torch.randint(4, (64,))
+if "--narrow" in sys.argv:
+    model, inputs = model.bfloat16(), inputs.bfloat16()
 passes = 4 if "--accumulate" in sys.argv else 1
 for step in range(5):
     part = slice(step % 4 * 16, step % 4 * 16 + 16)

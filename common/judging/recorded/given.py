@@ -1,0 +1,74 @@
+"""What two recorded runs were given at a step: whether their examples and targets are the same."""
+
+import dataclasses
+
+from samestep.common.judging.recorded.verdict import FirstDifference
+from samestep.common.judging.recorded.walk import Walk
+from samestep.common.judging.recorded.yardstick import roundoff_of_weights
+from samestep.common.steps.recorded_run import RunStep
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Finding:
+    """A difference within a step.
+
+    Attributes:
+        first: Where and how.
+        is_certain: Whether it is more than rounding for certain.
+        is_kink: Whether a unit that rounding tipped over a kink would look like that.
+        is_first: Whether it is known that no phase before it differs.
+        has_other_targets: Whether the targets are what differs.
+    """
+
+    first: FirstDifference
+    is_certain: bool = True
+    is_kink: bool = False
+    is_first: bool = True
+    has_other_targets: bool = False
+
+
+def find_examples(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
+    """Returns whether the examples of a step differ.
+
+    Args:
+        walk: Over both runs.
+        one: A's step.
+        other: B's.
+    """
+    if one.rows == other.rows:  # as a rule, and counting takes longer
+        return None
+    a, b = one.examples, other.examples
+    if a is None or b is None or a == b:
+        return None
+    alike = (a & b).total()
+    if not alike and _rounds_otherwise(walk):
+        return None
+    ours, theirs = one.rows or {}, other.rows or {}
+    ranks = tuple(rank for rank in theirs if sorted(ours.get(rank, ())) != sorted(theirs[rank]))
+    words = f"{alike} of A's {a.total()} examples are among the {b.total()} of B"
+    return Finding(FirstDifference(one.number, "data", "", ranks if 0 < len(ranks) < len(theirs) else (), words))
+
+
+def find_targets(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
+    """Returns whether targets differ, which explains a loss that does.
+
+    They are no difference on their own: they may have been computed, and be rounded.
+
+    Args:
+        walk: Over both runs.
+        one: A's step.
+        other: B's.
+    """
+    a, b = one.targeted, other.targeted
+    if a is None or b is None or a.total() != b.total() or not (alone := (a - b).total()):
+        return None
+    if alone == a.total() and _rounds_otherwise(walk):
+        return None
+    what = "targets" if one.rows is not None else "data"
+    words = f"the {what} of {alone} of {a.total()} examples are different in B"
+    return Finding(FirstDifference(one.number, "data", "", (), words), has_other_targets=True)
+
+
+def _rounds_otherwise(walk: Walk) -> bool:
+    """Returns whether one of the two keeps its weights in fewer digits, as a rule its examples too: then no hash is the same."""
+    return roundoff_of_weights(walk.a.header) != roundoff_of_weights(walk.b.header)
