@@ -108,21 +108,15 @@ class Hooks:
 
     def _before_evaluation(self, module: nn.Module, arguments: tuple[object, ...], keywords: dict[str, object]) -> None:
         """A model is called in evaluation mode, where gradients are followed. Whether it is trained, a backward pass says."""
-        if not any(each.requires_grad for each in module.parameters()):
-            return
-        self._evaluated = module, arguments, keywords
-        options = self._recorder.options
-        if not self._session.called and (options.perturb is not None or options.weights_from is not None):
-            self._session.begin_pass()  # once the forward pass has used the weights it is too late to change them
+        if any(each.requires_grad for each in module.parameters()):
+            self._evaluated, options = (module, arguments, keywords), self._recorder.options
+            if not self._session.called and (options.perturb is not None or options.weights_from is not None):
+                self._session.begin_pass()  # once the forward pass has used the weights it is too late to change them
 
     def _train_evaluated(self) -> None:
-        """A backward pass begins: without a call in training mode before it, it is of the last one in evaluation mode.
-
-        Unless that was of another model than the one that is trained, such as a teacher.
-        """
+        """Without a call in training mode, a backward pass is of the last one in evaluation mode, unless that was a teacher's."""
         session, call, self._evaluated = self._session, self._evaluated, None
-        is_own = call and (not session.called or id(call[0]) in session.called)
-        if call and is_own and not session.examples.is_pending:
+        if call and not session.examples.is_pending and (not session.called or id(call[0]) in session.called):
             session.before_call(*call)
             session.counts.add_evaluated()
 
