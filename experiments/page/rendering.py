@@ -94,7 +94,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    found.filters |= {"attributes": attributes, "command": command, "prose": prose, "svg": svg}
+    found.filters |= {"attributes": attributes, "breakable": breakable, "command": command, "prose": prose, "svg": svg}
     found.globals["frameworks"] = FRAMEWORKS
     return found
 
