@@ -21,7 +21,6 @@ from samestep.common.mistakes.updates import UPDATES
 
 MISTAKES: tuple[Mistake, ...] = (
     *EXAMPLES,
-    *MODE,
     *BY_RANK,
     *HYPER,
     *batch_norm.MISTAKES,
@@ -33,6 +32,7 @@ MISTAKES: tuple[Mistake, ...] = (
     *MICROBATCHES,
     *ROUNDED,
     *DECAY,
+    *MODE,
     *TARGETS,
     *FORMULAS,
     *UPDATES,

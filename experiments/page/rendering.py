@@ -134,7 +134,7 @@ def command(text: str) -> Markup:
 
 def breakable(name: str) -> Markup:
     """Makes a cell, as in `torch:pp+schedule=1f1b`, that may be broken between its parts."""
-    return Markup("<wbr>").join(re.split(r"(?<=[:_])|(?=\+)", clean(name)))
+    return Markup("<wbr>").join(re.split(r"(?<=[:_])(?! )|(?=\+)", clean(name)))
 
 
 def svg(drawing: Element) -> Markup:

@@ -79,11 +79,14 @@ def judge_as_kept(a: Reruns, b: Reruns) -> tuple[Diffed, Yardstick]:
     runs = [] if a.run.header.is_float64 else a.kept()
     if runs and all(repeats_itself(a.run, run) for run in runs):
         measured = measure(a.run, runs, pairing)
-        if of_b := b.kept() if _rounds_more(b, a) else []:
+        rounds_more = _rounds_more(b, a)
+        if of_b := [run for run in b.kept() if repeats_itself(b.run, run)] if rounds_more else []:
             measured = _with_roundings_of(b, of_b, measured)
-        return Diffed(judge(a.run, b.run, measured, pairing), a, b), measured
+        if of_b or not rounds_more:
+            return Diffed(judge(a.run, b.run, measured, pairing), a, b), measured
     derived = Derived.between(a.run.header, b.run.header, pairing)
-    notes = () if a.run.header.is_float64 else ("A holds no reruns, so nothing measured how far rounding takes it",)
+    lacks = f"{'B' if runs else 'A'} holds no reruns, so nothing measured how far rounding takes it"
+    notes = () if a.run.header.is_float64 else (lacks,)
     return Diffed(judge(a.run, b.run, derived, pairing), a, b, notes), derived
 
 
@@ -110,12 +113,14 @@ def _with_reruns(a: Reruns, b: Reruns, length: int) -> Diffed:
         return Diffed(try_further(a, b, runs, verdict, length), a, b)
     of_b, why = list[RecordedRun](), b.why_not()
     if not why:
-        of_b = [run for run in b.perturbed(SEEDS, length) if repeats_itself(b.run, run)]
-        why = "" if of_b else "run again, it was given other examples"
+        try:
+            of_b = [run for run in b.perturbed(SEEDS, length) if repeats_itself(b.run, run)]
+            why = "" if of_b else "run again, it was given other examples."
+        except SamestepError as error:
+            why = str(error)
     if why:
-        return Diffed(
-            judge(a.run, b.run, None, pairing), a, b, (f"Nothing measured how far B's rounding takes it: {why}.",)
-        )
+        noted = f"nothing measured how far B's rounding takes it: {why}"
+        return Diffed(judge(a.run, b.run, None, pairing), a, b, (noted,))
     return Diffed(judge(a.run, b.run, _with_roundings_of(b, of_b, measured), pairing), a, b)
 
 

@@ -182,7 +182,7 @@ def _of_training(seen: RecordFacts) -> Iterator[str]:
     if seen.evaluated:
         yield (
             f"the model was trained in evaluation mode at {_count(len(seen.evaluated), 'step')}, first at step "
-            f"{seen.evaluated[0]}: dropout did nothing there, and running statistics stood still."
+            f"{seen.evaluated[0]}; dropout and running statistics, if it has any, were off."
         )
     within = "" if seen.looked_at == seen.steps else f" at the {_count(seen.looked_at, 'step')} that were looked at"
     lacking = seen.names(seen.has_gradient) if seen.looked_at else []

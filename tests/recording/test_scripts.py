@@ -47,6 +47,9 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "evaluation": ("odd.py evaluation", {}),
     "evaluation-moved": ("odd.py evaluation", {"perturb": 1}),
     "teacher": ("odd.py teacher", {}),
+    "checked": ("odd.py checked", {}),
+    "checked-moved": ("odd.py checked", {"perturb": 1}),
+    "attacked": ("odd.py attacked", {}),
     "growing": ("growing.py", {}),
     "growing-moved": ("growing.py", {"perturb": 1}),
 }
@@ -81,6 +84,20 @@ def test_a_model_that_is_trained_in_evaluation_mode_has_its_examples(records: di
     assert (weights[0] == weights[1]).all() and (weights[1] != weights[2]).any()
     assert not any("evaluated_calls" in step.counts for step in [*right, *taught])
     assert len(header.tensors) == len(records["bn"][0][0].tensors)
+
+
+@pytest.mark.parametrize("name", ["checked", "attacked"])
+def test_a_model_that_is_evaluated_beside_its_training_is_not_trained_so(
+    records: dict[str, list[Rank]], name: str
+) -> None:
+    ((_, right),), ((_, evaluated),) = records["bn"], records[name]
+    assert [step.rows for step in evaluated] == [step.rows for step in right]
+    assert not any("evaluated_calls" in step.counts for step in evaluated)
+
+
+def test_weights_are_perturbed_where_the_model_was_evaluated_before(records: dict[str, list[Rank]]) -> None:
+    ((_, steps),), ((_, moved),) = records["checked"], records["checked-moved"]
+    assert (steps[0].stats["weight"]["bits"] != moved[0].stats["weight"]["bits"]).any()
 
 
 def test_a_plain_script_is_recorded_whole(records: dict[str, list[Rank]]) -> None:

@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 """What becomes float64."""
+_FEW = (torch.float16, torch.bfloat16)  # before float64 mode renames them
 
 
 def dtype_of_products(weight: torch.Tensor) -> torch.dtype:
@@ -49,7 +50,7 @@ class Products:
     @property
     def name(self) -> str:
         """The name of the dtype, such as "bfloat16"; "" if it has no fewer digits than float32."""
-        few = self._seen & {torch.float16, torch.bfloat16}
+        few = self._seen.intersection(_FEW)
         return str(max(few, key=lambda each: torch.finfo(each).eps)).removeprefix("torch.") if few else ""
 
 

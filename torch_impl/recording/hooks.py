@@ -16,12 +16,11 @@ from samestep.torch_impl.recording.gradient_transforms import follow_transforms
 from samestep.torch_impl.recording.pieces import has_no_numbers
 from samestep.torch_impl.recording.rehearsals import is_observed, is_traced, unobserved
 from samestep.torch_impl.recording.session import Session
+from samestep.torch_impl.recording.step.evaluated import EvaluatedCalls
 from samestep.torch_impl.recording.step.losses import Roots
 from samestep.torch_impl.recording.thread import FollowedThread
 
 P, T = ParamSpec("P"), TypeVar("T")
-Call = tuple[nn.Module, tuple[object, ...], dict[str, object]]
-"""A module, the arguments that it was called with, and the keywords."""
 
 
 class Hooks:
@@ -36,7 +35,7 @@ class Hooks:
         """
         self._session, self._recorder = session, recorder
         self._is_inside = False  # of a module or of a backward pass, which may call modules again
-        self._evaluated: Call | None = None
+        self._evaluated = EvaluatedCalls(session, recorder)
         self._thread = FollowedThread(recorder.guarded(session.end), recorder.note)
 
     def _guard(self, function: Callable[P, T]) -> Callable[P, T | None]:
@@ -85,7 +84,7 @@ class Hooks:
             original: The method.
         """
         before, after = self._guard(self._session.before_call), self._guard(self._session.after_call)
-        evaluate = self._guard(self._before_evaluation)
+        evaluate, training = self._guard(self._evaluated.see), self._guard(self._evaluated.before_training)
 
         @functools.wraps(original)
         def call(module: nn.Module, *arguments: Any, **keywords: Any) -> Any:
@@ -94,6 +93,7 @@ class Hooks:
             if torch.is_grad_enabled() and not _is_training(module):
                 evaluate(module, arguments, keywords)
             elif torch.is_grad_enabled() and self._thread.take():
+                training(module)
                 with outside():
                     before(module, arguments, keywords)
             self._is_inside = True
@@ -106,23 +106,9 @@ class Hooks:
 
         return call
 
-    def _before_evaluation(self, module: nn.Module, arguments: tuple[object, ...], keywords: dict[str, object]) -> None:
-        """A model is called in evaluation mode, where gradients are followed. Whether it is trained, a backward pass says."""
-        if any(each.requires_grad for each in module.parameters()):
-            self._evaluated, options = (module, arguments, keywords), self._recorder.options
-            if not self._session.called and (options.perturb is not None or options.weights_from is not None):
-                self._session.begin_pass()  # once the forward pass has used the weights it is too late to change them
-
-    def _train_evaluated(self) -> None:
-        """Without a call in training mode, a backward pass is of the last one in evaluation mode, unless that was a teacher's."""
-        session, call, self._evaluated = self._session, self._evaluated, None
-        if call and not session.examples.is_pending and (not session.called or id(call[0]) in session.called):
-            session.before_call(*call)
-            session.counts.add_evaluated()
-
     def _follow_backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         before, after = self._guard(self._session.before_backward), self._guard(self._session.after_backward)
-        evaluated = self._guard(self._train_evaluated)
+        evaluated = self._guard(self._evaluated.before_backward)
 
         @functools.wraps(original)
         def backward(tensors: Any, grad_tensors: Any = None, *arguments: Any, **keywords: Any) -> Any:
@@ -146,6 +132,7 @@ class Hooks:
 
     def _follow_grad(self, original: Callable[..., Any]) -> Callable[..., Any]:
         before, after = self._guard(self._session.before_grad), self._guard(self._session.after_grad)
+        evaluated = self._guard(self._evaluated.before_backward)
 
         @functools.wraps(original)
         def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *arguments: Any, **keywords: Any) -> Any:
@@ -158,6 +145,7 @@ class Hooks:
             )
             if is_within or not are_trained or any(map(has_no_numbers, parameters)) or not self._thread.train():
                 return original(outputs, inputs, grad_outputs, *arguments, **keywords)
+            evaluated()
             before(_roots(outputs, grad_outputs))
             found = original(outputs, parameters, grad_outputs, *arguments, **keywords)
             after([*zip(parameters, found, strict=True)])
@@ -193,13 +181,14 @@ class Hooks:
         return step
 
     def _follow_autocast(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        session, thread = self._session, self._thread
+        session = self._session
+        see = self._guard(session.products.see_autocast)
 
         @functools.wraps(original)
         def enter(cast: torch.autocast) -> Any:
             entered = original(cast)
-            if session.watch is None and not torch.compiler.is_compiling() and thread.is_here():
-                session.products.see_autocast(cast.device)
+            if session.watch is None:
+                see(cast.device)
             return entered
 
         return enter

@@ -48,7 +48,9 @@ def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> F
         return next(iter(found), None)
     certain = dataclasses.replace(certain, is_first=certain is found[0])
     is_computed = certain.first.phase in ("loss", "gradient") and certain.first.ratio is None
-    return (find_targets(walk, one, other) if is_computed else None) or certain
+    if not is_computed:
+        return certain
+    return find_targets(walk, one, other) or find_examples(walk, one, other, may_be_rounded=False) or certain
 
 
 def _initial(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:

@@ -27,13 +27,14 @@ class Finding:
     has_other_targets: bool = False
 
 
-def find_examples(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
-    """Returns whether the examples of a step differ.
+def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool = True) -> Finding | None:
+    """Returns the difference of the examples of a step; None if there is none.
 
     Args:
         walk: Over both runs.
         one: A's step.
         other: B's.
+        may_be_rounded: Whether examples of which none is alike may be the same, in fewer digits.
     """
     if one.rows == other.rows:  # as a rule, and counting takes longer
         return None
@@ -41,7 +42,7 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     if a is None or b is None or a == b:
         return None
     alike = (a & b).total()
-    if not alike and _rounds_otherwise(walk):
+    if not alike and may_be_rounded and _rounds_otherwise(walk):
         return None
     ours, theirs = one.rows or {}, other.rows or {}
     ranks = tuple(rank for rank in theirs if sorted(ours.get(rank, ())) != sorted(theirs[rank]))
@@ -50,7 +51,7 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
 
 
 def find_targets(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
-    """Returns whether targets differ, which explains a loss that does.
+    """Returns the difference of targets, which explains one of the loss; None if there is none.
 
     They are no difference on their own: they may have been computed, and be rounded.
 

@@ -2,7 +2,8 @@
 
 "wrapped" is parallel, and only the wrapper is in evaluation mode. "within" enters autocast within the model and returns
 float32, as accelerate has it; "evaluated" only where nothing is trained; "narrow" has layers of bfloat16 inside.
-"evaluation" never calls train(), and "teacher" has another model in evaluation mode.
+"evaluation" never calls train(), and "teacher" has another model in evaluation mode. "checked" is evaluated before it has an
+optimizer, and "attacked" before each step, with a backward pass.
 """
 
 import sys
@@ -42,11 +43,17 @@ called = {"compiled": lambda: torch.compile(model, backend="eager"), "parallel":
 called["wrapped"] = called["parallel"]
 net = called.get(kind, lambda: model)()
 net.training = kind != "wrapped"
+if kind == "checked":
+    net.eval()(inputs[0])
+    net.train()
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 if kind == "evaluation":
     net.eval()
 teacher = nn.Linear(6, 3).eval()
 for x, y in zip(inputs, targets, strict=True):
+    if kind == "attacked":
+        nn.functional.mse_loss(net.eval()(x + 0.1), y).backward()
+        net.train()
     optimizer.zero_grad()
     nn.functional.mse_loss(net(x), teacher(x).detach() if kind == "teacher" else y).backward()
     optimizer.step()

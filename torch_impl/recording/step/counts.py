@@ -40,6 +40,20 @@ class Counts:
         """Counts a call in evaluation mode that was trained on."""
         self._evaluated += 1
 
+    def drop_evaluated(self, is_over: bool) -> bool:
+        """Forgets the calls in evaluation mode that were trained on, if there are any, and the step goes on.
+
+        Args:
+            is_over: Whether the step is over but for its being written.
+
+        Returns:
+            Whether there were any.
+        """
+        if is_over or not self._evaluated:
+            return False
+        self._evaluated = 0
+        return True
+
     def values(self) -> dict[str, int]:
         """Returns the counts, as `RecordedStep.counts` has them."""
         counted = {"data_passes": self._passes, "evaluated_calls": self._evaluated}

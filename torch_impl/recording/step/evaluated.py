@@ -1,0 +1,58 @@
+"""Models that are trained in evaluation mode, as where `train()` is missing after a validation."""
+
+from torch import nn
+
+from samestep.common.steps.recording import Recorder
+from samestep.torch_impl.recording.session import Session
+from samestep.torch_impl.recording.tensors import find_objects
+
+
+class EvaluatedCalls:
+    """The last call of a model in evaluation mode, which a backward pass trains if no call in training mode lies between."""
+
+    def __init__(self, session: Session, recorder: Recorder) -> None:
+        """Has seen none.
+
+        Args:
+            session: Is told of the call once it is trained on.
+            recorder: Has the options.
+        """
+        self._session, self._options = session, recorder.options
+        self._last: tuple[nn.Module, tuple[object, ...], dict[str, object]] | None = None
+
+    def see(self, module: nn.Module, arguments: tuple[object, ...], keywords: dict[str, object]) -> None:
+        """A module is called in evaluation mode, where gradients are followed.
+
+        Args:
+            module: The module.
+            arguments: The arguments of the call.
+            keywords: The keywords of the call.
+        """
+        if not any(each.requires_grad for each in module.parameters()):
+            return
+        self._last, options = (module, arguments, keywords), self._options
+        changes = options.perturb is not None or options.weights_from is not None
+        if changes and not self._session.called and find_objects()[1]:
+            self._session.begin_pass()  # once the forward pass has used the weights it is too late to change them
+
+    def before_training(self, module: nn.Module) -> None:
+        """A module is called in training mode.
+
+        What was trained on in evaluation mode within this step, such as adversarial examples, is no part of it then.
+
+        Args:
+            module: The module.
+        """
+        session = self._session
+        if id(module) in session.called:
+            self._last = None
+            if session.counts.drop_evaluated(is_over=bool(session.stepped) or not session.has_optimizer):
+                session.examples.clear()
+                session.targets.clear()
+
+    def before_backward(self) -> None:
+        """A backward pass begins; it trains the call, unless that was of another model than the one trained before: a teacher."""
+        session, call, self._last = self._session, self._last, None
+        if call and not session.examples.is_pending and (not session.called or id(call[0]) in session.called):
+            session.before_call(*call)
+            session.counts.add_evaluated()
