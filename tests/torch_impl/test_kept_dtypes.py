@@ -23,14 +23,18 @@ def asked(model: str) -> dict[str, str]:
         ("ddp", "PARTLY_KEPT"),
         *(pytest.param(row, "KEPT", marks=pytest.mark.slow) for row in ("ddp", "fsdp", "zero1", "zero2")),
         *(pytest.param(row, "OF_LAYERS", marks=pytest.mark.slow) for row in ("dp", "fsdp")),
-        *(pytest.param(row, "PARTLY_KEPT", marks=pytest.mark.slow) for row in ("fsdp", "zero1")),
+        *(
+            pytest.param(row, "PARTLY_KEPT", marks=pytest.mark.slow)
+            for row in ("c10d", "deepspeed", "deepspeed+zero_stage=3", "fsdp", "zero1")
+        ),
     ],
 )
 def test_a_run_is_judged_as_in_two_bytes(run_cell: RunCell, row: str, model: str) -> None:
     result = run_cell(f"torch:{row}+keep_dtypes=true", "digits-mlp", devices=2, steps=6, **asked(model))
     assert result.parity.passed, result.parity.reason
     assert result.arithmetic == "bf16" and (result.parity.max_relative_loss or 0) > 1e-5  # it did round
-    assert max(row.state_bytes for row in result.processes) == result.predicted.footprints[0].state_bytes
+    predicted = max(each.state_bytes for each in result.predicted.footprints)
+    assert max(row.state_bytes for row in result.processes) == predicted
     sent = sum(process.sent_bytes_per_step for process in result.processes)
     assert sent == pytest.approx(result.predicted.sent_bytes_per_step, rel=0.01, abs=2048)
 
@@ -55,3 +59,11 @@ def test_what_cannot_be_kept_is_refused(launcher: Launcher, cell: str, model: st
     with pytest.raises(ConfigError) as caught:
         parse(launcher.describe(Cell.parse(f"{cell}+keep_dtypes=true").apply_to(request)))
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("row", ["mp", "pp", "tp", "hybrid+mesh=data=2", "rpc", "rpc_parameter_server"])
+def test_rows_that_split_a_model_keep_none(row: str) -> None:
+    """Their stages would compute in float32, and be judged by the bound of two bytes."""
+    request = RunConfig(devices=2, batch_size=48, **asked("OF_LAYERS"))
+    with pytest.raises(ConfigError, match="does not take --keep-dtypes: its processes hold parts of a model"):
+        parse(Cell.parse(f"torch:{row}+keep_dtypes=true").apply_to(request))

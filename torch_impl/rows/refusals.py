@@ -37,14 +37,24 @@ BROADCASTS = {
     **without_exchange("it also sends the updated parameters, which no hook of DDP's sees; torch:ddp compresses"),
     **without_periods("each rank has the optimizer state of some parameters only; torch:ddp has all of it on each"),
 }
+PARTS_OF_MODELS = {
+    "keep_dtypes": "its processes hold parts of a model, and hand activations on in float32; torch:c10d, ddp, zero1, zero2 and "
+    "fsdp keep them"
+}
 SPLIT_LAYERS = {
     **NO_SWITCH,
+    **PARTS_OF_MODELS,
     "fixed_order": "its micro-batches are those of --accumulation-steps or --microbatches, and one rank adds up all gradients of "
     f"an untied parameter already; {_ORDERED}",
     **without_exchange("its ranks exchange activations; the gradients of parameters stay with them"),
     **without_periods("its ranks have different parts of one model, and none can take a step alone"),
 }
-NO_WHOLE_GRADIENT = {**NO_SWITCH, **NO_ORDER, **without_transform("no process sees the whole gradient")}
+NO_WHOLE_GRADIENT = {
+    **NO_SWITCH,
+    **NO_ORDER,
+    **PARTS_OF_MODELS,
+    **without_transform("no process sees the whole gradient"),
+}
 NEW_REPLICAS = {
     **NO_SWITCH,
     **NO_ORDER,
