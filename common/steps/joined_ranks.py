@@ -129,15 +129,17 @@ class JoinedRanks:
         """Adds up the pieces of each tensor, each of them the mean over its replicas, before any exchange if that is known.
 
         Args:
-            stats: What each rank saw. The square norm of a mean is what its projections say.
+            stats: What each rank saw. The square norm of a mean is what its projections say. A rank without a gradient counts
+                as zero; NaN and infinity stay.
         """
         rows = np.concatenate([each["gradient"] for each in stats])
         before = np.concatenate([each.get("local", each["gradient"]) for each in stats])
         for replicas in self.replicas:
             own = replicas[replicas >= 0]
             if len(set(rows["bits"][own].tolist())) > 1:
-                given = before if _is_there(before[own]).any() else rows
-                mean = np.nan_to_num(given["projections"][own]).mean(0)
+                given = (before if _is_there(before[own]).any() else rows)[own]
+                with np.errstate(invalid="ignore"):  # infinity of one rank less that of another is NaN
+                    mean = np.where(_is_there(given)[:, None], given["projections"], 0).mean(0)
                 rows["projections"][own], rows["square"][own] = mean, np.mean(np.square(mean, dtype=float))
                 rows["bits"][own] = rows["bits"][own].sum()
         return self._sums(rows, _is_there(rows))

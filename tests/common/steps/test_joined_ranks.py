@@ -1,0 +1,43 @@
+"""Replicas whose gradients differ, as where what the update used was exchanged in a copy of them: their mean is the gradient."""
+
+import math
+
+import numpy as np
+import pytest
+
+from samestep.common.steps.joined_ranks import JoinedRanks
+from samestep.common.steps.projections import PROJECTIONS, Piece
+from samestep.common.steps.record import SCHEMA, RecordedStep, RecordedTensor, RecordHeader, stats_dtype
+from samestep.common.steps.recorded_run import Sums
+
+TENSORS = (RecordedTensor("weight", "float32", Piece.whole((8, 8))),)
+
+
+def rows(value: float, bits: int) -> np.ndarray:
+    made = np.zeros(len(TENSORS), stats_dtype(False))
+    made["projections"], made["square"], made["bits"] = value, np.square(value), bits
+    return made
+
+
+def mean(gradients: list[tuple[float, int]]) -> Sums:
+    """Of ranks that take the same update."""
+    ranks = range(len(gradients))
+    headers = [RecordHeader(SCHEMA, "torch", (), "/", {}, {}, rank, len(ranks), TENSORS) for rank in ranks]
+    seen = [{"gradient": rows(*each), "weight": rows(1.0, 1)} for each in gradients]
+    step = JoinedRanks.of(headers, "it").step([RecordedStep(0, scalars={"lr": 0.1}, stats=stats) for stats in seen])
+    assert step.sums is not None and step.splits == ()
+    return step.sums["gradient"]
+
+
+def test_a_rank_without_a_gradient_adds_nothing_to_the_mean() -> None:
+    both = mean([(3.0, 1), (math.nan, 0)])
+    assert both.projections.tolist() == [[1.5] * PROJECTIONS] and both.square.tolist() == [1.5**2]
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"), [((math.nan,), math.nan), ((math.inf,), math.inf), ((math.inf, -math.inf), math.nan)]
+)
+def test_what_is_not_finite_on_a_rank_is_not_finite_in_the_mean(others: tuple[float, ...], expected: float) -> None:
+    every = mean([(3.0, 1), *((value, 2 + place) for place, value in enumerate(others))])
+    np.testing.assert_array_equal(every.projections, [[expected] * PROJECTIONS])
+    np.testing.assert_array_equal(every.square, [expected])
