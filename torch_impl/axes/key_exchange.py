@@ -95,19 +95,25 @@ class Ring:
     def _hand_on(self, tensor: torch.Tensor) -> Callable[[], torch.Tensor]:
         """Begins to send a tensor to the next rank; what is returned waits for that of the rank before."""
         received = torch.empty_like(tensor)
-        sending = dist.isend(tensor, group=self._group, group_dst=(self._rank + 1) % self._ranks)
-        receiving = dist.irecv(received, group=self._group, group_src=(self._rank - 1) % self._ranks)
+        # In one batch: NCCL runs the messages of a pair of ranks in order, so two that both send first would wait for each other.
+        both = ((dist.isend, tensor, self._rank + 1), (dist.irecv, received, self._rank - 1))
+        works = dist.batch_isend_irecv(
+            [dist.P2POp(do, what, group=self._group, group_peer=peer % self._ranks) for do, what, peer in both]
+        )
 
         def arrived() -> torch.Tensor:
-            for work in (sending, receiving):
-                work.wait()  # pyrefly: ignore
+            for work in works:
+                work.wait()
             return received
 
         return arrived
 
 
 class _Attention(torch.autograd.Function):
-    """Causal attention in blocks of zigzag parts; sums are of float32 at least."""
+    """Causal attention in blocks of zigzag parts.
+
+    Sums within a rank are of float32 at least. Those over ranks, of the gradients of keys and values, are of the type of these.
+    """
 
     @staticmethod
     def forward(
