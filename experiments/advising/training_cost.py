@@ -75,11 +75,12 @@ def say_rate(base: Run, seconds: float, machine: Machine, devices: int) -> str:
         machine: Has the peak of a device.
         devices: How many there are.
     """
-    share = f"{100 * model_flops_utilization(base, seconds, machine, devices):.0f} % of the peak (MFU)"
+    share = f"{100 * model_flops_utilization(base, seconds, machine, devices):.0f} % of the peak"
     positions = num_positions(base.workload.model)
+    if positions == 1:
+        return f"That is {share} (MFU)."
     tokens = large_number(round(examples_per_second(base, seconds) * positions))
-    rate = f"{tokens} tokens a second, " if positions > 1 else ""
-    return f"That is {rate}{share}."
+    return f"That is {tokens} tokens a second, {share} (MFU, with attention counted in full)."
 
 
 def say_whole(training: Training, base: Run, seconds: float, machine: Machine, devices: int) -> str:
