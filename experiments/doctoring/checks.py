@@ -13,7 +13,7 @@ WORKLOAD = "prose-gpt+layers=2+width=128+heads=4+context=64"
 STEPS, BATCH_SIZE, ROUNDS = 20, 32, 2
 """Two rounds say whether a run repeats bit for bit."""
 TIMEOUT_SECONDS = 15
-"""A row that hangs on a GPU is ended after ten times that, and the other rows still run."""
+"""A row is ended after so long without progress, and after ten times that in its first step; the other rows still run."""
 PAIR = 2
 
 
