@@ -4,14 +4,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
 from samestep.common.ledger import Footprint, Send
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from samestep.common.batch import Batch
 
-Arrays = dict[str, np.ndarray]
+Arrays = dict[str, "np.ndarray"]
 """Arrays by neutral name."""
 RESIDUAL, SUM_RESIDUAL = "residual", "sum_residual"
 """In the local state, before the name of a parameter: what an exchange left out of the rank's own gradient, and of a sum."""
@@ -70,10 +70,10 @@ class StatePiece:
     path: str
     offset: tuple[int, ...]
     shape: tuple[int, ...]
-    array: np.ndarray
+    array: "np.ndarray"
 
 
-def whole(path: str, array: np.ndarray) -> StatePiece:
+def whole(path: str, array: "np.ndarray") -> StatePiece:
     """Makes a piece that is a whole array.
 
     Args:
@@ -119,7 +119,7 @@ class Program(Protocol):
     def agree(self, value: float) -> float:
         """Returns the mean of a number over the processes that train, so that all of them decide alike; none is ahead of it."""
 
-    def predict(self, inputs: np.ndarray) -> np.ndarray:
+    def predict(self, inputs: "np.ndarray") -> "np.ndarray":
         """Returns the logits [global_batch_size, ...] of a full global batch of inputs."""
 
     def state(self) -> TrainState:

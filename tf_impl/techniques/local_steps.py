@@ -12,7 +12,7 @@ import tensorflow as tf
 from samestep.common.ledger import Send
 from samestep.common.program import OUTER, SHARED, WEIGHT, Arrays, TrainState
 from samestep.common.strategy import Run
-from samestep.common.techniques.local_steps.ranks import pack
+from samestep.common.techniques.local_steps.ranks import of_kind, pack
 from samestep.tf_impl.observing.exchanges import sends_of
 from samestep.tf_impl.techniques.replica_collectives import Replicas
 
@@ -104,10 +104,8 @@ class RankSteps:
             for row in rows
         ]
         slots = dict.fromkeys(key.partition("/")[0] for key in self._held if not key.startswith(f"{WEIGHT}/"))
-        states = [
-            TrainState(0, _of_kind(own, WEIGHT), {slot: _of_kind(own, slot) for slot in slots}) for own in of_ranks
-        ]
-        return pack(states, _of_kind(of_ranks[0], SHARED), _of_kind(of_ranks[0], OUTER))
+        states = [TrainState(0, of_kind(own, WEIGHT), {slot: of_kind(own, slot) for slot in slots}) for own in of_ranks]
+        return pack(states, of_kind(of_ranks[0], SHARED), of_kind(of_ranks[0], OUTER))
 
     def restore(self, local: Sequence[Arrays]) -> None:
         """Takes what every replica had; nothing leaves it with the weights it has, and begins a period with them."""
@@ -132,7 +130,3 @@ def _assign(strategy: tf.distribute.Strategy, variables: Iterable[tf.Variable], 
     """Assigns to the copy that each replica has of some variables what that replica computed."""
     for variable, value in zip(variables, values, strict=True):
         strategy.extended.update(variable, lambda copy, own: copy.assign(own), args=(value,), group=False)
-
-
-def _of_kind(own: Arrays, kind: str) -> Arrays:
-    return {key.removeprefix(f"{kind}/"): value for key, value in own.items() if key.startswith(f"{kind}/")}

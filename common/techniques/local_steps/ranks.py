@@ -6,8 +6,6 @@ Its weights and optimizer state are the means over the ranks, which is what a ru
 import dataclasses
 from collections.abc import Sequence
 
-import numpy as np
-
 from samestep.common.program import OUTER, SHARED, WEIGHT, Arrays, TrainState
 
 
@@ -40,7 +38,16 @@ def kept(state: TrainState, kind: str, rank: int = 0) -> Arrays:
         kind: One of `OF_PARAMETERS`, or a name of optimizer state.
         rank: Whose.
     """
-    own = state.local[rank] if state.local else {}
+    return of_kind(state.local[rank], kind) if state.local else {}
+
+
+def of_kind(own: Arrays, kind: str) -> Arrays:
+    """Returns the arrays of one kind, by the names of parameters; none if there are none.
+
+    Args:
+        own: The local state of a rank.
+        kind: One of `OF_PARAMETERS`, or a name of optimizer state.
+    """
     return {key.removeprefix(f"{kind}/"): value for key, value in own.items() if key.startswith(f"{kind}/")}
 
 
@@ -77,7 +84,7 @@ def averaged(state: TrainState) -> TrainState:
 
 
 def find_flaw(state: TrainState) -> str:
-    """Says so if ranks have other weights than the first one; "" otherwise.
+    """Names a parameter that differs between ranks; "" if none does.
 
     Args:
         state: At the end of a period, after which all have the same.
@@ -85,6 +92,6 @@ def find_flaw(state: TrainState) -> str:
     first = kept(state, WEIGHT)
     for rank in range(1, num_apart(state)):
         for name, value in kept(state, WEIGHT, rank).items():
-            if not np.array_equal(value, first[name]):
+            if (value != first[name]).any():
                 return f"after the last period {name} differs between rank 0 and rank {rank}"
     return ""

@@ -9,14 +9,17 @@ References:
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from samestep.common.program import Arrays
 from samestep.common.techniques import Techniques
+
+if TYPE_CHECKING:
+    from samestep.common.program import Arrays
 
 
 def outer_step(
-    techniques: Techniques, shared: Arrays, momentum: Arrays, ranks: Sequence[Arrays]
-) -> tuple[Arrays, Arrays]:
+    techniques: Techniques, shared: "Arrays", momentum: "Arrays", ranks: Sequence["Arrays"]
+) -> tuple["Arrays", "Arrays"]:
     """Moves the shared weights by how far those of the ranks moved on average.
 
     Args:

@@ -1,7 +1,6 @@
 """Steps that ranks take alone, as a technique."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError
 from samestep.common.features.used import buffers_of, exchange_within
@@ -10,12 +9,11 @@ from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.techniques.local_steps.flag import LocalStepsFlags
+from samestep.common.techniques.local_steps.ranks import find_flaw
+from samestep.common.techniques.local_steps.statement import outer_step
 from samestep.common.techniques.technique import Periods, Technique
 from samestep.common.workload.models.spec import Param
 from samestep.common.workload.reductions import varies
-
-if TYPE_CHECKING:
-    from samestep.common.program import Arrays, TrainState
 
 
 def refuse(run: Run) -> None:
@@ -29,7 +27,7 @@ def refuse(run: Run) -> None:
         given = {name: getattr(run.techniques, name) for name in ("outer_rate", "outer_momentum")}
         name = next(name for name, value in given.items() if value != getattr(Techniques(), name))
         raise ConfigError(
-            f"{spell_flag(name)} {given[name]:g} is of the step after each period; add --local-steps, or leave it out."
+            f"{spell_flag(name)} {given[name]:g} applies to the step after each period; add --local-steps, or leave it out."
         )
     for is_asked, why in _conflicts(run):
         if is_asked:
@@ -55,7 +53,8 @@ def _conflicts(run: Run) -> Iterator[tuple[bool, str]]:
     )
     yield (
         varies(model),
-        f"leaves ranks alone, and how many targets of {run.workload.name} count differs between them; leave one of them out.",
+        f"counts all ranks alike, and the loss of {run.workload.name} is divided by a number that differs between ranks; "
+        "leave out --local-steps, or choose another workload.",
     )
 
 
@@ -68,43 +67,14 @@ def refuse_launch(run: Run) -> None:
     steps = run.techniques.local_steps or 1
     if steps > run.steps:
         raise ConfigError(
-            f"--local-steps {steps} are more than the run's {run.steps} steps; give at most {run.steps}, or --steps {steps}."
+            f"--local-steps {steps} is more than the run's {run.steps} steps; give at most {run.steps}, or --steps {steps}."
         )
     if run.steps % steps:
         below = run.steps // steps * steps
         raise ConfigError(
-            f"--local-steps {steps} do not divide the run's {run.steps} steps, and its ranks would end apart; use --steps "
+            f"--local-steps {steps} does not divide the run's {run.steps} steps, and its ranks would end apart; use --steps "
             f"{below} or {below + steps}."
         )
-
-
-def outer_step(
-    techniques: Techniques, shared: "Arrays", momentum: "Arrays", ranks: Sequence["Arrays"]
-) -> tuple["Arrays", "Arrays"]:
-    """Moves the shared weights, as `statement.outer_step` says.
-
-    Args:
-        techniques: Those of the run.
-        shared: The weights that the period began with.
-        momentum: The running sum of such steps.
-        ranks: The weights of each rank.
-    """
-    from samestep.common.techniques.local_steps import (
-        statement,
-    )  # here: it needs NumPy, which a prediction does without
-
-    return statement.outer_step(techniques, shared, momentum, ranks)
-
-
-def find_flaw(state: "TrainState") -> str:
-    """Says so if ranks have other weights than the first one, as `ranks.find_flaw` does.
-
-    Args:
-        state: At the end of a run.
-    """
-    from samestep.common.techniques.local_steps import ranks  # here, as above
-
-    return ranks.find_flaw(state)
 
 
 def weights_sends(run: Run, params: Sequence[Param]) -> Iterator[Send]:
