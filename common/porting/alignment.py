@@ -13,7 +13,7 @@ from samestep.common.porting.families import OTHER, SPATIAL, WITH_PARAMETERS
 from samestep.common.porting.functions import FUNCTION, align_functions
 from samestep.common.porting.matching.matching import Matching
 from samestep.common.porting.model_trace import LayerCall, ModelTrace
-from samestep.common.porting.trimming import Trim, find_trim
+from samestep.common.porting.trimming import Trim, find_trim, merged
 
 Sides = tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
 """Arrays by role or name, torch's and TensorFlow's."""
@@ -72,9 +72,10 @@ def align(matching: Matching, source: ModelTrace, target: ModelTrace, weights: S
     anchors = _anchors(matching, source.calls, target.calls)
     held = _held(matching, weights)
     pairs = anchors | {(i, j): i for i, j in _between(sorted(anchors), source.calls, target.calls)}
+    ours, theirs = source.calls, target.calls
+    both = {(i, j): (merged(ours, i, theirs[j]), merged(theirs, j, ours[i])) for i, j in pairs}
     placed = [
-        (i, _aligned(source.calls[i], target.calls[j], held, None if first is None else source.calls[first]))
-        for (i, j), first in pairs.items()
+        (i, _aligned(*both[i, j], held, None if first is None else ours[first])) for (i, j), first in pairs.items()
     ]
     placed += _joined(matching, source.calls, target.calls)
     for i, j, axes in align_functions(source.calls, target.calls, pairs):

@@ -3,11 +3,14 @@
 What is left out is no difference by itself. Whether it matters shows in the layers after it.
 """
 
-from collections.abc import Callable, Iterator
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from samestep.common.porting.array_layouts import Both, apart
+from samestep.common.porting.array_layouts import Both, apart, family
+from samestep.common.porting.model_trace import LayerCall
+from samestep.common.porting.ways.formulas import MERGES
 
 Trim = Callable[[Both], Both]
 """Cuts the arrays of both sides, or their gradients, to what both have."""
@@ -37,6 +40,44 @@ def find_trim(family: str, one: np.ndarray, other: np.ndarray) -> Trim:
     if chosen is None:
         return lambda both: both
     return lambda both: (chosen(both[0]), both[1]) if larger == 0 else (both[0], chosen(both[1]))
+
+
+def merged(calls: Sequence[LayerCall], place: int, other: LayerCall) -> LayerCall:
+    """Returns a recurrent call with what the model makes of its two directions, where the other side's layer merges them itself.
+
+    A merge that a later call computes is the model's; without one, it is the merge that gives the other's result.
+
+    Args:
+        calls: The calls of one side.
+        place: The call's.
+        other: The call of the other side.
+    """
+    call = calls[place]
+    if family(call) != "recurrent" or call.output.shape[-1] != 2 * other.output.shape[-1]:
+        return call
+    ways = [
+        lambda x, merge=merge, split=split: merge(split(x))
+        for merge in list(MERGES.values())[1:]
+        for split in (_halves, _ends)
+    ]
+    fitting = [way for way in ways if way(call.output).shape == other.output.shape]
+    later = [each.output for each in calls[place + 1 :] if each.output.shape == other.output.shape]
+    own = [way for way in fitting if any(apart(way(call.output), each) <= _SAME for each in later)]
+    nearest = min(own or fitting, key=lambda way: apart(way(call.output), other.output), default=None)
+    if nearest is None or (not own and apart(nearest(call.output), other.output) > _SAME):
+        return call
+    evaluated = None if call.evaluated is None else nearest(call.evaluated)
+    return dataclasses.replace(call, output=nearest(call.output), evaluated=evaluated, gradient=None)
+
+
+def _halves(x: np.ndarray) -> list[np.ndarray]:
+    return np.split(x, 2, axis=-1)
+
+
+def _ends(x: np.ndarray) -> list[np.ndarray]:
+    """Returns the last position of what goes forward, and the first of what goes backward."""
+    forward, backward = _halves(x)
+    return [forward[:, -1], backward[:, 0]] if x.ndim == 3 else [forward, backward]
 
 
 def _parts(family: str, whole: np.ndarray, shape: tuple[int, ...]) -> Iterator[_Part]:

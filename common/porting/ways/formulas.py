@@ -12,6 +12,13 @@ from scipy import special
 
 Pads = Sequence[tuple[int, int]]
 """Before and after, for each dim of space."""
+MERGES: Mapping[str, Callable[[Sequence[np.ndarray]], np.ndarray]] = {
+    "side by side": lambda both: np.concatenate(both, axis=-1),
+    "added": lambda both: both[0] + both[1],
+    "averaged": lambda both: (both[0] + both[1]) / 2,
+    "multiplied": lambda both: both[0] * both[1],
+}
+"""What becomes of the two directions of a recurrent layer."""
 
 
 def softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:

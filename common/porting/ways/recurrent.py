@@ -8,10 +8,9 @@ from scipy import special
 
 from samestep.common.porting.alignment import Aligned
 from samestep.common.porting.array_layouts import apart
-from samestep.common.porting.ways.formulas import ACTIVATIONS
+from samestep.common.porting.ways.formulas import ACTIVATIONS, MERGES
 from samestep.common.porting.ways.identify import SAME, Candidate
 
-Function = Callable[[np.ndarray], np.ndarray]
 Weights = Mapping[str, np.ndarray]
 Step = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """(inputs, state, memory) -> the same, one position later."""
@@ -21,12 +20,6 @@ _LETTERS = {4: "ifgo", 3: "rzn", 1: "h"}
 _LSTM = 4
 _Held = dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]
 """(level, direction) -> state and memory after the last position that it came by."""
-_MERGES: Mapping[str, Function] = {
-    "side by side": lambda both: np.concatenate(both, axis=-1),
-    "added": lambda both: both[0] + both[1],
-    "averaged": lambda both: (both[0] + both[1]) / 2,
-    "multiplied": lambda both: both[0] * both[1],
-}
 
 
 def recurrent(x: np.ndarray, params: Weights, layer: Aligned) -> Iterator[Candidate]:
@@ -49,7 +42,7 @@ def recurrent(x: np.ndarray, params: Weights, layer: Aligned) -> Iterator[Candid
         "gate": tuple(_GATES)[1:],
         "state": tuple(_STATES)[1:],
         "direction": ("from the last position to the first", "from the last position to the first, turned round"),
-        "merge": tuple(_MERGES)[1:] if len(levels[0]) > 1 else (),
+        "merge": tuple(MERGES)[1:] if len(levels[0]) > 1 else (),
         "masked": (True,) if mask is not None else (),
     }
     changed = [usual, *({**usual, name: value} for name, values in others.items() for value in values)]
@@ -132,7 +125,7 @@ def _run(
             turned, held[number, 1] = _direction(x, second[0], how, mask, True)
             back = turned[:, ::-1]
             both = [made[:, -1], back[:, 0]] if is_last and number == len(levels) else [made, back]  # where each ends
-            made = _MERGES[str(how["merge"])](both)  # type: ignore[arg-type]
+            made = MERGES[str(how["merge"])](both)
         x = made
     return x[:, -1] if is_last and x.ndim == 3 else x, held
 

@@ -5,7 +5,8 @@ import pytest
 
 from samestep.common.porting.array_layouts import apart_but_hidden, without_border
 from samestep.common.porting.functions import same
-from samestep.common.porting.trimming import find_trim
+from samestep.common.porting.model_trace import LayerCall
+from samestep.common.porting.trimming import find_trim, merged
 from samestep.common.porting.ways.activations import measured
 
 X = np.random.default_rng(0).normal(size=(4, 6, 8))
@@ -31,6 +32,18 @@ def test_what_is_no_part_is_not_cut() -> None:
     assert find_trim("convolution", *both)(both) is both
     one, _ = find_trim("recurrent", X, X[:, -1] + 1)((X, X[:, -1] + 1))
     assert np.array_equal(one, X[:, -1])  # a wrong layer is compared where both have a result
+
+
+def call(name: str, output: np.ndarray) -> LayerCall:
+    return LayerCall(name=name, kind="GRU", settings={}, inputs=(), output=output)
+
+
+@pytest.mark.parametrize("part", [X[..., :4] + X[..., 4:], (X[:, -1, :4] + X[:, 0, 4:]) / 2])
+def test_two_directions_are_merged_as_the_model_or_else_the_other_side_does(part: np.ndarray) -> None:
+    both = call("rnn", X)
+    assert np.array_equal(merged([both], 0, call("other", part)).output, part)
+    assert np.array_equal(merged([both, call("own", part)], 0, call("other", part / 2)).output, part)
+    assert merged([both], 0, call("other", part + 1)) is both
 
 
 def test_a_mask_hides_by_any_large_number_and_what_it_leaves_is_compared() -> None:

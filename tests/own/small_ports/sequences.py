@@ -102,5 +102,15 @@ right("both ways", "tokens", module(WAYS), layer(KERAS_WAYS), 10, accept=("doubl
 TURNED = "L.Bidirectional(L.GRU(5, return_sequences=True))>>(lambda m: O.concatenate([m[..., 5:], m[..., :5]], -1))"
 BOTH = "nn.GRU(12, 5, batch_first=True, bidirectional=True)"
 wrong("backward first", "tokens", module(BOTH), layer(TURNED), "the last 5 before the first 5", 10)
+MERGED = "L.Bidirectional(L.LSTM(5, return_sequences=True), merge_mode={!r})"
+ADDED = part(torch_last, take=lambda made: made[0][..., :5] + made[0][..., 5:], bidirectional=True)
+MEAN = part(torch_last, take=lambda made: (made[0][..., :5] + made[0][..., 5:]) / 2, bidirectional=True)
+LAST_ADDED = part(torch_last, take=lambda made: made[1][0].sum(0), bidirectional=True)
+LAST_MERGED = 'L.Bidirectional(L.LSTM(5), merge_mode="sum")'
+right("ways added", "tokens", ADDED, layer(MERGED.format("sum")), 5, accept=("double_bias",))
+right("ways averaged", "tokens", MEAN, layer(MERGED.format("ave")), 5, accept=("double_bias",))
+right("last of ways added", "tokens", LAST_ADDED, layer(LAST_MERGED), 5, accept=("double_bias",))
+wrong("averaged for added", "tokens", ADDED, layer(MERGED.format("ave")), "averaged", 5)
+wrong("multiplied for added", "tokens", ADDED, layer(MERGED.format("mul")), "multiplied", 5)
 
 globals().update(PORTS.in_file())
