@@ -85,7 +85,7 @@ def test_the_page_marks_it_and_says_how_far() -> None:
         entry = Entry("r0", row.cell, row, speed_of(row.results), ())
         assert str(column.show(entry)).endswith(" !") == marked
         told = page(Loaded((Group("one", Comparison((row,)), (entry,)),)))
-        assert ("torch:ddp sent +200 %" in told) == marked
+        assert ("torch:ddp sent +200\N{NO-BREAK SPACE}%" in told) == marked
 
 
 def test_the_line_calls_rows_as_the_table_does() -> None:
