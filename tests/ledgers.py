@@ -4,6 +4,8 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable
 
+import pytest
+
 from samestep.common.ledger import Send
 from samestep.common.runtime.records import RunResult
 
@@ -24,6 +26,16 @@ def sends_what_was_predicted(result: RunResult) -> None:
         assert told(result.processes[0].sends) == told(result.predicted.sends)
     elif result.predicted.sends:
         assert bytes_by_phase(result.processes[0].sends) == bytes_by_phase(result.predicted.sends)
+
+
+def keeps_and_sends_what_was_predicted(result: RunResult) -> None:
+    """The same of a step whose exchange is another one, with what each device keeps for it, and with the bytes on the wire."""
+    sends_what_was_predicted(result)
+    keeps_what_was_predicted(result)
+    for row, predicted in zip(result.processes, result.predicted.devices(), strict=True):
+        assert row.residuals_bytes == predicted.residuals_bytes
+    sent = sum(row.sent_bytes_per_step for row in result.processes if row.sent_bytes_per_step is not None)
+    assert sent == pytest.approx(result.predicted.sent_bytes_per_step, rel=0.03)
 
 
 def bytes_by_phase(sends: Iterable[Send]) -> Counter[tuple[str, str]]:

@@ -26,6 +26,15 @@ GRADIENT_PHASES = ("gradient", "clipping")
 """Where gradients first differ: as they were computed, or as the update is given them."""
 
 
+def scale_words(scalars: Mapping[str, float]) -> str:
+    """Returns by what the loss of a step was multiplied before its backward pass, as a clause; "" if by nothing.
+
+    Args:
+        scalars: The scalars of the step.
+    """
+    return f", at a loss scale of {scalars[LOSS_SCALE]:.6g}" if LOSS_SCALE in scalars else ""
+
+
 def factor(scalars: Mapping[str, float]) -> float:
     """Returns what the gradient of a step was multiplied by before its update; 1 if it was left as it was."""
     norm, most = scalars.get(CLIP_NORM), scalars.get(CLIP_MOST)

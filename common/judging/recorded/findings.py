@@ -15,7 +15,7 @@ from samestep.common.mistakes.evidence import SeenTensor, common_ratio
 from samestep.common.mistakes.gradient_arithmetic import phase_of
 from samestep.common.mistakes.mistake import near, spell
 from samestep.common.mistakes.rates import same_number
-from samestep.common.steps.gradient_transforms import COMPUTED
+from samestep.common.steps.gradient_transforms import COMPUTED, scale_words
 from samestep.common.steps.recorded_run import RunStep, Sums
 
 KINK = 0.01
@@ -157,8 +157,7 @@ def _skipped(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     if one.is_skipped == other.is_skipped:
         return None
     who, scalars = ("A", one.scalars) if one.is_skipped else ("B", other.scalars)
-    scale = f", at a loss scale of {scalars['loss_scale']:.6g}" if "loss_scale" in scalars else ""
-    words = f"the gradient scaler of {who} alone skipped the update{scale}"
+    words = f"the gradient scaler of {who} alone skipped the update{scale_words(scalars)}"
     return Finding(FirstDifference(one.number, "update", "", (), words))
 
 
