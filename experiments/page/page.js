@@ -4,14 +4,19 @@
   const body = table.tBodies[0];
   const heads = [...table.tHead.rows[0].cells];
   const lines = [...body.rows];
-  const values = new Map(lines.map(line => [line, [...line.cells].map((cell, index) => index ? cell.dataset.v ?? null : cell.textContent)]));
+  const values = new Map(lines.map(line => [line, [...line.cells].map((cell, index) => index ? valued(cell.dataset.v) : cell.textContent)]));
   const letters = new Intl.Collator();
   const words = new Map(lines.map(line => [line, line.textContent.toLowerCase()]));
+
+  // The number that a cell stands for, its text if it is none, or null.
+  function valued(text) {
+    return text === undefined ? null : Number.isNaN(Number(text)) ? text : Number(text);
+  }
 
   // Numbers by size, text by letter; what has no value comes last in either direction.
   function compare(a, b, sign) {
     if (a === null || b === null) return (a === null) - (b === null);
-    const difference = Number(a) - Number(b);
+    const difference = a - b;
     return sign * (Number.isNaN(difference) ? letters.compare(a, b) : difference);
   }
 
@@ -84,9 +89,17 @@
     return names.indexOf(names[index]) === names.lastIndexOf(names[index]) ? names[index] : lines[index].dataset.row;
   }
 
+  // Once what changed is drawn: writing the address of a long page takes as long as sorting it.
+  let changes = null;
   function keep(change) {
+    if (!changes) requestAnimationFrame(() => setTimeout(writeAddress));
+    changes = {...changes, ...change};
+  }
+
+  function writeAddress() {
     const view = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
-    for (const [name, value] of Object.entries(change)) value ? view.set(name, value) : view.delete(name);
+    for (const [name, value] of Object.entries(changes)) value ? view.set(name, value) : view.delete(name);
+    changes = null;
     const text = view.toString();
     history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
   }
