@@ -1,6 +1,7 @@
 """The device mesh: named axes with their sizes, and what each axis cuts."""
 
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Sequence
@@ -75,7 +76,10 @@ class Mesh:
 
     def axis(self, name: str) -> int:
         """Returns the size of one axis; an axis that is not there has size 1."""
-        return dict(self.axes).get(name, 1)
+        for each, size in self.axes:  # a search asks a million times
+            if each == name:
+                return size
+        return 1
 
     @property
     def data(self) -> int:
@@ -97,14 +101,14 @@ class Mesh:
         """The devices over which the model is split between its layers."""
         return self.axis("pipe")
 
-    @property
+    @functools.cached_property
     def replicas(self) -> int:
         """The number of parts of a batch by examples; the devices of each part hold one model in training together."""
         return self.parts("examples")
 
     def parts(self, cut: Dimension) -> int:
         """Returns the number of parts into which something is cut, along all axes that cut it."""
-        return math.prod(self.axis(name) for name, axis in AXES.items() if cut in axis.cuts)
+        return math.prod(size for name, size in self.axes if cut in AXES[name].cuts)
 
     def part(self, rank: int, cut: Dimension) -> int:
         """Returns which of these parts a device has.

@@ -16,7 +16,7 @@ from samestep.common.workload.models.spec import num_positions
 from samestep.common.workload.published import PUBLISHED
 from samestep.common.workload.table import resize, resolve, size_names
 from samestep.experiments.advising.advice import Advice, Tell, advise
-from samestep.experiments.advising.advice_text import document
+from samestep.experiments.advising.advice_text import document, report
 from samestep.experiments.advising.calibration import calibrated
 from samestep.experiments.advising.step_times import seconds_of
 from samestep.experiments.advising.training_cost import Training
@@ -98,7 +98,9 @@ def main(arguments: Sequence[str]) -> int:
     if axes:
         print(write(_swept(given, axes), form))
         return 0
-    print(write(document(_advise(given)), form))
+    advice = _advise(given)
+    # figures of thousands of layouts are for programs only
+    print(report(advice) if form == "github" else write(document(advice), form))
     return 0
 
 

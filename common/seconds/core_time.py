@@ -78,7 +78,7 @@ class Taken:
     @staticmethod
     def is_staged(run: Run) -> bool:
         """Returns whether a run takes its batch in the micro-batches of a pipeline."""
-        return "schedule" in {field.name for field in dataclasses.fields(run.strategy.options)}
+        return "schedule" in run.strategy.options.__dataclass_fields__
 
     def microbatches(self, run: Run) -> int:
         """Returns the micro-batches of each replica."""

@@ -26,6 +26,7 @@ def document(advice: Advice) -> Document:
     Args:
         advice: What was found.
     """
+    rows = [figures(each, advice) for each in advice.ranked]
     record = {
         "workload": advice.base.workload.name,
         "parameters": num_params(advice.base.workload.model),
@@ -33,7 +34,7 @@ def document(advice: Advice) -> Document:
         "machine": advice.machine,
         "nodes": advice.nodes,
         "global_batch_size": advice.base.batch_size,
-        "layouts": [figures(each, advice) for each in advice.ranked],
+        "layouts": rows,
         "without_room": {name: each.needed_bytes for name, each in advice.search.closest.items()},
         "not_possible": advice.search.refused,
         "validation": advice.validation,
@@ -47,7 +48,6 @@ def document(advice: Advice) -> Document:
             for each in advice.changes
         ],
     }
-    rows = [figures(each, advice) for each in advice.ranked]
     return Document(
         "samestep advise", lambda: report(advice), record, rows, [Case(each.layout) for each in advice.ranked]
     )

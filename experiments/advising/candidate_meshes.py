@@ -1,6 +1,7 @@
 """The rows that may win, the meshes of so many devices, and the micro-batches of a mesh."""
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -103,7 +104,7 @@ class Candidate:
         """How often the forward pass of a block is computed: twice, if activations are computed again."""
         return 1 + self.run.techniques.recompute
 
-    @property
+    @functools.cached_property
     def layout(self) -> str:
         """Strategy and mesh."""
         return f"{self.run.framework}:{self.row.title} ({self.run.mesh})"

@@ -110,9 +110,10 @@ def _try_mesh(found: Search, base: Run, row: RankedStrategy, mesh: Mesh, memory:
         if hopeless and closest and least >= closest.needed_bytes:
             continue
         for twice in (False, True) if not hopeless else (True,):
-            tried = [dataclasses.replace(e, techniques=e.techniques.computing_twice()) for e in runs] if twice else runs
-            trial = _Trial(found, row, rows, places(tried[0], row), memory)
-            fitting = trial.of(tried[:1] if hopeless else tried)
+            trial = _Trial(
+                found, row, rows, places(_computing_twice(runs[0]) if twice else runs[0], row), memory, twice
+            )
+            fitting = trial.of(runs[:1] if hopeless else runs)
             found.fitting += fitting
             largest = max((each.microbatch_size for each in fitting), default=0)
             runs = [each for each in runs if rows // num_microbatches(each) > largest]
@@ -133,6 +134,7 @@ class _Trial:
     rows: int
     places: Sequence[PipePlace]
     memory: float
+    twice: bool
     knows_activations: bool = True
 
     def of(self, runs: Sequence[Run]) -> list[Candidate]:
@@ -151,7 +153,7 @@ class _Trial:
     def _candidate(self, run: Run) -> Candidate:
         size = self.rows // num_microbatches(run)
         bytes_, self.knows_activations = needed(self.places, run)
-        return Candidate(run, self.row, size, bytes_, self.knows_activations)
+        return Candidate(_computing_twice(run) if self.twice else run, self.row, size, bytes_, self.knows_activations)
 
     def _fits(self, candidate: Candidate) -> bool:
         if candidate.needed_bytes <= self.memory:
@@ -159,6 +161,11 @@ class _Trial:
         before = self.found.closest.get(self.row.title, candidate)
         self.found.closest[self.row.title] = min(before, candidate, key=lambda each: each.needed_bytes)
         return False
+
+
+def _computing_twice(run: Run) -> Run:
+    """Returns the run with segments computed again in the backward pass."""
+    return dataclasses.replace(run, techniques=run.techniques.computing_twice())
 
 
 def _options(base: Run, row: RankedStrategy, mesh: Mesh) -> object:

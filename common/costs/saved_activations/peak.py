@@ -62,7 +62,7 @@ def peak_bytes(stages: Sequence[KeptByStage], rows: int, microbatches: int, peak
         peaks: Candidates for the micro-batches of each stage in flight, as `in_flight` has them.
     """
     # The targets stay while any micro-batch in flight needs its part of them.
-    counted = 2 if max(present for counts in peaks for present, _ in counts) == 1 else 1
+    counted = 1 if any(present > 1 for counts in peaks for present, _ in counts) else 2
     again = (sum(each.of(rows, microbatches)[:counted]) for stage in stages for each in stage.again)
     kept = [(*stage.now.of(rows, microbatches), *stage.late.of(rows, microbatches)) for stage in stages]
     return max([0, *again]) + max(sum(map(_in_flight, kept, counts)) for counts in peaks)
