@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from samestep.common.catalog import framework_info
+from samestep.common.catalog import strategies_of
 from samestep.common.request import FRAMEWORKS, RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
@@ -25,7 +25,7 @@ def main() -> None:
     for framework in (name for name in FRAMEWORKS if name != "numpy"):
         with Launcher() as kept:
             kept.warm([framework])
-            rows = framework_info(framework).rows
+            rows = strategies_of(framework)
             for row in (r for r in rows if not sys.argv[1:] or f"{framework}:{r.name}" in sys.argv[1:]):
                 cold, warm = zip(
                     *(_pair(framework, row.name, bool(row.axes), kept) for _ in range(REPEATS)), strict=True

@@ -26,7 +26,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from samestep.common.catalog import catalogue, strategy_info
+from samestep.common.catalog import cells, strategy_info
 from samestep.common.cell import Cell
 from samestep.common.errors import SamestepError
 from samestep.common.judging.statistics import mean_interval
@@ -100,7 +100,7 @@ def main() -> None:
 
 def every_row() -> list[str]:
     """All rows of all frameworks."""
-    return [f"{framework}:{row.name}" for framework, row in catalogue()]
+    return cells()
 
 
 def read(store: Path) -> list[Taken]:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from samestep.common.errors import ConfigError, Unavailable, unknown
 from samestep.common.flags import Scalar, flags, read_fields, spell_flag
-from samestep.common.ledger import Ledger
 from samestep.common.mesh import AXES
 from samestep.common.request import FRAMEWORKS, RunConfig
 from samestep.common.strategy import Run, StrategyInfo
@@ -24,14 +23,13 @@ class FrameworkInfo:
         module: The module to look for; found without importing it.
         extra: The extra of this package that installs it, or "" if it always comes along.
         environment: What has to be set before its import.
-        rows: Its strategies.
+        strategies: Its strategies, in the order of tables. What is said of one is `ROW` in the file of its name in the catalogue,
+            which is only read when it is asked for.
         preload: The modules that a fork server imports before it forks.
         preload_for_models: The modules that it imports before it first forks a worker with a user's model.
         available: Raises Unavailable for what this machine lacks for a run under any of its strategies.
         reference_row: The row that takes the steps of any other on one device.
         title: What people call it.
-        routes: Of a run, its ledger and what carries its exchanges: (process, process) -> the bytes that the first sends to the
-            second in a step; nothing where that is not predicted.
         saved: Which list says what a run saves between forward and backward; None if nobody wrote one down.
     """
 
@@ -39,12 +37,11 @@ class FrameworkInfo:
     title: str
     extra: str
     environment: Mapping[str, str]
-    rows: tuple[StrategyInfo, ...]
+    strategies: tuple[str, ...]
     preload: tuple[str, ...]
     preload_for_models: tuple[str, ...] = ()
     available: Callable[[Run], None] = lambda run: None
     reference_row: str = "single"
-    routes: Callable[[Run, Ledger, str], Mapping[tuple[int, int], float]] = lambda run, ledger, backend: {}
     saved: Callable[[Run, bool], SavedLists] | None = None
 
 
@@ -76,17 +73,17 @@ def strategy_info(framework: str, strategy: str) -> StrategyInfo:
     Raises:
         ConfigError: There is no such row; the message says which framework has it, if one does.
     """
-    rows = {row.name: row for row in framework_info(framework).rows}
-    if strategy in rows:
-        return rows[strategy]
+    names = framework_info(framework).strategies
+    if strategy in names:
+        return importlib.import_module(f"{FRAMEWORKS[framework]}.catalog.{strategy}").ROW
     owners = frameworks_with(strategy)
     owner = f"It is a strategy of {owners[0]}: {owners[0]}:{strategy}." if owners else ""
-    raise unknown(f"{framework} strategy", strategy, rows, owner=owner)
+    raise unknown(f"{framework} strategy", strategy, names, owner=owner)
 
 
 def frameworks_with(strategy: str) -> list[str]:
     """Returns the frameworks that have a strategy of this name."""
-    return [framework for framework, row in catalogue() if row.name == strategy]
+    return [framework for framework in FRAMEWORKS if strategy in framework_info(framework).strategies]
 
 
 def require(framework: str) -> str:
@@ -121,9 +118,19 @@ def require_row(framework: str, strategy: str) -> None:
         raise Unavailable(f"{package} is not installed: pip install 'samestep[{package}]'")
 
 
+def cells() -> list[str]:
+    """Returns every strategy of every framework, as `torch:ddp`, without reading what is said of it."""
+    return [f"{framework}:{name}" for framework in FRAMEWORKS for name in framework_info(framework).strategies]
+
+
+def strategies_of(framework: str) -> list[StrategyInfo]:
+    """Returns every row of a framework's catalogue."""
+    return [strategy_info(framework, name) for name in framework_info(framework).strategies]
+
+
 def catalogue() -> list[tuple[str, StrategyInfo]]:
-    """Every strategy of every framework, as (framework, row)."""
-    return [(framework, row) for framework in FRAMEWORKS for row in framework_info(framework).rows]
+    """Returns every strategy of every framework, as (framework, row)."""
+    return [(framework, row) for framework in FRAMEWORKS for row in strategies_of(framework)]
 
 
 def read_options(framework: str, info: StrategyInfo, values: dict[str, Scalar]) -> object:

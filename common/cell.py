@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Collection, Mapping
 
-from samestep.common.catalog import catalogue, frameworks_with, read_options, strategy_info
+from samestep.common.catalog import cells, frameworks_with, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import Scalar, flags, read_fields, split_spelling
 from samestep.common.request import ORACLE, RunConfig
@@ -171,7 +171,7 @@ def _owner(text: str, strategy: str, default: str | None) -> str:
     """Returns the framework of a strategy that was named without one."""
     owners = frameworks_with(strategy)
     if not owners:
-        every = dict.fromkeys(row.name for _, row in catalogue())
+        every = dict.fromkeys(cell.partition(":")[2] for cell in cells())
         raise unknown("strategy", strategy, every, "Write it as in torch:ddp.")
     if len(owners) > 1 and default not in owners:
         raise ConfigError(

@@ -3,7 +3,7 @@
 import dataclasses
 
 from samestep.common.axes.used import check_split
-from samestep.common.catalog import framework_info, read_options, strategy_info
+from samestep.common.catalog import read_options, strategies_of, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.features.used import refuse_features, switched, takes_shares
 from samestep.common.flags import check_fields, flags, spell_flag, spell_flags
@@ -224,7 +224,7 @@ def _check_devices(run: Run) -> None:
     """Refuses several devices where a row has one; but the oracle also computes what each of several would have."""
     has_shares = run.framework == "numpy" and (bool(counts_devices(run.techniques)) or takes_shares(run))
     if not run.strategy.axes and run.mesh.size > 1 and not has_shares:
-        others = ", ".join(row.name for row in framework_info(run.framework).rows if row.axes)
+        others = ", ".join(row.name for row in strategies_of(run.framework) if row.axes)
         raise ConfigError(f"{run.name} runs on one device, not on {run.mesh.size}; for more choose from: {others}.")
 
 

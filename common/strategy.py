@@ -156,8 +156,24 @@ class Run(Features, Generic[Options]):
 
 Cost = Callable[[Run, str], Ledger]
 """What a step costs, given what carries its exchanges."""
-CostAsMeasured = Callable[[Run, str, Sequence[Mapping[str, float]]], Ledger]
-"""The same, given also what `Program.measures` returned in each process."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Formula:
+    """What a textbook says of a quantity of the ledger.
+
+    Attributes:
+        quantity: "state" or "activations" (bytes of the device that holds most), "sent" (bytes of all processes) or "idle"
+            (share of a step).
+        value: What the formula gives for the run.
+        text: The formula, in the letters of `docs/predicting.md`.
+        source: Who says so.
+    """
+
+    quantity: str
+    value: float
+    text: str
+    source: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -174,8 +190,11 @@ class StrategyInfo:
         axes: The mesh axes it understands; the first takes `--devices`. Empty: one device only.
         topology: The processes that a run needs.
         cost: What a step costs: memory, exchanges, bytes on the wire.
-        cost_as_measured: The same of the observed step, given the measures of every process, where the data decide what a step
-            sends and keeps; None where they do not.
+        cost_as_measured: The same of the observed step, given also what `Program.measures` returned in each process, where the
+            data decide what a step sends and keeps; None where they do not.
+        cost_at: What a step costs the devices at each place along `pipe`; None where all devices send alike.
+        routes: (process, process) -> the bytes that the first sends to the second in a step; nothing where none are predicted.
+        textbook: What textbooks say of state, bytes sent and idle time, given what carries its exchanges.
         backend: What carries its exchanges between CPUs: "memory", "gloo", "grpc" or "tensorpipe".
         reference: The API it shows.
         status: What the maintainers of that API say of it.
@@ -211,7 +230,10 @@ class StrategyInfo:
     status: str
     twin: str = ""
     options: type = NoOptions
-    cost_as_measured: "CostAsMeasured | None" = None
+    cost_as_measured: Callable[[Run, str, Sequence[Mapping[str, float]]], Ledger] | None = None
+    cost_at: Callable[[Run, str, int], Ledger] | None = None
+    routes: Callable[[Run, Ledger, str], Mapping[tuple[int, int], float]] = lambda run, ledger, backend: {}
+    textbook: Callable[[Run, str], tuple[Formula, ...]] = lambda run, backend: ()
     measures: tuple[Measure, ...] = ()
     dtypes: tuple[str, ...] = tuple(DTYPES)
     cuts_parameters: bool = False

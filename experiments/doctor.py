@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samestep.common.catalog import framework_info
+from samestep.common.catalog import framework_info, strategies_of
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.request import FRAMEWORKS
 from samestep.experiments.cli.arguments import run_command
@@ -102,7 +102,7 @@ def _overview(gpus: Mapping[str, "Sequence[Gpu]"]) -> Document:
     facts = {"samestep": metadata.version("samestep"), "Python": platform.python_version()}
     facts |= {"processor": f"{count(cores, 'core')}, {size(memory)} of memory"}
     for framework in (each for each in FRAMEWORKS if framework_info(each).extra):
-        rows = framework_info(framework).rows
+        rows = strategies_of(framework)
         missing = {lacks(framework, row.name): None for row in rows} if framework in gpus else {}
         able = sum(not lacks(framework, row.name) for row in rows)
         module = framework_info(framework).module

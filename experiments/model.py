@@ -4,13 +4,14 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 
-from samestep.common.catalog import catalogue
+from samestep.common.catalog import strategies_of
 from samestep.common.errors import ConfigError, SamestepError, Unavailable
 from samestep.common.flags import flag, read_fields
 from samestep.common.request import MAX_DEVICES, MAX_SECONDS, MAX_SEED, RunConfig
 from samestep.common.run import parse
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
+from samestep.experiments.comparing.comparison_request import FRAMEWORKS_COMPARED
 from samestep.experiments.printing.formats import add_format, check_format, write
 
 
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     print("Building the model ...", file=sys.stderr, flush=True)
     with Launcher() as launcher:
         found = []
-        for framework in dict.fromkeys(name for name, row in catalogue() if name != "numpy"):
+        for framework in FRAMEWORKS_COMPARED:
             if found and framework not in found[0].description.frameworks:
                 continue
             try:
@@ -78,15 +79,13 @@ def rows_of(described: RunConfig) -> dict[str, str]:
         described: Names the model and its description.
     """
     found = {}
-    for framework, row in catalogue():
-        if framework != described.framework:
-            continue
+    for row in strategies_of(described.framework):
         devices = described.devices if row.axes else 1
         try:
             parse(dataclasses.replace(described, strategy=row.name, devices=devices))
-            found[f"{framework}:{row.name}"] = ""
+            found[f"{described.framework}:{row.name}"] = ""
         except SamestepError as error:
-            found[f"{framework}:{row.name}"] = str(error)
+            found[f"{described.framework}:{row.name}"] = str(error)
     return found
 
 

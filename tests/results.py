@@ -5,7 +5,7 @@ import functools
 import json
 from pathlib import Path
 
-from samestep.common.catalog import catalogue, strategy_info
+from samestep.common.catalog import cells, strategy_info
 from samestep.common.cell import Cell
 from samestep.common.flags import flags
 from samestep.common.request import RunConfig
@@ -13,7 +13,7 @@ from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.records import RunResult, Throughput, load_result
 
 REAL = Path(__file__).parent / "data" / "ddp"
-EVERY_CELL = [f"{framework}:{row.name}" for framework, row in catalogue()]
+EVERY_CELL = cells()
 
 real = functools.cache(load_result)
 

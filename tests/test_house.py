@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.code_size import Size, product
-from samestep.common.catalog import catalogue, framework_info, strategy_info
+from samestep.common.catalog import catalogue, strategies_of, strategy_info
 from samestep.common.flags import flags
 from samestep.common.mesh import AXES
 from samestep.common.request import FRAMEWORKS
@@ -122,7 +122,7 @@ def test_a_twin_is_its_twins_twin() -> None:
 def test_folder_and_catalogue_agree(framework: str) -> None:
     """One file and one cost model a strategy, named alike; strategies that hold the full model everywhere may share one."""
     folder = ROOT / Path(*FRAMEWORKS[framework].split(".")[1:]) / "strategies"
-    rows = {row.name: row for row in framework_info(framework).rows}
+    rows = {row.name: row for row in strategies_of(framework)}
     assert {path.stem for path in folder.glob("*.py")} - {"__init__"} == set(rows)
     for row in rows.values():
         assert row.cost.__name__ in (row.name, "replicated"), row.name

@@ -35,7 +35,10 @@ def neutral_modules() -> list[str]:
         for package in (common, experiments)
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     ]
-    return [*names, *(f"{package}.catalog" for package in FRAMEWORKS.values())]
+    return [
+        *names,
+        *(f"{FRAMEWORKS[name]}.catalog.{row}" for name in FRAMEWORKS for row in framework_info(name).strategies),
+    ]
 
 
 def ran(*line: str | Path) -> subprocess.CompletedProcess[str]:
@@ -47,8 +50,8 @@ def test_neutral_modules_import_no_framework() -> None:
     assert {
         "samestep.common.runtime.worker.worker",
         "samestep.experiments.compare",
-        "samestep.torch_impl.catalog",
-        "samestep.tf_impl.catalog",
+        "samestep.torch_impl.catalog.ddp",
+        "samestep.tf_impl.catalog.mirrored",
     } <= set(names)
     look = (
         "import importlib, sys\n"

@@ -12,25 +12,12 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from samestep.common.costs.dtensor import dtensor, dtensor_routes
-from samestep.common.costs.parameter_server import parameter_server, server_routes
-from samestep.common.costs.pipeline import hybrid, mp, pp
-from samestep.common.costs.rpc import rpc, rpc_parameter_server, rpc_routes, rpc_server_routes
 from samestep.common.costs.sizes import KEY_BYTES, MESSAGES, sent_bytes
 from samestep.common.ledger import Ledger, Send
 from samestep.common.strategy import Run
 
 RINGS = ("all_reduce", "all_gather", "reduce_scatter")
 """The operations that go around a ring."""
-_SEVERAL_PLACES = (hybrid, pp, mp, rpc)
-"""The cost models whose devices do not all send alike: it depends on their place along `pipe`."""
-_OWN = (
-    (dtensor, dtensor_routes),
-    (parameter_server, server_routes),
-    (rpc, rpc_routes),
-    (rpc_parameter_server, rpc_server_routes),
-)
-"""The cost models that say themselves who sends to whom."""
 
 
 def routes(run: Run, ledger: Ledger, backend: str) -> Mapping[tuple[int, int], float]:
@@ -44,9 +31,6 @@ def routes(run: Run, ledger: Ledger, backend: str) -> Mapping[tuple[int, int], f
     Returns:
         (process, process) -> bytes; nothing where what devices exchange is not all that is sent.
     """
-    for cost, own in _OWN:
-        if cost == run.strategy.cost:
-            return own(run)
     devices, processes = run.num_devices, len(run.strategy.topology(run))
     if devices % processes or any(send.operation not in MESSAGES for send in ledger.sends):
         return {}
@@ -74,10 +58,10 @@ def sends_by_place(run: Run, ledger: Ledger, backend: str) -> Iterator[Sequence[
         ledger: Its prediction.
         backend: What carries its exchanges.
     """
-    apart, cost = run.num_devices // run.mesh.pipe, run.strategy.cost
-    for pipes in (each for each in _SEVERAL_PLACES if each == cost):
+    if (cost_at := run.strategy.cost_at) is not None:
+        apart = run.num_devices // run.mesh.pipe
         for place in range(run.mesh.pipe):
-            sends = pipes(run, backend, place).sends
+            sends = cost_at(run, backend, place).sends
             yield from ([_from(send, place * apart + n, n, run) for send in sends] for n in range(apart))
         return
     yield from ([_from(send, place, place, run) for send in ledger.sends] for place in range(run.num_devices))

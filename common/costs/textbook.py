@@ -14,25 +14,14 @@ References:
     2205.05198, section 4 (activations).
 """
 
-import dataclasses
-import functools
 import math
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
 from samestep.common.axes.axis import Sizes
 from samestep.common.axes.used import hooks_of, used
-from samestep.common.costs.context import cp
-from samestep.common.costs.data_parallel import c10d, ddp, replicated
-from samestep.common.costs.deepspeed import deepspeed
-from samestep.common.costs.expert import ep
-from samestep.common.costs.one_process import mirrored
 from samestep.common.costs.optimizer_state import optimizer_bytes
-from samestep.common.costs.pipeline import hybrid, mp, pp
 from samestep.common.costs.saved_activations.activations import textbook_block_bytes
-from samestep.common.costs.tensor import tp
-from samestep.common.costs.zero import fsdp, zero1, zero2
-from samestep.common.strategy import Cost, Run
+from samestep.common.strategy import Formula, Run
 from samestep.common.techniques import used as techniques
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.pipeline_schedule import SCHEDULES
@@ -40,28 +29,7 @@ from samestep.common.workload.pipeline_schedule import SCHEDULES
 if TYPE_CHECKING:
     from samestep.common.workload.models.decoder import DecoderSpec
 
-
-@dataclasses.dataclass(frozen=True)
-class Formula:
-    """What a textbook says of a quantity of the ledger.
-
-    Attributes:
-        quantity: "state" or "activations" (bytes of the device that holds most), "sent" (bytes of all processes) or "idle"
-            (share of a step).
-        value: What the formula gives for the run.
-        text: The formula, in the letters of `docs/predicting.md`.
-        source: Who says so.
-    """
-
-    quantity: str
-    value: float
-    text: str
-    source: str
-
-
 _ZERO, _MEGATRON = "Rajbhandari et al. 2020", "Narayanan et al. 2021"
-Formulas = Callable[[Run, str], tuple[Formula, ...]]
-"""(run, what carries its exchanges) -> what the textbooks say."""
 
 
 def formulas(run: Run, backend: str) -> tuple[Formula, ...]:
@@ -73,9 +41,9 @@ def formulas(run: Run, backend: str) -> tuple[Formula, ...]:
         run: What is trained.
         backend: What carries its exchanges; between the devices of one process nothing is sent.
     """
-    if run.strategy.cost not in _FORMULAS:
+    if not (told := run.strategy.textbook(run, backend)):
         return ()
-    told = (*_FORMULAS[run.strategy.cost](run, backend), *_activations(run))
+    told = (*told, *_activations(run))
     covered = [each.in_textbooks for each in techniques.used(run.techniques) if each.in_textbooks is not None]
     return tuple(formula for formula in told if all(formula.quantity in quantities for quantities in covered))
 
@@ -83,14 +51,14 @@ def formulas(run: Run, backend: str) -> tuple[Formula, ...]:
 def _activations(run: Run) -> tuple[Formula, ...]:
     """What a transformer's blocks keep, on a rank that is first in its pipeline; nothing of other models and schedules."""
     model, mesh, rows = run.workload.model, run.mesh, run.batch_size // run.passes
-    if run.framework == "numpy" or getattr(model, "style", "") != "gpt":
+    if getattr(model, "style", "") != "gpt":
         return ()
     if any(param.stacked for param in model.params().values()):  # whose mlps none of these count
         return ()
     model = cast("DecoderSpec", model)  # by the sizes that count, a transformer of ours is one
     rows //= mesh.replicas
     if mesh.pipe > 1:  # p micro-batches are in flight, each through 1 / p of the blocks
-        if run.strategy.cost not in (pp, hybrid) or run.options.schedule != "1f1b":
+        if vars(run.options).get("schedule") != "1f1b":
             return ()
         rows //= run.options.microbatches
     parts = mesh.parts("positions")
@@ -99,8 +67,14 @@ def _activations(run: Run) -> tuple[Formula, ...]:
     return (Formula("activations", kept, text, "Korthikanti et al. 2022, section 4.2"),)
 
 
-def _zero(run: Run, backend: str, stage: int) -> tuple[Formula, ...]:
-    """Stage 0 is plain data parallelism, in which every device holds everything."""
+def zero(run: Run, backend: str, stage: int) -> tuple[Formula, ...]:
+    """Returns what the ZeRO paper says of a step.
+
+    Args:
+        run: What is trained.
+        backend: What carries its exchanges.
+        stage: Of ZeRO; 0 is plain data parallelism, in which every device holds everything.
+    """
     if run.mesh.parts("stacked") > 1:  # whose experts the paper does not have
         return ()
     model, shards = num_params(run.workload.model), run.mesh.shard if stage else 1
@@ -120,17 +94,12 @@ def _zero(run: Run, backend: str, stage: int) -> tuple[Formula, ...]:
     return state, Formula("sent", sent, f"{factor} (N - 1) w Ψ", f"{_ZERO}, section 7")
 
 
-def _deepspeed(run: Run, backend: str) -> tuple[Formula, ...]:
-    return _zero(run, backend, run.options.zero_stage)
-
-
-def _split(run: Run, backend: str, microbatches: Callable[[Run], tuple[int, int]]) -> tuple[Formula, ...]:
-    """Models split by layers, inside them, or both.
+def split(run: Run, backend: str) -> tuple[Formula, ...]:
+    """Returns what the papers on Megatron-LM say of a step whose model is split by layers, inside them, or both.
 
     Args:
         run: What is trained.
         backend: What carries its exchanges.
-        microbatches: Run -> micro-batches that go through a pipeline together, and stages of a rank.
     """
     model, mesh = run.workload.model, run.mesh
     each = 2 * run.item_bytes + optimizer_bytes(run, num_params(model)) / num_params(model)
@@ -147,7 +116,8 @@ def _split(run: Run, backend: str, microbatches: Callable[[Run], tuple[int, int]
         sent = sum(term.value(run, sizes) for term in terms)
         told.append(Formula("sent", sent, " + ".join(term.text for term in terms), f"{_MEGATRON}, section 3.2"))
     if (pipe := mesh.pipe) > 1:
-        count, stages = microbatches(run)
+        schedule = vars(run.options).get("schedule")  # without one, a batch goes through the stages as a whole
+        count, stages = (run.options.microbatches, SCHEDULES[schedule].stages_per_rank) if schedule else (1, 1)
         share = (pipe - 1) / (stages * count + pipe - 1)
         told.append(Formula("idle share", share, "(p - 1) / (v m + p - 1)", f"{_MEGATRON}, section 2.2"))
     return tuple(told)
@@ -160,19 +130,3 @@ def _handed_on(run: Run) -> int | None:
     if len(outputs) != 1 or len(shape := outputs.pop()) != 2:
         return None
     return run.batch_size * shape[0] * shape[1] * run.item_bytes
-
-
-def _scheduled(run: Run) -> tuple[int, int]:
-    return run.options.microbatches, SCHEDULES[run.options.schedule].stages_per_rank
-
-
-_FORMULAS: Mapping[Cost, Formulas] = {
-    **dict.fromkeys((replicated, c10d, ddp, mirrored), functools.partial(_zero, stage=0)),
-    zero1: functools.partial(_zero, stage=1),
-    zero2: functools.partial(_zero, stage=2),
-    fsdp: functools.partial(_zero, stage=3),
-    deepspeed: _deepspeed,
-    **dict.fromkeys((mp, tp, cp, ep), functools.partial(_split, microbatches=lambda run: (1, 1))),
-    **dict.fromkeys((pp, hybrid), functools.partial(_split, microbatches=_scheduled)),
-}
-"""Cost model -> what the textbooks say of its rows."""

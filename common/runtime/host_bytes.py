@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from samestep.common.catalog import framework_info
 from samestep.common.ledger import Ledger
 from samestep.common.runtime.measured import Usage
 from samestep.common.strategy import Run
@@ -45,7 +44,7 @@ def count_by_host(
         backend: What carried its exchanges.
     """
     roles = [spec.role for spec in run.strategy.topology(run)]
-    routes = framework_info(run.framework).routes(run, ledger, backend)
+    routes = run.strategy.routes(run, ledger, backend)
     found = []
     for host in hosts:
         own = set(host["processes"].split())

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from samestep.common.catalog import catalogue
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.flags import Scalar
@@ -16,6 +15,7 @@ from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import title
 from samestep.experiments.advising.forecast_table import forecast_table
 from samestep.experiments.advising.prediction import Assumptions, Prediction, parse_memory, predict_row, told_to_fit
+from samestep.experiments.comparing.comparison_request import every_cell
 from samestep.experiments.printing.formats import Case, Document, write
 from samestep.experiments.printing.ledger_table import ledger_table
 from samestep.experiments.printing.text import bullets, fill, large_number, screen_width, sharing, size
@@ -138,7 +138,7 @@ def _forecast(
     if cell is not None:
         row = predict_row(str(cell), asked := describe(base), assumed)
         return Forecast((row,), {}, memory, _observe(row, asked) if observe else None)
-    cells = [Cell(framework, row.name) for framework, row in catalogue() if framework != "numpy"]
+    cells = every_cell(None)
     axes = set(re.findall(r"(\w+)\s*=", base.mesh or "")) & {*AXES}
     able = [cell for cell in cells if axes <= {*cell.info.axes}]
     refused = {cell.name: f"it does not split along {', '.join(sorted(axes))}" for cell in cells if cell not in able}

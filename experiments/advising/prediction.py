@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from samestep.common.axes.used import check_split
 from samestep.common.catalog import strategy_info
-from samestep.common.costs.textbook import Formula, formulas
+from samestep.common.costs.textbook import formulas
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import flag
 from samestep.common.ledger import Footprint, Ledger
 from samestep.common.mesh import Mesh
 from samestep.common.request import KEPT_WEIGHTS, MAX_PREDICTED_DEVICES, RunConfig
 from samestep.common.run import parse_prediction
-from samestep.common.strategy import Run
+from samestep.common.strategy import Formula, Run
 from samestep.experiments.printing.text import size
 
 BACKENDS = {

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from samestep.common.catalog import catalogue
+from samestep.common.catalog import catalogue, cells
 from samestep.common.errors import unknown
 from samestep.common.flags import flags, spell_flag
 from samestep.common.seconds.machine import machines
@@ -100,4 +100,4 @@ def _options() -> dict[str, list[str]]:
     return {f"{framework}:{row.name}": [*map(spell_flag, flags(row.options))] for framework, row in catalogue()}
 
 
-_CELLS = [f"{framework}:{row.name}" for framework, row in catalogue()]
+_CELLS = cells()

@@ -162,4 +162,4 @@ def required_cells(asked: ComparisonConfig) -> list[Cell]:
 def every_cell(framework: str | None) -> list[Cell]:
     """Returns the cells of all strategies, or of those of one framework."""
     frameworks: Sequence[str] = [framework] if framework else FRAMEWORKS_COMPARED
-    return [Cell(name, row.name) for name in frameworks for row in framework_info(name).rows]
+    return [Cell(framework, name) for framework in frameworks for name in framework_info(framework).strategies]

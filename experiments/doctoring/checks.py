@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from samestep.common.catalog import framework_info
+from samestep.common.catalog import strategies_of
 from samestep.common.cell import Cell
 from samestep.common.mesh import AXES
 from samestep.common.strategy import StrategyInfo
@@ -43,7 +43,7 @@ def list_checks(found: Mapping[str, Sequence[Gpu]]) -> list[Cell]:
         Cell.parse(f"{framework}:{row.name}{_sizes(row)}").extended(settings)
         for framework, gpus in found.items()
         if gpus
-        for row in framework_info(framework).rows
+        for row in strategies_of(framework)
         for settings in _settings(row, len(gpus))
     ]
 

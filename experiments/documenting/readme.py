@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from samestep.common.catalog import catalogue, framework_info
+from samestep.common.catalog import catalogue, framework_info, strategies_of
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.declaration import BUILDERS
@@ -97,7 +97,7 @@ def _code(name: str) -> str:
 
 def upstream(framework: str) -> str:
     """Returns what upstream says of the API of each strategy of a framework."""
-    rows = [[f"`{row.name}`", f"`{row.reference}`", row.status] for row in framework_info(framework).rows]
+    rows = [[f"`{row.name}`", f"`{row.reference}`", row.status] for row in strategies_of(framework)]
     return github(["strategy", "API", "upstream says"], rows)
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from samestep.common.catalog import catalogue, strategy_info
+from samestep.common.catalog import strategy_info
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.mesh import AXES, Mesh
@@ -12,6 +12,7 @@ from samestep.common.strategy import StrategyInfo
 from samestep.common.workload.optimizers.table import DEFAULT
 from samestep.common.workload.table import resize, resolve, size_names
 from samestep.experiments.advising.prediction import Assumptions, Prediction, predict_row
+from samestep.experiments.comparing.comparison_request import every_cell
 from samestep.experiments.exploring.places import predicted_step
 from samestep.experiments.exploring.steps import played
 
@@ -56,7 +57,7 @@ def grid_of(base: RunConfig, cells: Sequence[Cell], devices: Sequence[int] = ())
         cells: Rows that were asked for; those with settings of their own come on top of the catalogue.
         devices: Numbers of devices that there have to be.
     """
-    rows = [Cell(framework, row.name) for framework, row in catalogue() if framework != "numpy"]
+    rows = every_cell(None)
     own = [cell for cell in cells if cell not in rows]
     meshes = [devices_of(base, cell) for cell in own if cell.get("mesh")]
     has_width = base.model is None and WIDTH in size_names(base.workload, base.data)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from samestep.common.catalog import catalogue
+from samestep.common.catalog import cells
 from samestep.common.judging.parity import bound_of
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.loaded import Entry, Loaded
@@ -50,8 +50,7 @@ def write(loaded: Loaded) -> Markup | None:
             if result.framework != "numpy" and not result.compiled:
                 columns[facet.workload] = None
                 fields.setdefault((f"{result.framework}:{result.strategy}", facet.workload), []).append((entry, result))
-    names = [f"{framework}:{row.name}" for framework, row in catalogue()]
-    names = [name for name in names if any(name == own for own, _ in fields)]
+    names = [name for name in cells() if any(name == own for own, _ in fields)]
     if not names or not (len(columns) > 1 or loaded.groups[1:]):  # the table of all rows has the same
         return None
     rows = [

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from samestep.common import memory
-from samestep.common.costs.textbook import Formula, formulas
+from samestep.common.costs.textbook import formulas
 from samestep.common.ledger import Ledger
-from samestep.common.strategy import Run
+from samestep.common.strategy import Formula, Run
 from samestep.experiments.printing.text import bullets, github, screen_width, size
 
 if TYPE_CHECKING:

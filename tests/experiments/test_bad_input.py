@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import samestep
-from samestep.common.catalog import FrameworkInfo, framework_info
+from samestep.common.catalog import FrameworkInfo, framework_info, strategy_info
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
 from samestep.common.program import TrainState
@@ -86,7 +86,7 @@ def test_an_unknown_framework_is_answered_with_the_nearest_and_the_list(refused:
 
 
 def test_an_unknown_strategy_is_answered_with_the_nearest_and_the_list(refused: Refused) -> None:
-    every = ", ".join(row.name for row in framework_info("tf").rows)
+    every = ", ".join(framework_info("tf").strategies)
     wanted = ("unknown tf strategy 'miror'", "Did you mean 'mirrored'?", f"Choose from: {every}.")
     holds(refused(run, "--framework", "tf", "--strategy", "miror"), *wanted)
     holds(refused(compare, "--strategies", "torch:ddp,tf:miror"), *wanted)
@@ -221,9 +221,10 @@ class SharpOptions:
 def sharp(monkeypatch: pytest.MonkeyPatch) -> None:
     """A further torch strategy, with an option of its own."""
     known = framework_info("torch")
-    row = dataclasses.replace(known.rows[0], name="sharp", options=SharpOptions)
-    grown: FrameworkInfo = dataclasses.replace(known, rows=(*known.rows, row))
+    grown: FrameworkInfo = dataclasses.replace(known, strategies=(*known.strategies, "sharp"))
     monkeypatch.setattr("samestep.torch_impl.catalog.FRAMEWORK", grown)
+    row = dataclasses.replace(strategy_info("torch", "single"), name="sharp", options=SharpOptions)
+    monkeypatch.setitem(sys.modules, "samestep.torch_impl.catalog.sharp", types.SimpleNamespace(ROW=row))
 
 
 @pytest.mark.usefixtures("sharp")

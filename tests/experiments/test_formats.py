@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from samestep.common.catalog import catalogue
+from samestep.common.catalog import cells
 from samestep.common.cell import Cell
 from samestep.common.runtime.measured import validate
 from samestep.common.runtime.records import RunResult
@@ -174,7 +174,7 @@ def test_a_comparison_prints_nothing_else(printed: Printed) -> None:
 
 
 def test_the_catalogue_is_printed_alike(capsys: pytest.CaptureFixture[str]) -> None:
-    names = [f"{framework}:{row.name}" for framework, row in catalogue()]
+    names = cells()
 
     def printed(*arguments: str) -> str:
         assert strategies.main(arguments) == 0

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from samestep.common.costs.textbook import Formula
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.run import parse
+from samestep.common.strategy import Formula
 from samestep.experiments.printing.ledger_table import Amount, ledger_of_run, ledger_table, relative_error
 from tests.results import made
 

@@ -5,12 +5,12 @@ import importlib.util
 import pytest
 
 from samestep.common import catalog
-from samestep.common.catalog import catalogue
+from samestep.common.catalog import catalogue, cells
 from samestep.common.errors import Unavailable
 from samestep.common.workload.table import WORKLOADS
 from samestep.experiments import compare, run, strategies
 
-NAMES = [f"{framework}:{row.name}" for framework, row in catalogue()]
+NAMES = cells()
 STATUSES = {"stable", "experimental", "alpha", "maintenance", "discouraged", "no API", "ours"}
 
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from samestep.common.catalog import framework_info
 from samestep.common.cell import Cell
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
@@ -15,7 +14,7 @@ def routes_of(cell: str, **asked: object) -> tuple[dict[tuple[int, int], float],
     values = {"workload": "digits-mlp+width=32", "devices": 4, "batch_size": 48, **asked}
     run = parse(Cell.parse(cell).apply_to(RunConfig(**values)))
     ledger = run.strategy.cost(run, run.strategy.backend)
-    return dict(framework_info(run.framework).routes(run, ledger, run.strategy.backend)), ledger.sent_bytes_per_step
+    return dict(run.strategy.routes(run, ledger, run.strategy.backend)), ledger.sent_bytes_per_step
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,19 @@
+"""The oracle as a framework, whose one row is `ROW` in the file of its name."""
+
+from samestep.common.catalog import FrameworkInfo
+
+_KEEP_MEMORY = ":".join(
+    f"glibc.malloc.{name}" for name in ("mmap_threshold=33554432", "trim_threshold=1073741824", "hugetlb=1")
+)
+"""A step makes and drops arrays of a few MiB. By default glibc hands each back to the kernel, which fills new pages with zeros
+for the next one: a third of a step's time."""
+
+FRAMEWORK = FrameworkInfo(
+    module="numpy",
+    title="the NumPy oracle",
+    extra="",
+    reference_row="oracle",
+    environment={"GLIBC_TUNABLES": _KEEP_MEMORY},
+    preload=("samestep.common.reference.program",),
+    strategies=("oracle",),
+)

@@ -1,0 +1,23 @@
+"""`oracle` in the catalogue."""
+
+from samestep.common.costs.data_parallel import oracle
+from samestep.common.runtime.topology import one_process
+from samestep.common.strategy import Answer, StrategyInfo
+
+ROW = StrategyInfo(
+    name="oracle",
+    summary="The plain step in float64, every derivative written out by hand; all others are judged against it.",
+    goal="truth",
+    data_split=Answer("no", "one process takes the whole batch"),
+    model_split=Answer("no", "one process holds the whole model"),
+    hardware="one CPU core",
+    axes=(),
+    topology=one_process,
+    cost=oracle,
+    backend="memory",
+    reference="numpy",
+    status="ours",
+    twin="",
+    dtypes=("float64",),
+    refuses={"fixed_order": "it is the reference of every order"},
+)

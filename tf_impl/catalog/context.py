@@ -1,0 +1,21 @@
+"""`context` in the catalogue. Imports no framework."""
+
+from samestep.common.costs.context import context
+from samestep.common.strategy import Answer
+from samestep.tf_impl.catalog.presets import DATA, in_one_process
+from samestep.tf_impl.rows.refusals import NO_COLLECTIVES, NO_ORDER, NO_SWITCH
+
+ROW = in_one_process(
+    name="context",
+    summary="Each replica takes some positions of every example; attentions exchange positions for heads and back.",
+    goal="memory: activations of long sequences",
+    data_split=Answer("yes", "by positions, and along data by examples"),
+    model_split=Answer("no", "every replica holds the whole model"),
+    hardware="several GPUs of one machine; logical devices of one CPU",
+    axes=("context", *DATA),
+    refuses=NO_SWITCH | NO_ORDER | NO_COLLECTIVES,
+    cost=context,
+    reference="tf.raw_ops.CollectiveAllToAllV2, tf.distribute.MirroredStrategy",
+    status="no API; a pattern of DeepSpeed-Ulysses, of collectives of ours between the replicas of a stable strategy",
+    twin="torch:cp",
+)

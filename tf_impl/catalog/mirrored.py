@@ -1,0 +1,26 @@
+"""`mirrored` in the catalogue. Imports no framework."""
+
+import functools
+
+from samestep.common.costs import textbook
+from samestep.common.costs.one_process import mirrored
+from samestep.common.strategy import Answer
+from samestep.tf_impl.catalog.presets import SHARD_PER_REPLICA, in_one_process
+from samestep.tf_impl.rows import needs, options
+
+ROW = in_one_process(
+    name="mirrored",
+    summary="One process drives all devices; gradients are packed and all-reduced between them.",
+    goal="speed, on the devices of one machine",
+    data_split=SHARD_PER_REPLICA,
+    model_split=Answer("no", "every replica holds the whole model"),
+    hardware="several GPUs of one machine; logical devices of one CPU",
+    refuses={},
+    cost=mirrored,
+    textbook=functools.partial(textbook.zero, stage=0),
+    reference="tf.distribute.MirroredStrategy",
+    status="stable",
+    twin="torch:ddp",
+    options=options.MirroredOptions,
+    needs=needs.check_reduction,
+)

@@ -1,0 +1,39 @@
+"""The strategies of PyTorch: what is said of each is `ROW` in the file of its name. Imports no framework."""
+
+import os
+
+from samestep.common.catalog import FrameworkInfo
+from samestep.common.costs.saved_activations import kept_torch
+from samestep.torch_impl.rows import needs
+
+FRAMEWORK = FrameworkInfo(
+    module="torch",
+    title="PyTorch",
+    saved=kept_torch.saved,
+    available=needs.require_compiler,
+    extra="torch",
+    # In a private network torch warns of every connection without a name (2.13). Our ranks have no agent of torchrun's.
+    environment={
+        "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"),
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+    },
+    preload=("samestep.torch_impl.program", "torch._dynamo"),  # which every optimizer imports, in a second (2.13)
+    strategies=(
+        "single",
+        "c10d",
+        "dp",
+        "ddp",
+        "zero1",
+        "zero2",
+        "fsdp",
+        "deepspeed",
+        "mp",
+        "pp",
+        "tp",
+        "cp",
+        "ep",
+        "rpc",
+        "rpc_parameter_server",
+        "hybrid",
+    ),
+)

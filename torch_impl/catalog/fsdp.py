@@ -1,0 +1,24 @@
+"""`fsdp` in the catalogue. Imports no framework."""
+
+import functools
+
+from samestep.common.costs import textbook
+from samestep.common.costs.zero import fsdp
+from samestep.common.strategy import Answer
+from samestep.torch_impl.catalog.presets import SHARDED, data_parallel
+from samestep.torch_impl.rows import options, sums
+
+ROW = data_parallel(
+    name="fsdp",
+    summary="Everything sharded; each block's parameters are gathered only while it computes.",
+    goal="memory: models too large for one device",
+    model_split=Answer("yes", "each parameter along its first dimension, gathered block by block"),
+    hardware="several GPUs with fast links, HSDP (data=2,shard=8) for more machines; CPU cores over gloo",
+    axes=SHARDED,
+    options=options.ContextOptions,
+    cost=fsdp,
+    textbook=functools.partial(textbook.zero, stage=3),
+    needs=sums.check_shards,
+    reference="torch.distributed.fsdp.fully_shard",
+    status="stable; replaces FullyShardedDataParallel (FSDP1), which is deprecated",
+)

@@ -1,0 +1,23 @@
+"""`zero1` in the catalogue. Imports no framework."""
+
+import functools
+
+from samestep.common.costs import textbook
+from samestep.common.costs.zero import zero1
+from samestep.common.strategy import Answer
+from samestep.torch_impl.catalog.presets import data_parallel
+from samestep.torch_impl.rows import measures, needs, refusals
+
+ROW = data_parallel(
+    name="zero1",
+    summary="DDP, with the optimizer state spread over the ranks: each updates some parameters and broadcasts them.",
+    goal="memory: the optimizer state, 1/N each",
+    model_split=Answer("partial", "the optimizer state only, whole parameters to a rank"),
+    refuses=refusals.BROADCASTS,
+    cost=zero1,
+    textbook=functools.partial(textbook.zero, stage=1),
+    needs=needs.refuse_some,
+    reference="torch.distributed.optim.ZeroRedundancyOptimizer",
+    measures=measures.OVERLAP,
+    status="experimental; upstream calls it subject to change and develops fully_shard",
+)

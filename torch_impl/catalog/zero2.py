@@ -1,0 +1,23 @@
+"""`zero2` in the catalogue. Imports no framework."""
+
+import functools
+
+from samestep.common.costs import textbook
+from samestep.common.costs.zero import zero2
+from samestep.common.strategy import Answer
+from samestep.torch_impl.catalog.presets import SHARDED, data_parallel
+from samestep.torch_impl.rows import options, sums
+
+ROW = data_parallel(
+    name="zero2",
+    summary="Gradients and optimizer sharded; parameters gathered block by block, and kept for the whole step.",
+    goal="memory: also the gradients, 1/N each",
+    model_split=Answer("partial", "each parameter along its first dimension, but whole during the step"),
+    axes=SHARDED,
+    options=options.ContextOptions,
+    cost=zero2,
+    textbook=functools.partial(textbook.zero, stage=2),
+    needs=sums.check_shards,
+    reference="torch.distributed.fsdp.fully_shard(reshard_after_forward=False)",
+    status="stable; replaces FullyShardedDataParallel(SHARD_GRAD_OP), which is deprecated",
+)
