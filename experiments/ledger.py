@@ -3,17 +3,18 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError, ParityFailed
-from samestep.common.judging.examples_ledger import Attempted, find_gap, kept
 from samestep.common.run import parse
-from samestep.common.runtime.checkpoints.ledger_file import read_entries
 from samestep.common.runtime.directory import read_config
 from samestep.common.steps.log import read_log
-from samestep.common.steps.record import rank_files
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.text import github
+
+if TYPE_CHECKING:
+    from samestep.common.judging.examples_ledger import Attempted
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -26,6 +27,10 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(prog="samestep ledger", description="Prove that a run lost no example, and took none twice.")
     parser.add_argument("--examples", metavar="DIR", required=True, help="the directory of a run or of a record")
     directory = Path(parser.parse_args(arguments).examples)
+    from samestep.common.judging.examples_ledger import find_gap, kept  # here: --help imports no NumPy
+    from samestep.common.runtime.checkpoints.ledger_file import read_entries
+    from samestep.common.steps.record import rank_files
+
     if os.path.isdir(directory) and rank_files(directory):
         from samestep.experiments.recording.facts import facts_of  # here: a run needs none of it
 
@@ -51,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _line(attempted: Attempted, size: int) -> list[str]:
+def _line(attempted: "Attempted", size: int) -> list[str]:
     count = attempted.end - attempted.first
     return [
         str(attempted.number),

@@ -20,6 +20,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.directory import read_config
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.workload.initial import init
+from samestep.experiments.cli.commands import COMMANDS
 from tests.cells import SIZED
 from tests.isolation_worker import ENOUGH, FRAMEWORK_MODULES
 from tests.processes import descendants
@@ -68,7 +69,7 @@ LINES = {
     "samestep --help": "from samestep.__main__ import main; sys.argv[1:] = ['--help']; main()",
     **{
         f"samestep {command} --help": f"from samestep.__main__ import main; sys.argv[1:] = ['{command}', '--help']; main()"
-        for command in ("demo", "run", "compare", "report", "strategies", "explore", "clean", "worker")
+        for command in COMMANDS
     },
 }
 
