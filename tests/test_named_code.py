@@ -82,7 +82,7 @@ def ran(directory: Path, capfd: pytest.CaptureFixture[str]) -> tuple[object, str
 @pytest.mark.torch
 def test_a_worker_says_which_code_it_runs(prepared: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = str(Path("m.py").resolve())
-    assert list(json.loads((prepared / "model" / "code.json").read_text())) == [file]
+    assert list(json.loads((prepared / "model" / "code.json").read_text()))[-1] == file
     assert ran(prepared, capfd) == ("", f"samestep: runs code from {file}, which {prepared} names\n")
 
 

@@ -10,10 +10,12 @@ import gc
 import importlib
 import os
 import sys
+import sysconfig
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from samestep.common.catalog import framework_info
+from samestep.common.files.reading import Unreadable, read_sha256
 
 _INSTALLED = ("site-packages", "dist-packages")
 _OURS = __name__.partition(".")[0]
@@ -96,3 +98,17 @@ def imported_since(modules: Collection[str], environment: Mapping[str, str], cod
 
     changed = {name: value for name, value in os.environ.items() if environment.get(name) != value}
     return {"modules": [n for n in list(sys.modules) if n not in modules and is_package(n)], "environment": changed}
+
+
+def own_modules() -> dict[str, str]:
+    """Returns the files of this process' modules that nobody installed, such as those beside the user's file, with their digests."""
+    standard = sysconfig.get_path("stdlib") + os.sep
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    found = {}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        is_installed = file.startswith(standard) or any(each in file for each in _INSTALLED)
+        if file.endswith(".py") and file != main and not is_installed and name.partition(".")[0] != _OURS:
+            with contextlib.suppress(Unreadable):  # removed since
+                found[file] = read_sha256(Path(file))
+    return found

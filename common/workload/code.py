@@ -51,11 +51,27 @@ def allow_only(described: str) -> None:
         ConfigError: It does not say what that was.
     """
     global _allowed
-    path = Path(described) / CODE
+    _allowed = _described(described)
+
+
+def digests(described: str) -> list[str]:
+    """Returns the digests of the files that a description was made with, wherever they lie.
+
+    Args:
+        described: The folder of the description.
+
+    Raises:
+        ConfigError: It does not say what that was.
+    """
+    return sorted(set(_described(described).values()))
+
+
+def _described(folder: str) -> dict[str, str]:
+    path = Path(folder) / CODE
     try:
         found = read_json(path)
         if not isinstance(found, dict) or not all(isinstance(digest, str) for digest in found.values()):
             raise Unreadable("it has other values than digests")
     except Unreadable as error:
         raise ConfigError(f"{path} cannot be read: {error}; prepare the run again.") from None
-    _allowed = found
+    return found

@@ -14,7 +14,7 @@ from samestep.common.files.writing import replacing
 from samestep.common.porting import model_trace
 from samestep.common.request import FRAMEWORKS
 from samestep.common.runtime.directory import ANSWERED, DESCRIBE, IMPORTS, write_json
-from samestep.common.runtime.imports import imported_since
+from samestep.common.runtime.imports import imported_since, own_modules
 from samestep.common.workload import code
 from samestep.common.workload.data.as_given import flattened, read_as_given
 from samestep.common.workload.data.dataset import ARRAYS, Split
@@ -73,7 +73,7 @@ def describe(directory: Path) -> None:
     split = read_data(directory, data, framework)
     mirror = importlib.import_module(f"{FRAMEWORKS[framework]}.describe")
     mirror.describe(directory, source, split, asked["seed"])
-    write_json(directory / code.CODE, code.ran())
+    write_json(directory / code.CODE, own_modules() | code.ran())
     write_json(directory / IMPORTS, imported_since(modules, environment, code.ran()))
 
 
