@@ -50,6 +50,8 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         losses = _losses(model, returned, targets, source)
     _refuse_independent(tape, losses, built, source)
     params = {name: variable.numpy() for name, variable in built.params.items()}
+    probe = Probe(built, model, split, source)
+    habits = call_user(find_habits, source, "what it does", probe)
     found = BuildReport(
         outputs=outputs.numpy(),
         loss_of_each=None if loss_function(model) is None else lambda: np.asarray(losses),
@@ -59,9 +61,9 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         dtypes=built.fixed_dtypes(),
         segments=(Segment("", 0, tuple(outputs.shape[1:]), tuple(params)),),
         reads={name: 1 + again for name, again in built.added.reads(built.params).items()},
-        sums=_sums(built, split),
+        sums=probe.sums(habits),
         featured=layers_of(built.layers(keras.layers.Layer)),
-        habits=call_user(find_habits, source, "what it does", Probe(built, model, split, source)),
+        habits=habits,
         optimizer=describe_optimizer(model, {name: params[name] for name in built.trained}, source),
         layers=built.describe_layers(inputs),
         frozen=built.frozen,
@@ -86,10 +88,3 @@ def _refuse_independent(tape: tf.GradientTape, losses: object, built: UserModel,
             f"--model {source}: nothing that the loss reads depends on a variable that is trained; leave out stop_gradient and "
             f".numpy() in the forward pass."
         )
-
-
-def _sums(built: UserModel, split: Split) -> tuple[str, ...]:
-    """Returns the layers that add a loss which is not a mean over examples; none where there are too few examples to see it."""
-    inputs = as_inputs(split.train_inputs[: 2 * EXAMPLES])
-    is_tried = built.added.by_name() and len(split.train_targets) >= 2 * EXAMPLES
-    return built.added.sums(built.predict, inputs) if is_tried else ()

@@ -101,7 +101,7 @@ def imported_since(modules: Collection[str], environment: Mapping[str, str], cod
 
 
 def own_modules() -> dict[str, str]:
-    """Returns the files of this process' modules that nobody installed, such as those beside the user's file, with their digests."""
+    """Returns the files of modules that nobody installed, such as those beside the user's file, with their digests."""
     standard = sysconfig.get_path("stdlib") + os.sep
     main = getattr(sys.modules["__main__"], "__file__", None)
     found = {}

@@ -71,6 +71,22 @@ def adding(weight=0.0, activity=0.0, added=0.0, normalized=False, summed=False):
     )
 
 
+def balanced():
+    """A loss of the batch's mean outputs, which is added in training alone, as routers of experts do."""
+    import keras
+    from keras import layers
+
+    class Balanced(layers.Layer):
+        def call(self, x, training=False):
+            if training:
+                self.add_loss(keras.ops.sum(keras.ops.square(keras.ops.mean(x, 0))))
+            return x
+
+    return keras.Sequential(
+        [keras.Input((8, 8, 1)), layers.Flatten(), layers.Dense(10), layers.Dropout(0.5), Balanced(name="balanced")]
+    )
+
+
 def leaking():
     import keras
     from keras import layers
@@ -166,6 +182,7 @@ REGULARIZED = samestep.Model(tf=functools.partial(adding, 0.5))
 ADDING = samestep.Model(tf=functools.partial(adding, 0.5, 0.25, 0.125))
 ADDING_NORMED = samestep.Model(tf=functools.partial(adding, 0.5, 0.25, 0.125, True))
 SUMMING = samestep.Model(tf=functools.partial(adding, added=0.125, summed=True))
+BALANCED = samestep.Model(tf=balanced)
 LEAKING = samestep.Model(tf=leaking)
 NORMED = samestep.Model(tf=normed)
 DROPPING = samestep.Model(tf=dropping)

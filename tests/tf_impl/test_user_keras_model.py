@@ -115,6 +115,11 @@ def test_a_loss_that_is_no_mean_over_examples_is_named(run_cell: RunCell) -> Non
     assert result.parity.reason.startswith(said)
 
 
+def test_a_loss_that_is_added_in_training_alone_is_found(launcher: Launcher) -> None:
+    described = launcher.describe(Cell.parse("tf:single").apply_to(RunConfig(**own("BALANCED"))))
+    assert parse(described).workload.model.facts.sums == ("balanced",)
+
+
 def test_a_loss_beside_the_logits_is_refused(launcher: Launcher) -> None:
     with pytest.raises(ConfigError, match="`aux_loss` beside its logits, which no strategy would train on"):
         launcher.describe(Cell.parse("tf:single").apply_to(RunConfig(**own("LEAKING"))))

@@ -9,6 +9,7 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
+from tests.conftest import RunCell
 
 pytestmark = pytest.mark.tf
 ZOO = Path(__file__).parents[1] / "own" / "keras_zoo.py"
@@ -110,3 +111,21 @@ def test_another_dtype_is_kept_with_a_word(
     config = launcher.describe(asked(tmp_path, fields, dtype))
     note = check_launch(parse(config), launch_of(config))
     assert said in note if said else "kept so" not in note
+
+
+MASKED = {
+    "made": "self.soft = layers.Softmax(dtype='float32')",
+    "returned": "self.soft((1.0 - tf.cast(x < -1.0, 'float32')) * (x / tf.fill(tf.shape(x)[:1], 2.0)[:, None]))",
+}
+
+
+def test_a_mask_in_float32_is_multiplied_by_float64(launcher: Launcher, tmp_path: Path) -> None:
+    launcher.describe(asked(tmp_path, MASKED))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_model_with_a_mask_in_float32_takes_the_same_step(run_cell: RunCell, tmp_path: Path, dtype: str) -> None:
+    config = asked(tmp_path, MASKED, dtype)
+    result = run_cell("tf:mirrored", "digits-mlp", devices=2, dtype=dtype, model=config.model, data=config.data)
+    assert result.parity.passed, result.parity.reason

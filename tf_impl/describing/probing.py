@@ -14,6 +14,7 @@ from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import RETURNED, Model
 from samestep.common.workload.declared import call_user
 from samestep.common.workload.draws import DRAWS
+from samestep.common.workload.models.habits import Habits
 from samestep.common.workload.models.loss_check import part_losses, reduction_of
 from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, HALVES, Halves, How, ProbedPass, Rows
 from samestep.tf_impl.features.applied import norms_of
@@ -75,6 +76,20 @@ class Probe:
                 if not halves(output.numpy(), parts):
                     found.append(path)
         yield from found
+
+    def sums(self, habits: Habits) -> tuple[str, ...]:
+        """Returns the layers that add to the loss what is not a mean over examples, in training or in evaluation.
+
+        Args:
+            habits: What was found out before. Where random draws cannot be held still, only evaluation tells.
+        """
+        if len(self._targets) < EXAMPLES:
+            return ()  # too few to see it
+        found = dict.fromkeys(self._built.added.sums(self._built.predict, self._inputs))
+        if habits.is_steady and habits.are_stilled:
+            with self._started(How(is_frozen=True, running=habits.running)):
+                found |= dict.fromkeys(self._built.added.sums(self._built, self._inputs))
+        return tuple(found)
 
     def _losses(self, returned: object, rows: Rows) -> np.ndarray | None:
         function = loss_function(self._model)

@@ -51,18 +51,18 @@ class Added:
                 found[f"{_words(variable.regularizer)} on `{name}`"] = _sum([variable.regularizer(variable)])
         return found
 
-    def sums(self, predict: Callable[[Inputs], object], inputs: Inputs) -> tuple[str, ...]:
+    def sums(self, call: Callable[[Inputs], object], inputs: Inputs) -> tuple[str, ...]:
         """Returns the layers that add what is not a mean over examples: on shards of a batch that is another loss.
 
         Args:
-            predict: Calls the model in evaluation, where no layer draws random numbers.
+            call: Calls the model, with random draws that are held still.
             inputs: An even number of examples.
         """
         count = len(tf.nest.flatten(inputs)[0])
         cuts = (slice(None), slice(count // 2), slice(count // 2, None))
         seen = []
         for cut in cuts:
-            predict(tf.nest.map_structure(lambda array, cut=cut: array[cut], inputs))
+            call(tf.nest.map_structure(lambda array, cut=cut: array[cut], inputs))
             seen.append([_sum(losses_of(layer)) for layer in self._layers])
         whole, mean = np.array(seen[0]), np.mean(seen[1:], axis=0)
         is_off = np.abs(whole - mean) > _ROUNDING * np.maximum(np.abs(whole), np.abs(mean))

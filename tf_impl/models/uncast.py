@@ -1,27 +1,55 @@
-"""Casts of Keras layers to float32 leave float64 as it is: the proof of a step needs all digits.
+"""Casts of Keras layers to float32 leave float64 as it is, and float32 beside it becomes float64: the proof needs all digits.
 
-The norms of many published models compute in float32 whatever they are given, so their gradients hold seven digits, and those of
-two halves of a batch do not add up to those of the batch. In other dtypes such a layer does what it says.
+The norms and softmaxes of many published models compute in float32 whatever they are given, so their gradients hold seven digits,
+and those of two halves of a batch do not add up to those of the batch. And a mask that is cast to float32 cannot be multiplied by
+what is in float64: TensorFlow promotes nothing. Both are so in the processes of a user's model alone, and where Keras' default is
+float64; in other dtypes such a layer does what it says.
 """
 
 import functools
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
 
 SINGLE, DOUBLE = "float32", "float64"
+_OPERATORS = ("__add__", "__sub__", "__mul__", "__truediv__", "__radd__", "__rsub__", "__rmul__", "__rtruediv__")
 
 
 def install() -> None:
-    """Has `keras.ops.cast`, which models call, keep float64 where that is Keras' default dtype."""
+    """Has `keras.ops.cast`, layers of a dtype and the operators of tensors keep float64, where that is Keras' default dtype."""
     import keras  # here: our own models do without it
 
-    plain = keras.ops.cast
+    plain, policy = keras.ops.cast, keras.DTypePolicy
     if hasattr(plain, "__wrapped__"):
         return
-    named = keras.backend.standardize_dtype
+    named, convert = keras.backend.standardize_dtype, policy.convert_input
+    is_wide = lambda: keras.config.floatx() == DOUBLE  # noqa: E731
+
+    def is_kept(x: Any, dtype: Any) -> bool:
+        held = getattr(x, "dtype", None)
+        return held is not None and is_wide() and named(held) == DOUBLE and named(dtype) == SINGLE
 
     @functools.wraps(plain)
-    def cast(x, dtype):
-        held = getattr(x, "dtype", None)
-        is_double = held is not None and keras.config.floatx() == DOUBLE == named(held)
-        return x if is_double and named(dtype) == SINGLE else plain(x, dtype)
+    def cast(x: Any, dtype: Any) -> Any:
+        return x if is_kept(x, dtype) else plain(x, dtype)
 
-    keras.ops.cast = cast
+    @functools.wraps(convert)
+    def convert_input(self: Any, x: Any, autocast: bool, dtype: Any) -> Any:
+        return x if is_kept(x, dtype) else convert(self, x, autocast, dtype)
+
+    keras.ops.cast, policy.convert_input = cast, convert_input
+    for name in _OPERATORS:
+        setattr(tf.Tensor, name, _promoting(getattr(tf.Tensor, name), is_wide))
+
+
+def _promoting(plain: Callable[..., Any], is_wide: Callable[[], bool]) -> Callable[..., Any]:
+    """Returns an operator of tensors that takes its operand in float32 as float64 if the other one is of that dtype."""
+
+    @functools.wraps(plain)
+    def operator(one: tf.Tensor, other: Any) -> Any:
+        if tf.is_tensor(other) and {one.dtype, other.dtype} == {tf.float32, tf.float64} and is_wide():
+            one, other = tf.cast(one, tf.float64), tf.cast(other, tf.float64)
+        return plain(one, other)
+
+    return operator
