@@ -4,7 +4,8 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from samestep.common.errors import ConfigError, unknown
@@ -34,6 +35,8 @@ AXES = {
     "tensor": Axis(("features",), 5),
     "pipe": Axis(("layers",), 0),
 }
+SPLITS_MODEL: tuple[Dimension, ...] = ("layers", "features", "positions", "stacked")
+"""What is cut of a model while it computes, in the order in which axes are applied to it."""
 HEADS, GATHER, RING = "heads", "gather", "ring"
 """What attentions may exchange along `context`: heads for positions, or keys and values."""
 
@@ -80,6 +83,23 @@ class Mesh:
             if each == name:
                 return size
         return 1
+
+    @classmethod
+    def of_replicas(cls, count: int, shards: int = 1, split: Mapping[str, int] = MappingProxyType({})) -> "Mesh":
+        """Returns so many replicas, each of which may be sharded and split along other axes; axes of one device are left out.
+
+        Args:
+            count: How many take other examples, and have the same parameters.
+            shards: The shards of each, which take other examples as well.
+            split: Further axes with their sizes.
+        """
+        sizes = {"data": count, "shard": shards, **split}
+        return cls(tuple((name, size) for name, size in sizes.items() if size > 1) or (("data", 1),))
+
+    def cutting(self, *cuts: Dimension) -> "Mesh":
+        """Returns the mesh of those axes along which one of some things is cut; of one device, if there are none."""
+        axes = tuple((name, size) for name, size in self.axes if {*cuts} & {*AXES[name].cuts})
+        return Mesh(axes) if axes else Mesh.of_replicas(1)
 
     @property
     def data(self) -> int:
@@ -160,8 +180,13 @@ class Mesh:
         """Those of them along which every device has the same experts as well."""
         return tuple(name for name in self.replica_axes if "stacked" not in AXES[name].cuts)
 
+    @property
+    def in_order(self) -> tuple[str, ...]:
+        """The axes of several devices, in the order of the ranks."""
+        return tuple(name for name, size, _ in self._strides() if size > 1)
+
     def _several(self, cuts: set[Dimension]) -> tuple[str, ...]:
-        return tuple(name for name, size, _ in self._strides() if size > 1 and cuts & {*AXES[name].cuts})
+        return tuple(name for name in self.in_order if cuts & {*AXES[name].cuts})
 
     def group_along(self, axes: Sequence[str]) -> tuple[str, int]:
         """Returns what the group of the devices along some axes is called in a ledger, and how many they are."""

@@ -6,6 +6,10 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from samestep.common.catalog import strategies_of
+from samestep.common.frameworks import FRAMEWORKS
+from samestep.common.strategy import StrategyInfo
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("common", "torch_impl", "tf_impl", "experiments")
 FILES = {str(path.relative_to(ROOT)): path.read_text() for name in FOLDERS for path in (ROOT / name).rglob("*.py")}
@@ -57,6 +61,39 @@ def files_asking(axis: str) -> set[str]:
     own = {file for file in FILES if Path(file).match(f"axes/{axis}.py")}
     asking = {file for file in FILES if axis in _axes_of(file)}
     return {file for file in own | asking | files_with_module(f"axes.{axis}") if "/defects/" not in file}
+
+
+def files_of_axis(axis: str) -> set[str]:
+    """The files that an axis takes: all that ask for it, of whose presets one for each framework.
+
+    A preset is a strategy with its row in the catalogue and its family in `common/costs/`. It is the one, of those that have the
+    axis first, of which most files ask for it; the others are further strategies that take it.
+
+    Args:
+        axis: The name of the axis.
+    """
+    asking, further, own = files_asking(axis), set[str](), set[str]()
+    for framework in FRAMEWORKS:
+        mirror = f"{framework}_impl"
+        taking = [row for row in strategies_of(framework) if axis in row.axes]
+        presets = {
+            row.name: {f"{mirror}/catalog/{row.name}.py", *(asking & preset_files(mirror, row))} for row in taking
+        }
+        made_for_it = [presets[row.name] for row in taking if row.axes[0] == axis]
+        own |= max(made_for_it or presets.values(), key=len, default=set())
+        further |= set().union({f"{mirror}/catalog/presets.py"}, *presets.values())
+    return asking - further | own
+
+
+def preset_files(mirror: str, row: StrategyInfo) -> set[str]:
+    """The files of a strategy beside its row in the catalogue: itself, and its family of costs.
+
+    Args:
+        mirror: The folder of its framework.
+        row: Its row.
+    """
+    family = row.cost.__module__.removeprefix("samestep.").replace(".", "/")
+    return {f"{mirror}/strategies/{row.name}.py", f"{family}.py"}
 
 
 @functools.cache

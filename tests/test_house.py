@@ -16,7 +16,7 @@ from samestep.common.mesh import AXES
 from samestep.common.request import FRAMEWORKS
 from samestep.common.techniques import Techniques
 from samestep.common.workload.optimizers.table import OPTIMIZERS
-from tests.product import FILES, ROOT, files_asking, files_of, files_that_declare, files_with, of_other_units
+from tests.product import FILES, ROOT, files_of, files_of_axis, files_that_declare, files_with, of_other_units
 
 
 @functools.cache
@@ -247,7 +247,7 @@ def feature_files() -> dict[str, set[str]]:
 
 
 def axis_files() -> dict[str, set[str]]:
-    return {name: files_asking(name) for name in AXES}
+    return {name: files_of_axis(name) for name in AXES}
 
 
 UNITS = {

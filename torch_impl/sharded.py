@@ -1,11 +1,17 @@
 """Tensors whose parts lie on several ranks: DTensors, next to plain ones that every rank holds whole."""
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard
+
+from samestep.torch_impl.upstream import end_of_prediction
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp import FSDPModule
 
 
 def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
@@ -70,3 +76,15 @@ def local_extent(tensor: torch.Tensor) -> list[tuple[int, int]]:
                 skipped = min(size, part * mesh.get_local_rank(axis))
                 extent[placement.dim] = (start + skipped, min(part, size - skipped))
     return extent
+
+
+def free_after_prediction(model: "FSDPModule", inputs: object, outputs: object) -> None:
+    """Frees what a prediction gathered: no backward pass will follow, which would have done it.
+
+    Args:
+        model: A sharded or replicated model.
+        inputs: Ignored; a forward hook is given them.
+        outputs: Ignored, likewise.
+    """
+    if not torch.is_grad_enabled():
+        end_of_prediction(model)

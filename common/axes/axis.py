@@ -1,10 +1,12 @@
 """What an axis of a mesh consists of, beside what it cuts: the hooks that its file fills in, and over which all else loops."""
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from samestep.common.ledger import Send
+from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Param, Segment
 
@@ -63,6 +65,18 @@ class Term(NamedTuple):
     value: Callable[[Run, Sizes], float]
 
 
+class Idle(NamedTuple):
+    """What the textbooks say of waiting along an axis.
+
+    Attributes:
+        text: In the letters of `docs/predicting.md`.
+        share: The share of a step in which a device waits.
+    """
+
+    text: str
+    share: float
+
+
 Keeps = Callable[[ModelSpec, Segment, int, int], int]
 """(model as one rank sees it, segment, bytes of a number, size of the axis `tensor`) -> the bytes that the segment keeps of each
 example, beside what one device would keep."""
@@ -83,12 +97,25 @@ class AxisHooks:
         leave: Returns the run as one device along it sees the batch: what the other axes cost, they cost on that.
         exchange: What a rank exchanges along it in one segment of a pass, in the order of the layers in either phase.
         hold: What a device along it has of parameters; of those that it has in parts, the shapes of its own.
+        divides: Whether devices along it have parts of a parameter, by its name.
+        outputs: Into how many parts it leaves what a segment returns.
         keeps: Says of a run what its segments keep because of it.
+        splits_between: Whether a run also cuts along it what lies between the layers that it cuts.
+        most: Into how many parts a model can be cut along it at most, beside a mesh of axes that were applied before.
+        idle: How long devices along it wait for each other, in a run.
+        turns: In how many turns a device takes its examples, each of which keeps as much as all blocks do; None where no textbook
+            says what is kept.
     """
 
     textbook: Callable[[Run], Term]
     refuse: Callable[[Run], None] = lambda run: None
     leave: Callable[[Run], Run] = lambda run: run
     exchange: Callable[[Run, StagePass, Segment], Iterable[Within]] = lambda run, stage, segment: ()
-    hold: Callable[[Run, Mapping[str, Param]], Mapping[str, Param]] = lambda run, params: params
+    hold: Callable[[ModelSpec, Mesh, Mapping[str, Param]], Mapping[str, Param]] = lambda model, mesh, params: params
+    divides: Callable[[ModelSpec, Mesh, str], bool] = lambda model, mesh, name: False
+    outputs: Callable[[ModelSpec, Mesh, Segment], int] = lambda model, mesh, segment: 1
     keeps: Callable[[Run], Keeps] = lambda run: keeps_nothing
+    splits_between: Callable[[Run], bool] = lambda run: False
+    most: Callable[[ModelSpec, Mesh], int] = lambda model, mesh: sys.maxsize
+    idle: Callable[[Run], Idle | None] = lambda run: None
+    turns: Callable[[Run], int | None] = lambda run: 1

@@ -18,6 +18,8 @@ References:
 """
 
 import dataclasses
+import functools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
@@ -45,7 +47,7 @@ def refuse(run: Run) -> None:
             f"a context axis cuts the sequences of our transformer, as in prose-gpt, and {name} is another model; "
             "choose another strategy."
         )
-    (positions,), heads = model.inputs().shape, max(param.groups for param in params) // run.mesh.parts("features")
+    (positions,), heads = model.inputs().shape, _num_heads(model) // run.mesh.parts("features")
     if positions % count:
         raise ConfigError(f"a sequence of {positions} does not divide among a context axis of {count}; give +context=.")
     if exchange_of(run) != HEADS and positions % (2 * count):
@@ -58,6 +60,13 @@ def refuse(run: Run) -> None:
             f"{heads} heads do not divide among a context axis of {count}; use one that divides {heads}, or another number of "
             "+heads=."
         )
+
+
+@functools.lru_cache(maxsize=8)  # a search asks for every mesh
+def _num_heads(model: ModelSpec) -> int:
+    """Returns the heads of the attentions of a model; 0 if it has none."""
+    params = model.params().values()
+    return max(param.groups for param in params) if any(param.shares_input for param in params) else 0
 
 
 def leave(run: Run) -> Run:
@@ -149,7 +158,8 @@ def _textbook(run: Run) -> Term:
 
     def sent(run: Run, sizes: Sizes) -> float:
         count = run.mesh.axis("context")
-        return 2 * run.mesh.data * (count - 1) * sizes.params + factor(count) * sizes.blocks * sizes.handed_on
+        replicas = math.prod(map(run.mesh.axis, run.mesh.expert_replica_axes)) // count
+        return 2 * replicas * (count - 1) * sizes.params + factor(count) * sizes.blocks * sizes.handed_on
 
     return Term(f"2 d (c - 1) w Ψ + {text}", sent)
 
@@ -160,4 +170,11 @@ _FACTORS: Mapping[str, tuple[Callable[[int], float], str]] = {
     RING: (lambda count: 6 * count - 4, "(6 c - 4) L a w"),
 }
 """What all devices send of the activations of a block, by what is exchanged."""
-HOOKS = AxisHooks(textbook=_textbook, refuse=refuse, leave=leave, exchange=exchange, keeps=keeps)
+HOOKS = AxisHooks(
+    textbook=_textbook,
+    refuse=refuse,
+    leave=leave,
+    exchange=exchange,
+    keeps=keeps,
+    most=lambda model, mesh: max(1, _num_heads(model) // mesh.parts("features")),
+)

@@ -13,6 +13,8 @@ References:
 """
 
 import dataclasses
+import functools
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
@@ -20,6 +22,7 @@ from samestep.common.axes.axis import AxisHooks, Sizes, StagePass, Term, Within
 from samestep.common.errors import ConfigError
 from samestep.common.frameworks import conventions
 from samestep.common.ledger import Send
+from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Param, Segment, layer, num_positions, parameters_of
 
@@ -36,38 +39,29 @@ def refuse(run: Run) -> None:
     Raises:
         ConfigError: There are none, or they do not divide.
     """
-    count, stacked = run.mesh.axis("expert"), {param.stacked for param in run.workload.model.params().values()} - {0}
-    if not stacked:
+    count, num = run.mesh.axis("expert"), _num_experts(run.workload.model)
+    if not num:
         raise ConfigError(
             f"an expert axis cuts mixtures of experts, and {run.workload.name} has none; choose --workload "
             f"prose-gpt+experts={2 * count}, or another strategy."
         )
-    if (num := max(stacked)) % count:
+    if num % count:
         raise ConfigError(
             f"{num} experts do not divide among an expert axis of {count}; use one that divides {num}, or another "
             "number of +experts=."
         )
 
 
-def hold(run: Run, params: Mapping[str, Param]) -> dict[str, Param]:
+def hold(model: ModelSpec, mesh: Mesh, params: Mapping[str, Param]) -> dict[str, Param]:
     """Returns what a device has of parameters: of those of experts a part.
 
     Args:
-        run: What is trained.
+        model: The model.
+        mesh: All devices.
         params: By name.
     """
-    return own_experts(params, run.mesh.axis("expert"))
-
-
-def own_experts(params: Mapping[str, Param], count: int) -> dict[str, Param]:
-    """Returns what one of several devices has of parameters: of those of experts a part.
-
-    Args:
-        params: By name.
-        count: How many devices have parts.
-    """
-    held = dict(params)
-    for name, param in params.items() if count > 1 else ():
+    held, count = dict(params), mesh.axis("expert")
+    for name, param in params.items():
         if param.stacked:
             own = param.stacked // count
             held[name] = dataclasses.replace(param, shape=(own, *param.shape[1:]), stacked=own)
@@ -119,11 +113,27 @@ def sent(run: Run, sizes: Sizes) -> float:
     """
     model, count = cast("TransformerSpec", run.workload.model), run.mesh.axis("expert")
     shared = sum(param.size for param in model.params().values() if not param.stacked) * run.item_bytes
-    return (
-        2 * run.mesh.data * (count - 1) * shared
-        + 4 * model.top_k * (count - 1) / count * sizes.blocks * sizes.handed_on
-    )
+    replicas = math.prod(map(run.mesh.axis, run.mesh.expert_replica_axes))
+    return 2 * replicas * (count - 1) * shared + 4 * model.top_k * (count - 1) / count * sizes.blocks * sizes.handed_on
 
 
-TEXTBOOK = Term("2 d (e - 1) w Ψs + 4 κ (e - 1) L a w / e", sent)
-HOOKS = AxisHooks(textbook=lambda run: TEXTBOOK, refuse=refuse, exchange=exchange, hold=hold, keeps=lambda run: keeps)
+@functools.lru_cache(maxsize=8)  # a search asks for every mesh
+def _num_experts(model: ModelSpec) -> int:
+    """Returns the number of experts of a block; 0 if there are none."""
+    return max(param.stacked for param in model.params().values())
+
+
+def _textbook(run: Run) -> Term:
+    replicas = "d c" if run.mesh.parts("positions") > 1 else "d"
+    return Term(f"2 {replicas} (e - 1) w Ψs + 4 κ (e - 1) L a w / e", sent)
+
+
+HOOKS = AxisHooks(
+    textbook=_textbook,
+    refuse=refuse,
+    exchange=exchange,
+    hold=hold,
+    divides=lambda model, mesh, name: model.params()[name].stacked > 0,
+    keeps=lambda run: keeps,
+    most=lambda model, mesh: max(1, _num_experts(model)),
+)

@@ -42,4 +42,6 @@ def refuse(run: Run) -> None:
         )
 
 
-HOOKS = AxisHooks(textbook=lambda run: Term("3 d c (s - 1) w Ψ", sent), refuse=refuse)
+HOOKS = AxisHooks(
+    textbook=lambda run: Term("3 d c (s - 1) w Ψ", sent), refuse=refuse, divides=lambda model, mesh, name: True
+)

@@ -8,11 +8,16 @@ References:
     2205.05198, section 4.2.
 """
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from samestep.common.axes.axis import AxisHooks, Sizes, StagePass, Term, Within
+from samestep.common.errors import ConfigError
+from samestep.common.features.used import running_buffers
 from samestep.common.ledger import Send
+from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Param, Segment, layer, num_positions, parameters_of
 from samestep.common.workload.split import even_split_table
@@ -51,12 +56,59 @@ class SplitLayer(NamedTuple):
 
 
 def refuse(run: Run) -> None:
-    """Refuses unequal parts of a layer or a head.
+    """Refuses a user's model that does not say which layers are cut, running statistics, and unequal parts of a layer or a head.
 
     Raises:
-        ConfigError: A part is unequal.
+        ConfigError: The model has such statistics or says nothing, or a part is unequal.
     """
+    model = run.workload.model
+    if (running := running_buffers(model)) is not None:
+        raise ConfigError(
+            f"{run.name} along tensor does not take {running.asked_by}: no plan cuts {running.in_words} along with the "
+            "channels of a layer; leave it out, or choose another strategy."
+        )
+    if model.facts.source and all(param.split is None for param in model.params().values()):
+        raise ConfigError(
+            f"{run.name} cuts layers in pairs, and {run.workload.name} does not say which; add `tensor_plan={{'blocks.*.up': "
+            f"'column', 'blocks.*.down': 'row'}}` to its samestep.Model, with the paths of its linear layers."
+        )
     even_split_table(run.workload.model, run.mesh.tensor)
+
+
+def hold(model: ModelSpec, mesh: Mesh, params: Mapping[str, Param]) -> dict[str, Param]:
+    """Returns what a device has of parameters: of those that are split its shard.
+
+    Args:
+        model: The model.
+        mesh: All devices.
+        params: By name.
+    """
+    split, held = even_split_table(model, mesh.tensor), dict(params)
+    for name in held.keys() & split.keys():
+        held[name] = _cut(held[name], split[name], mesh.tensor)
+    return held
+
+
+@functools.cache
+def _cut(param: Param, dim: int, parts: int) -> Param:
+    """Returns the shard of a parameter; the layers of a model have the same ones."""
+    shape = list(param.shape)
+    shape[dim] //= parts
+    return dataclasses.replace(param, shape=tuple(shape))
+
+
+def outputs(model: ModelSpec, mesh: Mesh, segment: Segment) -> int:
+    """Returns into how many parts a segment's outputs lie: as many as there are devices, where its last layer is split by column.
+
+    Args:
+        model: The model as one rank sees it.
+        mesh: All devices.
+        segment: The segment.
+    """
+    params = parameters_of(model, segment).items()
+    kernels = [name for name, param in params if param.role == "kernel" and not param.stacked]
+    is_split = bool(kernels) and even_split_table(model, mesh.tensor).get(kernels[-1]) == 1
+    return mesh.tensor if is_split else 1
 
 
 def splits_sequence(run: Run) -> bool:
@@ -97,7 +149,7 @@ def _item_bytes(run: Run, kind: str, is_product: bool) -> int:
         kind: As in `SplitLayer`.
         is_product: Whether what the layer takes is what a product returned.
     """
-    is_narrow = kind == "row" or (kind in ("column", "table") and run.mesh.shard > 1)
+    is_narrow = kind == "row" or (kind in ("column", "table") and run.mesh.parts("parameters") > 1)
     return run.product_bytes if is_narrow or (kind == "column" and is_product) else run.item_bytes
 
 
@@ -161,4 +213,12 @@ def sent(run: Run, sizes: Sizes) -> float:
     return 8 * (run.mesh.tensor - 1) * sizes.blocks * sizes.handed_on
 
 
-HOOKS = AxisHooks(textbook=lambda run: Term("8 (t - 1) L a w", sent), refuse=refuse, exchange=exchange)
+HOOKS = AxisHooks(
+    textbook=lambda run: Term("8 (t - 1) L a w", sent),
+    refuse=refuse,
+    exchange=exchange,
+    hold=hold,
+    divides=lambda model, mesh, name: name in even_split_table(model, mesh.tensor),
+    outputs=outputs,
+    splits_between=splits_sequence,
+)

@@ -2,12 +2,13 @@
 
 import functools
 import importlib
+import math
 from collections.abc import Mapping, Sequence
 
 from samestep.common.axes.axis import AxisHooks
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import Param, Segment
+from samestep.common.workload.models.spec import ModelSpec, Param, Segment
 
 
 @functools.cache
@@ -40,7 +41,44 @@ def as_left(run: Run) -> Run:
 
 def held_params(run: Run) -> Mapping[str, Param]:
     """Returns what a device has of the parameters of a run's model, where axes leave it some of their neutral layout."""
-    return functools.reduce(lambda held, axis: axis.hold(run, held), used(run.mesh), run.workload.model.params())
+    return held_of(run.workload.model, run.mesh, run.workload.model.params())
+
+
+def held_of(model: ModelSpec, mesh: Mesh, params: Mapping[str, Param]) -> Mapping[str, Param]:
+    """Returns the same of some parameters.
+
+    Args:
+        model: The model.
+        mesh: All devices.
+        params: Some of its parameters, by name.
+    """
+    return functools.reduce(lambda held, axis: axis.hold(model, mesh, held), used(mesh), params)
+
+
+def dividing(model: ModelSpec, mesh: Mesh, name: str) -> list[str]:
+    """Returns the axes along which devices have parts of a parameter, in the order of the ranks.
+
+    Args:
+        model: The model.
+        mesh: All devices.
+        name: The name of the parameter.
+    """
+    return [axis for axis in mesh.in_order if hooks_of(axis).divides(model, mesh, name)]
+
+
+def parts_of_outputs(left: Run, segment: Segment) -> int:
+    """Returns into how many parts what a segment returns lies.
+
+    Args:
+        left: The run that `as_left` returned.
+        segment: A segment of its model.
+    """
+    return math.prod(axis.outputs(left.workload.model, left.mesh, segment) for axis in used(left.mesh))
+
+
+def splits_between(run: Run) -> bool:
+    """Returns whether a run also cuts what lies between the layers that it cuts."""
+    return any(axis.splits_between(run) for axis in used(run.mesh))
 
 
 def segments_left(left: Run, segments: Sequence[Segment]) -> tuple[Segment, ...]:

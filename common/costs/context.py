@@ -50,7 +50,7 @@ def context(run: Run, backend: str) -> Ledger:
     Returns:
         The footprint of all replicas, the exchanges of both passes, and the all-reduce.
     """
-    mesh = Mesh((("data", run.mesh.size),))
+    mesh = Mesh.of_replicas(run.mesh.size)
     is_even = run.batch_size % (mesh.size * run.passes) == 0
     kept = activation_bytes(dataclasses.replace(run, mesh=mesh)) if is_even else None
     # Projections return numbers of the variables' type.

@@ -54,7 +54,7 @@ def oracle(run: Run, backend: str) -> Ledger:
         run: What is trained.
         backend: "memory".
     """
-    return replicated(dataclasses.replace(run, mesh=Mesh((("data", 1),)), techniques=Techniques()), backend)
+    return replicated(dataclasses.replace(run, mesh=Mesh.of_replicas(1), techniques=Techniques()), backend)
 
 
 def _summed(run: Run, together: Iterable[Sequence[Param]], backend: str) -> Ledger:

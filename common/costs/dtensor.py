@@ -19,9 +19,9 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 
+from samestep.common.axes.used import held_params
 from samestep.common.costs.data_parallel import replicated
 from samestep.common.costs.sizes import ID_BYTES, holder, sent_bytes
-from samestep.common.costs.tensor import tensor_elements
 from samestep.common.ledger import Ledger, Send, in_order
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
@@ -45,7 +45,7 @@ def dtensor(run: Run, backend: str) -> Ledger:
     """
     mesh, model = run.mesh, run.workload.model
     split = even_split_table(model, mesh.tensor) if mesh.tensor > 1 else {}
-    footprint = holder(run, tensor_elements(model, mesh.tensor), count=mesh.size)
+    footprint = holder(run, _elements(run), count=mesh.size)
     gathered = _packed([model.params()[name].size for name in split if model.params()[name].lookups]) * run.item_bytes
     footprint = dataclasses.replace(footprint, params_peak_bytes=footprint.params_bytes + gathered)
     sends, sent, clients = [], 0.0, run.options.clients
@@ -164,6 +164,11 @@ def _leaving(mesh: Mesh, axis: str, clients: int) -> int:
     return mesh.size // period * crossing
 
 
+def _elements(run: Run) -> int:
+    """Returns the numbers of parameters that a device has."""
+    return sum(param.size for param in held_params(run).values())
+
+
 def tpu(run: Run, backend: str) -> Ledger:
     """Every core holds the model, or along tensor its shard of each parameter that the split table cuts.
 
@@ -175,7 +180,7 @@ def tpu(run: Run, backend: str) -> Ledger:
         The footprint of all cores; exchanges only without the axis tensor.
     """
     parts = run.mesh.tensor
-    footprints = (holder(run, tensor_elements(run.workload.model, parts), count=run.num_devices),)
+    footprints = (holder(run, _elements(run), count=run.num_devices),)
     if parts > 1:
         return Ledger(footprints, (), 0.0)
     return dataclasses.replace(replicated(run, backend), footprints=footprints)  # XLA decides what it keeps

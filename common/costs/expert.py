@@ -12,6 +12,7 @@ from samestep.common.axes.used import held_params
 from samestep.common.costs.layer_sends import with_layers
 from samestep.common.costs.saved_activations import kept_tf, kept_torch
 from samestep.common.costs.saved_activations.activations import activation_bytes
+from samestep.common.costs.shards import norms
 from samestep.common.costs.sizes import ID_BYTES, holder_of, symmetric, with_agreement
 from samestep.common.costs.within import all_within
 from samestep.common.frameworks import conventions
@@ -99,7 +100,7 @@ def _num(model: ModelSpec) -> int:
 
 
 def _in_data_parallel(run: Run) -> Run:
-    return dataclasses.replace(run, mesh=Mesh((("data", run.mesh.size),)))
+    return dataclasses.replace(run, mesh=Mesh.of_replicas(run.mesh.size))
 
 
 def _holder(run: Run) -> Footprint:
@@ -135,15 +136,15 @@ def _routed(run: Run, taken: Sequence[int]) -> Iterator[Send]:
 
 def _step(run: Run, within: Iterable[Send]) -> list[Send]:
     """Adds the sums of gradients to the exchanges of mixtures, and what layers and techniques exchange."""
-    mesh, learning = run.mesh, trained(held_params(run)).values()
+    mesh, learning = run.mesh, trained(held_params(run))
     shared, of_experts = (
-        sum(param.size for param in learning if bool(param.stacked) == is_expert) * run.item_bytes
+        sum(param.size for param in learning.values() if bool(param.stacked) == is_expert)
         for is_expert in (False, True)
     )
-    sends = [*within, Send("backward", "all_reduce", mesh.only_axis, mesh.size, shared)]
-    if mesh.data > 1:
-        sends.append(Send("backward", "all_reduce", *mesh.group_along(["data"]), of_experts))
-    if run.techniques.need_norm and mesh.parts("stacked") > 1:
-        norms = 1 if conventions(run.framework).sums_norms_at_once else sum(param.stacked > 0 for param in learning)
-        sends += [Send("update", "all_reduce", *mesh.group_along(["expert"]), run.item_bytes)] * norms
+    sends = [*within, Send("backward", "all_reduce", mesh.only_axis, mesh.size, shared * run.item_bytes)]
+    if replicas := mesh.expert_replica_axes:
+        sends.append(Send("backward", "all_reduce", *mesh.group_along(replicas), of_experts * run.item_bytes))
+    if run.techniques.need_norm:
+        each = [*norms(run, learning)]
+        sends += each[:1] if conventions(run.framework).sums_norms_at_once else each
     return with_agreement(run, with_layers(run, sends))

@@ -14,22 +14,30 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from samestep.common.axes.expert import own_experts
-from samestep.common.axes.used import as_left, segments_left
+from samestep.common.axes.used import as_left, dividing, held_of, parts_of_outputs, segments_left
 from samestep.common.costs.optimizer_state import state_bytes
 from samestep.common.costs.saved_activations.activations import pipeline_activation_bytes
-from samestep.common.costs.shards import ShardPart, gathers, norms, part_of, reductions, sharded_holders
+from samestep.common.costs.shards import (
+    ShardPart,
+    copied_bytes,
+    gathers,
+    is_sharded,
+    norms,
+    part_of,
+    reductions,
+    sharded_holders,
+    summed_alone,
+)
 from samestep.common.costs.sizes import agreement, reached, sent_bytes
 from samestep.common.costs.stage_sends import boundary_sends, carried, count_tensors, passes_of, shared_sends
-from samestep.common.costs.tensor import split_shapes
 from samestep.common.costs.within import sends_within
 from samestep.common.ledger import PHASES, Footprint, Ledger, Send, in_order
+from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import trained
 from samestep.common.workload.models.spec import ModelSpec, Param, Segment, parameters_of, shared_parameters
 from samestep.common.workload.passes import Pass
 from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments
-from samestep.common.workload.split import even_split_table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,44 +146,37 @@ def hybrid_footprints(run: Run, with_activations: bool = True) -> tuple[Footprin
 
 
 def _stages(run: Run) -> Sequence[_Stage]:
-    mesh = run.mesh
-    return _cut(run.workload.model, run.options.schedule, mesh.pipe, mesh.tensor, mesh.shard, mesh.parts("stacked"))
+    split = run.mesh.cutting("layers", "features", "stacked", "parameters")  # replicas and batches decide nothing
+    return _cut(run.workload.model, run.options.schedule, split, run.mesh.parts("layers"))
 
 
 @functools.lru_cache(maxsize=64)  # it does not depend on the batch, of which a search tries many
-def _cut(model: ModelSpec, schedule: str, pipes: int, parts: int, shards: int, owners: int) -> Sequence[_Stage]:
-    if shards > 1:
-        whole, is_all = (
-            _cut(model, schedule, pipes, parts, 1, owners),
-            all(not p.frozen for p in model.params().values()),
-        )
-        own = [part_of(stage.held, shards, owners) for stage in whole]
-        learning = own if is_all else [part_of(stage.trained, shards, owners) for stage in whole]
+def _cut(model: ModelSpec, schedule: str, mesh: Mesh, pipes: int) -> Sequence[_Stage]:
+    if is_sharded(mesh):
+        whole = _cut(model, schedule, mesh.cutting("layers", "features", "stacked"), pipes)
+        is_all = all(not param.frozen for param in model.params().values())
+        own = [part_of(stage.held, mesh) for stage in whole]
+        learning = own if is_all else [part_of(stage.trained, mesh) for stage in whole]
         both = zip(whole, own, learning, strict=True)
         return [dataclasses.replace(stage, part=part, part_trained=trains) for stage, part, trains in both]
     ranks = SCHEDULES[schedule].stage_ranks(pipes)
     stages = []
     for rank, segments in zip(ranks, group_segments(model.segments(), len(ranks)), strict=True):
         every = parameters_of(model, *segments)
-        held = own_experts(split_shapes(model, parts, every), owners)
+        held = held_of(model, mesh, every)
         learning = {name: held[name] for name in trained(every)}
-        part, part_trained = (part_of(each, shards, owners) for each in (held, learning))
+        part, part_trained = (part_of(each, mesh) for each in (held, learning))
         stages.append(_Stage(rank, segments, held, learning, part, part_trained))
     return stages
 
 
 def _footprints(run: Run, stages: Sequence[_Stage]) -> Iterator[Footprint]:
     """Yields the ranks at one place along `pipe`: all shards, each with its parts along `tensor`; or as many replicas."""
-    shards, replicas = run.mesh.shard, math.prod(map(run.mesh.axis, run.mesh.replica_axes))
-    # Experts that are not sharded are left as they are.
-    parts = [sum(stage.part) if shards > 1 else stage.part.shared for stage in stages]
-    gathered = sum(shards * part for part in parts) * (run.product_bytes if shards > 1 else run.item_bytes)
-    # Sharded stages arrive in a buffer and are copied out of it; replicated ones are copied as well (torch 2.13).
-    copies = 2 if shards > 1 else 1 if replicas > 1 else 0
+    copied = copied_bytes(run, [stage.part for stage in stages])
     # A parameter that two stages of a rank tie is there once.
     both = (collections.ChainMap(*each) for each in ([dict(s.held) for s in stages], [dict(s.trained) for s in stages]))
     for held in sharded_holders(run, *(each.values() for each in both)):
-        peak = held.params_bytes + copies * gathered
+        peak = held.params_bytes + copied
         state = held.optimizer_bytes if run.optimizer.is_elementwise else _state_bytes(run, stages)
         yield dataclasses.replace(held, params_peak_bytes=peak, optimizer_bytes=state)
 
@@ -189,10 +190,10 @@ def _state_bytes(run: Run, stages: Sequence[_Stage]) -> int:
 
 
 def _parts(run: Run) -> int:
-    """Into how many parts the table of a tied head is cut."""
-    split = even_split_table(run.workload.model, run.mesh.tensor)
-    parts = run.mesh.tensor if any(name in split for name in shared_parameters(run.workload.model)) else 1
-    return parts * run.mesh.shard
+    """Into how many parts the table of a tied head is cut; they hold as many of its rows each."""
+    model, mesh = run.workload.model, run.mesh
+    axes = {axis for name in shared_parameters(model) for axis in dividing(model, mesh, name)}
+    return math.prod(map(mesh.axis, axes))
 
 
 def _rows(run: Run) -> int:
@@ -221,13 +222,10 @@ def _sends(run: Run, stages: Sequence[_Stage], messages: Mapping[Pass, Send], pi
             left[each] -= 1
             if phase == "backward" and not left[each]:
                 part = stages[number].part_trained
-                yield from reductions(run, part if mesh.shard > 1 else part._replace(of_experts=0))
+                yield from reductions(run, part if is_sharded(mesh) else part._replace(of_experts=0))
             if each in messages:
                 yield messages[each]
-    of_experts = sum(stage.part_trained.of_experts for stage in stages if stage.pipe == pipe)
-    group, size = mesh.group_along(mesh.expert_replica_axes)
-    if of_experts and mesh.shard == 1 and size > 1:
-        yield Send("backward", "all_reduce", group, size, of_experts * run.item_bytes)
+    yield from summed_alone(run, sum(stage.part_trained.of_experts for stage in stages if stage.pipe == pipe))
     held = sum(len(stage.trained) for stage in stages if stage.pipe == pipe)
     yield from reached(run, held, *mesh.group_along(mesh.batch_axes))
 
@@ -240,11 +238,7 @@ def _norms(run: Run, stages: Sequence[_Stage]) -> Iterator[Send]:
 
 
 def _handed_on(run: Run, last: Segment) -> int:
-    """Returns the bytes that a rank hands on of a micro-batch: of what a layer split by column has left in parts, its part."""
+    """Returns the bytes that a rank hands on of a micro-batch: of what a layer has left in parts, its part."""
     left = as_left(run)
-    model, parts, (last,) = left.workload.model, run.mesh.tensor, segments_left(left, [last])
-    kernels = [
-        name for name, param in parameters_of(model, last).items() if param.role == "kernel" and not param.stacked
-    ]
-    is_split = bool(kernels) and even_split_table(model, parts).get(kernels[-1]) == 1
-    return _rows(run) * math.prod(last.outputs) // (parts if is_split else 1) * run.item_bytes
+    (last,) = segments_left(left, [last])
+    return _rows(run) * math.prod(last.outputs) // parts_of_outputs(left, last) * run.item_bytes

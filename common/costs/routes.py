@@ -59,8 +59,9 @@ def sends_by_place(run: Run, ledger: Ledger, backend: str) -> Iterator[Sequence[
         backend: What carries its exchanges.
     """
     if (cost_at := run.strategy.cost_at) is not None:
-        apart = run.num_devices // run.mesh.pipe
-        for place in range(run.mesh.pipe):
+        stages = run.mesh.parts("layers")
+        apart = run.num_devices // stages
+        for place in range(stages):
             sends = cost_at(run, backend, place).sends
             yield from ([_from(send, place * apart + n, n, run) for send in sends] for n in range(apart))
         return

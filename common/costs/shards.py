@@ -7,13 +7,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from samestep.common.axes.used import dividing
 from samestep.common.costs.sizes import holder
 from samestep.common.ledger import Footprint, Send
-from samestep.common.mesh import AXES
+from samestep.common.mesh import AXES, Mesh
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import sums_gradients
 from samestep.common.workload.models.spec import ModelSpec, Param, parameters_of
-from samestep.common.workload.split import even_split_table
 
 
 def shard_elements(params: Iterable[Param], shards: int) -> list[tuple[int, int]]:
@@ -70,18 +70,47 @@ class ShardPart(NamedTuple):
     of_experts: int = 0
 
 
-def part_of(params: Mapping[str, Param], shards: int, owners: int) -> ShardPart:
+def part_of(params: Mapping[str, Param], mesh: Mesh) -> ShardPart:
     """Returns a rank's part of parameters that go together.
 
     Args:
         params: By name, as the rank's place along other axes leaves them.
-        shards: The size of the axis `shard`.
-        owners: How many ranks have different experts.
+        mesh: All ranks.
     """
-    groups = list[Param](), list[Param]()
+    groups, are_apart = (list[Param](), list[Param]()), mesh.parts("stacked") > 1
     for param in params.values():
-        groups[param.stacked > 0 and owners > 1].append(param)
-    return ShardPart(*(shard_elements(each, shards)[0][0] if each else 0 for each in groups))
+        groups[param.stacked > 0 and are_apart].append(param)
+    return ShardPart(*(shard_elements(each, mesh.shard)[0][0] if each else 0 for each in groups))
+
+
+def is_sharded(mesh: Mesh) -> bool:
+    """Returns whether parameters lie in shards."""
+    return mesh.shard > 1
+
+
+def gathered_bytes(run: Run, part: ShardPart) -> int:
+    """Returns the bytes of parameters that go together, gathered from all shards.
+
+    Args:
+        run: What is trained.
+        part: The rank's.
+    """
+    return run.mesh.shard * sum(part) * run.product_bytes
+
+
+def copied_bytes(run: Run, parts: Sequence[ShardPart]) -> int:
+    """Returns the bytes in which the stages of a rank are there once more while a step runs.
+
+    Sharded stages arrive in a buffer and are copied out of it; replicated ones are copied as well, but for experts, which are
+    left as they are (torch 2.13).
+
+    Args:
+        run: What is trained.
+        parts: The rank's of each of its stages.
+    """
+    if is_sharded(run.mesh):
+        return 2 * sum(gathered_bytes(run, part) for part in parts)
+    return sum(part.shared for part in parts) * run.item_bytes if run.mesh.replica_axes else 0
 
 
 def gathers(run: Run, phase: str, part: ShardPart) -> list[Send]:
@@ -123,6 +152,24 @@ def gathered_again(model: ModelSpec, blocks: Sequence[ShardPart], frees: bool) -
     return [block for block, times in behind for _ in range(times if frees else times - 1)]
 
 
+def norm_of_all(run: Run, params: Mapping[str, Param]) -> Iterator[Send]:
+    """Yields the sum of the norms of all gradients together over the shards, if there are any; see `norms` for the arguments."""
+    if is_sharded(run.mesh):
+        yield Send("update", "all_reduce", "shard", run.mesh.shard, len(params) * run.item_bytes)
+
+
+def summed_alone(run: Run, of_experts: int) -> Iterator[Send]:
+    """Yields the sum of the gradients of experts, which go by themselves once the last pass is done, unless they are sharded.
+
+    Args:
+        run: What is trained.
+        of_experts: Their numbers.
+    """
+    group, size = run.mesh.group_along(run.mesh.expert_replica_axes)
+    if of_experts and not is_sharded(run.mesh) and size > 1:
+        yield Send("backward", "all_reduce", group, size, of_experts * run.item_bytes)
+
+
 def reductions(run: Run, part: ShardPart, reverse: bool = False) -> list[Send]:
     """Returns what a rank hands over where gradients are summed: along `shard`, of which its part is left; then among replicas.
 
@@ -147,12 +194,9 @@ def norms(run: Run, params: Mapping[str, Param]) -> Iterator[Send]:
         run: What is trained.
         params: The parameters by name.
     """
-    mesh = run.mesh
-    split = even_split_table(run.workload.model, mesh.tensor) if mesh.tensor > 1 else {}
-    for name, param in params.items():
-        for axis, is_cut in (("shard", True), ("expert", param.stacked), ("tensor", name in split)):
-            if is_cut and mesh.axis(axis) > 1:
-                yield Send("update", "all_reduce", axis, mesh.axis(axis), run.item_bytes)
+    for name in params:
+        for axis in dividing(run.workload.model, run.mesh, name):
+            yield Send("update", "all_reduce", axis, run.mesh.axis(axis), run.item_bytes)
 
 
 def _shard(columns: Mapping[int, int], shards: int, shard: int) -> int:

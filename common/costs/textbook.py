@@ -24,7 +24,6 @@ from samestep.common.costs.saved_activations.activations import textbook_block_b
 from samestep.common.strategy import Formula, Run
 from samestep.common.techniques import used as techniques
 from samestep.common.workload.models.spec import num_params
-from samestep.common.workload.pipeline_schedule import SCHEDULES
 
 if TYPE_CHECKING:
     from samestep.common.workload.models.decoder import DecoderSpec
@@ -57,10 +56,10 @@ def _activations(run: Run) -> tuple[Formula, ...]:
         return ()
     model = cast("DecoderSpec", model)  # by the sizes that count, a transformer of ours is one
     rows //= mesh.replicas
-    if mesh.pipe > 1:  # p micro-batches are in flight, each through 1 / p of the blocks
-        if vars(run.options).get("schedule") != "1f1b":
+    for axis in used(mesh):
+        if (turns := axis.turns(run)) is None:
             return ()
-        rows //= run.options.microbatches
+        rows //= turns
     parts = mesh.parts("positions")
     kept = model.layers * textbook_block_bytes(model, rows, run.item_bytes, mesh.parts("features")) / parts
     text = "L T D B (4 w + 2 + 12 w / t + (2 w + 1) H T / (D t))" + " / c" * (parts > 1)
@@ -77,7 +76,7 @@ def zero(run: Run, backend: str, stage: int) -> tuple[Formula, ...]:
     """
     if run.mesh.parts("stacked") > 1:  # whose experts the paper does not have
         return ()
-    model, shards = num_params(run.workload.model), run.mesh.shard if stage else 1
+    model, shards = num_params(run.workload.model), run.mesh.parts("parameters") if stage else 1
     shards = shards if shards > 1 else run.num_devices
     weights, gradients, state = run.item_bytes, run.item_bytes, optimizer_bytes(run, model) / model
     held, text = [
@@ -115,11 +114,8 @@ def split(run: Run, backend: str) -> tuple[Formula, ...]:
         terms = [axis.textbook(run) for axis in used(mesh) or map(hooks_of, run.strategy.axes)]
         sent = sum(term.value(run, sizes) for term in terms)
         told.append(Formula("sent", sent, " + ".join(term.text for term in terms), f"{_MEGATRON}, section 3.2"))
-    if (pipe := mesh.pipe) > 1:
-        schedule = vars(run.options).get("schedule")  # without one, a batch goes through the stages as a whole
-        count, stages = (run.options.microbatches, SCHEDULES[schedule].stages_per_rank) if schedule else (1, 1)
-        share = (pipe - 1) / (stages * count + pipe - 1)
-        told.append(Formula("idle share", share, "(p - 1) / (v m + p - 1)", f"{_MEGATRON}, section 2.2"))
+    waits = [idle for axis in used(mesh) if (idle := axis.idle(run))]
+    told += [Formula("idle share", each.share, each.text, f"{_MEGATRON}, section 2.2") for each in waits]
     return tuple(told)
 
 

@@ -26,7 +26,10 @@ from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.shards import (
     ShardPart,
     gathered_again,
+    gathered_bytes,
     gathers,
+    is_sharded,
+    norm_of_all,
     norms,
     part_of,
     reductions,
@@ -152,14 +155,14 @@ def _parts(run: Run, params: Callable[[Mapping[str, Param]], Mapping[str, Param]
     """
     held = held_params(run)
     together = ({name: held[name] for name in params(block)} for block in gathered_together(run.workload.model))
-    return [part_of(each, run.mesh.shard, run.mesh.parts("stacked")) for each in together]
+    return [part_of(each, run.mesh) for each in together]
 
 
 def _sharded_footprints(run: Run, frees: bool) -> tuple[Footprint, ...]:
-    every, shards, blocks = held_params(run), run.mesh.shard, _parts(run)
-    gathered = [shards * sum(block) * run.product_bytes for block in blocks]
+    every, blocks = held_params(run), _parts(run)
+    gathered = [gathered_bytes(run, block) for block in blocks]
     in_two = any(block.of_experts for block in blocks)
-    peak = _peak_gathered(gathered, freed=frees, buffered=shards > 1, in_two=in_two)
+    peak = _peak_gathered(gathered, freed=frees, buffered=is_sharded(run.mesh), in_two=in_two)
     activations = activation_bytes(run)
     return tuple(
         dataclasses.replace(each, params_peak_bytes=each.params_bytes + peak, activations_bytes=activations)
@@ -208,11 +211,9 @@ def _collectives(run: Run, frees: bool) -> Iterator[Send]:
                 yield from reductions(run, block, reverse=True)
             yield from following[early:]
         yield from itertools.chain.from_iterable(ahead)
-    learning, shards = trained(run.workload.model.params()), run.mesh.shard
-    if run.techniques.need_norm and run.mesh.parts("stacked") > 1:
-        yield from norms(run, learning)
-    elif run.techniques.need_norm and shards > 1:  # of all parameters together
-        yield Send("update", "all_reduce", "shard", shards, len(learning) * run.item_bytes)
+    if run.techniques.need_norm:
+        of_each = run.mesh.parts("stacked") > 1
+        yield from (norms if of_each else norm_of_all)(run, trained(run.workload.model.params()))
 
 
 def _sends_inside(run: Run) -> dict[str, list[list[Send]]]:

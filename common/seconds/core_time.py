@@ -18,6 +18,7 @@ References:
 
 import bisect
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -29,7 +30,7 @@ from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice
 from samestep.common.workload.models.reached import first_trained, num_trained
 from samestep.common.workload.models.spec import Segment, parameters_of
-from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments
+from samestep.common.workload.pipeline_schedule import SCHEDULES, stages_of_ranks
 from samestep.common.workload.saved import BEHIND
 
 PART_OF_AXIS = {"tensor": "tensor_exchange", "pipe": "pipeline_sends", "data": "data_exchange"}
@@ -95,10 +96,8 @@ def core_time(run: Run, backend: str, taken: Taken, machine: Machine, cores: Cor
         machine: Its rates of memory and links; links that are slower than measured slow down all sends.
         cores: What was measured.
     """
-    stages = SCHEDULES[taken.schedule].stage_ranks(run.mesh.pipe)
-    held: list[list[Segment]] = [[] for _ in range(run.mesh.pipe)]
-    for rank, segments in zip(stages, group_segments(run.workload.model.segments(), len(stages)), strict=True):
-        held[rank] += segments
+    stages = stages_of_ranks(run.workload.model, taken.schedule, run.mesh)
+    held = [[*itertools.chain(*own)] for own in stages]
     fixed, each = cores.overhead_seconds.get(run.name, (0.0, 0.0))
     ahead = run.workload.model.segments()[: first_trained(run.workload.model)]
     slowest = max(_pass_seconds(run, segments, taken, cores, ahead) + each * len(segments) for segments in held)

@@ -1,7 +1,10 @@
 """How a step of a transformer is spread over GPUs, and who shares what of its parameters."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import NamedTuple
+
+from samestep.common.mesh import AXES, Mesh
 
 
 class SumGroup(NamedTuple):
@@ -62,6 +65,12 @@ class Layout:
     separate_kernels: bool = False
     splits_sequence: bool = False
     shards_along_expert: bool = False
+
+    @staticmethod
+    def sizes_along(mesh: Mesh) -> Mapping[str, int]:
+        """Returns the sizes of the axes of a mesh as a layout has them: shards of the only replica lie along `data`."""
+        sizes = {name: mesh.axis(name) for name in AXES}
+        return sizes if mesh.replica_axes else {**sizes, "data": mesh.shard, "shard": 1}
 
     @property
     def num_gpus(self) -> int:

@@ -12,6 +12,7 @@ import functools
 import itertools
 from collections.abc import Mapping, Sequence
 
+from samestep.common.mesh import Mesh
 from samestep.common.workload.models.spec import ModelSpec, Segment, parameters_of
 
 Stages = tuple[tuple[Segment, ...], ...]
@@ -64,6 +65,24 @@ def group_segments(segments: Sequence[Segment], num_stages: int) -> Stages:
         num_stages: Pipeline ranks x stages per rank.
     """
     return _grouped(tuple(segments), num_stages)
+
+
+def stages_of_ranks(model: ModelSpec, schedule: str, mesh: Mesh) -> tuple[Stages, ...]:
+    """Returns the stages that each rank of a pipeline holds; without one, what the only rank holds.
+
+    Args:
+        model: The model.
+        schedule: A key of `SCHEDULES`.
+        mesh: All devices.
+    """
+    return _stages_of_ranks(model, schedule, mesh.parts("layers"))
+
+
+@functools.lru_cache(maxsize=64)  # a search asks for many pipelines of a model
+def _stages_of_ranks(model: ModelSpec, schedule: str, num_ranks: int) -> tuple[Stages, ...]:
+    holders = SCHEDULES[schedule].stage_ranks(num_ranks)
+    stages = list(zip(group_segments(model.segments(), len(holders)), holders, strict=True))
+    return tuple(tuple(stage for stage, holder in stages if holder == rank) for rank in range(num_ranks))
 
 
 @functools.lru_cache(maxsize=8)  # every rank of a pipeline asks

@@ -5,6 +5,7 @@ from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_active, num_params
 from samestep.experiments.advising import advice_reasons as reasons
 from samestep.experiments.advising.advice import Advice, Timed
+from samestep.experiments.advising.candidate_meshes import num_stage_ranks
 from samestep.experiments.advising.training_cost import (
     examples_per_second,
     model_flops_utilization,
@@ -132,7 +133,7 @@ COLUMNS: tuple[Column[Timed], ...] = (
 
 
 def _schedule(timed: Timed) -> str:
-    return timed.candidate.run.options.schedule if timed.candidate.run.mesh.pipe > 1 else ""
+    return timed.candidate.run.options.schedule if num_stage_ranks(timed.candidate.run) > 1 else ""
 
 
 def figures(timed: Timed, advice: Advice) -> dict[str, Scalar]:

@@ -6,11 +6,12 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from samestep.common.axes.used import hooks_of
+from samestep.common.catalog import strategy_info
 from samestep.common.cell import Cell
-from samestep.common.mesh import Mesh
+from samestep.common.mesh import AXES, SPLITS_MODEL, Dimension, Mesh
 from samestep.common.seconds.core_time import Taken
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import ModelSpec
 
 FRAMEWORK = "torch"
 """The framework whose rows are ranked."""
@@ -22,17 +23,24 @@ class RankedStrategy:
 
     Attributes:
         strategy: Its name.
-        axis: Along which it splits the batch.
-        sharding: What it shards along that axis: 1 the optimizer state, 2 also gradients, 3 also parameters.
+        in_shards: Whether what takes other examples has shards of the parameters; else replicas have all of them.
+        sharding: What it shards among all of these: 1 the optimizer state, 2 also gradients, 3 also parameters.
+        cut: What has to be in parts of a model for it to be another layout than the row's; None if it always is.
         composed: What it adds to the row, where no row runs that here; "" for the row itself.
         about: Who runs it, and what that is.
     """
 
     strategy: str
-    axis: str = "data"
+    in_shards: bool = False
     sharding: int = 0
     composed: str = ""
     about: str = ""
+    cut: Dimension | None = None
+
+    @property
+    def shards_over_replicas(self) -> bool:
+        """Whether replicas, which have all parameters, share something else."""
+        return self.sharding > 0 and not self.in_shards
 
     @property
     def title(self) -> str:
@@ -40,10 +48,10 @@ class RankedStrategy:
         return f"{self.strategy} + {self.composed}" if self.composed else self.strategy
 
 
-FULLY = RankedStrategy("fsdp", "shard", 3)
-WHOLE = (RankedStrategy("ddp"), RankedStrategy("zero1", sharding=1), RankedStrategy("zero2", "shard", 2), FULLY)
+FULLY = RankedStrategy("fsdp", True, 3)
+WHOLE = (RankedStrategy("ddp"), RankedStrategy("zero1", sharding=1), RankedStrategy("zero2", True, 2), FULLY)
 """Rows that leave layers whole."""
-SPLIT = (RankedStrategy("hybrid"), RankedStrategy("hybrid", "shard", 2))
+SPLIT = (RankedStrategy("hybrid"), RankedStrategy("hybrid", True, 2))
 """Rows that split the model, beside a batch that is split."""
 ALONE = (RankedStrategy("pp"), RankedStrategy("tp"))
 """Rows that split the model, and nothing else: by layers, or inside them."""
@@ -59,10 +67,11 @@ MEGATRON = RankedStrategy(
 )
 SHARDED_EXPERTS = RankedStrategy(
     "fsdp",
-    "shard",
+    True,
     3,
     composed="ep",
     about="torchtitan does, with experts along expert and everything else sharded over that axis as well",
+    cut="stacked",
 )
 COMPOSED = (MEGATRON, SHARDED_EXPERTS)
 
@@ -136,79 +145,61 @@ def meshes(
         keep: Mesh axis -> its size, where it is not to be searched.
         is_wide: Whether sequences and experts may be split as well, and rows be composed.
     """
-    model, keep = base.workload.model, keep or {}
-    axes = ("pipe", "tensor", "context", "expert")
-    most_pipe, most_heads, most_experts = _most_parts(model)
-
-    def most(name: str, split: Mapping[str, int]) -> int:
-        if name == "context":
-            return max(1, most_heads // split["tensor"]) if is_wide else 1
-        return {"pipe": most_pipe, "tensor": num_devices, "expert": most_experts if is_wide else 1}[name]
+    model, kept = base.workload.model, keep or {}
+    searched = SPLITS_MODEL if is_wide else SPLITS_MODEL[:2]
+    axes = [name for cut in searched for name, axis in AXES.items() if cut in axis.cuts]
 
     def sizes(left: int, names: Sequence[str], split: dict[str, int]) -> Iterator[dict[str, int]]:
         if not names:
             yield split
             return
         name, *others = names
-        for size in [keep[name]] if name in keep else divisors(left):
-            if left % size == 0 and size <= most(name, split):
+        most = hooks_of(name).most(model, Mesh(tuple(split.items())))
+        for size in [kept[name]] if name in kept else divisors(left):
+            if left % size == 0 and size <= most:
                 yield from sizes(left // size, others, {**split, name: size})
 
     for split in sizes(num_devices, axes, {}):
         replicas = num_devices // math.prod(split.values())
-        for row, batch in _rows(split, replicas, keep, is_wide):
-            found = {**batch, **split}
-            given = [(name, size) for name, size in found.items() if size > 1]
-            mesh = Mesh(tuple(given or [(row.axis, 1)]))
-            if all(mesh.axis(name) == size for name, size in keep.items()):
+        for row, shards in _rows(Mesh.of_replicas(1, split=split), replicas, kept, is_wide):
+            mesh = Mesh.of_replicas(replicas // shards, shards, split)
+            if all(mesh.axis(name) == size for name, size in kept.items()):
                 yield row, mesh
 
 
-def _most_parts(model: ModelSpec) -> tuple[int, int, int]:
-    """Returns the most parts into which a model can be cut along pipe, context (heads that attend) and expert."""
-    params = model.params().values()
-    heads = max((param.groups for param in params if param.shares_input), default=0)
-    heads = heads and max(param.groups for param in params)
-    return len(model.segments()), heads or 1, max(param.stacked for param in params) or 1
-
-
-def _rows(
-    split: Mapping[str, int], replicas: int, keep: Mapping[str, int], is_wide: bool
-) -> Iterator[tuple[RankedStrategy, dict[str, int]]]:
-    """Yields the rows that split a model so, each with the axes of its batch."""
-    pipe, tensor, context, expert = split["pipe"], split["tensor"], split["context"], split["expert"]
-    if context * expert > 1 or (pipe * tensor > 1 and replicas > 1 and is_wide):
-        yield MEGATRON, {"data": replicas}
-    if pipe > 1 or tensor > 1:
-        if context == replicas == expert == 1:
-            by_layers, inside = ALONE
-            yield SPLIT[0] if pipe > 1 and tensor > 1 else by_layers if pipe > 1 else inside, {}
-        elif min(context, expert) > 1 and not keep.keys() >= {"context", "expert"}:
-            return  # there are most of these meshes, and the composition is tried on all of them
-        elif replicas == 1:
-            yield SPLIT[0], {}
-        else:
-            # With experts there are many, of which replicas that keep all optimizer state rarely win.
-            yield from ((row, {row.axis: replicas}) for row in (SPLIT if expert == 1 else SPLIT[1:]))
+def _rows(split: Mesh, replicas: int, keep: Mapping[str, int], is_wide: bool) -> Iterator[tuple[RankedStrategy, int]]:
+    """Yields the rows that split a model so, each with the number of shards among its replicas."""
+    if not split.in_order:
+        yield from ((row, replicas if row.in_shards else 1) for row in (WHOLE if replicas > 1 else (ONE,)))
+        yield from ((FULLY, size) for size in divisors(replicas) if 1 < size < replicas)  # HSDP
         return
-    shards = [size for size in divisors(replicas) if size > 1 and keep.get("shard", size) == size]
-    if expert > 1:
-        yield from ((EXPERTS, {"data": replicas}),) if context == 1 else ()
-        both = itertools.product((SHARDED_EXPERTS, FULLY), shards)
-        yield from ((row, {"data": replicas // size, "shard": size}) for row, size in both)
-    elif context > 1:
-        yield POSITIONS, {"data": replicas}
-        yield from ((FULLY, {"data": replicas // size, "shard": size}) for size in shards)
+    beside = split.batch_axes  # along which gradients are summed as well
+    if is_wide and (beside or replicas > 1):
+        yield MEGATRON, 1
+    if _takes(FULLY, split):
+        yield from ((row, 1) for row in (EXPERTS, POSITIONS) if _takes(row, split))
+        sharded = [row for row in (SHARDED_EXPERTS, FULLY) if row.cut is None or split.parts(row.cut) > 1]
+        yield from itertools.product(sharded, [size for size in divisors(replicas) if size > 1])
+    elif not beside and replicas == 1:
+        yield next(row for row in (*ALONE, SPLIT[0]) if _takes(row, split)), 1
+    elif len(beside) > 1 and not keep.keys() >= {*beside}:
+        return  # there are most of these meshes, and the composition is tried on all of them
     elif replicas == 1:
-        yield ONE, {}
+        yield SPLIT[0], 1
     else:
-        yield from ((row, {row.axis: replicas}) for row in WHOLE)
-        yield from ((FULLY, {"data": replicas // size, "shard": size}) for size in shards if size < replicas)  # HSDP
+        # With experts there are many, of which replicas that keep all optimizer state rarely win.
+        rows = SPLIT if split.expert_replica_axes == split.replica_axes else SPLIT[1:]
+        yield from ((row, replicas if row.in_shards else 1) for row in rows)
+
+
+def _takes(row: RankedStrategy, split: Mesh) -> bool:
+    """Returns whether a row splits a model along all axes of a mesh, as its line in the catalogue says."""
+    return {*split.in_order} <= {*strategy_info(FRAMEWORK, row.strategy).axes}
 
 
 def num_stage_ranks(run: Run) -> int:
     """Returns the number of ranks of a pipeline; 1 if there is none."""
-    return run.mesh.pipe
+    return run.mesh.parts("layers")
 
 
 def num_microbatches(run: Run) -> int:
@@ -224,7 +215,7 @@ def with_microbatches(run: Run, rows: int, schedule: str) -> Iterator[Run]:
         rows: The examples of a replica.
         schedule: The schedule of its pipeline; "" for a row without schedules.
     """
-    ranks, segments = run.mesh.pipe, len(run.workload.model.segments())
+    ranks, segments = num_stage_ranks(run), len(run.workload.model.segments())
     for size in divisors(rows):
         count = rows // size
         if not schedule:

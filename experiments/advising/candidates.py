@@ -7,6 +7,7 @@ need be.
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.axes.used import check_split
@@ -173,4 +174,4 @@ def _options(base: Run, row: RankedStrategy, mesh: Mesh) -> object:
     if row != MEGATRON:
         return strategy_info(FRAMEWORK, row.strategy).options()
     tokens = num_positions(base.workload.model)
-    return ComposedOptions(sequence_parallel=tokens % (mesh.tensor * mesh.parts("positions")) == 0)
+    return ComposedOptions(sequence_parallel=tokens % math.prod(map(mesh.parts, ("features", "positions"))) == 0)

@@ -13,9 +13,11 @@ References:
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from samestep.common.axes.used import held_of, splits_between, used
 from samestep.common.costs.footprints import FOOTPRINTS
 from samestep.common.costs.optimizer_state import optimizer_bytes
 from samestep.common.costs.saved_activations.activations import kept_by_stage
@@ -24,9 +26,8 @@ from samestep.common.mesh import Mesh
 from samestep.common.seconds.core_time import Taken
 from samestep.common.strategy import Run
 from samestep.common.workload.in_flight import in_flight
-from samestep.common.workload.models.spec import ModelSpec, Segment, parameters_of
-from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments
-from samestep.common.workload.split import even_split_table
+from samestep.common.workload.models.spec import ModelSpec, parameters_of
+from samestep.common.workload.pipeline_schedule import SCHEDULES, stages_of_ranks
 from samestep.experiments.advising.candidate_meshes import MEGATRON, RankedStrategy
 from samestep.experiments.advising.prediction import needed_bytes
 
@@ -59,7 +60,7 @@ def needed(places: Sequence[PipePlace], run: Run) -> tuple[int, bool]:
     rows, most = run.batch_size // (run.mesh.replicas * run.passes), 0
     schedule, count = (run.options.schedule, run.options.microbatches) if Taken.is_staged(run) else (_PLAIN, 1)
     for place in places:
-        peaks = _in_flight(schedule, run.mesh.pipe, place.number, count)
+        peaks = _in_flight(schedule, run.mesh.parts("layers"), place.number, count)
         kept = 0 if place.kept is None else peak_bytes(place.kept, rows, count, peaks)
         most = max(most, place.state + kept)
     return most, all(place.kept is not None for place in places)
@@ -91,7 +92,7 @@ class _Asked:
 @functools.lru_cache(maxsize=2**14)  # an advice searches three times
 def _places(asked: _Asked) -> tuple[PipePlace, ...]:
     run = asked.run
-    by_place = _cut(run.workload.model, asked.schedule, run.mesh.pipe)
+    by_place = stages_of_ranks(run.workload.model, asked.schedule, run.mesh)
     state = _state(_asked_state(asked))
     found: dict[tuple[object, ...], PipePlace] = {}
     for number, stages in enumerate(by_place):
@@ -104,39 +105,30 @@ def _places(asked: _Asked) -> tuple[PipePlace, ...]:
     return tuple(found.values())
 
 
-@functools.lru_cache(maxsize=64)
-def _cut(model: ModelSpec, schedule: str, ranks: int) -> tuple[tuple[tuple[Segment, ...], ...], ...]:
-    """Returns the stages of each place along `pipe`."""
-    holders = SCHEDULES[schedule].stage_ranks(ranks)
-    held: list[list[tuple[Segment, ...]]] = [[] for _ in range(ranks)]
-    for stage, holder in zip(group_segments(model.segments(), len(holders)), holders, strict=True):
-        held[holder].append(tuple(stage))
-    return tuple(map(tuple, held))
-
-
 def _asked_kept(asked: _Asked) -> _Asked:
     """Asks for what the places of a run keep; no batch and no number of replicas decides it."""
-    run, mesh = asked.run, asked.run.mesh
-    split = (mesh.pipe, mesh.tensor, mesh.parts("positions"), mesh.parts("stacked") > 1)
-    options = getattr(run.options, "sequence_parallel", False)
-    decides = (run.workload.model, split, options, run.product_bytes, run.techniques.in_passes(1))
+    run = asked.run
+    split = run.mesh.cutting("layers", "features", "positions")  # experts keep as much, however many have them
+    keepers = frozenset(axis.keeps(run) for axis in used(run.mesh))
+    decides = (run.workload.model, split, keepers, splits_between(run), run.product_bytes, run.techniques.in_passes(1))
     return dataclasses.replace(asked, decides=decides)
 
 
 @functools.lru_cache(maxsize=2**14)
 def _kept(asked: _Asked, number: int) -> tuple[KeptByStage, ...] | None:
     run = asked.run
-    stages = _cut(run.workload.model, asked.schedule, run.mesh.pipe)[number] if run.mesh.pipe > 1 else ()
-    return kept_by_stage(run, stages)
+    by_place = stages_of_ranks(run.workload.model, asked.schedule, run.mesh)
+    return kept_by_stage(run, by_place[number] if len(by_place) > 1 else ())
 
 
 def _asked_state(asked: _Asked) -> _Asked:
     """Asks for the state of a run, with at most two replicas where their number does not matter."""
     run, row = asked.run, asked.row
-    if not (row.composed or (row.sharding and row.axis == "data")):
-        sizes = {name: size for name, size in run.mesh.axes if name in ("shard", "expert", "tensor", "pipe")}
-        sizes |= {"data": 2} if run.mesh.data * run.mesh.parts("positions") > 1 else {}
-        run = dataclasses.replace(run, mesh=Mesh(tuple(sizes.items()) or run.mesh.axes))
+    if not (row.composed or row.shards_over_replicas):
+        split = run.mesh.cutting("parameters", "stacked", "features", "layers")
+        run = dataclasses.replace(
+            run, mesh=Mesh.of_replicas(1 + bool(run.mesh.expert_replica_axes), split=dict(split.axes))
+        )
     decides = (row, run.workload.model, run.mesh, run.optimizer, run.dtype, run.weights)
     return _Asked(run, row, asked.schedule, decides)
 
@@ -147,7 +139,7 @@ def _state(asked: _Asked) -> tuple[int, ...]:
     if asked.row.composed:
         return _composed(asked.run, asked.row, asked.schedule)
     run = asked.run
-    held, devices = [0] * run.mesh.pipe, 0
+    held, devices = [0] * run.mesh.parts("layers"), 0
     for footprint in FOOTPRINTS[run.strategy.cost](run):
         place = devices * len(held) // run.num_devices
         held[place] = max(held[place], needed_bytes(footprint) - (footprint.activations_bytes or 0))
@@ -163,33 +155,32 @@ class _Elements(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)
-def _elements(model: ModelSpec, parts: int, expert: int) -> dict[str, _Elements]:
-    """Segment -> what a rank has of it along `tensor` and `expert`."""
-    found, split = {}, even_split_table(model, parts)
+def _elements(model: ModelSpec, split: Mesh) -> dict[str, _Elements]:
+    """Segment -> what a rank has of it along the axes that split layers."""
+    found = {}
     for segment in model.segments():
-        params = parameters_of(model, segment)
         sizes = [0, 0]
-        for name, param in params.items():
-            is_stacked = param.stacked > 0
-            sizes[is_stacked] += param.size // (parts if name in split else 1) // (expert if is_stacked else 1)
+        for param in held_of(model, split, parameters_of(model, segment)).values():
+            sizes[param.stacked > 0] += param.size
         found[segment.name] = _Elements(*sizes)
     return found
 
 
 def _composed(run: Run, row: RankedStrategy, schedule: str) -> tuple[int, ...]:
     """Returns the same of a composition that no row runs."""
-    mesh = run.mesh
-    elements = _elements(run.workload.model, mesh.tensor, mesh.parts("stacked"))
-    replicas, found = mesh.data * mesh.parts("positions"), []
-    for stages in _cut(run.workload.model, schedule, mesh.pipe):
+    model, mesh, found = run.workload.model, run.mesh, []
+    elements = _elements(model, mesh.cutting("features", "stacked"))
+    replicas, of_experts = (math.prod(map(mesh.axis, axes)) for axes in (mesh.replica_axes, mesh.expert_replica_axes))
+    shards = mesh.parts("parameters")
+    for stages in stages_of_ranks(model, schedule, mesh):
         each = [elements[segment.name] for stage in stages for segment in stage]
         dense, stacked = (sum(sizes) for sizes in zip(*each, strict=True))
         if row == MEGATRON:
             own = 2 * (dense + stacked) * run.item_bytes
-            dense, stacked = -(-dense // (replicas * mesh.parts("stacked"))), -(-stacked // replicas)
+            dense, stacked = -(-dense // replicas), -(-stacked // of_experts)
             copied = 0
         else:
-            dense, stacked = -(-dense // (mesh.shard * mesh.parts("stacked"))), -(-stacked // mesh.shard)
+            dense, stacked = -(-dense // (shards * mesh.parts("stacked"))), -(-stacked // shards)
             own, copied = 2 * (dense + stacked) * run.item_bytes, _gathered(each) * run.product_bytes
         found.append(own + copied + optimizer_bytes(run, dense) + optimizer_bytes(run, stacked))
     return tuple(found)

@@ -10,7 +10,7 @@ from samestep.common.seconds.host_links import busiest, over_hosts, with_links
 from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.step_time import StepTime
 from samestep.common.strategy import Run
-from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments
+from samestep.common.workload.pipeline_schedule import SCHEDULES, stages_of_ranks
 from samestep.experiments.advising.candidate_meshes import FRAMEWORK, Candidate
 from samestep.experiments.advising.local_machine import Here, load_here, store
 from samestep.experiments.advising.step_times import Timer
@@ -69,7 +69,7 @@ def over_links(timer: Timer) -> Timer:
 
 def passes(run: Run) -> float:
     """Returns the segments and micro-batches that go through a rank in a step, bubble included: what overhead is counted by."""
-    how, pipe = Taken.by(run), run.mesh.pipe
-    schedule = SCHEDULES[how.schedule]
-    largest = max(map(len, group_segments(run.workload.model.segments(), pipe * schedule.stages_per_rank)))
-    return largest * (how.microbatches(run) * schedule.stages_per_rank + pipe - 1)
+    how = Taken.by(run)
+    by_rank, each = stages_of_ranks(run.workload.model, how.schedule, run.mesh), SCHEDULES[how.schedule].stages_per_rank
+    largest = max(len(stage) for stages in by_rank for stage in stages)
+    return largest * (how.microbatches(run) * each + len(by_rank) - 1)

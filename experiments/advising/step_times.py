@@ -5,6 +5,8 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import cast
 
+from samestep.common.axes.used import splits_between
+from samestep.common.costs.shards import is_sharded
 from samestep.common.costs.sizes import MESSAGES
 from samestep.common.seconds.core_time import Cores, Taken, core_time
 from samestep.common.seconds.layout import Layout
@@ -14,7 +16,15 @@ from samestep.common.seconds.step_time import StepTime, step_time
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.models.transformer import TransformerSpec
-from samestep.experiments.advising.candidate_meshes import EXPERTS, POSITIONS, SHARDED_EXPERTS, SPLIT, WHOLE, Candidate
+from samestep.experiments.advising.candidate_meshes import (
+    EXPERTS,
+    POSITIONS,
+    SHARDED_EXPERTS,
+    SPLIT,
+    WHOLE,
+    Candidate,
+    num_stage_ranks,
+)
 
 PARTS = {
     "compute": "computing",
@@ -80,25 +90,19 @@ def seconds_of(candidate: Candidate, machine: Machine) -> StepTime:
     """
     if (shape := _shape_of(candidate.run.workload.model)) is None:
         return _of_any_model(candidate, machine)
-    run, mesh = candidate.run, candidate.run.mesh
-    staged, row = mesh.pipe > 1, candidate.row
-    in_shards = mesh.shard > 1 and (mesh.data > 1 or mesh.parts("positions") > 1 or mesh.parts("stacked") > 1)
+    run, row = candidate.run, candidate.row
+    in_shards = is_sharded(run.mesh) and bool(run.mesh.replica_axes)
     layout = Layout(
         batch_size=run.batch_size,
         microbatch_size=candidate.microbatch_size,
-        data=mesh.data if in_shards else mesh.axis(row.axis),
-        shard=mesh.shard if in_shards else 1,
-        context=mesh.parts("positions"),
-        expert=mesh.parts("stacked"),
-        tensor=mesh.tensor,
-        pipe=mesh.pipe,
-        schedule=run.options.schedule if staged else "1f1b",
+        **Layout.sizes_along(run.mesh),
+        schedule=run.options.schedule if num_stage_ranks(run) > 1 else "1f1b",
         sharding=0 if in_shards and row not in SPLIT else row.sharding,
         forward_passes=candidate.forward_passes,
         overlaps=row in (*WHOLE, POSITIONS, EXPERTS, SHARDED_EXPERTS),
         fused_attention=True,
         separate_kernels=True,
-        splits_sequence=getattr(run.options, "sequence_parallel", False),
+        splits_sequence=splits_between(run),
         shards_along_expert=row == SHARDED_EXPERTS,
     )
     return step_time(shape, layout, machine)

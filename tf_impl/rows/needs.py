@@ -106,11 +106,11 @@ def check_cores(run: Run[TpuOptions]) -> None:
         ConfigError: It cannot.
     """
     refuse_exchange(run, "XLA compiles each replica alone")
-    cores, tensor = run.options.compiled_cores, run.mesh.tensor
+    cores = run.options.compiled_cores
     given = f"--tpu-topology {run.options.tpu_topology}"
     if cores and not run.optimizer.is_elementwise:
         raise ConfigError(f"{given} compiles elementwise updates only; choose --optimizer adamw, or leave it out.")
-    if not cores and tensor > 1:
+    if not cores and run.num_devices > run.mesh.replicas:
         raise ConfigError(
             f"tf:tpu trains along data only, not on {run.mesh}; --tpu-topology compiles for a mesh with tensor, and "
             "tf:dtensor trains on one."

@@ -8,7 +8,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from samestep.common.strategy import Run
 from samestep.torch_impl import upstream
-from samestep.torch_impl.axes.shard import free_after_prediction
+from samestep.torch_impl.sharded import free_after_prediction
 
 MEBIBYTE = 1 << 20
 ONE_BUCKET = 1 << 60

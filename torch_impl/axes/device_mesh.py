@@ -36,16 +36,6 @@ def along(mesh: DeviceMesh, axes: Sequence[str]) -> DeviceMesh:
     return mesh[axes[0]] if len(axes) == 1 else upstream.flattened(mesh[tuple(axes)], ",".join(axes))
 
 
-def along_shard(mesh: DeviceMesh, replicas: Sequence[str]) -> DeviceMesh:
-    """Returns the ranks among which parameters are sharded, and ahead of them those with replicas of the shards, if any.
-
-    Args:
-        mesh: All ranks.
-        replicas: The axes along which they are.
-    """
-    return upstream.beside(along(mesh, replicas), mesh["shard"]) if replicas else mesh["shard"]
-
-
 def nested(*exchanges: Exchange) -> Callable[[bool], contextlib.AbstractContextManager[None]]:
     """Makes one context of what several axes put around a micro-batch's passes, the first outermost."""
 

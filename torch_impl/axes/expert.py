@@ -87,17 +87,6 @@ def exchange_tokens(run: Run, model: nn.Module, mesh: DeviceMesh) -> None:
                 cut(module, name, mesh, "expert", 0)
 
 
-def divide(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Returns the parameters of a model that every rank has, and those of experts, of which each rank along `expert` has its own.
-
-    Args:
-        model: After `exchange_tokens`.
-    """
-    stacked = [each for module in model.modules() if isinstance(module, Stacked) for each in module.parameters()]
-    own = set(stacked)
-    return [each for each in model.parameters() if each not in own], stacked
-
-
 def divided(parameters: Sequence[nn.Parameter], count: int) -> Exchange:
     """Divides gradients at the end of a step: what averages others over all ranks does so for experts over fewer, or adds up.
 

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import fully_shard
 
 from samestep.common.strategy import Run
-from samestep.torch_impl.axes.device_mesh import Exchange, along_shard
-from samestep.torch_impl.axes.expert import divide
+from samestep.torch_impl.axes.device_mesh import Exchange, along
 from samestep.torch_impl.gradient_reach import ShardedReach
+from samestep.torch_impl.models.experts import divide
+from samestep.torch_impl.sharded import free_after_prediction
 from samestep.torch_impl.techniques.applied import gathering
-from samestep.torch_impl.upstream import end_of_prediction, sharded_apart
+from samestep.torch_impl.upstream import beside, sharded_apart
 
 
 def find_blocks(run: Run, model: nn.Module) -> list[list[nn.Module]]:
@@ -50,16 +51,14 @@ def shard(
     model.register_forward_hook(free_after_prediction)
 
 
-def free_after_prediction(model: FSDPModule, inputs: object, outputs: object) -> None:
-    """Frees what a prediction gathered: no backward pass will follow, which would have done it.
+def along_shard(mesh: DeviceMesh, replicas: Sequence[str]) -> DeviceMesh:
+    """Returns the ranks among which parameters are sharded, and ahead of them those with replicas of the shards, if any.
 
     Args:
-        model: The sharded model.
-        inputs: Ignored; a forward hook is given them.
-        outputs: Ignored, likewise.
+        mesh: All ranks.
+        replicas: The axes along which they are.
     """
-    if not torch.is_grad_enabled():
-        end_of_prediction(model)
+    return beside(along(mesh, replicas), mesh["shard"]) if replicas else mesh["shard"]
 
 
 def agree_on_reached(

@@ -19,5 +19,5 @@ ROW = layer_parallel(
     twin="tf:dtensor",
     options=options.TensorOptions,
     refuses=refusals.SPLIT_LAYERS | refusals.PARTS_OF_SUMS,
-    needs=needs.check_tensor_parallel,
+    needs=needs.check_sequence,
 )

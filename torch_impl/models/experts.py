@@ -97,3 +97,10 @@ class Experts(nn.Module):
         if self.gate is None:
             return self.down(activate(self.activation, inner), counts)
         return self.down(functional.silu(self.gate(x_SD, counts)) * inner, counts)
+
+
+def divide(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """Returns the parameters of a model, or of a rank's part of it, that are not those of experts, and those that are."""
+    stacked = [each for module in model.modules() if isinstance(module, Stacked) for each in module.parameters()]
+    own = set(stacked)
+    return [each for each in model.parameters() if each not in own], stacked

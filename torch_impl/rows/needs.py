@@ -5,7 +5,7 @@ import os
 import shutil
 
 from samestep.common.errors import ConfigError, Unavailable
-from samestep.common.features.used import refuse_exchange, running_buffers
+from samestep.common.features.used import refuse_exchange
 from samestep.common.flags import flags
 from samestep.common.optimizer import refuse_some
 from samestep.common.strategy import Run
@@ -149,43 +149,22 @@ def check_replicas(run: Run) -> None:
         )
 
 
-def check_tensor_parallel(run: Run[TensorOptions]) -> None:
-    """Refuses unequal parts of layers, of heads, or of a sequence if that is cut.
+def check_sequence(run: Run[TensorOptions]) -> None:
+    """Refuses unequal parts of a sequence, if that is cut.
 
     Raises:
-        ConfigError: A part is unequal, the model has no sequence that could be cut, or a user's model has no plan.
+        ConfigError: A part is unequal, or the model has no sequence that could be cut.
     """
-    check_tensor_plan(run)
     if run.options.sequence_parallel:
         if any(param.stacked for param in run.workload.model.params().values()):
             raise ConfigError("--sequence-parallel does not cut mixtures of experts; leave it out, or +experts=.")
         if not any(param.shares_input for param in run.workload.model.params().values()):  # attention does
             raise ConfigError(f"--sequence-parallel needs a transformer; {run.workload.name} has no sequence.")
-        (context,), num_parts = run.workload.model.inputs().shape, run.mesh.tensor
-        if context % num_parts:
+        (context,) = run.workload.model.inputs().shape
+        if context % run.num_devices:
             raise ConfigError(
-                f"a sequence of {context} does not divide among a tensor axis of {num_parts}; give +context=."
+                f"a sequence of {context} does not divide among a tensor axis of {run.num_devices}; give +context=."
             )
-
-
-def check_tensor_plan(run: Run) -> None:
-    """Refuses a user's model that does not say which of its layers are cut, and running statistics, which cannot be.
-
-    Raises:
-        ConfigError: It does not, or our model has batch normalisation.
-    """
-    model = run.workload.model
-    if run.mesh.tensor > 1 and (running := running_buffers(model)) is not None:
-        raise ConfigError(
-            f"{run.name} along tensor does not take {running.asked_by}: no plan cuts {running.in_words} along with the "
-            "channels of a layer; leave it out, or choose another strategy."
-        )
-    is_unplanned = all(param.split is None for param in model.params().values())
-    if model.facts.source and run.mesh.tensor > 1 and is_unplanned:
-        raise ConfigError(
-            f"{run.name} cuts layers in pairs, and {run.workload.name} does not say which; add `tensor_plan={{'blocks.*.up': "
-            f"'column', 'blocks.*.down': 'row'}}` to its samestep.Model, with the paths of its linear layers."
-        )
 
 
 def refuse_lonely(run: Run) -> None:
@@ -208,7 +187,6 @@ def check_three_dimensions(run: Run[PipelineOptions]) -> None:
         ConfigError: One of them would.
     """
     check_schedule(run)
-    check_tensor_plan(run)
     refuse_lonely(run)
     stage_ranks = SCHEDULES[run.options.schedule].stage_ranks(run.mesh.pipe)
     if len(stage_ranks) > 1 and stage_ranks[0] == stage_ranks[-1] and shared_parameters(run.workload.model):

@@ -11,9 +11,10 @@ import torch.distributed as dist
 from samestep.common.strategy import Run
 from samestep.torch_impl import sharded
 from samestep.torch_impl.axes.device_mesh import device_mesh, nested
-from samestep.torch_impl.axes.expert import divide, exchange_tokens
+from samestep.torch_impl.axes.expert import exchange_tokens
 from samestep.torch_impl.building import build_fresh_model
 from samestep.torch_impl.devices import join_group, use_device
+from samestep.torch_impl.models.experts import divide
 from samestep.torch_impl.program import Parts, TrainingProgram
 from samestep.torch_impl.step_context import StepContext
 from samestep.torch_impl.strategies.c10d import FlatExchange

@@ -17,10 +17,11 @@ from samestep.common.strategy import Run
 from samestep.torch_impl import sharded
 from samestep.torch_impl.axes.context import exchange_positions
 from samestep.torch_impl.axes.device_mesh import device_mesh, nested
-from samestep.torch_impl.axes.expert import divide, divided, exchange_tokens
+from samestep.torch_impl.axes.expert import divided, exchange_tokens
 from samestep.torch_impl.axes.shard import agree_on_reached, find_blocks, shard
 from samestep.torch_impl.building import build_fresh_model
 from samestep.torch_impl.devices import join_group, use_device
+from samestep.torch_impl.models.experts import divide
 from samestep.torch_impl.program import Parts, TrainingProgram
 from samestep.torch_impl.step_context import StepContext
 from samestep.torch_impl.techniques.applied import order_ranks

@@ -21,11 +21,12 @@ from samestep.torch_impl import sharded
 from samestep.torch_impl.axes.context import exchange_positions
 from samestep.torch_impl.axes.data import replicate
 from samestep.torch_impl.axes.device_mesh import Exchange, along, device_mesh, nested
-from samestep.torch_impl.axes.expert import divide, divided, exchange_tokens
+from samestep.torch_impl.axes.expert import divided, exchange_tokens
 from samestep.torch_impl.axes.pipe import build_pipe, scheduled_parts
 from samestep.torch_impl.axes.shard import agree_on_reached, shard
 from samestep.torch_impl.axes.tensor import split_by_tensor
 from samestep.torch_impl.devices import join_group, own_part, use_device
+from samestep.torch_impl.models.experts import divide
 from samestep.torch_impl.pipeline.stages import Stage
 from samestep.torch_impl.program import TrainingProgram
 from samestep.torch_impl.rows.options import PipelineOptions

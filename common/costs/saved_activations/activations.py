@@ -23,9 +23,8 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from samestep.common.axes import tensor
 from samestep.common.axes.axis import Keeps
-from samestep.common.axes.used import as_left, segments_left, used
+from samestep.common.axes.used import as_left, segments_left, splits_between, used
 from samestep.common.costs.saved_activations.copies import keeps_wide
 from samestep.common.costs.saved_activations.kept_lists import (
     keep_again,
@@ -39,7 +38,7 @@ from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice, replaces_code
 from samestep.common.workload.in_flight import Peaks, in_flight
 from samestep.common.workload.models.spec import ModelSpec, Segment
-from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments
+from samestep.common.workload.pipeline_schedule import stages_of_ranks
 from samestep.common.workload.saved import AHEAD, BEHIND, LOSS, Kept, SavedLists
 
 if TYPE_CHECKING:
@@ -76,14 +75,14 @@ def kept_by_stage(
     """Adds up what each stage keeps, whatever the number of examples; the arguments are those of `activation_bytes`."""
     more, run = tuple(axis.keeps(run) for axis in used(run.mesh)), as_left(run)
     twice, lists, item_bytes = bool(computed_twice(run)), lists_of(run, as_it_comes), run.product_bytes
-    model, parts = run.workload.model, run.mesh.tensor
+    model, parts = run.workload.model, run.mesh.parts("features")
     if lists is None or model.name not in lists.kept or replaces_code(run.techniques):
         return None
-    splits_sequence = parts > 1 and tensor.splits_sequence(run)
+    splits_sequence = splits_between(run)
     whole = _each(keep_again if twice else keep_all, lists, model, item_bytes, parts, splits_sequence, more)
     if twice and any(name.endswith(AHEAD) for name in whole):
         return None
-    if twice and lists.copies and run.mesh.pipe > 1 and not keeps_wide(model):
+    if twice and lists.copies and run.mesh.parts("layers") > 1 and not keeps_wide(model):
         return None  # a stage takes float32, of which its products keep a copy
     kept = _each(keep_inputs, lists, model, item_bytes, parts, splits_sequence, ()) if twice else whole
     held = [segments_left(run, stage) for stage in stages] or [model.segments()]
@@ -173,14 +172,10 @@ def pipeline_activation_bytes(run: Run, schedule: str, microbatches: int) -> lis
     Returns:
         One number for each place along the axis `pipe`.
     """
-    ranks = run.mesh.pipe
-    holders = SCHEDULES[schedule].stage_ranks(ranks)
-    held: list[list[Sequence[Segment]]] = [[] for _ in range(ranks)]
-    for stage, holder in zip(group_segments(run.workload.model.segments(), len(holders)), holders, strict=True):
-        held[holder].append(stage)
+    by_rank = stages_of_ranks(run.workload.model, schedule, run.mesh)
     return [
-        activation_bytes(run, stages, microbatches, in_flight(schedule, ranks, rank, microbatches))
-        for rank, stages in enumerate(held)
+        activation_bytes(run, stages, microbatches, in_flight(schedule, len(by_rank), rank, microbatches))
+        for rank, stages in enumerate(by_rank)
     ]
 
 

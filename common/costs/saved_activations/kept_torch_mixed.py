@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from samestep.common.costs.saved_activations import kept_torch
 from samestep.common.costs.saved_activations.copies import WIDE, add_kernels, returns_wide
 from samestep.common.features.used import layers_of
+from samestep.common.mesh import AXES
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, layer
 from samestep.common.workload.saved import LOSS, Kept, SavedLists
@@ -109,4 +110,5 @@ def saved_mixed(run: Run, as_it_comes: bool) -> SavedLists:
     """
     if as_it_comes:
         return _AS_IT_COMES
-    return _GATHERED if "shard" in (run.strategy.axes[:1] or ()) or run.mesh.shard > 1 else _CAST
+    axes = {*run.strategy.axes[:1], *run.mesh.in_order}
+    return _GATHERED if any("parameters" in AXES[axis].cuts for axis in axes) else _CAST
