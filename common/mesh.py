@@ -156,6 +156,10 @@ class Mesh:
                 members = [each + (n - each // stride % size) * stride for each in members for n in range(size)]
         return tuple(members) if len(members) > 1 else tuple(range(self.size))
 
+    def stride(self, axis: str) -> int:
+        """Returns how far apart two neighbours along an axis are, which may have one device alone."""
+        return math.prod(size for name, size in self.axes if AXES[name].order > AXES[axis].order)
+
     def _strides(self) -> list[tuple[str, int, int]]:
         """Each axis in the order of the ranks, its size, and the distance between two neighbours along it."""
         stride, found = 1, list[tuple[str, int, int]]()

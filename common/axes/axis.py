@@ -2,7 +2,7 @@
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from samestep.common.ledger import Send
@@ -65,6 +65,34 @@ class Term(NamedTuple):
     value: Callable[[Run, Sizes], float]
 
 
+class BlockPass(NamedTuple):
+    """A pass through a block of a transformer, as the model of time sees it: what a device has, in numbers for each token.
+
+    Attributes:
+        tokens: Those of a device.
+        width: Of the stream.
+        queries: Of the queries of all heads.
+        keys: Of their keys, and as many of their values.
+        head: Of one head.
+        values: Of what attention returns.
+        taken: The experts that a token takes; 0 where the block has none.
+        parts: Into how many parts layers are cut inside.
+        splits_between: Whether what lies between these layers is cut as well.
+        ranks: The devices along the axis.
+    """
+
+    tokens: float
+    width: int
+    queries: int
+    keys: int
+    head: int
+    values: int
+    taken: int
+    parts: int
+    splits_between: bool
+    ranks: int
+
+
 class Idle(NamedTuple):
     """What the textbooks say of waiting along an axis.
 
@@ -101,6 +129,9 @@ class AxisHooks:
         outputs: Into how many parts it leaves what a segment returns.
         keeps: Says of a run what its segments keep because of it.
         splits_between: Whether a run also cuts along it what lies between the layers that it cuts.
+        all_to_all: The numbers that a device has of each all-to-all along it in a pass through a block, forward or backward; None
+            where it exchanges otherwise.
+        about: What these exchanges are called.
         most: Into how many parts a model can be cut along it at most, beside a mesh of axes that were applied before.
         idle: How long devices along it wait for each other, in a run.
         turns: In how many turns a device takes its examples, each of which keeps as much as all blocks do; None where no textbook
@@ -116,6 +147,8 @@ class AxisHooks:
     outputs: Callable[[ModelSpec, Mesh, Segment], int] = lambda model, mesh, segment: 1
     keeps: Callable[[Run], Keeps] = lambda run: keeps_nothing
     splits_between: Callable[[Run], bool] = lambda run: False
+    all_to_all: Callable[[BlockPass], Sequence[float]] | None = None
+    about: str = ""
     most: Callable[[ModelSpec, Mesh], int] = lambda model, mesh: sys.maxsize
     idle: Callable[[Run], Idle | None] = lambda run: None
     turns: Callable[[Run], int | None] = lambda run: 1

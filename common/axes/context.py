@@ -23,7 +23,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
-from samestep.common.axes.axis import AxisHooks, Keeps, Sizes, StagePass, Term, Within, keeps_nothing
+from samestep.common.axes.axis import AxisHooks, BlockPass, Keeps, Sizes, StagePass, Term, Within, keeps_nothing
 from samestep.common.errors import ConfigError
 from samestep.common.ledger import Send
 from samestep.common.mesh import GATHER, HEADS, RING, Mesh
@@ -152,6 +152,12 @@ def _attention(model: ModelSpec, segment: Segment) -> int | None:
     )
 
 
+def all_to_all(block: BlockPass) -> tuple[float, float]:
+    """Returns the numbers of queries, keys and values, of which each rank needs a head, and of what the attention returns."""
+    keys = max(block.keys, block.parts * block.ranks * block.head)
+    return block.tokens * (block.queries + 2 * keys) / block.parts, block.tokens * block.values / block.parts
+
+
 def _textbook(run: Run) -> Term:
     """Returns the bytes of the attentions' exchanges, both ways, and of gradients summed over one axis more."""
     factor, text = _FACTORS[exchange_of(run)]
@@ -176,5 +182,7 @@ HOOKS = AxisHooks(
     leave=leave,
     exchange=exchange,
     keeps=keeps,
+    all_to_all=all_to_all,
+    about="the exchanges of attentions along context",
     most=lambda model, mesh: max(1, _num_heads(model) // mesh.parts("features")),
 )

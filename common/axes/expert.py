@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
-from samestep.common.axes.axis import AxisHooks, Sizes, StagePass, Term, Within
+from samestep.common.axes.axis import AxisHooks, BlockPass, Sizes, StagePass, Term, Within
 from samestep.common.errors import ConfigError
 from samestep.common.frameworks import conventions
 from samestep.common.ledger import Send
@@ -123,6 +123,12 @@ def _num_experts(model: ModelSpec) -> int:
     return max(param.stacked for param in model.params().values())
 
 
+def all_to_all(block: BlockPass) -> tuple[float, ...]:
+    """Returns the numbers that tokens hand to their experts, and as many that these return: of whole tokens, or of parts."""
+    own = block.tokens / (block.parts if block.splits_between else 1)
+    return (own * block.taken * block.width,) * (2 if block.taken else 0)
+
+
 def _textbook(run: Run) -> Term:
     replicas = "d c" if run.mesh.parts("positions") > 1 else "d"
     return Term(f"2 {replicas} (e - 1) w Ψs + 4 κ (e - 1) L a w / e", sent)
@@ -135,5 +141,7 @@ HOOKS = AxisHooks(
     hold=hold,
     divides=lambda model, mesh, name: model.params()[name].stacked > 0,
     keeps=lambda run: keeps,
+    all_to_all=all_to_all,
+    about="the exchanges of tokens and experts",
     most=lambda model, mesh: max(1, _num_experts(model)),
 )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from samestep.common.axes.axis import AxisHooks
-from samestep.common.mesh import Mesh
+from samestep.common.mesh import AXES, Mesh
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec, Param, Segment
 
@@ -15,6 +15,12 @@ from samestep.common.workload.models.spec import ModelSpec, Param, Segment
 def hooks_of(axis: str) -> AxisHooks:
     """Returns what an axis is to a run: `HOOKS` in the file of its name."""
     return importlib.import_module(f"samestep.common.axes.{axis}").HOOKS
+
+
+@functools.cache
+def exchanging_in_blocks() -> tuple[str, ...]:
+    """Returns the axes along which the blocks of a transformer exchange all to all."""
+    return tuple(name for name in AXES if hooks_of(name).all_to_all is not None)
 
 
 @functools.cache

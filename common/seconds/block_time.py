@@ -17,8 +17,11 @@ References:
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from samestep.common.axes.axis import BlockPass
+from samestep.common.axes.used import hooks_of
 from samestep.common.seconds.exchange_seconds import all_reduce_seconds, all_to_all_seconds, last_of
 from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.products import ITEM, expert_seconds, moved_seconds, product_seconds
@@ -43,16 +46,16 @@ class Spread(NamedTuple):
     """How a block is spread beside `tensor`, and which block it is.
 
     Attributes:
-        context: GPUs that share the positions of a sequence.
-        context_stride: How far apart two of them are.
-        expert: GPUs that share the experts.
+        positions: GPUs that share the positions of a sequence.
+        owners: GPUs that share the experts.
+        others: The axes along which it exchanges all to all: each with its size, and how far apart two neighbours are.
         splits_sequence: Whether norms and residuals are split along `tensor` as well.
         is_mixture: Whether the block has experts in place of an mlp.
     """
 
-    context: int = 1
-    context_stride: int = 1
-    expert: int = 1
+    positions: int = 1
+    owners: int = 1
+    others: tuple[tuple[str, int, int], ...] = ()
     splits_sequence: bool = False
     is_mixture: bool = False
 
@@ -68,19 +71,17 @@ class Passes:
     Attributes:
         alone: Seconds as if nothing were exchanged.
         seconds: Seconds with the all-reduces along `tensor`.
-        context: Seconds of the exchanges along `context`, which come on top.
-        expert: The same along `expert`.
+        beside: Axis -> seconds of the exchanges along it, which come on top.
     """
 
     alone: float
     seconds: float
-    context: float = 0.0
-    expert: float = 0.0
+    beside: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def whole(self) -> float:
         """Seconds with everything."""
-        return self.seconds + self.context + self.expert
+        return sum(self.beside.values(), self.seconds)
 
 
 @functools.lru_cache(maxsize=2**15)  # layouts of the same parts have the same blocks
@@ -106,18 +107,18 @@ def block_time(
         separate_kernels: Whether each norm and each residual sum is a kernel.
         spread: How else it is spread.
     """
-    tokens = rows * shape.context / spread.context
+    tokens = rows * shape.context / spread.positions
     attention = _fused_attention if fused_attention else _attention
     hidden = shape.shared_hidden if spread.is_mixture else shape.hidden
     mlp = [(shape.width, shape.up_of(hidden) / tensor), (hidden / tensor, shape.width)] if hidden else []
     kernels = [
         product_seconds(tokens, [*shape.attention_products(tensor), *mlp], machine),
         _between(shape, tokens, tensor, _SEPARATE if separate_kernels else _FUSED, machine, spread),
-        attention(shape, rows * shape.heads / tensor / spread.context, machine),
+        attention(shape, rows * shape.heads / tensor / spread.positions, machine),
     ]
     if spread.is_mixture:
         kernels.append(product_seconds(tokens, [(shape.width, shape.routed_experts)], machine))
-        kernels.append(expert_seconds(shape, tokens, spread.expert, tensor, machine))
+        kernels.append(expert_seconds(shape, tokens, spread.owners, tensor, machine))
     host = machine.block_host_seconds
     if not fused_attention and rows * shape.heads // tensor % 4:
         host += machine.unfused_softmax_seconds
@@ -131,25 +132,20 @@ def block_time(
         behind_mlp = sent * shape.top_k if spread.is_mixture else sent  # what each expert returns is in parts
         wait = (_exchange(sent, tensor, machine) + _exchange(behind_mlp, tensor, machine)) / 2
         seconds = ahead.seconds(wait, machine) + back.seconds(wait, machine)
-    of_context, of_experts = _all_to_all(shape, tokens, tensor, machine, spread)
-    return Passes(alone, seconds, (1 + forward_passes) * of_context, (1 + forward_passes) * of_experts)
+    exchanged = _all_to_all(shape, tokens, tensor, machine, spread)
+    return Passes(alone, seconds, {name: (1 + forward_passes) * each for name, each in exchanged.items()})
 
 
-def _all_to_all(shape: Shape, tokens: float, tensor: int, machine: Machine, spread: Spread) -> tuple[float, float]:
-    """Returns the seconds of the exchanges of a pass along `context` and along `expert`: as many bytes forward and backward.
-
-    Positions are exchanged for heads ahead of an attention and back behind it, tokens go to their experts and back.
-    """
-    of_context = of_experts = 0.0
-    if spread.context > 1:
-        keys = max(shape.key_width, tensor * spread.context * shape.of_head)  # each rank needs a head of them
-        queries = shape.values + shape.heads * shape.rotary_width
-        for width in (queries + 2 * keys, shape.values):
-            of_context += _send_all(tokens * width / tensor, spread.context, spread.context_stride, machine)
-    if spread.is_mixture and spread.expert > 1:
-        own = tokens / (tensor if spread.splits_sequence else 1)  # else every rank along `tensor` sends all of them
-        of_experts = 2 * _send_all(own * shape.top_k * shape.width, spread.expert, tensor, machine)
-    return of_context, of_experts
+def _all_to_all(shape: Shape, tokens: float, tensor: int, machine: Machine, spread: Spread) -> dict[str, float]:
+    """Returns the seconds of the exchanges of a pass along each further axis: as many bytes forward and backward."""
+    queries, taken = shape.values + shape.heads * shape.rotary_width, shape.top_k if spread.is_mixture else 0
+    attention, found = (queries, shape.key_width, shape.of_head, shape.values), dict[str, float]()
+    for name, ranks, stride in spread.others:
+        block = BlockPass(tokens, shape.width, *attention, taken, tensor, spread.splits_sequence, ranks)
+        exchange = hooks_of(name).all_to_all if ranks > 1 else None
+        each = exchange(block) if exchange is not None else ()
+        found[name] = sum((_send_all(numbers, ranks, stride, machine) for numbers in each), 0.0)
+    return found
 
 
 def _send_all(numbers: float, ranks: int, stride: int, machine: Machine) -> float:

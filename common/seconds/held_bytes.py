@@ -133,7 +133,7 @@ def sharded_bytes(shape: Shape, layout: Layout) -> float:
     """
     params = shape.layers * shape.block_params + 2 * shape.vocabulary * shape.width
     layers = math.ceil(shape.layers / layout.pipe)
-    tokens = layout.microbatch_size * shape.context / layout.context
+    tokens = layout.microbatch_size * shape.context / layout.beside.parts("positions")
     number = tokens * shape.width / layout.tensor * ITEM
     keys, hidden = shape.key_width / shape.width, shape.hidden / shape.width
     selective = number * (3 + keys + hidden)

@@ -1,10 +1,15 @@
 """How a step of a transformer is spread over GPUs, and who shares what of its parameters."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from samestep.common.mesh import AXES, Mesh
+from samestep.common.mesh import Mesh
+
+_FIELDS = ("data", "shard", "tensor", "pipe")
+"""The axes of the papers whose formulas these are."""
+_NONE = Mesh.of_replicas(1)
 
 
 class SumGroup(NamedTuple):
@@ -34,10 +39,9 @@ class Layout:
         microbatch_size: Sequences of a pass of one replica.
         data: Replicas, or with `sharding` shards.
         shard: Shards of each replica, all of whose state is sharded (`sharding` 3).
-        context: GPUs that share the positions of a sequence.
-        expert: GPUs that share the experts, and take other sequences.
         tensor: GPUs that share each matrix.
         pipe: GPUs that share the layers.
+        beside: Further axes, each of which says in `common/axes/` what is exchanged along it.
         schedule: The schedule of the pipeline, a key of `SCHEDULES`.
         sharding: What is sharded along `data`: 0 nothing, 1 the optimizer's state, 2 also gradients, 3 also parameters
             (FSDP); the stages of ZeRO. With `shard`: 2 if what was gathered stays for the whole step.
@@ -53,10 +57,9 @@ class Layout:
     microbatch_size: int
     data: int = 1
     shard: int = 1
-    context: int = 1
-    expert: int = 1
     tensor: int = 1
     pipe: int = 1
+    beside: Mesh = _NONE
     schedule: str = "1f1b"
     sharding: int = 0
     forward_passes: float = 1
@@ -68,19 +71,30 @@ class Layout:
 
     @staticmethod
     def sizes_along(mesh: Mesh) -> Mapping[str, int]:
-        """Returns the sizes of the axes of a mesh as a layout has them: shards of the only replica lie along `data`."""
-        sizes = {name: mesh.axis(name) for name in AXES}
+        """Returns the sizes of the axes of a mesh that are fields: shards of the only replica lie along `data`."""
+        sizes = {name: mesh.axis(name) for name in _FIELDS}
         return sizes if mesh.replica_axes else {**sizes, "data": mesh.shard, "shard": 1}
+
+    @staticmethod
+    def beside_of(mesh: Mesh) -> Mesh:
+        """Returns the mesh of the other axes."""
+        return Mesh.of_replicas(1, split={name: size for name, size in mesh.axes if name not in _FIELDS})
+
+    @property
+    def mesh(self) -> Mesh:
+        """All axes of several GPUs."""
+        sizes = {name: getattr(self, name) for name in _FIELDS}
+        return Mesh.of_replicas(1, split={**dict(self.beside.axes), **sizes})
 
     @property
     def num_gpus(self) -> int:
         """All GPUs."""
-        return self.data * self.shard * self.context * self.expert * self.tensor * self.pipe
+        return self.data * self.shard * self.beside.size * self.tensor * self.pipe
 
     @property
     def microbatches(self) -> int:
         """The micro-batches of each replica in a step."""
-        return self.batch_size // (self.data * self.shard * self.expert * self.microbatch_size)
+        return self.batch_size // (self.data * self.shard * self.beside.replicas * self.microbatch_size)
 
     @property
     def shards_replicas(self) -> bool:
@@ -90,17 +104,22 @@ class Layout:
     @property
     def group(self) -> SumGroup:
         """Who shares the parameters that are not those of experts: every GPU along `expert` has the same, or other shards."""
-        replicas, tensor = self.data * self.context, self.tensor
+        replicas, owners, tensor = self._replicas, self.beside.parts("stacked"), self.tensor
         if self.shard == 1:
-            return SumGroup(1, tensor, replicas * self.expert, tensor)
+            return SumGroup(1, tensor, replicas * owners, tensor)
         if self.shards_along_expert:
-            return SumGroup(self.shard * self.expert, tensor, replicas, tensor * self.expert * self.shard)
+            return SumGroup(self.shard * owners, tensor, replicas, tensor * owners * self.shard)
         # Replicas along `expert` are near, others far: as many groups meet in a node as if all were as far apart.
         apart = tensor * (self.shard if replicas > 1 else 1)
-        return SumGroup(self.shard, tensor * self.expert, replicas * self.expert, apart)
+        return SumGroup(self.shard, tensor * owners, replicas * owners, apart)
 
     @property
     def expert_group(self) -> SumGroup:
         """Who shares the parameters of the experts of a GPU."""
-        stride = self.tensor * self.expert
-        return SumGroup(self.shard, stride, self.data * self.context, stride * self.shard)
+        stride = self.tensor * self.beside.parts("stacked")
+        return SumGroup(self.shard, stride, self._replicas, stride * self.shard)
+
+    @property
+    def _replicas(self) -> int:
+        """How many GPUs have the same of all parameters."""
+        return self.data * math.prod(map(self.beside.axis, self.beside.expert_replica_axes))

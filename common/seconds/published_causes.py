@@ -32,9 +32,9 @@ def torchtitan_causes() -> dict[str, str]:
 
 
 def _of_torchtitan(step: PublishedStep, by_row: dict[str, PublishedStep]) -> Iterator[str]:
-    if step.layout.context > 1:
+    if (ring := step.layout.beside.parts("positions")) > 1:
         yield (
-            f"torch sent keys and values around a ring of {step.layout.context}, with an attention for each part of the "
+            f"torch sent keys and values around a ring of {ring}, with an attention for each part of the "
             "sequence, where one exchange ahead of whole attentions is predicted"
         )
     if step.shape.context >= _LONG:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from samestep.common.files.reading import read_text, read_toml
+from samestep.common.mesh import Mesh
 from samestep.common.seconds.held_bytes import MegatronLayout, megatron_bytes, sharded_bytes
 from samestep.common.seconds.layout import Layout
 from samestep.common.seconds.machine import Machine, load_machine
@@ -47,7 +48,7 @@ def _layout(line: Mapping[str, str]) -> Layout:
     return Layout(
         **numbers,
         schedule=line["schedule"],
-        context=int(line.get("parts") or 1),
+        beside=Mesh.of_replicas(1, split={"context": int(line.get("parts") or 1)}),
         forward_passes=1 + float(line["recomputes"]),
         overlaps=True,
         fused_attention=True,

@@ -17,6 +17,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
+from samestep.common.axes.used import exchanging_in_blocks
 from samestep.common.seconds.block_time import Passes, Spread, block_time, embedding_seconds, head_time
 from samestep.common.seconds.data_exchange import Computed, data_exchange
 from samestep.common.seconds.exchange_seconds import send_seconds, spans_nodes
@@ -43,8 +44,7 @@ class StepTime:
         pipeline_sends: What stages send each other.
         data_exchange: Of gradients and parameters along `data` and `shard`, as far as nothing hides it.
         optimizer: The update.
-        context_exchange: All-to-all along `context`.
-        expert_exchange: All-to-all along `expert`.
+        beside: Of further axes, along which blocks exchange all to all, the seconds of that.
     """
 
     compute: float
@@ -53,8 +53,14 @@ class StepTime:
     pipeline_sends: float
     data_exchange: float
     optimizer: float
-    context_exchange: float = 0.0
-    expert_exchange: float = 0.0
+    beside: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, parts: Mapping[str, float]) -> "StepTime":
+        """Returns the step of such parts as `parts` returns."""
+        beside = {name: parts[f"{name}_exchange"] for name in exchanging_in_blocks()}
+        names = [field.name for field in dataclasses.fields(cls) if field.name != "beside"]
+        return cls(*(parts[name] for name in names), beside)
 
     @property
     def total(self) -> float:
@@ -63,7 +69,8 @@ class StepTime:
 
     def parts(self) -> Mapping[str, float]:
         """Returns the seconds of each part, by name."""
-        return dict(vars(self))
+        others = {f"{name}_exchange": self.beside.get(name, 0.0) for name in exchanging_in_blocks()}
+        return {name: seconds for name, seconds in vars(self).items() if name != "beside"} | others
 
 
 def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
@@ -75,7 +82,7 @@ def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
         machine: What it runs on.
     """
     rows, count, pipe = layout.microbatch_size, layout.microbatches, layout.pipe
-    layers, here = math.ceil(shape.layers / pipe), rows / layout.context
+    layers, here = math.ceil(shape.layers / pipe), rows / layout.beside.parts("positions")
     stage, head = _stage(shape, layout, layers, machine), head_time(shape, here, layout.tensor, machine)
     embedding = embedding_seconds(shape, here, layout.tensor, machine) * (count if pipe == 1 else 1)
     stages = SCHEDULES[layout.schedule].stages_per_rank
@@ -97,16 +104,16 @@ def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
         pipeline_sends=sends,
         data_exchange=data_exchange(layout, sizes, passes, machine),
         optimizer=_UPDATE_BYTES * held / (machine.memory_bytes_per_second * machine.memory_share),
-        context_exchange=count * stage.context,
-        expert_exchange=count * stage.expert,
+        beside={name: count * seconds for name, seconds in stage.beside.items()},
     )
 
 
 def _stage(shape: Shape, layout: Layout, layers: int, machine: Machine) -> Passes:
     """Returns the passes of a micro-batch through the blocks of the stage that takes longest."""
-    stride = layout.tensor * layout.expert * layout.shard
+    beside, mesh = layout.beside, layout.mesh
+    others = tuple((name, beside.axis(name), mesh.stride(name)) for name in exchanging_in_blocks())
     mixtures = shape.num_mixtures(layers, layout.pipe)
-    alone = seconds = context = expert = 0.0
+    alone, seconds, exchanged = 0.0, 0.0, dict.fromkeys(exchanging_in_blocks(), 0.0)
     for number, is_mixture in ((layers - mixtures, False), (mixtures, True)):
         if number:
             each = block_time(
@@ -117,11 +124,11 @@ def _stage(shape: Shape, layout: Layout, layers: int, machine: Machine) -> Passe
                 layout.fused_attention,
                 machine,
                 layout.separate_kernels,
-                Spread(layout.context, stride, layout.expert, layout.splits_sequence, is_mixture),
+                Spread(beside.parts("positions"), beside.parts("stacked"), others, layout.splits_sequence, is_mixture),
             )
             alone, seconds = alone + number * each.alone, seconds + number * each.seconds
-            context, expert = context + number * each.context, expert + number * each.expert
-    return Passes(alone, seconds, context, expert)
+            exchanged = {name: exchanged[name] + number * more for name, more in each.beside.items()}
+    return Passes(alone, seconds, exchanged)
 
 
 def _sizes(shape: Shape, layout: Layout, layers: int) -> dict[SumGroup, float]:
@@ -130,6 +137,6 @@ def _sizes(shape: Shape, layout: Layout, layers: int) -> dict[SumGroup, float]:
     blocks = (layers - mixtures) * shape.block_params + mixtures * shape.mixture_params
     found = {layout.group: (blocks + shape.vocabulary * shape.width) / layout.tensor}
     if mixtures:
-        stacked = mixtures * shape.expert_params / layout.expert / layout.tensor
+        stacked = mixtures * shape.expert_params / layout.beside.parts("stacked") / layout.tensor
         found[layout.expert_group] = found.get(layout.expert_group, 0.0) + stacked
     return found

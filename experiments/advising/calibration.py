@@ -50,12 +50,8 @@ class Calibration:
 
     def timed(self, time: StepTime) -> StepTime:
         """Returns the prediction with the factors."""
-        return StepTime(
-            **{
-                name: seconds * (self.exchanges if name in EXCHANGES else self.work)
-                for name, seconds in time.parts().items()
-            }
-        )
+        factors = dict.fromkeys(EXCHANGES, self.exchanges)
+        return StepTime.of({name: seconds * factors.get(name, self.work) for name, seconds in time.parts().items()})
 
     def __str__(self) -> str:
         if self.error_left_out is None:

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from samestep.common.axes.used import splits_between
+from samestep.common.axes.used import exchanging_in_blocks, hooks_of, splits_between
 from samestep.common.costs.shards import is_sharded
 from samestep.common.costs.sizes import MESSAGES
 from samestep.common.seconds.core_time import Cores, Taken, core_time
@@ -33,8 +33,7 @@ PARTS = {
     "pipeline_sends": "the sends between stages",
     "data_exchange": "the exchange of gradients and parameters",
     "optimizer": "the update",
-    "context_exchange": "the exchanges of attentions along context",
-    "expert_exchange": "the exchanges of tokens and experts",
+    **{f"{name}_exchange": hooks_of(name).about for name in exchanging_in_blocks()},
 }
 """The parts of a step, in words."""
 ASSUMED_EFFICIENCY = 0.4
@@ -96,6 +95,7 @@ def seconds_of(candidate: Candidate, machine: Machine) -> StepTime:
         batch_size=run.batch_size,
         microbatch_size=candidate.microbatch_size,
         **Layout.sizes_along(run.mesh),
+        beside=Layout.beside_of(run.mesh),
         schedule=run.options.schedule if num_stage_ranks(run) > 1 else "1f1b",
         sharding=0 if in_shards and row not in SPLIT else row.sharding,
         forward_passes=candidate.forward_passes,

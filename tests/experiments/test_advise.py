@@ -220,7 +220,7 @@ def test_rows_that_run_here_take_experts_along_their_other_axes() -> None:
 
 
 def test_shards_that_are_the_same_along_expert_are_summed_there() -> None:
-    layout = Layout(batch_size=32, microbatch_size=1, shard=4, data=2, expert=2)
+    layout = Layout(batch_size=32, microbatch_size=1, shard=4, data=2, beside=Mesh((("expert", 2),)))
     along = dataclasses.replace(layout, shards_along_expert=True)
     assert (layout.group.shards, layout.group.replicas) == (4, 4)
     assert (along.group.shards, along.group.replicas) == (8, 2)

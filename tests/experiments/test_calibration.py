@@ -25,7 +25,7 @@ from samestep.experiments.advising.candidates import search
 from samestep.experiments.advising.local_machine import load_here, make_here, path
 from samestep.experiments.advising.local_machine import store as stored
 from samestep.experiments.advising.physical import odd_figure
-from samestep.experiments.advising.step_times import seconds_of
+from samestep.experiments.advising.step_times import PARTS, seconds_of
 from tests.experiments.test_advise import base, small_machine
 
 ROOT = Path(__file__).parents[2]
@@ -75,8 +75,8 @@ def test_the_error_of_runs_that_are_left_out_is_larger_than_that_of_the_fit(monk
 
 
 def test_only_exchanges_get_the_second_factor() -> None:
-    parts = {field.name: 1.0 for field in dataclasses.fields(StepTime)}
-    timed = Calibration("", 0, 2.0, 5.0, 0.0, 0.0).timed(StepTime(**parts)).parts()
+    parts = dict.fromkeys(PARTS, 1.0)
+    timed = Calibration("", 0, 2.0, 5.0, 0.0, 0.0).timed(StepTime.of(parts)).parts()
     assert {name for name, seconds in timed.items() if seconds == 5.0} == set(calibration.EXCHANGES)
     assert set(timed.values()) == {2.0, 5.0}
 
