@@ -3,7 +3,6 @@
 import dataclasses
 import re
 import shlex
-import statistics
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -102,6 +101,8 @@ def saved(result: "RunResult") -> str:
     if result.resumed_at is not None:
         lines += [f"Resumed: at step {result.resumed_at}; {result.lost_steps} steps were taken again"]
     if saves.stall_seconds:
+        import statistics  # here: few runs save anything
+
         stall, share = (
             1000 * statistics.median(saves.stall_seconds),
             f", {saves.skipped} skipped" if saves.skipped else "",

@@ -1,7 +1,6 @@
 """The command `samestep COMMAND ...`, and `python -m samestep COMMAND ...`: each command is a module of `experiments`."""
 
 import importlib
-import importlib.metadata
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
@@ -26,6 +25,8 @@ def main() -> None:
     if name == "help":
         name, arguments = (arguments[0], ["--help"]) if arguments else ("", [])
     if name == "--version":
+        import importlib.metadata  # here: no command needs it
+
         print(f"samestep {importlib.metadata.version('samestep')}")
     elif name == COMPLETION:
         run_command(_complete, arguments)

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TypeVar
@@ -174,6 +173,8 @@ def read_toml(path: Path | str, most_bytes: int = MOST_BYTES) -> dict[str, objec
     Raises:
         Unreadable: It cannot be read, or holds something else; the message names line and column.
     """
+    import tomllib  # here: few commands read a TOML file
+
     text = read_text(path, most_bytes)
     if _DEEP_KEY.search(text):
         raise Unreadable(_TOO_DEEP)

@@ -7,9 +7,6 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-import tabulate
-
-tabulate.MIN_PADDING = 0  # headers as narrow as their text
 Shared = TypeVar("Shared")
 Thing = TypeVar("Thing")
 PIPED_WIDTH = 120
@@ -34,6 +31,9 @@ def github(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int | N
         rows: As many cells each.
         width: In characters; None wraps nothing.
     """
+    import tabulate  # here: no --help has a table
+
+    tabulate.MIN_PADDING = 0  # headers as narrow as their text
     most = _column_widths(headers, rows, width)
     wrapped = [["\n".join(_wrap(text, limit)) for text, limit in zip(row, most, strict=True)] for row in rows]
     return tabulate.tabulate(wrapped, headers=headers, tablefmt="github", disable_numparse=True)
