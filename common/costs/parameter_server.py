@@ -21,6 +21,7 @@ from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import trained
 from samestep.common.workload.models.spec import ignores_targets
+from samestep.common.workload.reductions import OWN
 
 
 class _Calls(NamedTuple):
@@ -179,6 +180,4 @@ def _parts(run: Run) -> list[_Part]:
 
 
 def _divides_by_own(run: Run) -> bool:
-    from samestep.common.workload.reductions import OWN  # here: it imports what a user's file declares
-
     return run.workload.model.facts.reduction == OWN

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import importlib.metadata
 import importlib.util
 import re
 import sys
@@ -17,8 +18,6 @@ from samestep.common.workload import code
 from samestep.common.workload.declaration import BUILDERS, Model
 
 if TYPE_CHECKING:
-    import importlib.metadata
-
     import numpy as np  # only in annotations: a file that declares a model imports nothing else
 
 DEFAULT_NAME = "model"
@@ -52,10 +51,8 @@ _EXCHANGES = {"distributed", "distribute"}
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def _offers() -> "dict[str, importlib.metadata.EntryPoint]":
+def _offers() -> dict[str, importlib.metadata.EntryPoint]:
     """Returns the models that installed packages offer, by name; nothing is imported."""
-    import importlib.metadata  # here: only a user's model asks for it
-
     return {entry.name: entry for entry in importlib.metadata.entry_points(group=OFFERS)}
 
 

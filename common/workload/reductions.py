@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError
 from samestep.common.workload.declaration import REDUCTIONS, RETURNED
-from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.models.spec import ModelSpec, ignores_targets
 
 if TYPE_CHECKING:
@@ -88,6 +87,8 @@ def own_counts(model: ModelSpec, framework: str, targets: "np.ndarray") -> "list
     Raises:
         ConfigError: The function fails, or what it makes of all is not the sum of what it makes of each.
     """
+    from samestep.common.workload.declared import call_user  # here: only a user's function is called
+
     source, divide = model.facts.source, _own(model, framework)
     what = f"the reduction of targets {list(targets[:1].shape)}"
     counts = [float(call_user(divide, source, what, targets[n : n + 1])) for n in range(len(targets))]  # pyrefly: ignore
@@ -101,6 +102,8 @@ def own_counts(model: ModelSpec, framework: str, targets: "np.ndarray") -> "list
 
 
 def _own(model: ModelSpec, framework: str) -> Divide:
+    from samestep.common.workload.declared import load_model  # here: only a user's function is called
+
     given = load_model(model.facts.source, framework).reduction
     assert callable(given)
     return given
@@ -117,6 +120,8 @@ def own_divisor(divide: Divide, source: str, targets: "np.ndarray") -> float:
     Raises:
         ConfigError: It fails, or returns no number above 0.
     """
+    from samestep.common.workload.declared import call_user  # here: only a user's function is called
+
     value = call_user(divide, source, f"the reduction of targets {list(targets.shape)}", targets)
     try:
         number = float(value)  # pyrefly: ignore

@@ -10,8 +10,8 @@ FIRST_SCALE = "FIRST_SCALE"
 
 def main(arguments: list[str]) -> int:
     """Does what every worker does, on units that CPU cores do not have."""
-    from samestep.torch_impl.techniques import loss_scale, precision
+    from samestep.torch_impl.techniques import precision
 
     precision.require = lambda run, device: None
-    loss_scale.FIRST_SCALE = float(os.environ.get(FIRST_SCALE, loss_scale.FIRST_SCALE))
+    precision.FIRST_SCALE = float(os.environ.get(FIRST_SCALE, precision.FIRST_SCALE))
     return worker.main(arguments)

@@ -183,7 +183,7 @@ def torch_loss_scale_differs_by_rank() -> None:
 def torch_skipped_on_one_rank() -> None:
     import torch.distributed as dist
 
-    from samestep.torch_impl.techniques.loss_scale import LossScaler
+    from samestep.torch_impl.techniques.precision import LossScaler
 
     _take_fp16()
     right = LossScaler.unscale

@@ -151,11 +151,11 @@ def test_the_scale_doubles_after_many_good_steps(monkeypatch: pytest.MonkeyPatch
     import torch
 
     from samestep.torch_impl.step_context import StepContext
-    from samestep.torch_impl.techniques import loss_scale
+    from samestep.torch_impl.techniques import precision
 
-    monkeypatch.setattr(loss_scale, "PATIENCE", 3)
+    monkeypatch.setattr(precision, "PATIENCE", 3)
     context = StepContext()
-    scaler = loss_scale.LossScaler(context)
+    scaler = precision.LossScaler(context)
     start = context.seed_gradient
     scales = []
     for step, worst in enumerate((1.0, 1.0, 1.0, np.inf, 1.0, np.nan, 1.0, 1.0, 1.0)):

@@ -11,10 +11,10 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from samestep.common.workload.models.dtypes import TWO_BYTES, Dtypes
+from samestep.common.workload.models.dtypes import Dtypes
 from samestep.common.workload.models.findings import TwoBytes
 from samestep.torch_impl.models.inputs import Inputs, tensors
-from samestep.torch_impl.techniques.applied import narrowly, see_in_two_bytes
+from samestep.torch_impl.techniques.applied import can_keep, narrowly, see_kept
 from samestep.torch_impl.upstream import without_numbers
 
 
@@ -36,9 +36,9 @@ def find_kept_roundings(module: nn.Module, inputs: Inputs, dtypes: Dtypes) -> Tw
         inputs: The examples.
         dtypes: As in `Findings`.
     """
-    if TWO_BYTES not in dtypes.values():
+    if not can_keep(dtypes):
         return TwoBytes()
-    see_in_two_bytes(module.float(), dtypes)
+    see_kept(module.float(), dtypes)
     return _count(
         module, inputs, [torch.no_grad], "its forward pass fails with them"
     )  # without numbers, torch checks none

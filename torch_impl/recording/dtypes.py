@@ -3,8 +3,9 @@
 That runs a script in float64 that was written for float32, without a changed line.
 """
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -29,12 +30,27 @@ class Products:
         """Has seen nothing yet."""
         self._seen = set[torch.dtype]()
 
-    def see_autocast(self, kind: str) -> None:
-        """Autocast was entered.
+    def follow(
+        self, guard: Callable[[Callable[[str], None]], Callable[[str], object]], is_asked: Callable[[], bool]
+    ) -> None:
+        """Sees every autocast that the script enters from now on.
 
         Args:
-            kind: The type of the devices that it is for.
+            guard: Keeps the script from our errors.
+            is_asked: Whether what is entered still counts.
         """
+        original, see = torch.autocast.__enter__, guard(self._see)
+
+        @functools.wraps(original)
+        def enter(cast: torch.autocast) -> Any:
+            entered = original(cast)
+            if is_asked():
+                see(cast.device)
+            return entered
+
+        torch.autocast.__enter__ = enter
+
+    def _see(self, kind: str) -> None:
         if torch.is_grad_enabled() and torch.is_autocast_enabled(kind):
             self._seen.add(torch.get_autocast_dtype(kind))
 
@@ -52,6 +68,24 @@ class Products:
         """The name of the dtype, such as "bfloat16"; "" if it has no fewer digits than float32."""
         few = self._seen.intersection(_FEW)
         return str(max(few, key=lambda each: torch.finfo(each).eps)).removeprefix("torch.") if few else ""
+
+
+@contextlib.contextmanager
+def exact_products() -> Iterator[None]:
+    """Has products of float32 matrices be exact to float32, whatever the script allows: TF32 on a GPU, bf16 on a CPU."""
+    coarse = [each for each in (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul) if _is_coarse(each)]
+    before = [each.fp32_precision for each in coarse]
+    for each in coarse:
+        each.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        for each, own in zip(coarse, before, strict=True):
+            each.fp32_precision = own
+
+
+def _is_coarse(products: object) -> bool:
+    return getattr(products, "fp32_precision", "none") in ("tf32", "bf16")  # torch 2.9 and later have it
 
 
 def use_float64() -> None:

@@ -71,7 +71,7 @@ class Hooks:
             kind.zero_grad = self._follow_zeroing(kind.zero_grad)
         schedule = torch.optim.lr_scheduler.LRScheduler
         schedule.step = self._follow_schedule(schedule.step)
-        torch.autocast.__enter__ = self._follow_autocast(torch.autocast.__enter__)
+        session.products.follow(guard, lambda: session.watch is None)
         loader = torch.utils.data.DataLoader
         loader.__iter__ = self._follow_loader(loader.__iter__)
         batches = torch.utils.data.dataloader._BaseDataLoaderIter
@@ -179,19 +179,6 @@ class Hooks:
             return original(schedule, *arguments, **keywords)
 
         return step
-
-    def _follow_autocast(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        session = self._session
-        see = self._guard(session.products.see_autocast)
-
-        @functools.wraps(original)
-        def enter(cast: torch.autocast) -> Any:
-            entered = original(cast)
-            if session.watch is None:
-                see(cast.device)
-            return entered
-
-        return enter
 
     def _follow_loader(self, original: Callable[..., Any]) -> Callable[..., Any]:
         count = self._guard(self._session.count_pass)

@@ -15,14 +15,14 @@ from samestep.torch_impl.techniques.clip_norm import transform
 from samestep.torch_impl.techniques.compile import compile_model
 from samestep.torch_impl.techniques.compress import hook_exchange
 from samestep.torch_impl.techniques.fixed_order import all_reduce, order_passes, order_ranks
-from samestep.torch_impl.techniques.kept_dtypes import keep_dtypes, see_in_two_bytes
+from samestep.torch_impl.techniques.kept_dtypes import can_keep, keep_dtypes, see_kept
 from samestep.torch_impl.techniques.local_steps import take_apart
-from samestep.torch_impl.techniques.loss_scale import scaler_of
-from samestep.torch_impl.techniques.precision import gathering, in_full, mix_precision, narrowly
+from samestep.torch_impl.techniques.precision import gathering, in_full, mix_precision, narrowly, scaler_of
 from samestep.torch_impl.techniques.recompute import recompute
 
 __all__ = [
     "adapt",
+    "can_keep",
     "gathering",
     "hook_exchange",
     "in_full",
@@ -30,7 +30,7 @@ __all__ = [
     "order_ranks",
     "restructure",
     "scaler_of",
-    "see_in_two_bytes",
+    "see_kept",
     "summing",
     "take_apart",
     "transform",

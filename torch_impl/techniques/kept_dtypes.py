@@ -16,7 +16,8 @@ from torch.distributed.fsdp import FSDPModule
 from torch.utils import _pytree as pytree
 
 from samestep.common.strategy import Run
-from samestep.common.workload.models.dtypes import TWO_BYTES, Dtypes
+from samestep.common.techniques.precision.flag import TWO_BYTES
+from samestep.common.workload.models.dtypes import Dtypes
 
 
 def keep_dtypes(run: Run, model: nn.Module) -> None:
@@ -34,10 +35,15 @@ def keep_dtypes(run: Run, model: nn.Module) -> None:
         ):  # it looks its parameters up once more before its first forward pass (torch 2.13)
             module.unshard()
             module.reshard()
-    see_in_two_bytes(model, run.workload.model.facts.dtypes)
+    see_kept(model, run.workload.model.facts.dtypes)
 
 
-def see_in_two_bytes(model: nn.Module, dtypes: Dtypes) -> None:
+def can_keep(dtypes: Dtypes) -> bool:
+    """Returns whether a run can keep any of these dtypes."""
+    return TWO_BYTES in dtypes.values()
+
+
+def see_kept(model: nn.Module, dtypes: Dtypes) -> None:
     """Has modules see parameters and buffers in two bytes, and the model its real inputs if that is so of all parameters.
 
     Args:

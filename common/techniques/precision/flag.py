@@ -4,6 +4,9 @@ import dataclasses
 
 from samestep.common.flags import flag
 
+TWO_BYTES = "bfloat16"
+"""The dtype in two bytes that a run can keep: the other one needs a loss scaler."""
+
 
 @dataclasses.dataclass(frozen=True)
 class PrecisionFlags:

@@ -9,9 +9,9 @@ from samestep.common.ledger import Send
 from samestep.common.request import DTYPES
 from samestep.common.strategy import Run
 from samestep.common.techniques.precision.bound import find_flaw, gradient_error
-from samestep.common.techniques.precision.flag import PrecisionFlags
+from samestep.common.techniques.precision.flag import TWO_BYTES, PrecisionFlags
 from samestep.common.techniques.technique import Technique
-from samestep.common.workload.models.dtypes import TWO_BYTES, Dtypes
+from samestep.common.workload.models.dtypes import Dtypes
 
 KEEP = "--keep-dtypes"
 
@@ -62,7 +62,7 @@ def _check_kept(run: Run) -> None:
         raise ConfigError(
             f"{KEEP} and --precision {run.techniques.precision} both choose a type; leave out one of them."
         )
-    if run.framework != "torch":
+    if not conventions(run.framework).keeps_dtypes:
         raise ConfigError(
             f"{KEEP} is for torch's modules; give --precision bf16 to compute in two bytes in {run.name}."
         )

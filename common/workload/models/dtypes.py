@@ -5,8 +5,6 @@ from collections.abc import Iterable, Mapping
 from samestep.common.errors import ConfigError
 from samestep.common.frameworks import conventions
 
-TWO_BYTES = "bfloat16"
-"""The dtype in two bytes that a run can keep: the other one needs a loss scaler."""
 _MOST_NAMED = 3
 Dtypes = Mapping[str, str]
 """Parameter or buffer, as its framework calls it -> its dtype, such as "float32"."""

@@ -5,14 +5,14 @@ for each tensor. The second is one for all tensors with the same columns. Nothin
 is not waited for within a step. What is in the memory of the host is computed in fewer calls (`host.py`).
 """
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
 from samestep.common.steps.projections import BITS, Piece
 from samestep.common.steps.record import stats_dtype
+from samestep.torch_impl.recording.dtypes import exact_products
 from samestep.torch_impl.recording.statistics.blocks import Block, Kind, Places, Signs, blocks_of
 from samestep.torch_impl.recording.statistics.host import Found, HostLot, is_of_host
 
@@ -100,7 +100,7 @@ class Statistics:
         if kinds not in self._plans:
             self._plans[kinds] = self._planned(kinds)
         absent, lots = self._plans[kinds]
-        with _exact_products():
+        with exact_products():
             found = [lot(values) for lot in lots]
         return Pending(len(values), self._dtype, absent, found)
 
@@ -118,24 +118,6 @@ class Statistics:
             *(_Lot(blocks, self._whole, kind) for kind, blocks in others.items()),
         ]
         return [place for place, kind in enumerate(kinds) if kind is None], lots
-
-
-@contextlib.contextmanager
-def _exact_products() -> Iterator[None]:
-    """Products of float32 matrices are exact to float32, whatever the script allows: TF32 on a GPU, bf16 on a CPU."""
-    coarse = [each for each in (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul) if _is_coarse(each)]
-    before = [each.fp32_precision for each in coarse]
-    for each in coarse:
-        each.fp32_precision = "ieee"
-    try:
-        yield
-    finally:
-        for each, own in zip(coarse, before, strict=True):
-            each.fp32_precision = own
-
-
-def _is_coarse(products: object) -> bool:
-    return getattr(products, "fp32_precision", "none") in ("tf32", "bf16")  # torch 2.9 and later have it
 
 
 class Pending:
