@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from benchmarks.intervals import median_interval
 
@@ -152,6 +152,24 @@ def training_of_keras(width: int, num_sequences: int) -> tuple[int, Callable[[in
         num_sequences: Of a batch.
     """
     import keras
+
+    model, batch = model_of_keras(width, num_sequences, keras.Model)
+
+    def train(count: int) -> None:
+        model.fit(batch, steps_per_epoch=count, verbose=0)
+
+    return model.count_params(), train
+
+
+def model_of_keras(width: int, num_sequences: int, kind: type) -> tuple[Any, Any]:
+    """Makes the model in Keras; returns it and its batches, without an end.
+
+    Args:
+        width: Of the model.
+        num_sequences: Of a batch.
+        kind: A subclass of keras.Model, or that itself.
+    """
+    import keras
     import numpy as np
     import tensorflow as tf
 
@@ -164,16 +182,11 @@ def training_of_keras(width: int, num_sequences: int) -> tuple[int, Callable[[in
         seen = layers.LayerNormalization()(seen + layers.MultiHeadAttention(HEADS, width // HEADS)(seen, seen))
         hidden = layers.Dense(4 * width, activation="relu")(seen)
         seen = layers.LayerNormalization()(seen + layers.Dense(width)(hidden))
-    model = keras.Model(tokens, layers.Dense(VOCABULARY)(seen))
+    model = kind(tokens, layers.Dense(VOCABULARY)(seen))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.AdamW(1e-3), loss, jit_compile=False)
     drawn = np.random.default_rng(0).integers(0, VOCABULARY, (num_sequences, LENGTH + 1))
-    batch = tf.data.Dataset.from_tensors((drawn[:, :-1], drawn[:, 1:])).repeat()
-
-    def train(count: int) -> None:
-        model.fit(batch, steps_per_epoch=count, verbose=0)
-
-    return model.count_params(), train
+    return model, tf.data.Dataset.from_tensors((drawn[:, :-1], drawn[:, 1:])).repeat()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""What a step costs at least of which data, loss and scalars are recorded and no tensor: CPU time of each part, in microseconds.
+"""What a step of PyTorch costs at least of which data, loss and scalars are recorded and no tensor: CPU time of each part.
 
-`python -m benchmarks.recorder_floor [torch keras] [--steps N]` takes the training steps of `benchmarks.recorder`. After each of
-them it does a part, or all, of what a frame in the file cannot do without, with nothing around it. A step of training empties
-the caches, so a part takes several times as long as in a loop that does nothing else. The least that `--every 10` can add to a
-step is this and a tenth of a look. In Keras, the graph hashes the examples as well, and notes the loss and the learning rate.
+`python -m benchmarks.recorder_floor [--steps N]` takes the training steps of `benchmarks.recorder`. After each of them it does a
+part, or all, of what a frame in the file cannot do without, with nothing around it, and prints microseconds. A step of training
+empties the caches, so a part takes several times as long as in a loop that does nothing else. The least that `--every 10` can
+add to a step is this and a tenth of a look. `benchmarks.recorder_least` has the same for Keras.
 """
 
 import argparse
@@ -15,8 +15,8 @@ import time
 import zlib
 from collections.abc import Callable
 
-from benchmarks.recorder import LENGTH, SIZES, VOCABULARY, WARM_UP, training_of_keras, training_of_torch
-from samestep.common.steps.rows import FEW, coefficients
+from benchmarks.recorder import LENGTH, SIZES, VOCABULARY, WARM_UP, training_of_torch
+from samestep.common.steps.rows import coefficients
 
 NUM_HOOKS = 6
 """Calls from the script into a recorder: zero_grad, the model before and after, backward, the optimizer before and after."""
@@ -25,22 +25,20 @@ NUM_HOOKS = 6
 def main() -> None:
     """Prints a row per size of step."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("frameworks", nargs="*", default=[*FRAMEWORKS])
     parser.add_argument("--steps", type=int, default=400)
     given = parser.parse_args()
-    for framework, size in itertools.product(given.frameworks, ("10 ms", "50 ms")):
-        found = {name: statistics.median(each) * 1e6 for name, each in _measured(framework, size, given.steps).items()}
+    for size in ("10 ms", "50 ms"):
+        found = {name: statistics.median(each) * 1e6 for name, each in _measured(size, given.steps).items()}
         parts = ", ".join(f"{name} {each - found['nothing']:.0f}" for name, each in found.items())
-        print(f"{framework}, {size}: {parts}", flush=True)
+        print(f"{size}: {parts}", flush=True)
 
 
-def _measured(framework: str, size: str, steps: int) -> dict[str, list[float]]:
-    training, parts_of = FRAMEWORKS[framework]
-    _, train = training(*SIZES[size])
+def _measured(size: str, steps: int) -> dict[str, list[float]]:
+    _, train = training_of_torch(*SIZES[size])
     train(WARM_UP)
     found: dict[str, list[float]] = {}
     with tempfile.TemporaryFile() as file:
-        parts = parts_of(SIZES[size][1], file.fileno())
+        parts = _parts_of_torch(SIZES[size][1], file.fileno())
         turns = {"nothing": [], **{name: [part] for name, part in parts.items()}, "all": [*parts.values()]}
         for _, (name, own) in zip(range(steps), itertools.cycle(turns.items()), strict=False):
             train(1)
@@ -75,15 +73,6 @@ def _parts_of_torch(num_sequences: int, descriptor: int) -> dict[str, Callable[[
     }
 
 
-def _parts_of_keras(num_sequences: int, descriptor: int) -> dict[str, Callable[[], object]]:
-    import tensorflow as tf
-
-    from samestep.tf_impl.recording.journal import WIDTH, read_now
-
-    note = tf.Variable(tf.zeros([1 + WIDTH + FEW], tf.int64))
-    return {"read": lambda: read_now(note).tolist(), **_writing(num_sequences, descriptor)}
-
-
 def _writing(num_sequences: int, descriptor: int) -> dict[str, Callable[[], object]]:
     rows = bytes(8 * num_sequences)
 
@@ -96,8 +85,6 @@ def _writing(num_sequences: int, descriptor: int) -> dict[str, Callable[[], obje
     written = frame()
     return {"frame": frame, "write": lambda: os.write(descriptor, written)}
 
-
-FRAMEWORKS = {"torch": (training_of_torch, _parts_of_torch), "keras": (training_of_keras, _parts_of_keras)}
 
 if __name__ == "__main__":
     main()

@@ -112,7 +112,9 @@ def _measured(verdict: RecordedVerdict) -> list[str]:
         said.append(
             f"the largest difference is {verdict.worst:.1f} times what rounding makes; from 10 times on it is not rounding"
         )
-    if verdict.exit_code != 4 and verdict.resolution is not None:
+    if verdict.exit_code != 4 and verdict.resolution == 0:
+        said.append("nothing that was recorded differs: every loss, gradient and update of B is that of A")
+    elif verdict.exit_code != 4 and verdict.resolution is not None:
         said.append(f"a gradient that is wrong by {verdict.resolution:.0e} of its norm, or more, would have been seen")
     return said
 

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import Unavailable, WorkerFailed
-from samestep.common.judging.recorded.verdict import FirstDifference, RecordedVerdict
+from samestep.common.judging.recorded.measured import MeasuredYardstick
+from samestep.common.judging.recorded.verdict import FirstDifference, RecordedVerdict, TensorRow
+from samestep.common.judging.recorded.yardstick import Derived, roundoff
 from samestep.common.steps.recording import RecordOptions
 from samestep.experiments.cli import github_actions
 from samestep.experiments.printing.diff_report import diff_document, next_step
 from samestep.experiments.printing.formats import write
-from samestep.experiments.recording.diffing import diff, in_float64
+from samestep.experiments.recording.diffing import diff, in_float64, judge_as_kept
 from samestep.experiments.recording.reruns import Reruns
 from tests.recording.judged import recorded
 from tests.recording.numpy_script import Script, run
@@ -90,6 +92,22 @@ def test_what_has_no_name_is_tried_with_more_seeds(tmp_path: Path) -> None:
     assert (found.kind, found.first.step, found.first.phase) == ("unnamed", 1, "gradient")
 
 
+@pytest.mark.parametrize(
+    ("ratio", "names", "is_open"),
+    [
+        (None, "ab", True),
+        (0.99999, "a", True),  # what tips over moves a bias by a factor, if by little
+        (1.0001, "ab", False),
+        (2.0, "a", False),
+    ],
+)
+def test_what_may_have_tipped_over_is_tried_with_more_seeds(ratio: float | None, names: str, is_open: bool) -> None:
+    first = FirstDifference(2, "gradient", "net", (), "", ratio)
+    off = abs((ratio or 1.001) - 1)
+    rows = tuple(TensorRow(name, ratio or 1.0, off, 11.0, True) for name in names)
+    assert RecordedVerdict("unnamed", 3, first, rows=rows).may_be_tipped is is_open
+
+
 def test_what_looks_like_a_tipped_unit_is_left_to_float64(tmp_path: Path) -> None:
     """The loss and all gradients above one layer agree, and below it they are a little off: no rerun shows it."""
     a, b = (side(Script(optimizer="sgd", mistake=m), tmp_path, "A", Fake()) for m in ("", "tipped_unit"))
@@ -98,6 +116,23 @@ def test_what_looks_like_a_tipped_unit_is_left_to_float64(tmp_path: Path) -> Non
     assert (verdict.first.step, verdict.first.phase, verdict.first.layer) == (1, "gradient", "net.embed")
     decided = diff(*in_float64((a, b)), 20).verdict
     assert (decided.kind, decided.first.step, decided.first.layer) == ("unnamed", 1, "net.embed")
+
+
+def test_what_is_kept_judges_a_run_of_fewer_digits_only_with_its_own_reruns(tmp_path: Path) -> None:
+    """As `samestep report` does, which runs nothing: B computed its products in bfloat16, and A did not."""
+    rerun = Fake()
+    a, b = (side(Script(flipped=flipped), tmp_path, "AB"[flipped], rerun) for flipped in (False, True))
+    header = dataclasses.replace(b.run.header, products="bfloat16")
+    b = dataclasses.replace(b, run=dataclasses.replace(b.run, header=header))
+    for holder, lacks in ((a, "A"), (b, "B")):
+        found, yardstick = judge_as_kept(a, b)
+        assert isinstance(yardstick, Derived) and found.verdict.kind == "unknown"
+        assert found.notes == (f"{lacks} holds no reruns, so nothing measured how far rounding takes it",)
+        holder.perturbed(range(4), 6)
+    found, yardstick = judge_as_kept(a, b)
+    assert isinstance(yardstick, MeasuredYardstick) and not found.notes
+    assert yardstick.unit.min() == roundoff("bfloat16") and found.verdict.need == "float64"
+    assert len(rerun.runs) == 8
 
 
 def test_a_script_that_does_not_repeat_itself_is_not_judged(tmp_path: Path) -> None:

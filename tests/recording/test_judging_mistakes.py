@@ -8,6 +8,7 @@ import pytest
 from museum.reenacted.table import REENACTED
 from samestep.common.errors import ConfigError
 from samestep.common.judging.recorded.judge import judge
+from samestep.common.judging.recorded.measured import measure
 from samestep.common.judging.recorded.notes import find_notes
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.walk import Walk
@@ -108,6 +109,19 @@ def test_it_is_named(tmp_path: Path, name: str, optimizer: str) -> None:
     assert (verdict.kind, verdict.exit_code) == ("named", 4)
     step, phase = PLACES.get(name, (None, verdict.first.phase))
     assert verdict.first.phase == phase and step in (None, verdict.first.step)
+
+
+@pytest.mark.parametrize("name", ["sum_for_mean", "clip_forgotten", "decay_each_microbatch", "other_targets"])
+def test_evaluation_mode_is_named_only_where_nothing_explains_more(tmp_path: Path, name: str) -> None:
+    """A factor, a clipping or a decay explains every number; the mode and other targets say only that they differ."""
+    a = Script(**common_of(name))
+    one, other = (recorded(each, tmp_path) for each in (a, dataclasses.replace(a, **MADE[name], mistake=name)))
+    steps = [dataclasses.replace(step, is_evaluated=step.number >= 0) for step in other.steps]
+    pairing = pair(one, other)
+    reruns = [recorded(dataclasses.replace(a, perturbed=seed), tmp_path) for seed in range(4)]
+    verdict = judge(one, dataclasses.replace(other, steps=steps), measure(one, reruns, pairing), pairing)
+    expected = "evaluation_mode" if name == "other_targets" else name
+    assert [cause.name for cause in verdict.causes] == [expected], verdict.headline
 
 
 def test_a_factor_is_found_before_clipping(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from samestep.torch_impl.recording.keras.layers import GIVEN, in_layout, is_kera
 from samestep.torch_impl.recording.partitions import Copy, is_partitioned, partition_of
 from samestep.torch_impl.recording.pieces import as_real, gradient_of, has_no_numbers, local_of, piece_of
 
-_WRAPPERS = {"module", "_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module"}
+_WRAPPERS = {"module", "_forward_module", "_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module"}
 """What wrappers call the module that they wrap: DDP, DataParallel and many others; FSDP; torch.compile; checkpoints."""
 
 

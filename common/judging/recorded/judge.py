@@ -103,7 +103,9 @@ def _unsure(walk: Walk, seen: Seen, finding: Finding, one: RunStep, other: RunSt
 def _same(walk: Walk, seen: Seen) -> RecordedVerdict:
     growth = seen.last_apart / seen.first_apart if seen.first_apart else 1.0
     if seen.resolution is not None and seen.resolution > BLIND:
-        return _blind(walk, seen)
+        if seen.hidden > BLIND:
+            return _blind(walk, seen)
+        seen.resolution = seen.hidden  # however far rounding may take a step, it has not taken these
     made = _verdict(walk, seen, "amplified" if growth >= AMPLIFIED else "same", None)
     notes, last = made.notes, walk.yardstick.last if isinstance(walk.yardstick, MeasuredYardstick) else seen.num_steps
     if seen.num_steps - 1 > last:

@@ -11,7 +11,9 @@ from samestep.common.errors import ConfigError
 from samestep.common.steps.record import RecordedTensor
 from samestep.common.steps.recorded_run import RecordedRun, Sums
 
-_WRAPPERS = re.compile(r"(?:^|(?<=\.))(?:module|model|net|_fsdp_wrapped_module|_orig_mod|_checkpoint_wrapped_module)\.")
+_WRAPPERS = re.compile(
+    r"(?:^|(?<=\.))(?:module|model|net|_forward_module|_fsdp_wrapped_module|_orig_mod|_checkpoint_wrapped_module)\."
+)
 """What DDP, FSDP, `torch.compile`, checkpointing and users put in front of a name, or between its parts."""
 
 

@@ -78,7 +78,7 @@ class RecordedVerdict:
         rows: The rows of each tensor, at that step.
         worst: The largest difference, in multiples of what rounding makes.
         growth: By how much the difference of the weights grew over the steps.
-        resolution: The relative error of a gradient that would have been seen.
+        resolution: The relative error of a gradient that would have been seen; 0 if nothing differs where rounding would hide it.
         need: What would tell, or help.
         notes: What else is worth knowing.
     """
@@ -102,9 +102,13 @@ class RecordedVerdict:
     @property
     def may_be_tipped(self) -> bool:
         """Whether more perturbations should be tried: rarely, rounding decides a comparison, and moves a step by much."""
-        if self.first is None or self.causes or self.first.ratio is not None or self.is_exact:
-            return False
         off = sorted(row.off for row in self.rows if row.differs)
+        if self.first is None or self.causes or self.is_exact:
+            return False
+        if (
+            self.first.ratio is not None and len(off) != 1
+        ):  # what tips over moves one small tensor by a factor, not all of them
+            return False
         return not off or off[len(off) // 2] < TIPPED
 
     @property

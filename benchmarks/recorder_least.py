@@ -1,0 +1,156 @@
+"""What `samestep record --every 10` adds to steps of Keras, part by part, and the least that any recorder could add.
+
+`python -m benchmarks.recorder_least [--steps N]` takes the 10 ms steps of `benchmarks.recorder`, all scripts in one process. They
+take turns step by step in random order, so the machine is in the same state for each: CPU time of a step, in microseconds,
+without the slowest quarter, beside its standard error.
+
+The recorder is measured with and without what it does after a call of TensorFlow. The least is a `train_step` written for this
+purpose. It hashes the examples and returns the hashes, loss and rate as one more output of the compiled step, so no hook, no
+variable and no second call of TensorFlow is needed; then its frame is made and written. It looks at no tensor.
+"""
+
+import argparse
+import contextlib
+import gc
+import os
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.recorder import LENGTH, SIZES, model_of_keras
+
+EVERY = 10
+WARM_UP = 20
+KEPT = 0.75
+"""Of the steps, the quickest."""
+BAR = 0.015
+"""Of a step: a tenth of the 15 % that recording every step of 10 ms may add."""
+Step = Callable[[], object]
+
+
+def main() -> None:
+    """Prints what each part adds."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=600, help="of each script (default: 600)")
+    steps = parser.parse_args().steps
+    os.environ |= {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    with contextlib.ExitStack() as recording:
+        scratch = Path(recording.enter_context(tempfile.TemporaryDirectory()))
+        descriptor = recording.enter_context((scratch / "least").open("wb", buffering=0)).fileno()
+        plain = {"bare": _least(False, descriptor), "least": _least(True, descriptor)}
+        found = _measured(steps, plain, _recorded(recording, scratch / "record"))
+        bare_mean, bare_error = _mean(found["bare"])
+        print(f"bare {bare_mean:.0f}; the bar allows {BAR * bare_mean:.0f} more")
+        for name in [*found][1:]:
+            each, error = _mean(found[name])
+            print(f"{name}: {each - bare_mean:.0f} more, +- {error + bare_error:.0f}")
+        mean = {name: _mean(times)[0] - bare_mean for name, times in found.items()}
+        look = (mean["recorded, in the graph, looked at"] - mean["recorded, in the graph"]) / EVERY
+        print(f"least, and a look of the graph's at one of {EVERY}: {mean['least'] + look:.0f} more")
+        own = mean["recorded"] + (mean["recorded, looked at"] - mean["recorded"]) / EVERY
+        print(f"recorded, one of {EVERY} looked at: {own:.0f} more", flush=True)
+
+
+def _measured(steps: int, plain: Mapping[str, Step], recorded: tuple[Step, Any, Any]) -> dict[str, list[float]]:
+    """Takes the turns. Without the host's part, it is the same script while its recorder is told that it has ended."""
+    step, recorder, journal = recorded
+    turns = {**plain, "recorded, in the graph": step, "recorded": step}
+    found: dict[str, list[float]] = {name: [] for name in turns}
+    draw, names, count = random.Random(0), [*turns], journal.num_read
+    for _ in range(steps):
+        draw.shuffle(names)
+        for name in names:
+            recorder._is_ended, own = name != "recorded", name.startswith("recorded")
+            is_looked_at = own and count % EVERY == 0
+            count += own
+            seconds = _timed(turns[name])
+            found.setdefault(f"{name}, looked at" if is_looked_at else name, []).append(seconds * 1e6)
+            if name == "recorded, in the graph":  # nothing was lost
+                journal.num_read, journal._rows_read = count, journal._rows_read + SIZES["10 ms"][1]
+    recorder._is_ended = True
+    return dict(sorted(found.items()))
+
+
+def _timed(step: Step) -> float:
+    start = time.process_time()
+    step()
+    return time.process_time() - start
+
+
+def _mean(times: list[float]) -> tuple[float, float]:
+    """Returns the mean of the quickest, and its standard error."""
+    kept = sorted(times)[: int(KEPT * len(times))]
+    return statistics.mean(kept), statistics.stdev(kept) / len(kept) ** 0.5
+
+
+def _recorded(recording: contextlib.ExitStack, directory: Path) -> tuple[Step, Any, Any]:
+    """Returns a recorded step, its recorder and its journal."""
+    import keras
+
+    import samestep
+    from samestep.common.steps.recording import Recorder
+    from samestep.tf_impl.recording.session import Session
+
+    recording.enter_context(samestep.record(directory, every=EVERY))
+    session, recorder = (
+        next(each for each in gc.get_objects() if isinstance(each, kind)) for kind in (Session, Recorder)
+    )
+    step = _step(keras.Model)
+    return step, recorder, next(iter(session._journals.values()))
+
+
+def _least(is_noted: bool, descriptor: int) -> Step:
+    """Returns a step that records as cheaply as can be, or one that records nothing."""
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    from samestep.common.steps.record import RecordedStep, step_frame
+    from samestep.common.steps.rows import coefficients, mixed
+
+    by = coefficients(0, LENGTH).view(np.int64)
+
+    class Noting(keras.Model):
+        def train_step(self, data: Any) -> dict[str, Any]:
+            logs = super().train_step(data)
+            if not is_noted:
+                return logs
+            sums = tf.reduce_sum(tf.cast(data[0], tf.int64) * by, axis=1)
+            numbers = tf.stack([tf.cast(each, tf.float64) for each in (logs["loss"], self.optimizer.learning_rate)])
+            return logs | {"note": tf.concat([tf.bitcast(numbers, tf.int64), sums], 0)}
+
+    step, number = _step(Noting), 0
+
+    def noted() -> None:
+        nonlocal number
+        note = step()["note"].numpy()
+        loss, rate = note[:2].view(np.float64).tolist()
+        frame = step_frame(RecordedStep(number, (loss,), mixed(note[2:].tolist()), {"lr": rate}))
+        os.write(descriptor, frame)
+        number += 1
+
+    return noted if is_noted else step
+
+
+def _step(kind: type) -> Callable[[], dict[str, Any]]:
+    """Returns what takes one step of the script that is measured, after some."""
+    model, batch = model_of_keras(*SIZES["10 ms"], kind)
+    batches = iter(batch)
+    model.make_train_function()
+
+    def step() -> dict[str, Any]:
+        logs = model.train_function(batches)
+        float(logs["loss"])
+        return logs
+
+    for _ in range(WARM_UP):
+        step()
+    return step
+
+
+if __name__ == "__main__":
+    main()
