@@ -159,10 +159,11 @@ def _name(run: Run, replayed: ReplayedStep, seen: StepOutcome, deviation: float)
 
     A known mistake is named if the step is the one that it makes, within rounding, and if it explains the deviation: one
     that makes no difference here explains nothing. Each is tried with as many shards of the batch as there are devices, and with
-    as many as there are replicas, which are fewer where a model is split, or parts of an example.
+    as many as there are replicas, which are fewer where a model is split, or parts of an example. One shard is the whole batch:
+    that is tried on one device only.
     """
     found: dict[str, tuple[float, StepOutcome]] = {}
-    parts = (run.mesh.replicas, run.mesh.parts("positions"))
+    parts = (count for count in (run.mesh.replicas, run.mesh.parts("positions")) if count > 1)
     for count, mutant in itertools.product(dict.fromkeys((run.num_devices, *parts)), KNOWN):
         program = TrainingProgram(run, replayed.before)
         context = dataclasses.replace(replayed.context, devices=count)

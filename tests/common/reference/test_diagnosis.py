@@ -269,6 +269,8 @@ def seen_with(run: Run, mutant: Mutant, number: int) -> tuple[float, str]:
         moved = value - replayed.before.params[name]
         value += 1e-13 * draw.normal(size=value.shape) * np.abs(moved)
     difference = distance(run, replayed.before, step, right)
+    if difference < MARGIN:
+        return difference, ""  # nobody looks at it
     return difference, diagnosis._compare(run, replayed, StepOutcome(step.loss * (1 + 1e-15), step.after))
 
 
@@ -294,10 +296,18 @@ def test_there_are_thirty_silent_bugs_and_no_name_twice() -> None:
     assert len({mutant.name for mutant in KNOWN}) == len({mutant.sentence for mutant in KNOWN}) == len(KNOWN)
 
 
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["pairs", "all"])
 @pytest.mark.parametrize("mutant", [mutant for mutant in KNOWN if not mutant.cell], ids=lambda mutant: mutant.name)
-def test_a_known_mistake_is_named_where_it_matters(mutant: Mutant) -> None:
+def test_a_known_mistake_is_named_where_it_matters(mutant: Mutant, every: bool) -> None:
+    """Each mistake with each pair of a model, an optimizer and a step; `make test-slow` takes their product."""
     optimizers = optimizers_of(mutant.name)
-    cells = [*itertools.product(MODELS[:2], optimizers, (0, 3)), (MODELS[2], optimizers[0], 3)]
+    product = itertools.product(enumerate(MODELS[:2]), enumerate(optimizers), enumerate((0, 3)))
+    places = [
+        (model, optimizer, step)
+        for (a, model), (b, optimizer), (c, step) in product
+        if every or len(optimizers) < 2 or (a + b + c) % 2 == 0
+    ]
+    cells = [*places, (MODELS[2], optimizers[0], 3)]
     found = [seen_with(described(model, optimizer), mutant, number) for model, optimizer, number in cells]
     matters = [sentence for difference, sentence in found if difference >= MARGIN]
     assert matters
