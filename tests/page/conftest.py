@@ -24,6 +24,8 @@ REQUIRED = "SAMESTEP_BROWSER"
 """Set in the environment, it makes a failure of a browser that is missing."""
 _CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 Opened = Callable[..., "Page"]
+_IDLE: "dict[Browser, list[Page]]" = {}
+"""The windows of a browser that no test has."""
 
 
 def _lacks() -> str:
@@ -44,6 +46,7 @@ def browser() -> Iterator["Browser"]:
     with sync_playwright() as driver:
         started = driver.chromium.launch(executable_path=_CHROMIUM, args=flags)
         yield started
+        _IDLE.pop(started, None)
         started.close()
 
 
@@ -98,20 +101,41 @@ def facet(loaded: Loaded) -> Facet:
 
 @contextlib.contextmanager
 def opening(browser: "Browser", report: Path) -> Iterator[Opened]:
-    """What opens pages; a message of the console or a second request fails the test."""
-    pages = []
+    """What opens pages; a message of the console or a second request fails the test.
+
+    A page that a test is done with is loaded anew for the next one: a new window takes a second of a core.
+    """
     trouble: list[str] = []
+    with contextlib.ExitStack() as used:
 
-    def open_page(width: int = 1440, scheme: str = "light", path: Path = report) -> "Page":
-        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce")
-        pages.append(page)
-        page.on("console", lambda message: trouble.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: trouble.append(f"error: {error}"))
-        page.on("request", lambda request: trouble.append(request.url) if request.url != path.as_uri() else None)
-        page.goto(path.as_uri())
-        return page
+        def open_page(width: int = 1440, scheme: str = "light", path: Path = report) -> "Page":
+            page = used.enter_context(_window(browser))
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(media="null", color_scheme=scheme, reduced_motion="reduce")
+            page.mouse.move(0, 0)
+            listeners = {
+                "console": lambda message: trouble.append(f"console: {message.text}"),
+                "pageerror": lambda error: trouble.append(f"error: {error}"),
+                "request": lambda request: trouble.append(request.url) if request.url != path.as_uri() else None,
+            }
+            for event, listener in listeners.items():
+                page.on(event, listener)
+                used.callback(page.remove_listener, event, listener)
+            page.goto(path.as_uri())
+            return page
 
-    yield open_page
-    for page in pages:
-        page.close()
+        yield open_page
     assert trouble == []
+
+
+@contextlib.contextmanager
+def _window(browser: "Browser") -> Iterator["Page"]:
+    """A window that no test has at the moment; one that ended well is handed on."""
+    idle = _IDLE.setdefault(browser, [])
+    page = idle.pop() if idle else browser.new_page()
+    try:
+        yield page
+    except BaseException:
+        page.close()
+        raise
+    idle.append(page)

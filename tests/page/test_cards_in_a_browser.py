@@ -52,7 +52,7 @@ def test_a_name_leads_to_the_card_of_its_row(opened: Opened, loaded: Loaded, pla
     assert card.is_hidden() and page.evaluate("location.hash") == ""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["dark", pytest.param("light", marks=pytest.mark.slow)])
 def test_a_card_is_read_by_everybody(opened: Opened, scheme: str) -> None:
     page = opened(390, scheme)
     page.locator("#table tbody a", has_text="torch:c10d").first.click()

@@ -196,9 +196,14 @@ def test_it_can_be_used_by_keyboard(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "scheme"), [(390, "light"), (390, "dark"), (768, "light"), (1440, "light"), (1440, "dark")]
+    ("width", "scheme"),
+    [
+        *((390, "dark"), (768, "light"), (1440, "light")),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in ((390, "light"), (1440, "dark"))),
+    ],
 )
 def test_nothing_overflows_and_axe_finds_nothing(opened: Opened, width: int, scheme: str) -> None:
+    """Each width and each scheme; `make test-slow` has further pairs."""
     page = opened(width, scheme)
     page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
     page.locator("#next").click()

@@ -185,7 +185,7 @@ def test_a_long_page_lays_out_what_is_near_and_prints_all_of_it(
     assert page.evaluate(style, "provenance") == "visible"
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", [SCHEMES[0], pytest.param(SCHEMES[1], marks=pytest.mark.slow)])
 def test_what_is_written_once_looks_as_if_it_were_written_out(
     opened: Opened, loaded: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:
@@ -211,9 +211,16 @@ def test_what_is_written_once_looks_as_if_it_were_written_out(
 # --- it can be read ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        pytest.param(width, scheme, marks=[] if place in ((0, 1), (1, 0)) else [pytest.mark.slow])
+        for place in itertools.product(range(2), repeat=2)
+        for width, scheme in [(WIDTHS[place[0]], SCHEMES[place[1]])]
+    ],
+)
 def test_nothing_overflows(opened: Opened, width: int, scheme: str) -> None:
+    """Each width and each scheme; `make test-slow` has their product."""
     page = opened(width, scheme)
     page.evaluate(UNFOLD)
     assert page.evaluate("document.documentElement.scrollWidth") == width

@@ -68,18 +68,20 @@ def test_what_a_figure_draws_is_on_paper_as_a_table(printed: str, loaded: Loaded
 def test_paper_is_white_and_has_no_control_whatever_the_screen_is(opened: Opened) -> None:
     page = opened(scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
-    on_paper(page)
+    session = on_paper(page)
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(27, 31, 36)"
     seen = "[...document.querySelectorAll('input, .legend button, nav a, output')].filter(each => each.getClientRects().length)"
     assert page.evaluate(f"{seen}.map(each => each.outerHTML.slice(0, 80))") == []
+    session.detach()
 
 
 def test_no_row_mark_or_card_is_torn_between_two_pages(opened: Opened) -> None:
     page = opened()
-    on_paper(page)
+    session = on_paper(page)
     for kind in ("tr", ".lines > [data-row]", ".panel", ".drawing", ".answers div"):
         styles = page.evaluate(
             f"[...document.querySelectorAll('{kind}')].map(each => getComputedStyle(each).breakInside)"
         )
         assert styles and set(styles) == {"avoid"}, kind
+    session.detach()

@@ -36,7 +36,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return written
 
 
-@pytest.fixture(scope="module", params=WIDTHS)
+@pytest.fixture(
+    scope="module", params=[WIDTHS[0], *(pytest.param(each, marks=pytest.mark.slow) for each in WIDTHS[1:])]
+)
 def opened(request: pytest.FixtureRequest, browser: object, pages: dict[str, Path]) -> dict[str, "Page"]:
     found = {}
     with_pages = [opening(browser, path) for path in pages.values()]
