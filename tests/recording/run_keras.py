@@ -1,6 +1,7 @@
 """Runs scripts of Keras one after the other and records them, each in a process forked off after TensorFlow is imported."""
 
 import atexit
+import gc
 import json
 import os
 import runpy
@@ -21,6 +22,7 @@ def run(script: str, arguments: list[str], options: dict[str, object]) -> None:
 
 if __name__ == "__main__":
     assert keras.backend.backend() == "tensorflow"
+    gc.freeze()  # what is imported stays shared with the processes of the scripts
     for case in json.loads(sys.argv[1]):
         if (child := os.fork()) == 0:
             code = 0

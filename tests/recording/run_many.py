@@ -1,6 +1,7 @@
 """Runs scripts one after the other, each in processes that are forked off after torch is imported, and records them."""
 
 import atexit
+import gc
 import json
 import os
 import runpy
@@ -50,6 +51,7 @@ def start(case: tuple[str, list[str], dict[str, object]], environment: dict[str,
 
 if __name__ == "__main__":
     torch.set_num_threads(1)  # a pool of threads would not survive the fork
+    gc.freeze()  # the recorder looks through all objects of a process: those of this one are none of a script's
     for *case, world in json.loads(sys.argv[1]):
         common = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         children = [start(case, {"RANK": str(rank)} | common if world > 1 else {}) for rank in range(world)]
