@@ -65,10 +65,10 @@ def test_a_question_about_a_model_is_refused_in_a_line() -> None:
 
 
 def test_advice_is_that_of_the_command(capfd: pytest.CaptureFixture[str]) -> None:
-    asked = ["--workload", "gpt3-175b", "--machine", "a100-80gb", "--nodes", "64", "--batch-size", "1536"]
+    asked = ["--workload", "gpt3-175b", "--machine", "a100-80gb", "--nodes", "8", "--batch-size", "384"]
     assert advise_command([*asked, "--format", "json"]) == 0
     printed = json.loads(capfd.readouterr().out)
-    advice = samestep.advise("gpt3-175b", machine="a100-80gb", nodes=64, batch_size=1536)
+    advice = samestep.advise("gpt3-175b", machine="a100-80gb", nodes=8, batch_size=384)
     assert printed == json.loads(write(document(advice), "json"))
 
 

@@ -24,7 +24,7 @@ VALUES: dict[str, Callable[[], object]] = {
     "a row without a result": lambda: Row(Cell.parse("torch:fsdp"), "failed", "it died"),
     "predictions": lambda: samestep.predict(devices=2),
     "a prediction": lambda: samestep.predict("torch:fsdp", devices=2).rows[0],
-    "advice": lambda: samestep.advise("gpt3-175b", nodes=64, batch_size=1536),
+    "advice": lambda: samestep.advise("gpt3-175b", nodes=8, batch_size=384),
 }
 """Made by the tests that show them: every process of pytest imports this file."""
 SAID = {

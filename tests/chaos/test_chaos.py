@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from tests.chaos import run as chaos_run
 from tests.chaos.cells import Cell, cells, rows
 from tests.chaos.page import FAULTS, PAGE
 from tests.chaos.run import take
+from tests.lent import LentLauncher
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_SECONDS = 5.0
@@ -34,9 +34,8 @@ print(outcome.is_right, outcome.orphans, outcome.said)
 
 
 @pytest.fixture(scope="module")
-def struck() -> Iterator[Launcher]:
-    with Launcher(worker="tests.chaos.worker") as launcher:
-        yield launcher
+def struck(launcher: Launcher) -> Launcher:
+    return LentLauncher(launcher, "tests.chaos.worker")
 
 
 @pytest.mark.torch

@@ -1,5 +1,6 @@
 """A user's own torch model: every strategy that can take it takes the steps of the model itself on one device."""
 
+import contextlib
 import math
 import re
 from pathlib import Path
@@ -117,12 +118,21 @@ def test_buffers_stay_on_the_workers_of_a_server(run_cell: RunCell, tmp_path: Pa
     assert results[1].metric_value == results[0].metric_value
 
 
+@pytest.fixture
+def lent(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The functions of samestep use the tests' own launcher, which has imported torch already."""
+    for module in ("samestep.api", "samestep.common.runtime.parent.launcher", "samestep.experiments.comparing.rounds"):
+        monkeypatch.setattr(f"{module}.Launcher", lambda **_: contextlib.nullcontext(launcher))
+
+
+@pytest.mark.usefixtures("lent")
 def test_a_prediction_is_that_of_the_run(run_cell: RunCell) -> None:
     predicted = samestep.predict("torch:ddp", devices=2, batch_size=48, batch_norm="sync", **own("RESNET"))
     ran = run_cell("torch:ddp", "digits-mlp", devices=2, batch_norm="sync", parity=False, **own("RESNET"))
     assert predicted.rows[0].ledger == ran.predicted
 
 
+@pytest.mark.usefixtures("lent")
 def test_a_comparison_has_no_row_of_the_oracle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     comparison = samestep.compare(["torch:ddp", "torch:zero1"], steps=5, parity=True, **own("LSTM"))
@@ -145,10 +155,11 @@ def test_a_comparison_has_no_row_of_the_oracle(tmp_path: Path, monkeypatch: pyte
             r"\(--batch-norm frozen\)",
             {"batch_norm": "frozen"},
         ),
-        (
+        pytest.param(
             "DROPOUT",
             r"all of it the random numbers of 1 layer \(1\); with these switched off \(--no-dropout\)",
             {"dropout": False},
+            marks=pytest.mark.slow,
         ),
         (
             "FUNCTIONAL_DROPOUT",
