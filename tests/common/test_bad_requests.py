@@ -38,7 +38,8 @@ from tests.processes import descendants
 ROOT = str(Path(__file__).parents[2])
 MOST_SECONDS = 3 * 0.2
 """Of the processor: another process may keep it from us."""
-EACH = 500
+EACH, MANY = 125, 500
+"""Examples of each kind; `make test-slow` draws many."""
 FIXED = {
     "derandomize": True,
     "deadline": None,
@@ -60,6 +61,11 @@ WORDS = st.one_of(
 def paths(tmp_path: Path) -> Iterator[Path]:
     """Names of files and directories that are not there yet."""
     return (tmp_path / str(number) for number in itertools.count())
+
+
+def many(test: Callable[..., None], **drawn: st.SearchStrategy[object]) -> Callable[..., None]:
+    """A test of examples, on many of them."""
+    return pytest.mark.slow(settings(max_examples=MANY, **FIXED)(given(**drawn)(test.hypothesis.inner_test)))
 
 
 def refused_or(made: Callable[[], object]) -> int:
@@ -139,10 +145,13 @@ def checked(words: list[str]) -> Run:
 
 
 @settings(max_examples=EACH, **FIXED)
-@given(command_lines())
+@given(words=command_lines())
 def test_a_command_line_is_a_run_or_refused(words: list[str]) -> None:
     if "-h" not in words and "--help" not in words:
         refused_or(functools.partial(checked, words))
+
+
+test_many_command_lines = many(test_a_command_line_is_a_run_or_refused, words=command_lines())
 
 
 # --- prepared directories ---------------------------------------------------------------------------------------------
@@ -182,6 +191,9 @@ def test_a_prepared_directory_is_a_run_or_refused(paths: Iterator[Path], content
     directory.mkdir()
     (directory / "config.json").write_bytes(content)
     refused_or(lambda: read_run(directory)[0])
+
+
+test_many_prepared_directories = many(test_a_prepared_directory_is_a_run_or_refused, content=configurations())
 
 
 # --- archives ---------------------------------------------------------------------------------------------------------
@@ -280,6 +292,9 @@ def test_data_are_a_run_or_refused(paths: Iterator[Path], content: bytes, worklo
     refused_or(lambda: checked([f"--data={path}", f"--workload={workload}", "--batch-size=4"]))
 
 
+test_many_data = many(test_data_are_a_run_or_refused, content=archives(DATA), workload=st.sampled_from(MODELS))
+
+
 # --- states -----------------------------------------------------------------------------------------------------------
 
 SMALL = RunConfig(
@@ -312,6 +327,9 @@ def test_a_state_is_a_run_or_refused(paths: Iterator[Path], content: bytes) -> N
     directory.mkdir()
     (directory / "state.npz").write_bytes(content)
     refused_or(functools.partial(started, directory))
+
+
+test_many_states = many(test_a_state_is_a_run_or_refused, content=archives(STATE))
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

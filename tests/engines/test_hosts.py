@@ -46,7 +46,7 @@ def prepared(cell: str, out: Path, **fields: object) -> tuple[Path, int]:
         pytest.param("torch:rpc+accumulation_steps=2", 4, 2, marks=[pytest.mark.torch, pytest.mark.slow]),
         pytest.param("torch:rpc_parameter_server", 1, 1, marks=[pytest.mark.torch, pytest.mark.slow]),
         pytest.param("torch:rpc_parameter_server", 3, 1, marks=[pytest.mark.torch, pytest.mark.slow]),
-        pytest.param("tf:multi_worker_mirrored", 2, 1, marks=pytest.mark.tf),
+        pytest.param("tf:multi_worker_mirrored", 2, 1, marks=[pytest.mark.tf, pytest.mark.slow]),
         pytest.param("tf:multi_worker_mirrored", 4, 1, marks=[pytest.mark.tf, pytest.mark.slow]),
         pytest.param("tf:parameter_server", 2, 1, marks=[pytest.mark.tf, pytest.mark.slow]),
         pytest.param("tf:parameter_server", 2, 2, marks=[pytest.mark.tf, pytest.mark.slow]),
@@ -57,6 +57,7 @@ def prepared(cell: str, out: Path, **fields: object) -> tuple[Path, int]:
 def test_the_same_step_over_several_hosts(
     run_cell: RunCell, hosts: list[str], tmp_path: Path, cell: str, devices: int, per_host: int
 ) -> None:
+    """One row of torch; that of TensorFlow meets over an engine in `test_engines.py`."""
     steps = 100 if "server" in cell else 8  # what is sent between two windows has to count for little
     directory, processes = prepared(cell, tmp_path / "run", devices=devices, steps=steps)
     begun = started(hosts, directory, processes, per_host)

@@ -159,15 +159,21 @@ def folders() -> Iterator[Iterator[Path]]:
 # --- what stays, and what goes ----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(
-    plants=st.lists(
+FIXED = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
+DRAWN = {
+    "plants": st.lists(
         st.tuples(st.sampled_from(PLACES), st.sampled_from(NAMES), st.sampled_from(sorted(PLANTS))), max_size=12
     ),
-    moved=st.sampled_from(["", "", "runs", "runs/one", "runs/night", "cache/samestep/oracle", "cache/samestep/data"]),
-    flags=st.lists(st.sampled_from(FLAGS), max_size=2, unique=True),
-    named=st.lists(st.sampled_from(NAMED), max_size=2, unique=True),
-)
+    "moved": st.sampled_from(
+        ["", "", "runs", "runs/one", "runs/night", "cache/samestep/oracle", "cache/samestep/data"]
+    ),
+    "flags": st.lists(st.sampled_from(FLAGS), max_size=2, unique=True),
+    "named": st.lists(st.sampled_from(NAMED), max_size=2, unique=True),
+}
+
+
+@settings(max_examples=60, **FIXED)
+@given(**DRAWN)
 def test_what_is_not_ours_stays_as_it_is(
     folders: Iterator[Path], plants: list[tuple[str, str, str]], moved: str, flags: list[str], named: list[str]
 ) -> None:
@@ -191,6 +197,11 @@ def test_what_is_not_ours_stays_as_it_is(
             clean.main([*flags, *named])
         left = snapshot()
         assert {path: left.get(path) for path in foreign} == foreign
+
+
+test_what_is_not_ours_stays_in_200_trees = pytest.mark.slow(
+    settings(max_examples=200, **FIXED)(given(**DRAWN)(test_what_is_not_ours_stays_as_it_is.hypothesis.inner_test))
+)
 
 
 def test_what_is_ours_goes_where_nothing_else_is(folders: Iterator[Path]) -> None:

@@ -9,7 +9,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
-from tests.cells import SIZED, slow
+from tests.cells import SIZED, slow, traced_once
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
 from tests.parity.test_batch_norm import marked
@@ -30,7 +30,7 @@ BALANCED = [
 def test_the_load_balancing_loss_is_that_of_the_whole_batch(run_cell: RunCell, cell: str) -> None:
     fields = {} if "mesh" in cell or "devices" in cell or "single" in cell else {"devices": 2}
     dtype = "float32" if "deepspeed" in cell else "float64"
-    result = run_cell(cell, EXPERTS, dtype=dtype, steps=6, **fields)
+    result = run_cell(cell, traced_once(cell.partition(":")[0], EXPERTS), dtype=dtype, steps=6, **fields)
     assert result.parity.passed, result.parity.reason
     assert not result.parity.is_amplified
     sends_what_was_predicted(result)

@@ -40,9 +40,9 @@ def ordered(run_cell: RunCell, cell: str, workload: str, devices: int, **fields:
 
 @pytest.mark.parametrize("row", of("torch:ddp", "tf:mirrored"))
 def test_one_two_and_four_devices(run_cell: RunCell, row: str) -> None:
-    fields = {"optimizer": "adamw", "steps": 4}
-    one, two, four = (ordered(run_cell, f"{row}+fixed_order=4", SIZED["mlp"], n, **fields) for n in (1, 2, 4))
-    assert one == two == four
+    """TensorFlow on one and on four; `test_every_row_on_every_model` has every number."""
+    fields, devices = {"optimizer": "adamw", "steps": 4}, (1, 4) if row.startswith("tf:") else (1, 2, 4)
+    assert len({ordered(run_cell, f"{row}+fixed_order=4", SIZED["mlp"], n, **fields) for n in devices}) == 1
 
 
 @pytest.mark.slow

@@ -1,8 +1,10 @@
 """Negative controls: every wrong step is caught, and named."""
 
 import itertools
+from collections.abc import Iterator
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from samestep.common.batch import Batch, batches
 from samestep.common.judging.parity import judge
@@ -79,14 +81,18 @@ def caught(mutant: Mutant, model: str, optimizer: str) -> str | None:
     return diagnose(run, 0, bad, TrainingProgram(run).state(), replay)
 
 
-CASES = [
-    pytest.param(mutant, optimizer, id=f"{mutant.name}-{optimizer}")
-    for mutant in MUTANTS
-    for optimizer in optimizers_of(mutant.name)
-]
+def cases() -> Iterator[ParameterSet]:
+    """Each mutant with one optimizer, in turn; `test_diagnosis.py` has both, and `make test-slow` here as well."""
+    for number, mutant in enumerate(MUTANTS):
+        optimizers = optimizers_of(mutant.name)
+        for place, optimizer in enumerate(optimizers):
+            is_slow = place != number % len(optimizers)
+            yield pytest.param(
+                mutant, optimizer, id=f"{mutant.name}-{optimizer}", marks=[pytest.mark.slow] if is_slow else []
+            )
 
 
-@pytest.mark.parametrize(("mutant", "optimizer"), CASES)
+@pytest.mark.parametrize(("mutant", "optimizer"), [*cases()])
 def test_a_mutated_oracle_is_caught_and_diagnosed(mutant: Mutant, optimizer: str) -> None:
     told = (caught(mutant, model, optimizer) for model in ("mlp", "transformer"))
     sentence = next(each for each in told if each is not None)

@@ -6,7 +6,7 @@ from samestep.common.catalog import strategy_info
 from samestep.common.errors import ConfigError
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.optimizers.table import OPTIMIZERS
-from tests.cells import USUAL_OPTIMIZERS, every_row, sized
+from tests.cells import USUAL_OPTIMIZERS, every_row, sized, traced_once
 from tests.conftest import RunCell
 from tests.ledgers import sends_what_was_predicted
 
@@ -28,6 +28,12 @@ CELLS = [
 ]
 
 
+def model_of(cell: str) -> str:
+    """The transformer, as a row takes it."""
+    framework, _, name = cell.partition(":")
+    return traced_once(framework, sized(strategy_info(framework, name), "transformer"))
+
+
 @pytest.mark.parametrize("optimizer", OTHERS)
 @pytest.mark.parametrize(("cell", "devices"), CELLS)
 def test_it_takes_the_oracles_step_and_holds_what_is_predicted(
@@ -36,9 +42,7 @@ def test_it_takes_the_oracles_step_and_holds_what_is_predicted(
     info = strategy_info(*cell.split(":"))
 
     def run() -> RunResult:
-        return run_cell(
-            cell, sized(info, "transformer"), devices=devices, dtype="float64", optimizer=optimizer, steps=4
-        )
+        return run_cell(cell, model_of(cell), devices=devices, dtype="float64", optimizer=optimizer, steps=4)
 
     if not OPTIMIZERS[optimizer].is_elementwise and (info.cuts_parameters or info.axes[:1] in CUTTING):
         with pytest.raises(ConfigError, match=f"--optimizer {optimizer} updates whole matrices, which {cell} cuts"):
@@ -57,7 +61,7 @@ def test_vectors_have_their_own_decay_and_rate_where_it_is_asked(run_cell: RunCe
     asked = {"devices": devices, "dtype": "float64", "optimizer": "adamw", "steps": 4}
     result = run_cell(
         f"{cell}+decayed=matrices+vector_rate=4+warmup_steps=3",
-        sized(strategy_info(*cell.split(":")), "transformer"),
+        model_of(cell),
         **asked,
     )
     assert result.parity.passed, result.parity.reason

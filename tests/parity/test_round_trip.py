@@ -1,5 +1,6 @@
 """A run that moves between frameworks, or takes its step in pieces, is still the oracle's run."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from tests.conftest import RunCell
 
 FLOAT64_RUN = {"dtype": "float64", "batch_size": 48}
 MOVED = {"mlp": SIZED["mlp"], "transformer": "prose-gpt+layers=1+width=32+context=16"}
+STEPS = {"mlp": (50, 75, 100), "transformer": (10, 20, 30)}
+"""Where a run goes elsewhere, and where it ends."""
 DDP = {"cell": "torch:ddp", "devices": 2}
 MIRRORED = {"cell": "tf:mirrored", "devices": 2}
 
@@ -26,21 +29,22 @@ def test_ddp_then_mirrored_then_ddp_is_one_run_of_the_oracle(
     run_cell: RunCell, tmp_path: Path, model: str, optimizer: str
 ) -> None:
     shared = {"workload": MOVED[model], "optimizer": optimizer, "parity": False, "keep_state": True, **FLOAT64_RUN}
-    wanted = run_cell("numpy:oracle", steps=100, out=str(tmp_path / "oracle"), **shared).losses
+    steps = STEPS[model]
+    wanted = run_cell("numpy:oracle", steps=steps[-1], out=str(tmp_path / "oracle"), **shared).losses
 
     legs: list[RunResult] = []
     previous: Path | None = None
-    for number, (where, last) in enumerate([(DDP, 50), (MIRRORED, 75), (DDP, 100)]):
+    for number, (where, last) in enumerate(zip((DDP, MIRRORED, DDP), steps, strict=True)):
         out = tmp_path / f"leg-{number}"
         start = None if previous is None else str(previous)
         legs.append(run_cell(**where, steps=last, out=str(out), start_from=start, **shared))
         previous = out
-    assert [(leg.first_step, leg.steps) for leg in legs] == [(0, 50), (50, 75), (75, 100)]
+    assert [(leg.first_step, leg.steps) for leg in legs] == list(itertools.pairwise((0, *steps)))
 
     losses = [loss for leg in legs for loss in leg.losses]
     np.testing.assert_allclose(losses, wanted, rtol=LOSS_BOUND["float64"], atol=0)
     reached, right = read_state(tmp_path / "leg-2"), read_state(tmp_path / "oracle")
-    assert reached.step == right.step == 100
+    assert reached.step == right.step == steps[-1]
     assert list(reached.params) == list(right.params)
     assert (
         set(reached.slots)
@@ -65,14 +69,18 @@ def test_a_continued_run_is_judged_against_the_oracle_from_where_it_starts(run_c
 
 @pytest.mark.parametrize(
     "techniques",
-    [Techniques(accumulation_steps=2), Techniques(clip_norm=0.5), Techniques(accumulation_steps=3, clip_norm=0.5)],
-    ids=["two micro-batches", "clipped", "three micro-batches, clipped"],
+    [
+        pytest.param(Techniques(accumulation_steps=2), id="two micro-batches", marks=pytest.mark.slow),
+        pytest.param(Techniques(clip_norm=0.5), id="clipped", marks=pytest.mark.slow),
+        pytest.param(Techniques(accumulation_steps=3, clip_norm=0.5), id="three micro-batches, clipped"),
+    ],
 )
 @pytest.mark.parametrize(
     "where",
     [pytest.param(DDP, marks=pytest.mark.torch, id="ddp"), pytest.param(MIRRORED, marks=pytest.mark.tf, id="mirrored")],
 )
 def test_a_step_in_pieces_is_the_same_step(run_cell: RunCell, where: dict[str, object], techniques: Techniques) -> None:
+    """Both techniques at once; `test_techniques.py` has every row with two micro-batches."""
     result = run_cell(**where, workload=SIZED["mlp"], optimizer="adamw", techniques=techniques, **FLOAT64_RUN)
     assert result.parity.passed, result.parity.reason
     assert result.parity.steps == 6

@@ -100,6 +100,7 @@ def test_bf16_sees_little_and_float64_decides(below: Path) -> None:
     assert decided.returncode == 0, decided.stdout + decided.stderr
 
 
+@pytest.mark.slow
 def test_bf16_is_no_mistake_beside_float32(below: Path, a: str) -> None:
     found = samestep("diff", a, record(below, "bf16", [*PLAIN, "--bf16"]))
     assert found.returncode == 3, found.stdout + found.stderr
@@ -137,6 +138,7 @@ def test_a_script_of_torch_and_one_of_keras_are_the_same(below: Path) -> None:
     assert "A is a record of torch, B of tf" in found.stdout
 
 
+@pytest.mark.slow
 def test_other_initial_weights_are_taken_from_a(below: Path, a: str) -> None:
     other = record(below, "seed", [*PLAIN, "--other-seed"])
     found = samestep("diff", a, other)

@@ -17,8 +17,8 @@ from tests.sharing import made_once
 
 pytestmark = [pytest.mark.tf, pytest.mark.timeout(600)]
 WORKER = Path(__file__).with_name("keras_cases.py")
-TWINS = ("jit", "custom", "compiled_tape", "accumulated")
-MORE_TWINS = ("eagerly", "on_batch", "many_a_call", "tape", "loop_in_graph", "scaled")
+TWINS = ("jit", "custom", "accumulated")
+MORE_TWINS = ("compiled_tape", "eagerly", "on_batch", "many_a_call", "tape", "loop_in_graph", "scaled")
 MIRRORED = ("mirrored",)
 MORE_MIRRORED = ("mirrored_tape", "scaled_mirrored")
 ALONE = ("fit", "longer@3", "overflowing", "kinds", "two_optimizers", "other_model@3")

@@ -11,7 +11,7 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.table import resolve
-from tests.cells import REGRESSION, SIZED, slow
+from tests.cells import REGRESSION, SIZED, slow, traced_once
 from tests.conftest import RunCell
 from tests.tf_impl.conftest import RunTroubled, memory
 
@@ -28,7 +28,7 @@ def costs_what_was_predicted(result: RunResult) -> None:
 def test_every_sharded_layout(run_cell: RunCell, model: str) -> None:
     mesh = "data=2,tensor=2"
     shared = {"dtype": "float64", "optimizer": "adamw", "steps": 4}
-    result = run_cell("tf:dtensor", MODELS[model], mesh=mesh, **shared)
+    result = run_cell("tf:dtensor", traced_once("tf", MODELS[model]), mesh=mesh, **shared)
     assert result.parity.passed, result.parity.reason
     costs_what_was_predicted(result)
     whole = 8 * num_params(resolve(result.workload).model)
@@ -42,7 +42,7 @@ def test_four_ways_along_tensor(run_cell: RunCell) -> None:
     costs_what_was_predicted(result)
 
 
-@pytest.mark.parametrize("mesh", ["data=2,tensor=2", "tensor=4"])
+@pytest.mark.parametrize("mesh", ["data=2,tensor=2", *slow("tensor=4")])
 def test_two_clients_and_their_wire(run_cell: RunCell, mesh: str) -> None:
     sized = {"batch_size": 192, "dtype": "float64", "optimizer": "adamw", "steps": 8}
     result = run_cell("tf:dtensor+clients=2", "digits-mlp+width=512", mesh=mesh, **sized)

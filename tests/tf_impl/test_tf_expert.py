@@ -4,13 +4,13 @@ import pytest
 
 from samestep.common.errors import ConfigError
 from samestep.common.techniques import Techniques
-from tests.cells import SIZED, slow
+from tests.cells import SIZED, slow, traced_once
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
 
 pytestmark = pytest.mark.tf
 
-EXPERTS = f"{SIZED['transformer']}+experts=4"
+EXPERTS = f"{traced_once('tf', SIZED['transformer'])}+experts=4"
 QUICK = {"steps": 4, "dtype": "float64", "optimizer": "adamw"}
 
 

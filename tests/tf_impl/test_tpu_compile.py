@@ -25,7 +25,7 @@ from samestep.experiments.printing import tables
 from samestep.experiments.printing.aot_report import compiled
 from samestep.tf_impl.tpu.hlo import collectives
 from samestep.tf_impl.tpu.tpu_topology import COMPILER_ENVIRONMENT, GENERATIONS, Topology, require_compiler
-from tests.cells import SIZED, slow
+from tests.cells import SIZED, slow, traced_once
 from tests.conftest import RunCell
 
 pytestmark = pytest.mark.tf
@@ -84,7 +84,7 @@ def test_the_step_that_is_lowered_is_the_oracles() -> None:
 
 @pytest.mark.parametrize("model", ["transformer", *slow(*(model for model in SIZED if model != "transformer"))])
 def test_every_model_compiles(run_cell: RunCell, model: str) -> None:
-    result = compile_cell(run_cell, "v5e:2x2", SIZED[model], optimizer="adamw")
+    result = compile_cell(run_cell, "v5e:2x2", traced_once("tf", SIZED[model]), optimizer="adamw")
     found, spec = result.compiled, resolve(result.workload).model
     assert found is not None
     assert found.fits

@@ -96,12 +96,13 @@ DROPPED = "h = keras.random.dropout(h, 0.2, seed=self.seed) if training else h"
     ("does", "inner", "habits"),
     [
         ("", "layers.Identity()", Habits()),
-        ("", "layers.LayerNormalization()", Habits()),
+        pytest.param("", "layers.LayerNormalization()", Habits(), marks=pytest.mark.slow),
         ("h = h + tf.random.normal(tf.shape(h), dtype=h.dtype)", "layers.Identity()", Habits(randoms=OUTSIDE)),
-        (
+        pytest.param(
             "h = h + tf.random.stateless_normal(tf.shape(h), (0, 1), dtype=h.dtype)",
             "layers.Identity()",
             Habits(randoms=OUTSIDE),
+            marks=pytest.mark.slow,
         ),
         (
             "h = h + keras.random.uniform(keras.ops.shape(h), seed=self.seed)",
@@ -109,8 +110,8 @@ DROPPED = "h = keras.random.dropout(h, 0.2, seed=self.seed) if training else h"
             Habits(randoms=OUTSIDE),
         ),
         (DROPPED, "layers.Identity()", Habits(randoms=OUTSIDE)),
-        ("h = tf.nn.dropout(h, 0.2)", "layers.Identity()", Habits(randoms=OUTSIDE)),
-        ("", "layers.Dropout(0.2, name='drop')", Habits(randoms=("drop",))),
+        pytest.param("h = tf.nn.dropout(h, 0.2)", "layers.Identity()", Habits(randoms=OUTSIDE), marks=pytest.mark.slow),
+        pytest.param("", "layers.Dropout(0.2, name='drop')", Habits(randoms=("drop",)), marks=pytest.mark.slow),
         ("", "layers.GaussianNoise(0.2, name='noise')", Habits(randoms=("noise",))),
         ("", "keras.Sequential([Noise()], name='inner')", Habits(randoms=("inner/noise",))),
         ("", "Running(name='run')", Habits(running=("run/mean",))),
@@ -123,6 +124,7 @@ DROPPED = "h = keras.random.dropout(h, 0.2, seed=self.seed) if training else h"
 def test_what_a_forward_pass_depends_on(
     launcher: Launcher, tmp_path: Path, does: str, inner: str, habits: Habits
 ) -> None:
+    """Random numbers of each source, and of a layer; `make test-slow` has further functions of the same sources."""
     config = launcher.describe(asked(tmp_path, does, inner))
     found = read_description(str(config.described)).habits
     assert found == habits, found

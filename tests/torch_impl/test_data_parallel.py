@@ -50,12 +50,12 @@ def test_a_megabyte_matches_the_cost_model(run_cell: RunCell, row: str) -> None:
 
 
 @pytest.mark.parametrize("devices", [3, *(pytest.param(count, marks=pytest.mark.slow) for count in (1, 4))])
-@pytest.mark.parametrize("row", ["dp", *slow("c10d"), *ROWS[2:]])
+@pytest.mark.parametrize("row", ["dp", "c10d+ring=true", "zero2", "fsdp", *slow("c10d", "ddp", OPTIONS[1], "zero1")])
 def test_any_number_of_devices_matches_the_cost_model(run_cell: RunCell, row: str, devices: int) -> None:
     obeys_its_law(run_cell(f"torch:{row}", "digits-mlp+width=33", devices=devices, **QUICK))
 
 
-@pytest.mark.parametrize("row", ["zero2", "fsdp"])
+@pytest.mark.parametrize("row", ["fsdp", *slow("zero2")])
 def test_a_step_in_pieces_matches_the_cost_model(run_cell: RunCell, row: str) -> None:
     """Gathered for every micro-batch, reduced once; the norm takes an all-reduce of its own."""
     techniques = Techniques(accumulation_steps=2, clip_norm=0.5)

@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 STAGES = [1, 2, 3]
 UNEVEN = "digits-mlp+width=33"
 """Hardly a tensor of it cuts evenly in two or three."""
-FAST = {("mlp", 1), ("transformer", 2), ("cnn", 3), ("ranker", 3)}
+FAST = {("mlp", 1), ("transformer", 2), ("ranker", 3)}
 
 
 def row(stage: int) -> str:

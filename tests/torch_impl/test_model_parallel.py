@@ -27,9 +27,14 @@ def is_the_same_step(result: RunResult) -> None:
 
 @pytest.mark.parametrize(
     ("model", "devices"),
-    [("mlp", 3), *((m, 2) for m in SIZED), *(pytest.param(m, 3, marks=pytest.mark.slow) for m in SIZED if m != "mlp")],
+    [
+        *(("mlp", 3), ("cnn", 2), ("ranker", 2)),
+        *(pytest.param(m, 2, marks=pytest.mark.slow) for m in ("mlp", "transformer")),
+        *(pytest.param(m, 3, marks=pytest.mark.slow) for m in SIZED if m != "mlp"),
+    ],
 )
 def test_mp_is_the_same_step_and_obeys_its_law(run_cell: RunCell, model: str, devices: int) -> None:
+    """Each model but the transformer, of which every row takes a step in `test_every_row.py`, here as below."""
     result = run_cell("torch:mp", SIZED[model], devices=devices, **QUICK)
     is_the_same_step(result)
     obeys_its_law(result)
@@ -100,7 +105,7 @@ def test_a_step_in_pieces_clipped_is_the_same_step(run_cell: RunCell, cell: str)
 
 
 @pytest.mark.parametrize("devices", [2, pytest.param(4, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("model", ["transformer", "ranker", *slow("mlp", "cnn")])
+@pytest.mark.parametrize("model", ["ranker", *slow("transformer", "mlp", "cnn")])
 def test_tp_is_the_same_step_and_obeys_its_law(run_cell: RunCell, model: str, devices: int) -> None:
     result = run_cell("torch:tp", SIZED[model], devices=devices, **QUICK)
     is_the_same_step(result)
@@ -139,7 +144,7 @@ def test_tp_holds_a_part_of_the_parameters(run_cell: RunCell) -> None:
     assert 0.5 < parts[0].params_bytes / whole[0].params_bytes < 0.55
 
 
-@pytest.mark.parametrize("cell", ["torch:pp", "torch:tp", "torch:rpc"])
+@pytest.mark.parametrize("cell", ["torch:tp", *slow("torch:pp", "torch:rpc")])
 def test_a_regression_is_the_same_step_and_obeys_its_law(run_cell: RunCell, cell: str) -> None:
     """Its targets are real, and as many for an example as it has outputs: layers are not applied as often."""
     result = run_cell(cell, REGRESSION, devices=2, **QUICK)
@@ -160,11 +165,12 @@ def test_rpc_is_bitwise_single_for_sgd(run_cell: RunCell, model: str, devices: i
     obeys_its_law(result)
 
 
+@pytest.mark.slow
 def test_rpc_is_the_same_step_for_adamw(run_cell: RunCell) -> None:
     is_the_same_step(run_cell("torch:rpc", SIZED["transformer"], devices=2, **QUICK))
 
 
-@pytest.mark.parametrize("model", ["transformer", "ranker", *slow("mlp", "cnn")])
+@pytest.mark.parametrize("model", ["ranker", *slow("transformer", "mlp", "cnn")])
 def test_a_synchronous_server_is_the_same_step_and_obeys_its_law(run_cell: RunCell, model: str) -> None:
     result = run_cell("torch:rpc_parameter_server", SIZED[model], devices=2, **QUICK)
     is_the_same_step(result)

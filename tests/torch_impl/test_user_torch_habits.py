@@ -80,16 +80,16 @@ def draws(*names: str) -> Habits:
     ("does", "made", "habits"),
     [
         ("", "pass", Habits()),
-        ("h = functional.layer_norm(h, (6,))", "pass", Habits()),
+        pytest.param("h = functional.layer_norm(h, (6,))", "pass", Habits(), marks=pytest.mark.slow),
         ("h = h + torch.randn_like(h)", "pass", draws()),
         ("h = h + h.new_empty(h.shape).normal_(0, 0.1)", "pass", draws()),
-        ("h = h * torch.bernoulli(torch.full_like(h, 0.9))", "pass", draws()),
-        ("h = h * (torch.rand(h.shape) > 0.1)", "pass", draws()),
+        pytest.param("h = h * torch.bernoulli(torch.full_like(h, 0.9))", "pass", draws(), marks=pytest.mark.slow),
+        pytest.param("h = h * (torch.rand(h.shape) > 0.1)", "pass", draws(), marks=pytest.mark.slow),
         ("h = functional.dropout(h, 0.1, self.training)", "pass", draws()),
-        ("h = functional.gumbel_softmax(h)", "pass", draws()),
+        pytest.param("h = functional.gumbel_softmax(h)", "pass", draws(), marks=pytest.mark.slow),
         ("torch.manual_seed(0); h = h + torch.randn_like(h)", "pass", draws()),
-        ("h = h[torch.randperm(len(h))]", "pass", draws()),
-        ("h = self.drop(h)", "self.drop = nn.Dropout(0.1)", draws("drop")),
+        pytest.param("h = h[torch.randperm(len(h))]", "pass", draws(), marks=pytest.mark.slow),
+        pytest.param("h = self.drop(h)", "self.drop = nn.Dropout(0.1)", draws("drop"), marks=pytest.mark.slow),
         ("h = self.inner(h)", "self.inner = nn.Sequential(Noise(), nn.Dropout(0.1))", draws("inner.0", "inner.1")),
         (
             "h = self.lstm(h[:, None])[0][:, 0]",
@@ -98,7 +98,12 @@ def draws(*names: str) -> Habits:
         ),
         ("h = h + torch.randn(h.shape, generator=self.own)", "self.own = torch.Generator()", draws()),
         ("h = h * random.random()", "pass", Habits(randoms=("its forward pass",), are_stilled=False)),
-        ("h = h + float(numpy.random.rand())", "pass", Habits(randoms=("its forward pass",), are_stilled=False)),
+        pytest.param(
+            "h = h + float(numpy.random.rand())",
+            "pass",
+            Habits(randoms=("its forward pass",), are_stilled=False),
+            marks=pytest.mark.slow,
+        ),
         (RUNNING, "pass", Habits(running=("mean",))),
         ("self.mean.add_(h.detach().mean(0)); h = h - self.mean", "pass", RESTLESS),
         (MOVE, "pass", Habits()),  # no output depends on it
@@ -114,6 +119,7 @@ def draws(*names: str) -> Habits:
 def test_what_a_forward_pass_depends_on(
     launcher: Launcher, tmp_path: Path, does: str, made: str, habits: Habits
 ) -> None:
+    """Random numbers of each source, and of layers; `make test-slow` has further functions of the same sources."""
     config = launcher.describe(asked("torch:ddp", write_net(tmp_path, does, made)))
     assert read_description(str(config.described)).habits == habits
 
@@ -156,10 +162,11 @@ ACCUMULATED = (
             RUNNING + "; h = h + 0.1 * torch.randn_like(h)",
             rf"all of it {NOISE} and {MOVES}; with these {STILL} and {HELD} \S+: the strategy is right",
         ),
-        (
+        pytest.param(
             "torch:ddp",
             RUNNING.replace("h = h - self.mean", "h = functional.dropout(h - self.mean, 0.1, self.training)"),
             rf"all of it {NOISE} and {MOVES}; with these {STILL} and {HELD} \S+: the strategy is right",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "torch:ddp",

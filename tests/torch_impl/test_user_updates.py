@@ -59,7 +59,8 @@ def test_where_rounding_decides_nothing_nothing_is_said(run_cell: RunCell) -> No
 @pytest.mark.parametrize(
     ("model", "mistake"),
     [
-        *(("LION", "factor"), ("LION", "update")),
+        ("LION", "factor"),
+        pytest.param("LION", "update", marks=pytest.mark.slow),
         pytest.param("SIGNS", "update", marks=pytest.mark.slow),
         *(pytest.param(*both, marks=pytest.mark.slow) for both in itertools.product(["SIGNS", "MOMENTUM"], ["factor"])),
         pytest.param("MOMENTUM", "update", marks=pytest.mark.slow),

@@ -196,12 +196,10 @@ def in_parts(launcher: Launcher) -> Launcher:
 @pytest.mark.parametrize(
     "cell",
     [
-        *(
-            pytest.param(f"torch:{name}", marks=pytest.mark.torch)
-            for name in ("ddp", "pp", "rpc_parameter_server", "rpc")
-        ),
+        *(pytest.param(f"torch:{name}", marks=pytest.mark.torch) for name in ("ddp", "pp", "rpc_parameter_server")),
+        pytest.param("torch:rpc", marks=[pytest.mark.torch, pytest.mark.slow]),
         pytest.param("tf:multi_worker_mirrored", marks=pytest.mark.tf),
-        pytest.param("tf:dtensor+clients=2", marks=pytest.mark.tf),
+        pytest.param("tf:dtensor+clients=2", marks=[pytest.mark.tf, pytest.mark.slow]),
     ],
 )
 def test_ranks_of_different_speed_take_the_same_steps_in_parts(in_parts: Launcher, tmp_path: Path, cell: str) -> None:

@@ -102,12 +102,15 @@ def pid_of(file: Path) -> int:
 
 @pytest.mark.parametrize("cell", rows("torch:ddp"))
 def test_a_run_that_was_killed_ends_in_the_same_bits(launcher: Launcher, tmp_path: Path, cell: str) -> None:
-    """Long enough not to end before it is killed: the parent looks for progress five times a second."""
-    fields = {"steps": 200, "optimizer": "adamw"}
+    """Its last process dies between two checkpoints."""
+    fields = {"steps": 24, "optimizer": "adamw"}
     whole = take(launcher, cell, tmp_path / "whole", save_every=None, **fields)
-    died = take(launcher, cell, tmp_path / "died", killer(tmp_path / "died", 30), save_every="15", restarts=1, **fields)
-    assert died.attempt == 2 and died.resumed_at is not None and died.resumed_at >= 15
-    assert died.losses == whole.losses and len(died.losses) == 200
+    run, launch = ask(cell, tmp_path / "died", save_every="5", restarts=1, **fields)
+    last = [each.role for each in run.strategy.topology(run) if not each.serves][-1]
+    fragile = LentLauncher(launcher, "benchmarks.struck_worker")
+    died = fragile.run(run, launch, environment={STRUCK: f"{last} 13"})
+    assert died.attempt == 2 and died.resumed_at == 10
+    assert died.losses == whole.losses and len(died.losses) == 24
     assert died.state_sha256 == whole.state_sha256
     assert died.parity.passed, died.parity.reason
 
@@ -143,29 +146,32 @@ def test_a_run_goes_on_with_fewer_devices_and_then_with_all(
     """4 devices, 2 after the kill since 3 do not divide the batch, and 4 again after the next checkpoint."""
     dtype, bound = ("float32", 1e-5) if cell == "torch:deepspeed" else ("float64", 1e-12)
     fields = {"steps": 300, "batch_size": 64, "dtype": dtype, "optimizer": "adamw"}
-    whole = take(launcher, cell, tmp_path / "whole", save_every=None, **fields)
+    alone = {"devices": 1, "dtype": "float64", "save_every": None, "parity": False}
+    oracle = take(launcher, "numpy:oracle", tmp_path / "whole", **fields | alone)
     kill, elastic = killer(tmp_path / "died", 45), {"save_every": "15", "restarts": 1, "elastic": "1:4"}
     died = take(launcher, cell, tmp_path / "died", kill, **elastic, **fields)
     assert died.attempt == 3 and died.config.devices == 4 and died.resumed_at is not None
-    assert np.allclose(died.losses, whole.losses, rtol=bound, atol=0) and len(died.losses) == 300
+    assert np.allclose(died.losses, oracle.losses, rtol=bound, atol=0) and len(died.losses) == 300
     assert died.parity.passed, died.parity.reason
     assert "--elastic 1:4" in died.command and "--devices" not in died.command
     assert ledger.main(["--examples", str(tmp_path / "died")]) == 0
     assert "Every example of steps 0 to 299 was gathered once: 19200 in all." in capsys.readouterr().out
 
 
-ORDERED = ("torch:c10d", "torch:zero1", "torch:zero2", "torch:fsdp", "tf:mirrored", "tf:multi_worker_mirrored")
+ORDERED = (
+    "torch:ddp",
+    "torch:c10d",
+    "torch:zero1",
+    "torch:zero2",
+    "torch:fsdp",
+    "tf:mirrored",
+    "tf:multi_worker_mirrored",
+)
 
 
 @pytest.mark.parametrize(
     "cell",
-    [
-        pytest.param("torch:ddp", marks=pytest.mark.torch),
-        *(
-            pytest.param(each, marks=[getattr(pytest.mark, each.partition(":")[0]), pytest.mark.slow])
-            for each in ORDERED
-        ),
-    ],
+    [pytest.param(each, marks=[getattr(pytest.mark, each.partition(":")[0]), pytest.mark.slow]) for each in ORDERED],
 )
 def test_with_a_fixed_order_nothing_is_seen_of_that(launcher: Launcher, tmp_path: Path, cell: str) -> None:
     fields = {"steps": 200, "batch_size": 32, "optimizer": "adamw", "parity": False}

@@ -123,6 +123,7 @@ def test_a_node_rank_that_two_torchruns_have_is_told(tmp_path: Path, capsys: pyt
     is_the_same_step(path, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_a_prepared_run_is_started_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "run"
