@@ -22,7 +22,6 @@ class Conventions:
         not_trained: How a number is kept that is not trained.
         other_dtypes: What becomes of numbers in another dtype; it takes `counted` and `dtype`.
         why_wide: Why a model may compute nothing in two bytes.
-        keeps_dtypes: Whether a run can have variables in the dtypes of the user's file.
         agrees_on_gradients: Whether replicas ask each other which parameters got a gradient.
         norm_sums: How many sums over all replicas a batch normalisation takes in each phase.
         has_equal_parts: Whether the parts of its all-to-all are equal, so that each has room for the largest that might come.
@@ -43,7 +42,6 @@ class Conventions:
     why_wide: str
     weights_suffix: str
     read_suffixes: tuple[str, ...]
-    keeps_dtypes: bool = False
     agrees_on_gradients: bool = True
     norm_sums: Mapping[str, int] = dataclasses.field(default_factory=lambda: {"forward": 2, "backward": 2})
     has_equal_parts: bool = False

@@ -1,6 +1,7 @@
 """Every row with every technique: either it takes it, or one line says why not; nothing is started."""
 
 import itertools
+import re
 
 import pytest
 
@@ -66,12 +67,10 @@ def test_every_technique_is_walked() -> None:
     assert {*GIVEN, *OF_OWN_MODELS} == set(flags(Techniques))
 
 
-@pytest.mark.parametrize("framework", ["torch", "tf"])
-def test_dtypes_are_kept_of_a_users_model_alone(framework: str) -> None:
-    row = next(row for name, row in every_row() if name == framework and row.axes)
-    with pytest.raises(
-        ConfigError, match="is bfloat16 in its file; leave it out" if framework == "torch" else "give --pre"
-    ):
+@pytest.mark.parametrize(("framework", "row"), every_row(), ids=lambda value: getattr(value, "name", value))
+def test_dtypes_are_kept_of_a_users_model_alone(framework: str, row: StrategyInfo) -> None:
+    why = row.refuses.get("keep_dtypes", "is bfloat16 in its file")
+    with pytest.raises(ConfigError, match=f"{re.escape(why)}; leave"):
         parse(asked(framework, row, keep_dtypes=True))
 
 

@@ -7,6 +7,7 @@ from samestep.common.costs.one_process import mirrored
 from samestep.common.strategy import Answer
 from samestep.tf_impl.catalog.presets import SHARD_PER_REPLICA, in_one_process
 from samestep.tf_impl.rows import needs, options
+from samestep.tf_impl.rows.refusals import ONE_DTYPE
 
 ROW = in_one_process(
     name="mirrored",
@@ -15,7 +16,7 @@ ROW = in_one_process(
     data_split=SHARD_PER_REPLICA,
     model_split=Answer("no", "every replica holds the whole model"),
     hardware="several GPUs of one machine; logical devices of one CPU",
-    refuses={},
+    refuses=ONE_DTYPE,
     cost=mirrored,
     textbook=functools.partial(textbook.zero, stage=0),
     reference="tf.distribute.MirroredStrategy",

@@ -8,6 +8,7 @@ from samestep.common.runtime.topology import workers
 from samestep.common.strategy import Answer
 from samestep.tf_impl.catalog.presets import over_grpc
 from samestep.tf_impl.rows import needs
+from samestep.tf_impl.rows.refusals import ONE_DTYPE
 
 ROW = over_grpc(
     name="multi_worker_mirrored",
@@ -17,7 +18,7 @@ ROW = over_grpc(
     model_split=Answer("no", "every worker holds the whole model"),
     hardware="GPUs of several machines; CPU cores over gRPC",
     topology=workers,
-    refuses={},
+    refuses=ONE_DTYPE,
     cost=replicated,
     textbook=functools.partial(textbook.zero, stage=0),
     reference="tf.distribute.MultiWorkerMirroredStrategy",

@@ -3,7 +3,11 @@
 from samestep.common.features.experts.balance import NOT_ROUNDED
 from samestep.common.techniques.used import without_exchange, without_periods, without_rounding_for
 
+ONE_DTYPE = {
+    "keep_dtypes": "the layers of a Keras model follow one policy for their dtypes, which --precision bf16 sets"
+}
 NO_SWITCH = {
+    **ONE_DTYPE,
     "overlap": "it exchanges when its API does; tf:mirrored and tf:multi_worker_mirrored have a choice",
     **without_exchange("its API adds up the gradients itself; tf:multi_worker_mirrored has one of ours"),
     **without_periods(

@@ -12,7 +12,6 @@ CONVENTIONS = Conventions(
     not_trained="register it as a buffer",
     other_dtypes="{counted} in the file, and cast to {dtype} here",
     why_wide="torch.autocast finds no products in it",
-    keeps_dtypes=True,
     weights_suffix=".torch.safetensors",
     read_suffixes=(".safetensors",),
 )

@@ -62,10 +62,6 @@ def _check_kept(run: Run) -> None:
         raise ConfigError(
             f"{KEEP} and --precision {run.techniques.precision} both choose a type; leave out one of them."
         )
-    if not conventions(run.framework).keeps_dtypes:
-        raise ConfigError(
-            f"{KEEP} is for torch's modules; give --precision bf16 to compute in two bytes in {run.name}."
-        )
     if halves := [held for held, dtype in dtypes.items() if dtype == "float16"]:
         raise ConfigError(
             f"{KEEP}: {halves[0]} of {name} is float16, whose gradients vanish without a loss scaler; make it bfloat16."
