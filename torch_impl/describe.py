@@ -1,14 +1,14 @@
 """Builds the user's model once and writes down what every process of every strategy has to know of it."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 
-from samestep.common.errors import ConfigError, unknown
+from samestep.common.errors import ConfigError
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import IDS, call_user, load_model
@@ -17,13 +17,14 @@ from samestep.common.workload.models.description_report import EXAMPLES, BuildRe
 from samestep.common.workload.models.dtypes import is_real
 from samestep.common.workload.models.habits import Habits
 from samestep.common.workload.models.probing import FORWARD_PASS, find_habits
-from samestep.common.workload.models.spec import Segment, layer
+from samestep.common.workload.models.spec import layer
 from samestep.torch_impl import weights
+from samestep.torch_impl.describing.blocks import find_blocks
 from samestep.torch_impl.describing.flops import FlopCounter
 from samestep.torch_impl.describing.layers import describe_layers
 from samestep.torch_impl.describing.optimizer import describe_optimizer
 from samestep.torch_impl.describing.probing import Probe
-from samestep.torch_impl.describing.reach import always_called, find_reach
+from samestep.torch_impl.describing.reach import find_reach
 from samestep.torch_impl.describing.roundings import find_kept_roundings, find_roundings
 from samestep.torch_impl.describing.segments import describe_segments
 from samestep.torch_impl.describing.tensor_plan import Plan, find_plan
@@ -63,9 +64,9 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     splits, named = _splits(find_plan(model, module, inputs, source)), weights.named_weights(module)
     habits, written = _find_habits(model, module, split, source)
     reach = find_reach(module, inputs, FORWARD_PASS in habits.randoms, source, _loss_of(model, targets, source))
-    blocks = tuple(_blocks(model, module, split.train_inputs if reach.may_skip else None, source))
+    blocks = tuple(find_blocks(model, module, inputs, split.train_inputs if reach.may_skip else None, source))
     found = BuildReport(
-        outputs=main_outputs(returned).numpy(),
+        outputs=main_outputs(returned).detach().numpy(),
         loss_of_each=_loss_of_each(model, returned, targets, source),
         returns=returns(model, returned),
         unread=reach.unread,
@@ -123,12 +124,18 @@ def _try_forward(model: Model, module: nn.Module, inputs: Inputs, source: str) -
     """Computes what the model returns of some examples; returns it with the FLOPs of one example."""
     module.eval()
     counter, before = FlopCounter(), dict(module.named_parameters())
+    trained = {name for name, each in before.items() if each.requires_grad}
     with torch.no_grad(), counter:
         outputs = call_user(module, source, f"the forward pass of {_told(inputs)}", inputs)
     if made := [name for name, each in module.named_parameters() if before.get(name) is not each]:
         raise ConfigError(
             f"--model {source}: the forward pass makes the parameter {made[0]}, which no optimizer is given; make it when the "
             f"model is built."
+        )
+    if changed := trained ^ {name for name, each in module.named_parameters() if each.requires_grad}:
+        raise ConfigError(
+            f"--model {source}: the forward pass changes whether {min(changed)} is trained; set requires_grad when the model is "
+            f"built."
         )
     if loss_function(model) is None and not isinstance(outputs, torch.Tensor):  # a __call__ of its own runs no hooks
         kind = type(outputs).__name__
@@ -150,44 +157,3 @@ def _splits(plan: Plan) -> dict[str, int]:
     for name, way in ((path.replace(".", "/"), way) for path, way in plan.items()):
         splits |= {f"{name}/kernel": 1, f"{name}/bias": 0} if way == "column" else {f"{name}/kernel": 0}
     return splits
-
-
-def _blocks(model: Model, module: nn.Module, examples: np.ndarray | None, source: str) -> Iterator[Segment]:
-    """Finds what is gathered together: as the file says, or the members of the outermost lists of like modules.
-
-    Args:
-        model: The declaration.
-        module: The built model.
-        examples: Inputs, if its forward pass may leave out modules, which are no blocks then; else None.
-        source: Where it is declared, for messages.
-    """
-    paths = model.blocks
-    if paths is None:
-        paths = _members(module)
-    modules = dict(module.named_modules())
-    names = tuple(weights.named_weights(module))
-    for path in paths:
-        if path not in modules:
-            raise unknown("block", path, modules, f"It is given in {source}.")
-    for path in paths if examples is None else always_called(module, paths, examples):
-        prefix = path.replace(".", "/")
-        yield Segment(prefix, 0, (), tuple(name for name in names if name.startswith(f"{prefix}/")))
-
-
-def _members(module: nn.Module) -> list[str]:
-    found: list[str] = []
-    for path, each in module.named_modules():
-        inside = any(path.startswith(f"{outer}.") for outer in found)
-        if isinstance(each, nn.ModuleList | nn.Sequential) and len(each) > 1 and not inside and _are_alike(list(each)):
-            found += [f"{path}.{name}".lstrip(".") for name, _ in each.named_children()]
-    return found
-
-
-def _are_alike(modules: list[nn.Module]) -> bool:
-    """Returns whether all are of one class and have what the smallest has: in some stacks the first computes a bias for all."""
-    shapes = [{(name, tuple(p.shape)) for name, p in each.named_parameters()} for each in modules]
-    least = min(shapes, key=len)
-    return bool(least) and (
-        all(each == least for each in shapes)
-        or (len(set(map(type, modules))) == 1 and all(least <= each for each in shapes))
-    )

@@ -1,5 +1,7 @@
 """Models as users bring them that call their blocks several times, or whose first block has more than the others."""
 
+import functools
+
 import samestep
 
 WIDTH = 64
@@ -97,4 +99,40 @@ def moved():
 REPEATED, KEPT, PARTLY_KEPT, FAILING, OF_LAYERS, OF_HALVES, MOVED = (
     samestep.Model(torch=each, loss="mean_squared_error")
     for each in (repeated, kept, partly_kept, failing, of_layers, of_halves, moved)
+)
+
+
+def opened(way):
+    """Its blocks hand a parameter out, have a part that is called from elsewhere, or are checkpointed in the reentrant way."""
+    from torch import nn
+    from torch.utils.checkpoint import checkpoint
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up, self.down = nn.Linear(16, 16), nn.Linear(16, 16)
+
+        def forward(self, x):
+            x = x + self.down(self.up(x).tanh())
+            return (x, self.up.bias) if way == "out" else x
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.outer = nn.Linear(6, 16), nn.Linear(16, 2)
+            self.blocks = nn.ModuleList(Block() for _ in range(2))
+
+        def forward(self, x):
+            x = self.inner(x)
+            x = x * self.blocks[0].up(x) if way == "in" else x
+            for block in (*self.blocks, *self.blocks):
+                x = checkpoint(block, x, use_reentrant=True) if way == "again" else block(x)
+                x = x[0] * x[1] if way == "out" else x
+            return self.outer(x)
+
+    return Net()
+
+
+OUT, IN, AGAIN = (
+    samestep.Model(torch=functools.partial(opened, way), loss="mean_squared_error") for way in ("out", "in", "again")
 )

@@ -66,6 +66,8 @@ REFUSED = {
     "an array later": later("y.numpy()"),
     "a hook of gradients later": later("y.register_hook(lambda g: g[:, :1] @ g)"),
     "an old norm later": later("nn.utils.remove_weight_norm(self.out)"),
+    "fewer outputs later": model(called="y = y[:-1] if len(x) > 5 and not self.training else y"),
+    "writes what is kept later": later("y = y.exp(); y.add_(1)"),
     "a recursion later": later("self(x)"),
     # raised inside torch when it is described
     "a hook": model(made="self.out.register_forward_hook(lambda *_: 1 / 0)"),
@@ -75,6 +77,8 @@ REFUSED = {
     "a buffer that grows": model(
         made="self.register_buffer('b', torch.ones(1))", called="self.b = torch.cat([self.b, self.b])"
     ),
+    "trains by turns": model(called="self.out.weight.requires_grad_(not self.out.weight.requires_grad)"),
+    "returns a parameter": model(called="y = self.out.weight"),
     "an open file": model(made="self.file = open('/dev/null')"),
     "two inputs": forward("forward(self, x, z)"),
     "an input by keyword": forward("forward(self, *, x)"),
@@ -103,7 +107,10 @@ REFUSED = {
     # the data
     "truths": data("return x[:60] > 0, t[:60], x[60:] > 0, t[60:]"),
     "numbers beyond float32": data("return x[:60] * 1e300, t[:60], x[60:], t[60:]"),
+    "masked inputs": data("return np.ma.masked_greater(x[:60], 1), t[:60], x[60:], t[60:]"),
     # Keras
+    "a session that is cleared": keras(built="keras.utils.clear_session()"),
+    "another default dtype": keras(built="keras.config.set_floatx('float16')"),
     "an array of Keras later": keras("y.numpy()"),
     "a branch of Keras later": keras("y = y if tf.reduce_sum(y) > 0 else -y"),
     "a layer of Keras": keras("self.out(x[:, :3])"),

@@ -64,12 +64,17 @@ class UserModel:
             raise ConfigError(f"--model {source}: tf= is a model; give the function that builds it.")
         self._source = source
         self._finish = finish_outputs(model)
-        policy = keras.config.dtype_policy().name
+        dtypes, graph = _default_dtypes(), tf.compat.v1.get_default_graph()
         self.model = call_user(model.tf, source, "the function given as tf=")
-        if (own := keras.config.dtype_policy().name) != policy:
+        if own := ", ".join(new for new, old in zip(_default_dtypes(), dtypes, strict=True) if new != old):
             raise ConfigError(
                 f"--model {source}: the function given as tf= sets Keras' dtype policy to {own}, which --dtype and --precision "
                 f"do; leave that line out, and give --precision bf16."
+            )
+        if tf.compat.v1.get_default_graph() is not graph:
+            raise ConfigError(
+                f"--model {source}: the function given as tf= calls keras.utils.clear_session(), which ends the scope of a "
+                f"strategy; leave that line out: every model is built in a new process."
             )
         self._is_keras = isinstance(self.model, keras.Model)
         if not (self._is_keras or (isinstance(self.model, tf.Module) and callable(self.model))):
@@ -165,6 +170,12 @@ class UserModel:
             return self._finish(outputs, tf.nest.flatten(x)[0].shape[0])
         except ConfigError as error:
             raise ConfigError(f"--model {self._source}: {error}") from error
+
+
+def _default_dtypes() -> tuple[str, str]:
+    import keras  # here: our own models do without it
+
+    return keras.config.dtype_policy().name, keras.config.floatx()
 
 
 def _told(inputs: Inputs) -> str:

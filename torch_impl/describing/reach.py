@@ -107,7 +107,7 @@ def find_reach(
     """
     inside, outside = _Looks(), _LooksOutside()
     module.train()
-    with _kept_buffers(module):
+    with kept_buffers(module):
         with inside, outside:
             returned = call_user(module, source, "the forward pass in training", inputs)
         leaves = torch.utils._pytree.tree_leaves(returned)
@@ -154,7 +154,7 @@ def _sparse(module: nn.Module, parameter: nn.Parameter, name: str) -> str:
 
 
 @contextlib.contextmanager
-def _kept_buffers(module: nn.Module) -> Iterator[None]:
+def kept_buffers(module: nn.Module) -> Iterator[None]:
     """Makes a context after which the buffers are as they were before it."""
     kept = [buffer.clone() for buffer in module.buffers()]
     yield
@@ -174,7 +174,7 @@ def always_called(module: nn.Module, paths: Iterable[str], examples: np.ndarray)
         paths: The modules that are asked about.
         examples: The inputs of the training data.
     """
-    members = {path: _members(module.get_submodule(path), path) for path in paths}
+    members = {path: members_of(module.get_submodule(path), path) for path in paths}
     wanted = [each for several in members.values() for each in several]
     parts = [examples[start : start + EXAMPLES] for start in range(0, _TRIED * EXAMPLES, EXAMPLES)]
     tried = [as_inputs(part.copy()) for part in parts if len(part) == EXAMPLES]
@@ -193,11 +193,11 @@ def always_called(module: nn.Module, paths: Iterable[str], examples: np.ndarray)
     return [path for path, several in members.items() if all(map(is_always, several))]
 
 
-def _members(module: nn.Module, path: str) -> list[str]:
+def members_of(module: nn.Module, path: str) -> list[str]:
     """Returns what is called of a module: of a list, which has no forward pass, its members."""
     if not isinstance(module, nn.ModuleList):
         return [path]
-    return [each for name, member in module.named_children() for each in _members(member, f"{path}.{name}")]
+    return [each for name, member in module.named_children() for each in members_of(member, f"{path}.{name}")]
 
 
 def _of(path: str, calls: list[tuple[str, list[torch.Size]]]) -> list[list[torch.Size]]:
@@ -227,7 +227,7 @@ def _calls(module: nn.Module, paths: Iterable[str], x: Inputs) -> list[tuple[str
     was_training = module.training
     module.eval()
     try:
-        with _kept_buffers(module), torch.no_grad():
+        with kept_buffers(module), torch.no_grad():
             module(x)
     except Exception:  # anything that a user's code may raise
         return None

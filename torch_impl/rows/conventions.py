@@ -14,4 +14,8 @@ CONVENTIONS = Conventions(
     why_wide="torch.autocast finds no products in it",
     weights_suffix=".torch.safetensors",
     read_suffixes=(".safetensors",),
+    faults={
+        "modified by an inplace operation": "the forward pass writes into a tensor that the backward pass needs; make a new one, "
+        "as `h = h + 1` does and `h += 1` does not"
+    },
 )

@@ -99,6 +99,8 @@ def read_data(directory: Path, data: str, framework: str) -> Split:
         arrays = found if isinstance(found, dict) else dict(zip(ARRAYS, found, strict=True))
         with replacing(directory / DATA) as file:
             np.savez(file, **flattened(arrays))
+    except ConfigError as error:
+        raise ConfigError(f"--data {data}: {error}") from error
     except (Exception, SystemExit) as error:
         raise ConfigError(
             f"--data {data}: {name}() has to return the arrays {', '.join(ARRAYS)}, in this order or by name; "

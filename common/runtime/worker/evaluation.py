@@ -5,6 +5,7 @@ import os
 
 import numpy as np
 
+from samestep.common.errors import ConfigError
 from samestep.common.program import Program
 from samestep.common.request import Launch
 from samestep.common.runtime.process_file import ProcessFile
@@ -49,6 +50,14 @@ def evaluate(program: Program, run: Run, launch: Launch, data: Split, file: Proc
     for start in range(0, count, run.batch_size):
         indices = np.arange(start, start + run.batch_size) % held_out
         logits.append(np.asarray(program.predict(data.test_inputs[indices])))
+        if (
+            file.rank == 0
+            and (source := run.workload.model.facts.source)
+            and (found := len(logits[-1])) != len(indices)
+        ):
+            raise ConfigError(
+                f"--model {source} returns {found} outputs of {len(indices)} examples; return one of each."
+            )
         file.beat(min(count, start + run.batch_size))
     if file.rank != 0:
         return None

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
 from samestep.common.files.locks import claim_place
+from samestep.common.frameworks import conventions
 from samestep.common.program import Program
 from samestep.common.request import Launch, launch_of
 from samestep.common.run import as_config, parse
@@ -85,7 +86,7 @@ def _report(raised: Exception, arguments: list[str], run: Run | None, role: str)
     if run is not None and is_shortage(raised):
         traceback.print_exception(raised)  # into the log
         error = shortage(run, role)
-    elif run is not None and (source := run.workload.model.facts.source) and (said := raised_in(raised, source)):
+    elif run is not None and (source := run.workload.model.facts.source) and (said := _fault(raised, run, source)):
         traceback.print_exception(raised)
         error = ConfigError(f"--model {source}: {said}")
     is_ours = arguments and (os.path.exists(Path(arguments[0], "config.json")) or is_asked(Path(arguments[0])))
@@ -94,6 +95,12 @@ def _report(raised: Exception, arguments: list[str], run: Run | None, role: str)
     with contextlib.suppress(OSError):  # a log on a disk that is full
         _print_error(error)
     return error.exit_code if isinstance(error, SamestepError) else 1
+
+
+def _fault(raised: Exception, run: Run, source: str) -> str:
+    """Returns what a user's model did wrong, if an error says so; "" if anything else may have caused it."""
+    faults = conventions(run.framework).faults
+    return raised_in(raised, source) or next((said for sign, said in faults.items() if sign in str(raised)), "")
 
 
 def _is_orphan() -> bool:

@@ -66,11 +66,17 @@ def flattened(arrays: Mapping[str, object]) -> dict[str, np.ndarray]:
 
     Args:
         arrays: What a user's function returned, by name.
+
+    Raises:
+        ConfigError: Values of one are masked, and the file would have what lies under the mask.
     """
-    plain: dict[str, np.ndarray] = {}
+    given: dict[str, object] = {}
     for name, value in arrays.items():
-        if isinstance(value, Mapping):
-            plain |= {f"{name}.{key}": np.asarray(one) for key, one in value.items()}
-        else:
-            plain[name] = np.asarray(value)
-    return plain
+        given |= {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, Mapping) else {name: value}
+    for name, value in given.items():
+        if masked := int(np.ma.count_masked(value)) if np.ma.isMaskedArray(value) else 0:
+            raise ConfigError(
+                f"{name} is a masked array with {masked:,} values masked, and the mask would be lost; return "
+                f"`array.filled(0)`, and the mask as another input or as targets of -100."
+            )
+    return {name: np.asarray(value) for name, value in given.items()}

@@ -1,0 +1,124 @@
+"""Finds the blocks of a user's model: what FSDP gathers together before a call, and lets go of after it.
+
+A module is a block if its parameters are read inside of its own calls alone. One of which a part is called from elsewhere, or
+that hands a parameter out, is gathered with its surroundings. So is one that is called several times without gradients and
+computed again in the backward pass, as reentrant checkpointing does: FSDP2 gets its gradients wrong (torch 2.13).
+"""
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import torch
+from torch import nn
+
+from samestep.common.errors import unknown
+from samestep.common.workload.declaration import Model
+from samestep.common.workload.models.spec import Segment
+from samestep.torch_impl import weights
+from samestep.torch_impl.describing.reach import always_called, kept_buffers, members_of
+from samestep.torch_impl.models.inputs import Inputs, tensors
+
+
+def find_blocks(
+    model: Model, module: nn.Module, inputs: Inputs, examples: np.ndarray | None, source: str
+) -> Iterator[Segment]:
+    """Finds what is gathered together: as the file says, or the members of the outermost lists of like modules.
+
+    Args:
+        model: The declaration.
+        module: The built model.
+        inputs: Those of a few examples.
+        examples: Inputs, if its forward pass may leave out modules, which are no blocks then; else None.
+        source: Where it is declared, for messages.
+
+    Raises:
+        ConfigError: The file names a block that the model does not have.
+    """
+    paths = model.blocks
+    if paths is None:
+        paths = _alike(module)
+    modules = dict(module.named_modules())
+    names = tuple(weights.named_weights(module))
+    for path in paths:
+        if path not in modules:
+            raise unknown("block", path, modules, f"It is given in {source}.")
+    for path in _closed(module, paths if examples is None else always_called(module, paths, examples), inputs):
+        prefix = path.replace(".", "/")
+        yield Segment(prefix, 0, (), tuple(name for name in names if name.startswith(f"{prefix}/")))
+
+
+def _alike(module: nn.Module) -> list[str]:
+    found: list[str] = []
+    for path, each in module.named_modules():
+        inside = any(path.startswith(f"{outer}.") for outer in found)
+        if isinstance(each, nn.ModuleList | nn.Sequential) and len(each) > 1 and not inside and _are_alike(list(each)):
+            found += [f"{path}.{name}".lstrip(".") for name, _ in each.named_children()]
+    return found
+
+
+def _are_alike(modules: list[nn.Module]) -> bool:
+    """Returns whether all are of one class and have what the smallest has: in some stacks the first computes a bias for all."""
+    shapes = [{(name, tuple(p.shape)) for name, p in each.named_parameters()} for each in modules]
+    least = min(shapes, key=len)
+    return bool(least) and (
+        all(each == least for each in shapes)
+        or (len(set(map(type, modules))) == 1 and all(least <= each for each in shapes))
+    )
+
+
+def _closed(module: nn.Module, paths: Iterable[str], inputs: Inputs) -> list[str]:
+    """Returns those of some modules whose parameters are read inside of their own calls alone, each time with gradients."""
+    calls = _Calls()
+    with contextlib.ExitStack() as hooks:
+        for path in (paths := list(paths)):
+            for called in map(module.get_submodule, members_of(module.get_submodule(path), path)):
+                calls.watch(path, called, hooks)
+        hooks.enter_context(kept_buffers(module))
+        was_training = module.training
+        module.train()
+        module(inputs)
+        module.train(was_training)
+    return [path for path in paths if path not in calls.open and calls.without_gradients[path] < 2]
+
+
+class _Calls:
+    """What is seen of blocks in a forward pass.
+
+    Attributes:
+        open: Those with a part that is called from elsewhere, or with a parameter that leaves them.
+        without_gradients: How often each was called without gradients, though it is trained.
+    """
+
+    def __init__(self) -> None:
+        """Has seen nothing yet."""
+        self.open: set[str] = set()
+        self.without_gradients: Counter[str] = Counter()
+        self._inside: list[str] = []
+        self._owners: dict[nn.Module, set[str]] = {}
+
+    def watch(self, path: str, module: nn.Module, hooks: contextlib.ExitStack) -> None:
+        """Watches a block, or a member of one that is a list, for as long as some hooks stay."""
+        held = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
+        is_trained = any(parameter.requires_grad for parameter in module.parameters())
+
+        def enter(*_: object) -> None:
+            self._inside.append(path)
+            self.without_gradients[path] += is_trained and not torch.is_grad_enabled()
+
+        def leave(_: nn.Module, __: object, outputs: object) -> None:
+            self._inside.pop()
+            if any(each.untyped_storage().data_ptr() in held for each in tensors(outputs)):
+                self.open.add(path)
+
+        for part in module.modules():
+            self._owners.setdefault(part, set()).add(path)
+            if part is not module and next(part.parameters(recurse=False), None) is not None:
+                hooks.callback(part.register_forward_pre_hook(self._note).remove)
+        hooks.callback(module.register_forward_pre_hook(enter, prepend=True).remove)
+        hooks.callback(module.register_forward_hook(leave).remove)
+
+    def _note(self, part: nn.Module, _: object) -> None:
+        if not self._owners[part].intersection(self._inside):
+            self.open |= self._owners[part]
