@@ -194,7 +194,12 @@ def always_called(module: nn.Module, paths: Iterable[str], examples: np.ndarray)
 
 
 def members_of(module: nn.Module, path: str) -> list[str]:
-    """Returns what is called of a module: of a list, which has no forward pass, its members."""
+    """Returns the paths of what is called of a module: of a list, which has no forward pass, its members.
+
+    Args:
+        module: The module.
+        path: Its path.
+    """
     if not isinstance(module, nn.ModuleList):
         return [path]
     return [each for name, member in module.named_children() for each in members_of(member, f"{path}.{name}")]
