@@ -29,8 +29,7 @@ def costs_what_was_predicted(result: RunResult) -> None:
     "cell",
     [
         "mirrored",
-        "parameter_server",
-        *slow("single", "central_storage", "multi_worker_mirrored", "mirrored+compress=int8"),
+        *slow("parameter_server", "single", "central_storage", "multi_worker_mirrored", "mirrored+compress=int8"),
     ],
 )
 def test_every_byte_is_predicted(run_cell: RunCell, cell: str) -> None:

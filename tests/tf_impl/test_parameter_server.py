@@ -48,7 +48,7 @@ def test_tables_are_cut_by_rows_and_cost_what_was_predicted(run_cell: RunCell, m
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", *slow("sgd")])
-@pytest.mark.parametrize("cell", [SERIAL, ASYNC])
+@pytest.mark.parametrize("cell", [SERIAL, *slow(ASYNC)])
 def test_an_update_moves_the_parameters_once_each_way(run_cell: RunCell, cell: str, optimizer: str) -> None:
     sized = {"optimizer": optimizer, "batch_size": 32, "steps": 21}
     result = run_cell(cell, "digits-mlp+width=512", devices=2, parity=False, **sized)

@@ -30,7 +30,7 @@ def own(model: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "strategy", ["mirrored", "parameter_server", *slow("multi_worker_mirrored", "central_storage", "tpu")]
+    "strategy", ["mirrored", *slow("parameter_server", "multi_worker_mirrored", "central_storage", "tpu")]
 )
 def test_a_functional_cnn(run_cell: RunCell, strategy: str) -> None:
     result = run_cell(f"tf:{strategy}", "digits-mlp", devices=2, dtype="float64", **own("FUNCTIONAL"))
@@ -85,9 +85,8 @@ def test_what_regularizers_add_is_in_the_loss_and_in_its_gradient(run_cell: RunC
     "cell",
     [
         "mirrored+accumulation_steps=3",
-        "central_storage",
         "parameter_server+accumulation_steps=2",
-        *slow("multi_worker_mirrored", "tpu", "single+accumulation_steps=2"),
+        *slow("central_storage", "multi_worker_mirrored", "tpu", "single+accumulation_steps=2"),
     ],
 )
 def test_what_layers_add_is_in_the_loss_of_every_row(run_cell: RunCell, cell: str) -> None:

@@ -55,7 +55,7 @@ PAIRS = [
 
 
 WITH_EXPERTS = [
-    ("torch:hybrid", "pipe=2,expert=2"),
+    pytest.param("torch:hybrid", "pipe=2,expert=2", marks=pytest.mark.slow),
     ("torch:fsdp", "shard=2,expert=2"),
     ("torch:tp", "tensor=2"),
     *(

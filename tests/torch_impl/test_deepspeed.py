@@ -64,7 +64,7 @@ def test_micro_batches_and_clipping_are_the_same_step(run_cell: RunCell, stage: 
 
 @pytest.mark.parametrize(
     ("stage", "devices"),
-    [(3, 4), pytest.param(3, 1, marks=pytest.mark.slow), pytest.param(1, 1, marks=pytest.mark.slow)],
+    [(3, 3), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((3, 4), (3, 1), (1, 1)))],
 )
 def test_any_number_of_devices_is_the_same_step(run_cell: RunCell, stage: int, devices: int) -> None:
     result = run_cell(row(stage), SIZED["mlp"], devices=devices, optimizer="sgd")
