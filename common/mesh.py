@@ -168,23 +168,23 @@ class Mesh:
             stride *= size
         return found
 
-    @property
+    @functools.cached_property
     def batch_axes(self) -> tuple[str, ...]:
         """The axes of several devices along which the batch is cut, so that gradients are summed, in the ranks' order."""
         return self._several({"examples", "positions"})
 
-    @property
+    @functools.cached_property
     def replica_axes(self) -> tuple[str, ...]:
         """Those of them along which every device has the same parameters, but for those of experts."""
         cutting = self._several({"parameters", "features", "layers"})
         return tuple(name for name in self.batch_axes if name not in cutting)
 
-    @property
+    @functools.cached_property
     def expert_replica_axes(self) -> tuple[str, ...]:
         """Those of them along which every device has the same experts as well."""
         return tuple(name for name in self.replica_axes if "stacked" not in AXES[name].cuts)
 
-    @property
+    @functools.cached_property
     def in_order(self) -> tuple[str, ...]:
         """The axes of several devices, in the order of the ranks."""
         return tuple(name for name, size, _ in self._strides() if size > 1)
