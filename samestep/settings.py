@@ -62,6 +62,7 @@ class OptionSettings(TypedDict, total=False):
     microbatches: int
     sequence_parallel: bool
     consistency: str
+    shard_optimizer: bool
     reduce: str
     clients: int
     parameter_servers: int

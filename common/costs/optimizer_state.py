@@ -1,9 +1,12 @@
 """What an optimizer keeps, in bytes: of some numbers of parameters that are cut, or of whole parameters."""
 
 import functools
+import heapq
+import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
+from samestep.common.ledger import MOST_SENDS, Send
 from samestep.common.request import DTYPES
 from samestep.common.strategy import Run
 from samestep.common.workload.models.reached import num_trained, trained
@@ -45,3 +48,59 @@ def state_bytes(run: Run, params: Iterable[Param]) -> int:
     kept = sum(math.prod(shape) for param in learning for shape in run.optimizer.state(param).values())
     masters = num_trained(learning) if run.weights is not None else 0
     return (kept + masters) * DTYPES[run.dtype]
+
+
+def owned(run: Run, groups: Iterable[Iterable[Param]], ranks: int) -> list[tuple[Sequence[Param], int]]:
+    """Returns the parameters that a rank updates where each of several updates some, and how many in a row update as much.
+
+    Of each group of parameters, the largest one left goes to the first of the ranks that have the least. A frozen one is
+    counted when they are handed out, and updated by nobody.
+
+    Args:
+        run: What is trained.
+        groups: What all these ranks have.
+        ranks: How many they are.
+    """
+    handed = [each for group in groups for each in sorted(group, key=lambda param: param.size, reverse=True)]
+    least = [(0, rank) for rank in range(min(ranks, len(handed)))]
+    updated: list[list[Param]] = [[] for _ in least]
+    for param in handed:
+        size, rank = least[0]
+        updated[rank] += [] if param.frozen else [param]
+        heapq.heapreplace(least, (size + param.size, rank))
+    alike = itertools.groupby(updated, lambda own: (num_trained(own), state_bytes(run, own)))
+    found: list[tuple[Sequence[Param], int]] = [(each[0], len(each)) for each in (list(equal) for _, equal in alike)]
+    return found + ([((), ranks - len(least))] if ranks > len(least) else [])
+
+
+def owned_by_replicas(run: Run, params: Iterable[Param]) -> list[tuple[Sequence[Param], int]]:
+    """Returns the same of replicas over which a run spreads its optimizer state; nothing where each updates all that it has.
+
+    Args:
+        run: What is trained.
+        params: What they have.
+    """
+    if not getattr(run.options, "shard_optimizer", False):
+        return []
+    return owned(run, [params], math.prod(map(run.mesh.axis, run.mesh.replica_axes)))
+
+
+def broadcasts_of(
+    run: Run, owners: Iterable[tuple[Sequence[Param], int]], group: str, ranks: int, least: int = 0
+) -> Iterator[Send]:
+    """Yields what ranks broadcast of the parameters that they updated.
+
+    Args:
+        run: What is trained.
+        owners: As `owned` returns them.
+        group: The ranks, as a ledger names them; those that broadcast are told as the first group has them.
+        ranks: How many they are.
+        least: The bytes that one without parameters broadcasts.
+    """
+    rank, members = 0, run.mesh.members(group, ranks, 0)
+    for own, count in owners:
+        size, roots = (num_trained(own) * run.item_bytes or least) * count, members[rank : rank + count]
+        source = ",".join(map(str, roots)) if count <= MOST_SENDS else ""
+        if size:
+            yield Send("update", "broadcast", group, ranks, size, count, source=source)
+        rank += count

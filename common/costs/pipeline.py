@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from samestep.common.axes.used import as_left, dividing, held_of, parts_of_outputs, segments_left
-from samestep.common.costs.optimizer_state import state_bytes
+from samestep.common.costs.optimizer_state import broadcasts_of, owned_by_replicas, state_bytes
 from samestep.common.costs.saved_activations.activations import pipeline_activation_bytes
 from samestep.common.costs.shards import (
     ShardPart,
@@ -92,15 +92,18 @@ def _sends_along_pipe(run: Run) -> list[list[Send]]:
     sizes, carries = [_handed_on(run, segments[-1]) for segments in cut], carried(run, cut)
     messages = boundary_sends(sizes, count_tensors(cut), pipes_of, apart, carries)
     halves = list(shared_sends(run, cut, pipes_of, apart, _parts(run)))
-    return [
-        [
+    found = []
+    for pipe in range(pipes):
+        own = [stage for stage in stages if stage.pipe == pipe]
+        sends = [
             *_sends(run, stages, messages, pipe),
             *(send for rank, send in halves if rank == pipe),
             *agreement(run),
-            *(_norms(run, [stage for stage in stages if stage.pipe == pipe]) if run.techniques.need_norm else ()),
         ]
-        for pipe in range(pipes)
-    ]
+        sends += _norms(run, own) if run.techniques.need_norm else ()
+        owners = owned_by_replicas(run, _trained(own).values())
+        found.append([*sends, *broadcasts_of(run, owners, *run.mesh.group_along(run.mesh.replica_axes))])
+    return found
 
 
 def pp(run: Run, backend: str, place: int = 0) -> Ledger:
@@ -173,20 +176,22 @@ def _cut(model: ModelSpec, schedule: str, mesh: Mesh, pipes: int) -> Sequence[_S
 def _footprints(run: Run, stages: Sequence[_Stage]) -> Iterator[Footprint]:
     """Yields the ranks at one place along `pipe`: all shards, each with its parts along `tensor`; or as many replicas."""
     copied = copied_bytes(run, [stage.part for stage in stages])
-    # A parameter that two stages of a rank tie is there once.
-    both = (collections.ChainMap(*each) for each in ([dict(s.held) for s in stages], [dict(s.trained) for s in stages]))
-    for held in sharded_holders(run, *(each.values() for each in both)):
-        peak = held.params_bytes + copied
-        state = held.optimizer_bytes if run.optimizer.is_elementwise else _state_bytes(run, stages)
-        yield dataclasses.replace(held, params_peak_bytes=peak, optimizer_bytes=state)
+    every = collections.ChainMap(*(dict(stage.held) for stage in stages))
+    for held in sharded_holders(run, every.values(), _trained(stages).values()):
+        held = dataclasses.replace(held, params_peak_bytes=held.params_bytes + copied)
+        owners = owned_by_replicas(run, _trained(stages).values())
+        if not owners and not run.optimizer.is_elementwise:  # not all have as much of it; they are whole then
+            owners = [([run.workload.model.params()[name] for name in _trained(stages)], 1)]
+        alike = held.count // (sum(count for _, count in owners) or 1)  # along `tensor`
+        for own, count in owners:
+            yield dataclasses.replace(held, optimizer_bytes=state_bytes(run, own), count=count * alike)
+        if not owners:
+            yield held
 
 
-def _state_bytes(run: Run, stages: Sequence[_Stage]) -> int:
-    """Returns what a rank keeps of the parameters of its stages where not all have as much; they are whole then."""
-    params = run.workload.model.params()
-    return state_bytes(
-        run, [params[name] for name in dict.fromkeys(name for stage in stages for name in stage.trained)]
-    )
+def _trained(stages: Sequence[_Stage]) -> Mapping[str, Param]:
+    """Returns the parameters of the stages of a rank that are not frozen; one that two of them tie is there once."""
+    return collections.ChainMap(*(dict(stage.trained) for stage in stages))
 
 
 def _parts(run: Run) -> int:

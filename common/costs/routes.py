@@ -98,14 +98,15 @@ def links(run: Run, backend: str, place: int, sends: Sequence[Send]) -> Iterator
         size = sent_bytes(send, backend, run.item_bytes) / run.techniques.steps_of_period
         group = run.mesh.members(send.group, send.ranks, place)
         own = group.index(place)
+        first = str(run.mesh.members(send.group, send.ranks, 0)[own])  # as roots are told, those of the first group
         if send.operation in RINGS:
             yield place, group[(own + 1) % len(group)], size
         elif send.operation == "all_to_all":
             yield from ((place, each, size / (len(group) - 1)) for each in group if each != place)
         elif send.operation == "send":
             yield place, int(send.to), size
-        elif send.operation == "broadcast" and str(own) in (roots := send.source.split(",")):
-            size *= roots.count(str(own)) / len(roots)
+        elif send.operation == "broadcast" and first in (roots := send.source.split(",")):
+            size *= roots.count(first) / len(roots)
             for target in range(1, len(group)):
                 root = 1 << target.bit_length() - 1
                 yield (

@@ -14,14 +14,13 @@ References:
 """
 
 import dataclasses
-import heapq
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from samestep.common.axes.used import held_params
 from samestep.common.costs.data_parallel import DEFAULT_CAPS, bucketed, replicated_footprints
 from samestep.common.costs.layer_sends import sends_of_layers, with_layers
-from samestep.common.costs.optimizer_state import state_bytes
+from samestep.common.costs.optimizer_state import broadcasts_of, owned, state_bytes
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.shards import (
     ShardPart,
@@ -38,9 +37,9 @@ from samestep.common.costs.shards import (
 )
 from samestep.common.costs.sizes import symmetric, with_agreement
 from samestep.common.costs.within import sends_within
-from samestep.common.ledger import MOST_SENDS, Footprint, Ledger, Send
+from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
-from samestep.common.workload.models.reached import num_trained, trained
+from samestep.common.workload.models.reached import trained
 from samestep.common.workload.models.spec import ModelSpec, Param, parameters_of
 
 _DUMMY_BYTES = 4
@@ -58,12 +57,7 @@ def zero1(run: Run, backend: str) -> Ledger:
         The footprints of all ranks, and DDP's exchanges with one broadcast per rank.
     """
     ledger, devices = bucketed(run, DEFAULT_CAPS, backend), run.num_devices
-    broadcasts, rank = list[Send](), 0
-    for own, count in _owned(run):
-        size, roots = (num_trained(own) * run.item_bytes or _DUMMY_BYTES) * count, range(rank, rank + count)
-        source = ",".join(map(str, roots)) if count <= MOST_SENDS else ""
-        broadcasts.append(Send("update", "broadcast", "data", devices, size, count, source=source))
-        rank += count
+    broadcasts = broadcasts_of(run, _owned(run), "data", devices, _DUMMY_BYTES)
     return symmetric(run, zero1_footprints(run), (*ledger.sends, *broadcasts), backend)
 
 
@@ -76,25 +70,10 @@ def zero1_footprints(run: Run) -> tuple[Footprint, ...]:
 
 
 def _owned(run: Run) -> list[tuple[Sequence[Param], int]]:
-    """Returns the parameters that a rank updates, and how many ranks in a row update as much.
-
-    Of each group of parameters, the largest one left goes to the first of the ranks that have the least. A frozen one is
-    counted when they are handed out, and updated by nobody.
-    """
+    """Returns the parameters that a rank updates, as `owned` does; ZeroRedundancyOptimizer hands out each group by itself."""
     params = run.workload.model.params()
-    groups: Sequence[Sequence[str]] = run.optimizer.groups or (list(params),)
-    handed = [
-        each for group in groups for each in sorted((params[n] for n in group), key=lambda p: p.size, reverse=True)
-    ]
-    ranks = [(0, rank) for rank in range(min(run.num_devices, len(handed)))]
-    updated: list[list[Param]] = [[] for _ in ranks]
-    for param in handed:
-        owned, rank = ranks[0]
-        updated[rank] += [] if param.frozen else [param]
-        heapq.heapreplace(ranks, (owned + param.size, rank))
-    alike = itertools.groupby(updated, lambda own: (num_trained(own), state_bytes(run, own)))
-    found: list[tuple[Sequence[Param], int]] = [(each[0], len(each)) for each in (list(equal) for _, equal in alike)]
-    return found + ([((), run.num_devices - len(ranks))] if run.num_devices > len(ranks) else [])
+    groups = run.optimizer.groups or (list(params),)
+    return owned(run, [[params[name] for name in group] for group in groups], run.num_devices)
 
 
 def zero2(run: Run, backend: str) -> Ledger:

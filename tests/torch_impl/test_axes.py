@@ -19,6 +19,7 @@ COUNTED = f"{SIZED['transformer']}+dropout=0.1+tied=true+ignored=0.3"
 PAIRS = [
     ("torch:hybrid", "pipe=2,context=2"),
     ("torch:fsdp+attention_exchange=ring", "shard=2,context=2"),
+    ("torch:hybrid+shard_optimizer=true", "pipe=2,data=2"),
     *(
         pytest.param(*each, marks=pytest.mark.slow)
         for each in (
@@ -32,6 +33,11 @@ PAIRS = [
             ("torch:fsdp+attention_exchange=gather", "data=2,shard=2,context=2"),
             ("torch:zero2+attention_exchange=ring", "shard=2,context=2"),
             ("torch:fsdp", "shard=2,context=2"),
+            ("torch:hybrid+shard_optimizer=true", "data=4"),
+            ("torch:hybrid+shard_optimizer=true", "data=2,tensor=2"),
+            ("torch:hybrid+shard_optimizer=true", "data=2,context=2"),
+            ("torch:hybrid+shard_optimizer=true", "pipe=2,data=2,tensor=2"),
+            ("torch:hybrid+shard_optimizer=true", "pipe=2,data=4"),
             ("torch:hybrid", "context=2"),
             ("torch:hybrid", "context=4"),
             ("torch:hybrid", "data=2,context=2"),
@@ -159,6 +165,17 @@ def test_stages_of_a_rank_exchange_under_every_schedule(run_cell: RunCell, sched
         ("torch:fsdp+fixed_order=8", "shard=2,context=2", "leave out the axis context"),
         ("torch:fsdp", "shard=2,tensor=2", "torch:fsdp does not split along it"),
         ("torch:fsdp+attention_exchange=ring", "shard=2", "needs positions in parts, and shard=2 has no axis for them"),
+        (
+            "torch:hybrid+shard_optimizer=true",
+            "shard=2,pipe=2",
+            "no ranks have the same parameters; add data=2 to --mesh",
+        ),
+        (
+            "torch:hybrid+shard_optimizer=true",
+            "data=2,expert=2",
+            "on data=2,expert=2 fewer have the same experts than have all",
+        ),
+        ("torch:hybrid+shard_optimizer=true", "pipe=2", "no ranks have the same parameters; add data=2 to --mesh"),
         (
             "torch:hybrid+attention_exchange=gather",
             "pipe=2",

@@ -12,7 +12,13 @@ from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice
 from samestep.common.workload.models.spec import shared_parameters
 from samestep.common.workload.pipeline_schedule import SCHEDULES
-from samestep.torch_impl.rows.options import DeepSpeedOptions, PipelineOptions, TensorOptions, takes_zigzags
+from samestep.torch_impl.rows.options import (
+    DeepSpeedOptions,
+    HybridOptions,
+    PipelineOptions,
+    TensorOptions,
+    takes_zigzags,
+)
 
 _MOST_NAMED = 20
 
@@ -180,7 +186,7 @@ def refuse_lonely(run: Run) -> None:
         )
 
 
-def check_three_dimensions(run: Run[PipelineOptions]) -> None:
+def check_three_dimensions(run: Run[HybridOptions]) -> None:
     """Refuses what a pipeline or an axis would, and tied parameters that would be two.
 
     Raises:
@@ -188,11 +194,31 @@ def check_three_dimensions(run: Run[PipelineOptions]) -> None:
     """
     check_schedule(run)
     refuse_lonely(run)
+    _check_spread(run)
     stage_ranks = SCHEDULES[run.options.schedule].stage_ranks(run.mesh.pipe)
     if len(stage_ranks) > 1 and stage_ranks[0] == stage_ranks[-1] and shared_parameters(run.workload.model):
         raise ConfigError(
             f"--schedule {run.options.schedule} gives one rank the first and the last stage, which {run.name} distributes one by "
             f"one: a parameter that is tied between them would be two; choose another --schedule, or torch:pp."
+        )
+
+
+def _check_spread(run: Run[HybridOptions]) -> None:
+    """Refuses to spread the optimizer state where no rank has the same parameters, or not as many the same experts.
+
+    Raises:
+        ConfigError: That is asked for.
+    """
+    mesh = run.mesh
+    if run.options.shard_optimizer and (run.mesh.parts("parameters") > 1 or not mesh.replica_axes):
+        raise ConfigError(
+            f"--shard-optimizer spreads what replicas have in common, and on {mesh} no ranks have the same parameters; add "
+            "data=2 to --mesh, in place of shard, or leave it out."
+        )
+    if run.options.shard_optimizer and mesh.parts("stacked") > 1:
+        raise ConfigError(
+            f"--shard-optimizer gives each parameter to one of the ranks that have it, and on {mesh} fewer have the same "
+            "experts than have all else; leave it out, or expert= in --mesh."
         )
 
 

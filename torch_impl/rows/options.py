@@ -76,6 +76,12 @@ class ContextOptions:
 class HybridOptions(PipelineOptions, ContextOptions):
     """The options of the axes of hybrid."""
 
+    shard_optimizer: bool = flag(
+        False,
+        "spread the optimizer state over the ranks that have the same parameters, each of which updates some and broadcasts "
+        "them: ZeRO stage 1, or Megatron-LM's distributed optimizer",
+    )
+
 
 def takes_zigzags(run: Run) -> bool:
     """Returns whether a rank has early and late positions, see `Chunk`; heads are exchanged in the order of the positions."""

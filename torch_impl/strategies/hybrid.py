@@ -2,7 +2,7 @@
 
 Replicated: what each axis leaves whole. Split: the layers along `pipe`, the inside of layers along `tensor`, positions along
 `context`, experts along `expert`, the batch along `data`, `shard` and `expert`; along `shard` also parameters, gradients and
-optimizer.
+optimizer; with `--shard-optimizer` the optimizer state of replicas, whole parameters to a rank.
 Sent: what `pp`, `tp`, `cp`, `ep` and `fsdp` send, each within its own axis.
 Use it for models that are too large for any one of them: tensor inside a machine, pipe between machines, data outside.
 """
@@ -26,10 +26,12 @@ from samestep.torch_impl.axes.pipe import build_pipe, scheduled_parts
 from samestep.torch_impl.axes.shard import agree_on_reached, shard
 from samestep.torch_impl.axes.tensor import split_by_tensor
 from samestep.torch_impl.devices import join_group, own_part, use_device
+from samestep.torch_impl.local_state import build_local_state
 from samestep.torch_impl.models.experts import divide
+from samestep.torch_impl.optimizers.owned import owners_of, update_own
 from samestep.torch_impl.pipeline.stages import Stage
-from samestep.torch_impl.program import TrainingProgram
-from samestep.torch_impl.rows.options import PipelineOptions
+from samestep.torch_impl.program import Parts, TrainingProgram
+from samestep.torch_impl.rows.options import HybridOptions
 from samestep.torch_impl.step import norm_over_ranks
 from samestep.torch_impl.strategies.c10d import FlatExchange
 
@@ -73,7 +75,7 @@ def average_experts(run: Run, stages: Sequence[Stage], mesh: DeviceMesh, device:
     return nested(mean, FlatExchange(of_experts, device, lambda flat: dist.all_reduce(flat, group=group)))
 
 
-def build(run: Run[PipelineOptions]) -> TrainingProgram:
+def build(run: Run[HybridOptions]) -> TrainingProgram:
     """Builds the program of one rank."""
     device = use_device(run)
     hardware = join_group(run, device)
@@ -96,4 +98,21 @@ def build(run: Run[PipelineOptions]) -> TrainingProgram:
         exchange=nested(*exchanges),
         global_norm=lambda own: norm_over_ranks(counts * sharded.total_norm(pipe.copies.counted(own)) ** 2),
     )
-    return TrainingProgram(run, parts)
+    return TrainingProgram(run, spread_optimizer(run, stages, parts, mesh) if run.options.shard_optimizer else parts)
+
+
+def spread_optimizer(run: Run, stages: Sequence[Stage], parts: Parts, mesh: DeviceMesh) -> Parts:
+    """Spreads the optimizer state of a rank's stages over the ranks that have the same ones.
+
+    Args:
+        run: What is trained.
+        stages: Of this rank, after `distribute`.
+        parts: Of the program.
+        mesh: All ranks.
+    """
+    optimizer, group = parts.optimizer, along(mesh, run.mesh.replica_axes).get_group()
+    state = build_local_state(run, optimizer, *(stage.model for stage in stages))
+    trained = list(dict.fromkeys(weight.parameter for weight in state.trained.values()))
+    owners = owners_of(trained, dist.get_process_group_ranks(group))
+    owned = dataclasses.replace(state, optimizer_state=update_own(optimizer, owners, group))
+    return dataclasses.replace(parts, local_state=owned)

@@ -7,53 +7,21 @@ Use it when the model and its gradients fit one device, but the optimizer state 
 
 import functools
 
-import torch
-import torch.distributed as dist
-from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from samestep.common.strategy import Run
-from samestep.common.workload.optimizers.spec import Shape
 from samestep.torch_impl.axes.data import wrap
 from samestep.torch_impl.building import build_fresh_model
 from samestep.torch_impl.devices import join_group, use_device
 from samestep.torch_impl.local_state import LocalState
 from samestep.torch_impl.observing.overlap import DdpExchange
 from samestep.torch_impl.optimizers import build_optimizer, leave, matrices_of, particular_slots, slot_keys
+from samestep.torch_impl.optimizers.owned import OwnedOptimizerState
 from samestep.torch_impl.program import Parts, TrainingProgram
 from samestep.torch_impl.step_context import StepContext
 from samestep.torch_impl.techniques.applied import order_ranks
 from samestep.torch_impl.upstream import rank_of_parameter
 from samestep.torch_impl.weights import named_buffers, named_weights
-
-
-class OwnedOptimizerState:
-    """The optimizer state of a parameter is on the rank that updates it."""
-
-    def __init__(self, optimizer: ZeroRedundancyOptimizer) -> None:
-        self._inner = optimizer.optim
-        self._owners = rank_of_parameter(optimizer)
-
-    def _owner(self, parameter: nn.Parameter) -> int:
-        """Returns the rank that updates a parameter; the first, if the user's optimizer leaves it out."""
-        return self._owners.get(parameter, 0)
-
-    def local(self, parameter: nn.Parameter) -> dict[str, torch.Tensor] | None:
-        """Returns the inner optimizer's state of a parameter that this rank updates, else None."""
-        return self._inner.state[parameter] if self._owner(parameter) == dist.get_rank() else None
-
-    def full(self, parameter: nn.Parameter, key: str, shape: Shape) -> torch.Tensor:
-        """Broadcasts one state tensor from its owner."""
-        local = self.local(parameter)
-        value = parameter.new_empty(shape) if local is None else local[key]
-        dist.broadcast(value, self._owner(parameter))
-        return value
-
-    def count(self, parameter: nn.Parameter) -> int:
-        """Broadcasts its count from its owner."""
-        value = torch.tensor(int((self.local(parameter) or {}).get("step", 0)), device=parameter.device)
-        dist.broadcast(value, self._owner(parameter))
-        return int(value)
 
 
 def build(run: Run) -> TrainingProgram:
@@ -82,7 +50,7 @@ def build(run: Run) -> TrainingProgram:
         measures=exchange.measures if is_plain else dict,
         local_state=LocalState(
             named_weights(bare),
-            OwnedOptimizerState(optimizer),
+            OwnedOptimizerState(optimizer.optim, rank_of_parameter(optimizer)),
             slot_keys(run.optimizer),
             buffers=named_buffers(bare),
             counts=run.workload.model.facts.may_skip,

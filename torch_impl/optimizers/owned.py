@@ -1,0 +1,100 @@
+"""Optimizer state that is spread over ranks which have the same parameters: each updates some, and broadcasts them."""
+
+import heapq
+from collections.abc import Mapping, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from samestep.common.workload.optimizers.spec import Shape
+from samestep.torch_impl.sharded import full_tensor, local_part
+
+
+class OwnedOptimizerState:
+    """The optimizer state of a parameter is on the rank that updates it."""
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        owners: Mapping[nn.Parameter, int],
+        group: dist.ProcessGroup | None = None,
+    ) -> None:
+        """Takes an optimizer that has the state of this rank's parameters.
+
+        Args:
+            optimizer: The optimizer.
+            owners: The rank, of all, that updates a parameter; the first, if the user's optimizer leaves it out.
+            group: The ranks that have the same parameters; all there are, unless given.
+        """
+        self._inner, self._owners, self._group = optimizer, owners, group
+
+    def _owner(self, parameter: nn.Parameter) -> int:
+        return self._owners.get(parameter, 0)
+
+    def local(self, parameter: nn.Parameter) -> dict[str, torch.Tensor] | None:
+        """Returns the inner optimizer's state of a parameter that this rank updates, else None."""
+        return self._inner.state[parameter] if self._owner(parameter) == dist.get_rank() else None
+
+    def full(self, parameter: nn.Parameter, key: str, shape: Shape) -> torch.Tensor:
+        """Broadcasts one state tensor from its owner; of a parameter that is cut, each rank its part, which are then gathered."""
+        if (local := self.local(parameter)) is not None:
+            value = local[key]
+        else:
+            is_alike = shape == tuple(parameter.shape)
+            value = torch.empty_like(parameter.detach()) if is_alike else parameter.new_empty(shape)
+        dist.broadcast(local_part(value), self._owner(parameter), self._group)
+        return full_tensor(value)
+
+    def count(self, parameter: nn.Parameter) -> int:
+        """Broadcasts its count from its owner."""
+        value = torch.tensor(int((self.local(parameter) or {}).get("step", 0)), device=parameter.device)
+        dist.broadcast(value, self._owner(parameter), self._group)
+        return int(value)
+
+
+def owners_of(parameters: Sequence[nn.Parameter], ranks: Sequence[int]) -> dict[nn.Parameter, int]:
+    """Gives each parameter to a rank, as ZeroRedundancyOptimizer does: the largest one left to the first that has least.
+
+    Args:
+        parameters: Those of this rank, the same on all of them.
+        ranks: The ranks.
+    """
+    found, least = dict[nn.Parameter, int](), [(0, place) for place in range(len(ranks))]
+    for parameter in sorted(parameters, key=lambda each: local_part(each).numel(), reverse=True):
+        size, place = least[0]
+        found[parameter] = ranks[place]
+        heapq.heapreplace(least, (size + local_part(parameter).numel(), place))
+    return found
+
+
+def update_own(
+    optimizer: torch.optim.Optimizer, owners: Mapping[nn.Parameter, int], group: dist.ProcessGroup
+) -> OwnedOptimizerState:
+    """Has an optimizer update the parameters of this rank alone, and broadcast them behind each update, in one piece.
+
+    Args:
+        optimizer: Of all parameters, in which nothing has been updated.
+        owners: The rank that updates each that is trained.
+        group: The ranks.
+    """
+    rank = dist.get_rank()
+    together = {owner: [each for each in owners if owners[each] == owner] for owner in dict.fromkeys(owners.values())}
+
+    def leave_others(*_: object) -> None:
+        for parameter, owner in owners.items():
+            if owner != rank:
+                parameter.grad = None  # which optimizers pass over
+
+    def broadcast(*_: object) -> None:
+        with torch.no_grad():
+            for owner in sorted(together):
+                parts = [local_part(each) for each in together[owner]]
+                flat = torch.cat([part.flatten() for part in parts])
+                dist.broadcast(flat, owner, group)
+                for part, value in zip(parts, flat.split([part.numel() for part in parts]), strict=True):
+                    part.copy_(value.view_as(part))
+
+    optimizer.register_step_pre_hook(leave_others)
+    optimizer.register_step_post_hook(broadcast)
+    return OwnedOptimizerState(optimizer, owners, group)
