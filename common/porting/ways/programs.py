@@ -1,5 +1,6 @@
 """Small programs that make one array of others: what may stand between two layers, one step after another."""
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 
@@ -40,13 +41,18 @@ def axis_name(axis: int, dims: int) -> str:
 def _softmaxes(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
     for _, x in _alike(sources, target):
         for axis in reversed(range(x.ndim)):
-            name = axis_name(axis, x.ndim)
+            name = _axis_beside_ones(axis, x)
             yield {"softmax": name}, lambda x=x, axis=axis: formulas.softmax(x, axis)
             yield {"softmax": f"{name}, its logarithm"}, lambda x=x, axis=axis: np.log(formulas.softmax(x, axis))
     for _, x in sources:  # Keras puts another axis than the last one there first
         for axis in range(1, x.ndim - 1):
             if (turned := x.swapaxes(axis, -1)).shape == target.shape:
-                yield {"softmax": axis_name(axis, x.ndim)}, lambda x=turned: formulas.softmax(x)
+                yield {"softmax": _axis_beside_ones(axis, x)}, lambda x=turned: formulas.softmax(x)
+
+
+def _axis_beside_ones(axis: int, x: np.ndarray) -> str:
+    """Returns what an axis is called. Of [4, 6, 1] axis 1 is the last one: the other side may have squeezed its array."""
+    return axis_name(axis, max((n + 1 for n, size in enumerate(x.shape) if size != 1), default=x.ndim))
 
 
 def _reductions(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
@@ -63,11 +69,8 @@ def _reductions(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
                     yield settings, lambda f=function, x=x, axes=axes: f(x, axis=axes).reshape(target.shape)
                 if count == 1:
                     for name, place in (("first position", 0), ("last position", -1)):
-                        settings = {"pools": name, "over": over}
-                        yield (
-                            settings,
-                            lambda x=x, a=axes[0], p=place: np.take(x, p, axis=a).reshape(target.shape),
-                        )
+                        taken = functools.partial(np.take, x, place, axis=axes[0])
+                        yield {"pools": name, "over": over}, lambda taken=taken: taken().reshape(target.shape)
 
 
 def _sums(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
@@ -223,17 +226,15 @@ def _pixels(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
         if not x.ndim == target.ndim == 4 or x.size != target.size or not target.shape[-1] < x.shape[-1]:
             continue
         factor, channels = target.shape[1] // x.shape[1], target.shape[-1]
-        orders = {
-            "a channel's pixels lie side by side": ((channels, factor, factor), (0, 1, 4, 2, 5, 3)),
-            "a pixel's channels lie side by side": ((factor, factor, channels), (0, 1, 3, 2, 4, 5)),
-        }
-        for name, (shape, axes) in orders.items():
-            settings = {"pixels of channels": name}
+        for name, shape, axes in (
+            ("a channel's pixels lie side by side", (channels, factor, factor), (0, 1, 4, 2, 5, 3)),
+            ("a pixel's channels lie side by side", (factor, factor, channels), (0, 1, 3, 2, 4, 5)),
+        ):
 
             def make(x: np.ndarray = x, shape: tuple[int, ...] = shape, axes: tuple[int, ...] = axes) -> np.ndarray:
                 return x.reshape(*x.shape[:3], *shape).transpose(axes).reshape(target.shape)
 
-            yield settings, make
+            yield {"pixels of channels": name}, make
 
 
 _STEPS = (_softmaxes, _reductions, _sums, _products, _concatenations, _hidings, _slices, _joinings, _pixels)

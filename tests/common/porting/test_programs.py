@@ -10,6 +10,7 @@ from samestep.common.porting.functions import align_functions
 from samestep.common.porting.model_trace import IS_FUNCTION, LayerCall
 from samestep.common.porting.ways.between import identify_between
 from samestep.common.porting.ways.formulas import softmax
+from samestep.common.porting.ways.programs import programs
 from samestep.common.porting.ways.recurrent import _levels, _run, _usual, ends
 from samestep.common.porting.ways.resizing import _KERNELS, _PLACES, _weights
 from samestep.common.porting.ways.turns import turn
@@ -55,6 +56,15 @@ def test_a_step_of_each_side(one: np.ndarray, other: np.ndarray, said: str) -> N
     assert found.startswith(said) or said in found, found
     assert between(one, one, x=X, y=Y, scores=SCORES) == ""
     assert between(one, RNG.normal(size=other.shape), x=X, y=Y, scores=SCORES) == ""
+
+
+def test_an_axis_beside_ones_is_called_as_without_them() -> None:
+    """One side may squeeze its scores and the other not: both take the softmax over the last axis."""
+    scores, softmaxes = X[:, :, :1], []
+    for settings, make in programs([("x", scores)], scores):
+        if "softmax" in settings and np.array_equal(make(), softmax(scores, 1)):
+            softmaxes.append(settings["softmax"])
+    assert set(softmaxes) == {"the last axis"}
 
 
 def test_a_step_that_only_one_side_takes() -> None:
