@@ -144,7 +144,10 @@ def why_nothing(out: Path, ended: RecordedCommand) -> str:
     elif not ended.is_seen:
         reason = "no Python of the command loaded the recorder: it runs none, or runs `python -I`, `-E` or `-S`; leave that out."
     elif not ended.frameworks:
-        reason = "the command imported neither torch nor keras; name one that trains with either."
+        reason = (
+            "the command imported neither torch nor keras; name one that trains with either, and that neither clears the "
+            "environment of its processes nor leaves them behind."
+        )
     else:
         reason = _no_step(ended.frameworks)
     return f"nothing is recorded: {reason}"
