@@ -59,8 +59,6 @@ def main(arguments: Sequence[str]) -> int:
     check_bit_equal(bit_equal, against)
     check_format(form)
     allowed = check_allowed(name.strip() for text in allow for name in text.split(","))
-    if given.pop("mesh") is not None:
-        raise ConfigError("--mesh is of one row; write it into its cell, as in torch:hybrid+mesh=pipe=2,tensor=2.")
     given["vary"] = read_vary(given.pop("vary"))
     out = given.pop("out", None)
     from samestep.experiments.comparing import execution  # here, like the next one: --help imports no NumPy
@@ -91,8 +89,10 @@ def _take_rows(given: dict[str, object]) -> None:
     """Makes `--strategies` of the rows that are named without a flag.
 
     Raises:
-        ConfigError: Both are given.
+        ConfigError: Both are given, or a mesh beside them.
     """
+    if given.pop("mesh") is not None:
+        raise ConfigError("--mesh is of one row; write it into its cell, as in torch:hybrid+mesh=pipe=2,tensor=2.")
     rows = given.pop("rows")
     if rows and "strategies" in given:
         raise ConfigError(f"'{rows[0]}' and --strategies both name rows; give all of them in one place.")

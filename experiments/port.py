@@ -63,19 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     Raises:
         SamestepError: The request is wrong, a model cannot be built, or a parameter has no counterpart.
     """
-    parser = Parser(prog="samestep port", description=_ABOUT, allow_abbrev=False)
-    parser.examples = (
-        "samestep port --model net.py --data mine.npz",
-        "samestep port --model net.py --data mine.npz --accept double_bias,epsilon",
-        "samestep port --model net.py --data d.npz --weights w.safetensors --to keras",
-        "samestep port --model net.py --data d.npz --weights w.weights.h5 --to torch",
-    )
-    add_flags(parser, "port", PortRequest)
-    parser.add_argument("--accept", metavar="NAMES", help=_ACCEPT)
-    parser.add_argument("--weights", metavar="FILE", type=Path, help=_WEIGHTS)
-    parser.add_argument("--to", metavar="FRAMEWORK", help="keras or torch: what --weights is written for")
-    add_format(parser)
-    given = vars(parser.parse_args(arguments))
+    given = vars(_parser().parse_args(arguments))
     form = given.pop("format")
     check_format(form)
     path, target = given.pop("weights"), given.pop("to")
@@ -98,6 +86,22 @@ def main(arguments: Sequence[str]) -> int:
         made, manifest = checkpoint.made
         print(f"Wrote {made} for {target}, and {manifest}, which says what became of each weight.", file=sys.stderr)
     return ParityFailed.exit_code if verdict.kind == "different" else 0
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="samestep port", description=_ABOUT, allow_abbrev=False)
+    parser.examples = (
+        "samestep port --model net.py --data mine.npz",
+        "samestep port --model net.py --data mine.npz --accept double_bias,epsilon",
+        "samestep port --model net.py --data d.npz --weights w.safetensors --to keras",
+        "samestep port --model net.py --data d.npz --weights w.weights.h5 --to torch",
+    )
+    add_flags(parser, "port", PortRequest)
+    parser.add_argument("--accept", metavar="NAMES", help=_ACCEPT)
+    parser.add_argument("--weights", metavar="FILE", type=Path, help=_WEIGHTS)
+    parser.add_argument("--to", metavar="FRAMEWORK", help="keras or torch: what --weights is written for")
+    add_format(parser)
+    return parser
 
 
 def _checkpoint(path: Path | None, target: str | None) -> "WeightsFile | None":

@@ -56,12 +56,9 @@ def excuse(run: Run, parity: Parity, wanted: Sequence[float], start: TrainState,
         means = f"every step that is replayed from its own state is {whose}"
     if not agrees:
         return parity
-    moved, ties = None, 0
-    rounded = EXPLAINED * UNIT_ROUNDOFF[run.dtype] if error is None else SPREAD * error
+    rounded, moved, ties = EXPLAINED * UNIT_ROUNDOFF[run.dtype] if error is None else SPREAD * error, None, 0
     if has_oracle:
-        moved, ties = _amplification(run, len(wanted), start)
-        if ties and parity.max_relative_loss > moved * rounded:  # a smaller move may turn none of these tokens
-            moved = max(moved, _amplification(run, len(wanted), start, rounded)[0])
+        moved, ties = _amplification(run, len(wanted), start, parity.max_relative_loss, rounded)
     elif error is not None:
         moved = _own_amplification(run, wanted, start, alone)
     if moved is not None and parity.max_relative_loss > moved * rounded:
@@ -115,9 +112,13 @@ def replay_to(run: Run, rerun: Rerun, step: int) -> tuple[Sequence[float], Train
     return curve.losses, curve.state
 
 
-def _amplification(run: Run, steps: int, start: TrainState, size: float | None = None) -> tuple[float, int]:
+def _amplification(run: Run, steps: int, start: TrainState, off: float, rounded: float) -> tuple[float, int]:
+    """Returns how far a rounding of the first weights grows, and how many tokens are between two experts within it."""
     diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
-    return diagnosis.measure_amplification(run, steps, start, size or diagnosis.PERTURBATION)
+    moved, ties = diagnosis.measure_amplification(run, steps, start, diagnosis.PERTURBATION)
+    if ties and off > moved * rounded:  # a smaller move may turn none of these tokens
+        moved = max(moved, diagnosis.measure_amplification(run, steps, start, rounded)[0])
+    return moved, ties
 
 
 def _own_amplification(run: Run, wanted: Sequence[float], start: TrainState, alone: Rerun) -> float:

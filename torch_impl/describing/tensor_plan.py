@@ -39,10 +39,7 @@ def find_plan(model: Model, module: nn.Module, inputs: Inputs, source: str) -> P
     """
     linear = {path: each for path, each in module.named_modules() if isinstance(each, nn.Linear)}
     if not model.tensor_plan:
-        published = getattr(module, "_tp_plan", None) or {}
-        named = {pattern: _PUBLISHED[way] for pattern, way in published.items() if way in _PUBLISHED}
-        plan = {path: way for pattern, way in named.items() for path in linear if _matches(path, pattern)}
-        return plan if plan and _deviation(module, linear, plan, inputs) == 0 else {}
+        return _published_plan(module, linear, inputs)
     paths: dict[str, list[str]] = {}
     for pattern, way in model.tensor_plan.items():
         if way not in STYLES:
@@ -66,6 +63,14 @@ def find_plan(model: Model, module: nn.Module, inputs: Inputs, source: str) -> P
             f"{off:.0%}; each rank needs whole heads, and a layer that makes queries, keys and values at once has to be three."
         )
     return cut(paths)
+
+
+def _published_plan(module: nn.Module, linear: Mapping[str, nn.Linear], inputs: Inputs) -> Plan:
+    """Returns the plan that a model of transformers has with it; none where the parts would be another function."""
+    published = getattr(module, "_tp_plan", None) or {}
+    named = {pattern: _PUBLISHED[way] for pattern, way in published.items() if way in _PUBLISHED}
+    plan = {path: way for pattern, way in named.items() for path in linear if _matches(path, pattern)}
+    return plan if plan and _deviation(module, linear, plan, inputs) == 0 else {}
 
 
 def _parent(path: str) -> str:

@@ -80,12 +80,7 @@ def write_found(
     Raises:
         ConfigError: The outputs are none that the loss can take.
     """
-    if (name := next((name for name, value in found.params.items() if np.isnan(value).any()), None)) is not None:
-        raise ConfigError(
-            f"--model {source}: the parameter {name} starts as nan; give it numbers when the model is built."
-        )
-    if isinstance(model.loss, Mapping) and found.loss_of_each is None:
-        raise ConfigError(f"--model {source}: loss has no function for {framework}; it has {', '.join(model.loss)}.")
+    _refuse_untrainable(model, source, framework, found)
     losses = None if found.loss_of_each is None else found.loss_of_each()
     loss = find_loss(model, source, found.outputs, losses, split.train_targets, EXAMPLES)
     description = Description(
@@ -107,6 +102,16 @@ def write_found(
         **{name: getattr(found, name) for name in _AS_FOUND},
     )
     write_description(folder, description, _initial(found))
+
+
+def _refuse_untrainable(model: Model, source: str, framework: str, found: BuildReport) -> None:
+    """Refuses a model that begins with no numbers, or has no loss for its framework."""
+    if (name := next((name for name, value in found.params.items() if np.isnan(value).any()), None)) is not None:
+        raise ConfigError(
+            f"--model {source}: the parameter {name} starts as nan; give it numbers when the model is built."
+        )
+    if isinstance(model.loss, Mapping) and found.loss_of_each is None:
+        raise ConfigError(f"--model {source}: loss has no function for {framework}; it has {', '.join(model.loss)}.")
 
 
 def _params(found: BuildReport, table: str) -> dict[str, Param]:

@@ -48,10 +48,7 @@ def timeline(trace: Trace, name: str, step: int | None = None, length: float | N
     heights = [_BAR + _FLIGHT * min(_MOST_FLIGHTS, _flights(device)) + gap for device in devices]
     height = _HEAD + sum(heights) + 40
     root = drawing(WIDTH, height, f"Timeline of {name}", _in_words(trace, devices, step))
-    write(root, 16, 24, name, "title")
-    more = f", first {MOST_DEVICES} of {len(trace.devices)} devices" if len(trace.devices) > MOST_DEVICES else ""
-    told = f"traced step {step + 1} of {len(trace.steps)}: {_milliseconds(end - start)}{more}"
-    write(root, 16, 42, told, "muted small")
+    _title(root, trace, name, step)
     _key(root)
     finest = (_RIGHT - _LEFT) / max(end - start, 1e-9)
     scale = finest if length is None else (_RIGHT - _LEFT) / max(length, 1e-9)
@@ -72,6 +69,14 @@ def timeline(trace: Trace, name: str, step: int | None = None, length: float | N
     else:
         root.set("data-axis", f"{_LEFT:g} {_RIGHT:g} {length:.6g}")
     return root
+
+
+def _title(root: Element, trace: Trace, name: str, step: int) -> None:
+    start, end = trace.bounds(step)
+    more = f", first {MOST_DEVICES} of {len(trace.devices)} devices" if len(trace.devices) > MOST_DEVICES else ""
+    write(root, 16, 24, name, "title")
+    told = f"traced step {step + 1} of {len(trace.steps)}: {_milliseconds(end - start)}{more}"
+    write(root, 16, 42, told, "muted small")
 
 
 def _forget_times(root: Element) -> None:

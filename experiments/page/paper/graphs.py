@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element
 
-from samestep.experiments.page.curves import FRAME, Panel
+from samestep.experiments.page.curves import FRAME, Panel, PlottedCurve
 from samestep.experiments.page.drawings.svg import drawing, put, stroke, write
 from samestep.experiments.page.paper.layout import SMALL, SWATCH, draw_axis, draw_key, room_for
 from samestep.experiments.page.paper.marks import point
@@ -45,11 +45,7 @@ def graph(panel: Panel, title: str, key: Sequence[tuple[str, str]], width: float
         stroke(root, "level", [(left, y), (right, y)])
         write(root, right - 2, y + 12, meaning, "small end")
     for each in panel.curves:
-        share = 100 / FRAME
-        parts = [[f"{frame.x(x * share):.5g} {frame.y(y * share):.5g}" for x, y in part] for part in each.parts]
-        d = "".join(f"M{'L'.join(part)}" for part in parts)
-        curve = put(root, "path", f"curve {each.kind}", d=d)
-        put(curve, "title").text = each.title
+        _draw_curve(root, frame, each)
     for each in panel.dots:
         _mark(root, frame, each.kind.split(), dict(part.split(":") for part in each.style.split(";")), each.said)
     return root
@@ -66,6 +62,13 @@ class _Frame:
 
     def y(self, share: float) -> float:
         return self._top + share * self._per_y
+
+
+def _draw_curve(root: Element, frame: _Frame, curve: PlottedCurve) -> None:
+    share = 100 / FRAME
+    parts = [[f"{frame.x(x * share):.5g} {frame.y(y * share):.5g}" for x, y in part] for part in curve.parts]
+    drawn = put(root, "path", f"curve {curve.kind}", d="".join(f"M{'L'.join(part)}" for part in parts))
+    put(drawn, "title").text = curve.title
 
 
 def _mark(root: Element, frame: _Frame, kinds: Sequence[str], at: dict[str, str], said: str | None) -> None:
