@@ -1,6 +1,6 @@
 """Every known mistake: the mutants, and those from public issue threads, each with a cell in which it matters."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 from samestep.common.mistakes.table import of_step
@@ -183,5 +183,3 @@ SILENT_BUGS: tuple[Mutant, ...] = (
 )
 KNOWN: tuple[Mutant, ...] = (*MUTANTS, *SILENT_BUGS)
 """What the diagnosis tries."""
-CELLS: Mapping[str, str] = {mutant.name: mutant.cell for mutant in SILENT_BUGS}
-"""Mistake -> a cell in which it differs from the right step by more than 100 times the noise."""

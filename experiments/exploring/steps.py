@@ -41,7 +41,7 @@ def played(run: Run, step: "PredictedStep | RunResult", sent_bytes: float) -> di
         "mesh": str(run.mesh),
         "wholes": whole_bytes(run),
         "devices": [[name, *each] for name, each in zip(names, _held(run, rows, lacking), strict=True)],
-        "moves": [_move(each, rows, names) for each in moves],
+        "moves": [_move(each, rows) for each in moves],
         "totals": [
             _said(max(row.state_bytes for row in rows)),
             _said(max(kept, default=None), lacking),
@@ -87,7 +87,7 @@ def _batch(run: Run, place: int) -> str:
     return told + (f", {run.microbatches} micro-batches" if run.microbatches > 1 else "")
 
 
-def _move(each: DrawnTransfer, rows: Sequence[Footprint], names: Sequence[str]) -> list[object]:
+def _move(each: DrawnTransfer, rows: Sequence[Footprint]) -> list[object]:
     links = dict.fromkeys(link for path in each.paths for link in _links(each, _addressed(each, path, rows)))
     spelled = " ".join(f"{start}-{end}" for start, end in links)
     one = round(each.bytes / each.count)

@@ -47,7 +47,7 @@ def timeline(trace: Trace, name: str, step: int | None = None, length: float | N
     gap = _GAP if length is None else _GAP + _TOTALS
     heights = [_BAR + _FLIGHT * min(_MOST_FLIGHTS, _flights(device)) + gap for device in devices]
     height = _HEAD + sum(heights) + 40
-    root = drawing(WIDTH, height, f"Timeline of {name}", _in_words(trace, devices, step))
+    root = drawing(WIDTH, height, f"Timeline of {name}", _in_words(devices, step))
     _title(root, trace, name, step)
     _key(root)
     finest = (_RIGHT - _LEFT) / max(end - start, 1e-9)
@@ -194,7 +194,7 @@ def _milliseconds(microseconds: float) -> str:
     return f"{value:,.0f} ms" if value >= 99.95 else f"{value:.3g} ms"
 
 
-def _in_words(trace: Trace, devices: Sequence[Device], step: int) -> str:
+def _in_words(devices: Sequence[Device], step: int) -> str:
     """Returns how long each device did what, for those who do not see the drawing."""
     return ". ".join(f"{device.name}: {_totals(device, step)}" for device in devices) + "."
 
