@@ -78,11 +78,12 @@ COMPOSED = (MEGATRON, SHARDED_EXPERTS)
 
 @dataclasses.dataclass(frozen=True)
 class ComposedOptions:
-    """The options of a pipeline whose norms are split along `tensor`."""
+    """The options of a pipeline whose norms are split along `tensor`; who holds its optimizer state is in `held.py`."""
 
     schedule: str = "1f1b"
     microbatches: int = 1
     sequence_parallel: bool = True
+    shard_optimizer: bool = False
 
 
 def row_of(strategy: str) -> RankedStrategy | None:
