@@ -31,7 +31,8 @@ def torch_clip_counts_replicas() -> None:
 def torch_local_positions() -> None:
     from samestep.torch_impl.axes import context
 
-    context.place_positions = lambda model, part: None
+    right = context.place_positions
+    context.place_positions = lambda model, part: right(model, Chunk(0, part.count))
 
 
 def torch_local_attention() -> None:
@@ -70,7 +71,14 @@ def torch_position_lost() -> None:
 def torch_running_statistics_lost() -> None:
     from samestep.torch_impl.local_state import LocalState
 
-    LocalState.restore_buffers = lambda self, state: None
+    def restore_buffers(self: LocalState, state: object) -> None:
+        for (
+            name,
+            buffer,
+        ) in self.buffers.items():  # those of a new model, whatever a step that only compiles has made of them
+            buffer.fill_(float(name.endswith("running_var")))
+
+    LocalState.restore_buffers = restore_buffers
 
 
 def torch_statistics_of_last_microbatch() -> None:
@@ -160,7 +168,7 @@ def torch_clip_before_unscaling() -> None:
     def transform_first(gradients: list, norm: object, techniques: object) -> None:
         transform(gradients, norm, techniques)
         for gradient in gradients:
-            gradient /= contexts[-1].loss_scale
+            gradient /= contexts[-1].seed_gradient
 
     program.scaler_of, program.transform = scaler_of, transform_first
 
