@@ -21,8 +21,8 @@ from samestep.experiments.printing.text import count
 RESULT = "result.json"
 LEAST_RUNS = 3
 """From which on a fit of two factors has an error."""
-EXCHANGES = ("tensor_exchange", "pipeline_sends", "data_exchange")
-"""The parts of a step that the second factor multiplies; the first one multiplies the others."""
+OWN = ("compute", "pipeline_bubble", "optimizer")
+"""The parts of a step that the first factor multiplies; the others are exchanges, which the second one multiplies."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +50,10 @@ class Calibration:
 
     def timed(self, time: StepTime) -> StepTime:
         """Returns the prediction with the factors."""
-        factors = dict.fromkeys(EXCHANGES, self.exchanges)
-        return StepTime.of({name: seconds * factors.get(name, self.work) for name, seconds in time.parts().items()})
+        factors = dict.fromkeys(OWN, self.work)
+        return StepTime.of(
+            {name: seconds * factors.get(name, self.exchanges) for name, seconds in time.parts().items()}
+        )
 
     def __str__(self) -> str:
         if self.error_left_out is None:
@@ -118,8 +120,8 @@ def _measured(directory: Path) -> Iterable[tuple[Candidate, float]]:
 
 
 def _split(time: StepTime) -> tuple[float, float]:
-    exchanged = sum(seconds for name, seconds in time.parts().items() if name in EXCHANGES)
-    return time.total - exchanged, exchanged
+    own = sum(time.parts()[name] for name in OWN)
+    return own, time.total - own
 
 
 def _fit(points: Sequence[tuple[tuple[float, float], float]]) -> tuple[float, float]:
