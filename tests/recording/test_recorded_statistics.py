@@ -105,6 +105,32 @@ def test_rows_are_hashed_as_the_statement_says() -> None:
     examples.add_result(result)
     examples.add([result.detach()], {})
     assert examples.hashes() is None
+    data = torch.randn(3, 2)
+    examples.clear()
+    examples.add_result(result)
+    examples.add([torch.cat([result.detach(), data])], {"labels": torch.arange(7)})
+    assert examples.hashes() == tuple(hash_rows([data.numpy(), np.arange(4, 7)[:, None]]).tolist())
+
+
+@pytest.mark.tf
+def test_of_a_batch_of_results_and_data_the_data_are_taken_in_a_graph() -> None:
+    import tensorflow as tf
+
+    from samestep.tf_impl.recording.examples import Results, inputs_of
+
+    results, found = Results(), list[list[str]]()
+
+    @tf.function
+    def step(data: tf.Tensor) -> tf.Tensor:
+        fake = tf.tanh(data)
+        results.add(fake)
+        scaled = 2.0 * data
+        for batch in (tf.concat([tf.stop_gradient(fake), data], 0), tf.concat([scaled, data], 0), fake, 2.0 * fake):
+            found.append([each.name.partition(":")[0] for each in inputs_of([batch], {}, results)])
+        return fake
+
+    step(tf.ones((2, 3)))
+    assert found == [["data"], ["concat_1"], [], []]
 
 
 def test_images_are_the_same_wherever_their_channels_are() -> None:

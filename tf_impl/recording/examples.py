@@ -1,7 +1,8 @@
 """Which examples a model was called on, computed in a graph: the mirror of common/steps/rows.py, but for its last mixing.
 
 The tensors of a call that have as many rows as its first one make the hashes together. What another model returned is a result
-and no data: its last bits may differ where the data are the same.
+and no data: its last bits may differ where the data are the same. Of a batch that was put together from results and data, as the
+discriminator of a GAN is given it, the data are taken.
 """
 
 import functools
@@ -38,6 +39,45 @@ class Results:
         """Returns whether a tensor is one of them."""
         return id(tensor) in self._seen
 
+    def data_in(self, tensor: Any) -> list[Any]:
+        """Returns what is data of a tensor: all of it, or what it was made of beside results.
+
+        Args:
+            tensor: The tensor; one that was computed eagerly does not say from what, and is taken whole.
+        """
+        behind, found, seen = self._behind(tensor), [], set[int]()
+        waiting = [tensor]
+        while waiting:
+            each = waiting.pop()
+            if id(each) in seen or self.has(each):
+                continue
+            seen.add(id(each))
+            if id(each) in behind:
+                waiting += reversed(_sources(each))
+            else:
+                found.append(each)
+        return found
+
+    def _behind(self, tensor: Any) -> set[int]:
+        """Returns which of the tensors that one was computed from, itself among them, were computed from a result."""
+        behind, waiting, seen = set[int](), [(tensor, iter(_sources(tensor)))], {id(tensor)}
+        while waiting:  # a graph may be deeper than Python calls
+            each, left = waiting[-1]
+            source = next(left, None)
+            if source is None:
+                waiting.pop()
+                if self.has(each) or any(id(source) in behind for source in _sources(each)):
+                    behind.add(id(each))
+            elif id(source) not in seen:
+                seen.add(id(source))
+                waiting.append((source, iter(() if self.has(source) else _sources(source))))
+        return behind
+
+
+def _sources(tensor: Any) -> list[Any]:
+    """Returns what a tensor of a graph was computed from."""
+    return [] if isinstance(tensor, np.ndarray) or not tf.is_symbolic_tensor(tensor) else list(tensor.op.inputs)
+
 
 def inputs_of(arguments: Sequence[Any], keywords: Mapping[str, Any], results: Results) -> list[tf.Tensor]:
     """Returns the tensors of a call that hold examples.
@@ -48,7 +88,7 @@ def inputs_of(arguments: Sequence[Any], keywords: Mapping[str, Any], results: Re
         results: What is no data.
     """
     given = keras.tree.flatten([list(arguments), [keywords[name] for name in sorted(keywords)]])
-    dense = [each for each in given if isinstance(each, tf.Tensor | np.ndarray) and not results.has(each)]
+    dense = [own for each in given if isinstance(each, tf.Tensor | np.ndarray) for own in results.data_in(each)]
     tensors = [tf.convert_to_tensor(each) for each in dense if each.shape != ()]
     numbers = [each for each in tensors if each.dtype.is_floating or each.dtype.is_integer or each.dtype.is_bool]
     return [each for each in numbers if each.shape.rank and each.shape[0] == numbers[0].shape[0]]

@@ -67,15 +67,17 @@ class Hooks:
         here, before = self._here, self._guard(self._before_call)
 
         def call(layer: Any, *arguments: Any, **keywords: Any) -> Any:
-            if vars(here).get("is_inside") or not record.could_possibly_record() or in_stateless_scope():
+            if vars(here).get("is_inside") or in_stateless_scope():
                 return original(layer, *arguments, **keywords)
-            before(layer, arguments, keywords)
+            if is_recorded := record.could_possibly_record():
+                before(layer, arguments, keywords)
             here.is_inside = True
             try:
                 result = original(layer, *arguments, **keywords)
             finally:
                 here.is_inside = False
-            self._results.add(result)
+            if is_recorded or layer.trainable_variables:  # what makes data of data learns nothing
+                self._results.add(result)
             return result
 
         return call

@@ -1,7 +1,8 @@
 """Which examples the model was called on: the mirror of common/steps/rows.py.
 
 The tensors of a call that have as many rows as its first one make the hashes together. A tensor that asks for a gradient, or that
-a model returned within the step, is a result and no data: its last bits may differ where the data are the same.
+a model returned within the step, is a result and no data: its last bits may differ where the data are the same. So are rows of a
+result in a batch that holds data as well, as the discriminator of a GAN may be given it.
 """
 
 import functools
@@ -54,8 +55,23 @@ class Examples:
         inputs = self.given(arguments, keywords)
         together = [each for each in inputs if each.shape[0] == inputs[0].shape[0]]
         if together:
-            self._sums.append([*map(sums_of, itertools.count(), together)])
+            self._sums.append(self._of_data([*map(sums_of, itertools.count(), together)], together[0]))
         return together
+
+    def _of_data(self, sums: Sums, inputs: torch.Tensor) -> Sums:
+        """Returns the sums without those of rows that a model returned.
+
+        Args:
+            sums: Of each input of a call.
+            inputs: The first of them.
+        """
+        for each in self._results:
+            result = each()
+            if result is not None and result.shape[1:] == inputs.shape[1:] and result.dtype == inputs.dtype:
+                computed = _on_host(sums_of(0, local_of(unwrapped(result.detach()))))
+                is_data = ~np.isin(_on_host(sums[0]), computed)
+                sums = [_on_host(own)[is_data] for own in sums]
+        return sums
 
     def given(self, arguments: Sequence[object], keywords: Mapping[str, object]) -> list[torch.Tensor]:
         """Returns the tensors of a call that are no results.
