@@ -16,6 +16,7 @@ from samestep.common.errors import ConfigError, SamestepError, unknown
 from samestep.common.frameworks import conventions
 from samestep.common.workload import code
 from samestep.common.workload.declaration import BUILDERS, Model
+from samestep.common.workload.outputs import call_printing
 
 if TYPE_CHECKING:
     import numpy as np  # only in annotations: a file that declares a model imports nothing else
@@ -119,7 +120,7 @@ def import_file(path: str, framework: str) -> types.ModuleType:
         assert spec is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
-        exec(compile(content, path, "exec"), vars(module))  # these bytes, whatever the file holds by now
+        call_printing(exec, compile(content, path, "exec"), vars(module))  # these bytes, whatever the file holds by now
     except ConfigError as error:
         if path in str(error):
             raise
@@ -221,7 +222,7 @@ def call_user(function: Callable[..., object], source: str, what: str, *argument
         ConfigError: It raised.
     """
     try:
-        return function(*arguments)
+        return call_printing(function, *arguments)
     except ConfigError as error:
         raise ConfigError(f"--model {source}: {str(error).removeprefix(f'--model {source}: ')}") from error
     except (Exception, SystemExit) as error:

@@ -20,6 +20,7 @@ from samestep.common.workload.data.as_given import flattened, read_as_given
 from samestep.common.workload.data.dataset import ARRAYS, Split
 from samestep.common.workload.declared import import_file, own_lines
 from samestep.common.workload.models.description import DATA
+from samestep.common.workload.outputs import call_printing
 
 
 def is_asked(directory: Path) -> bool:
@@ -95,7 +96,7 @@ def read_data(directory: Path, data: str, framework: str) -> Split:
     if not callable(function):
         raise ConfigError(f"--data {data}: {file} has no function '{name}'.")
     try:
-        found = function()
+        found = call_printing(function)
         arrays = found if isinstance(found, dict) else dict(zip(ARRAYS, found, strict=True))
         with replacing(directory / DATA) as file:
             np.savez(file, **flattened(arrays))

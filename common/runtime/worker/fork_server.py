@@ -133,7 +133,7 @@ class ForkServer:
             traceback.print_exc()
         finally:
             for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(OSError):  # a log on a disk that is full
+                with contextlib.suppress(OSError, ValueError):  # a disk that is full; what a user's code closed
                     stream.flush()
             os._exit(code)
 
