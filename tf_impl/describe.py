@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from samestep.common.errors import ConfigError
 from samestep.common.workload.data.dataset import Split
-from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.draws import DRAWS
 from samestep.common.workload.models.description_report import EXAMPLES, BuildReport, write_found
@@ -16,6 +15,7 @@ from samestep.common.workload.models.probing import find_habits
 from samestep.common.workload.models.spec import Segment
 from samestep.tf_impl.describing.optimizer import describe_optimizer
 from samestep.tf_impl.describing.probing import Probe
+from samestep.tf_impl.describing.reach import find_reach, losses_of
 from samestep.tf_impl.describing.roundings import find_roundings
 from samestep.tf_impl.features.applied import layers_of
 from samestep.tf_impl.features.draws import STILL
@@ -47,8 +47,9 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     with tf.GradientTape() as tape:
         returned = built.predict(inputs)
         outputs = main_outputs(returned)
-        losses = _losses(model, returned, targets, source)
+        losses = losses_of(model, returned, targets, source)
     _refuse_independent(tape, losses, built, source)
+    reach = find_reach(built, model, inputs, targets, source)
     params = {name: variable.numpy() for name, variable in built.params.items()}
     probe = Probe(built, model, split, source)
     habits = call_user(find_habits, source, "what it does", probe)
@@ -60,7 +61,9 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         buffers={name: variable.numpy() for name, variable in built.buffers.items()},
         dtypes=built.fixed_dtypes(),
         segments=(Segment("", 0, tuple(outputs.shape[1:]), tuple(params)),),
-        reads={name: 1 + again for name, again in built.added.reads(built.params).items()},
+        reads={name: 1 + again for name, again in built.added.reads(built.params).items()}
+        | dict.fromkeys(reach.unread, 0),
+        unreached=reach.unreached,
         sums=probe.sums(habits),
         featured=layers_of(built.layers(keras.layers.Layer)),
         habits=habits,
@@ -70,12 +73,6 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         rounded=find_roundings(model, source, inputs),  # last: it changes how layers are built
     )
     write_found(folder, model, source, "tf", split, seed, found)
-
-
-def _losses(model: Model, returned: object, targets: tf.Tensor, source: str) -> object:
-    """Returns what the user's loss makes of what the model returns; the outputs, all of which any loss of ours reads."""
-    function = loss_function(model)
-    return main_outputs(returned) if function is None else call_user(function, source, "the loss", returned, targets)
 
 
 def _refuse_independent(tape: tf.GradientTape, losses: object, built: UserModel, source: str) -> None:

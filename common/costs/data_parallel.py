@@ -66,8 +66,8 @@ def _summed(run: Run, together: Iterable[Sequence[Param]], backend: str) -> Ledg
 
 
 def _plain_sum(run: Run, params: Sequence[Param]) -> Iterator[Send]:
-    size = sum(param.size for param in params) * run.item_bytes
-    yield Send("backward", "all_reduce", run.mesh.only_axis, run.num_devices, size)
+    if size := sum(param.size for param in params if param.has_gradient) * run.item_bytes:
+        yield Send("backward", "all_reduce", run.mesh.only_axis, run.num_devices, size)
 
 
 def replicated_footprints(run: Run) -> tuple[Footprint, ...]:

@@ -24,7 +24,6 @@ from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.sizes import borrower, example_bytes, holder_of, symmetric
 from samestep.common.ledger import Ledger, Send
 from samestep.common.strategy import Run
-from samestep.common.workload.models.reached import trained
 
 
 def dp(run: Run, backend: str) -> Ledger:
@@ -66,7 +65,8 @@ def mirrored(run: Run, backend: str) -> Ledger:
         The footprint of all devices, and the all-reduce or the copies.
     """
     ledger, devices = replicated(run, backend), run.num_devices
-    params, size = len(trained(run.workload.model.params())), ledger.footprints[0].gradients_bytes
+    params = sum(param.has_gradient for param in run.workload.model.params().values())
+    size = ledger.footprints[0].gradients_bytes
     copies = {
         "reduction_to_one_device": (2 * (devices - 1), params),
         "hierarchical_copy": (devices, 1),  # packed into one tensor
@@ -101,7 +101,7 @@ def central_storage(run: Run, backend: str) -> Ledger:
     reads, moves = max((devices, 1), (1, devices), key=lambda each: each[0] * read + each[1] * total)
     sends = (
         Send("forward", "copy", "data", devices, reads * read, reads * passes * (times + tables_twice)),
-        Send("backward", "copy", "data", devices, moves * total, moves * len(trained(model.params()))),
+        Send("backward", "copy", "data", devices, moves * total, moves * sum(param.has_gradient for param in params)),
     )
     compute = borrower("compute", passes * dense, total, count=devices)
     kept = activation_bytes(run)

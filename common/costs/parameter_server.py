@@ -12,6 +12,7 @@ References:
     (DistBelief, asynchronous).
 """
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -19,7 +20,6 @@ from typing import NamedTuple
 from samestep.common.costs.sizes import ID_BYTES, borrower, example_bytes, holder
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
-from samestep.common.workload.models.reached import trained
 from samestep.common.workload.models.spec import ignores_targets
 from samestep.common.workload.reductions import OWN
 
@@ -43,8 +43,9 @@ class _Calls(NamedTuple):
 
     def size(self, servers: int, parts: Sequence["_Part"], slots: int) -> float:
         """Returns the bytes to or from some of the servers, or all."""
-        learning, tables = sum(part.is_trained for part in parts), sum(part.lookups > 0 for part in parts)
-        return servers * self.server + len(parts) * self.part + learning * slots * self.slot + tables * self.table
+        learning, tables = sum(part.is_pushed for part in parts), sum(part.lookups > 0 for part in parts)
+        read = sum(part.reads > 0 for part in parts)
+        return servers * self.server + read * self.part + learning * slots * self.slot + tables * self.table
 
 
 _TO_WORKER, _TO_SERVER, _FROM_SERVER = (
@@ -63,6 +64,7 @@ class _Part(NamedTuple):
     Attributes:
         size: The number of its elements.
         is_trained: Whether it is not frozen.
+        is_pushed: Whether a step computes a gradient of it.
         reads: How often a pass reads it whole.
         lookups: The rows that an example looks up in it, as a share of those of its table.
         row: The elements of a row.
@@ -71,6 +73,7 @@ class _Part(NamedTuple):
 
     size: int
     is_trained: bool
+    is_pushed: bool
     reads: int
     lookups: float
     row: int
@@ -102,7 +105,7 @@ def parameter_server(run: Run, backend: str) -> Ledger:
         Send(phase, operation, "data", workers, updates * size, updates * len(each))
         for phase, operation, size, each in (
             ("forward", "pull", pulled, params),
-            ("backward", "push", pushed, trained(params)),
+            ("backward", "push", pushed, [each for each in params.values() if each.has_gradient]),
         )
     )
     return Ledger(footprints, sends, sum(server_routes(run).values()))
@@ -148,7 +151,7 @@ def _moved(run: Run, parts: Iterable[_Part]) -> tuple[float, float]:
     for part in parts:
         rows = part.lookups * part.row * (run.batch_size // updates)
         pulled += rows + (0 if part.is_sparse else part.size * part.reads * run.passes)
-        pushed += (rows if part.is_sparse else part.size) * part.is_trained
+        pushed += (rows if part.is_sparse else part.size) * part.is_pushed
     return pulled * run.item_bytes, pushed * run.item_bytes
 
 
@@ -163,7 +166,9 @@ def _sent_example_bytes(run: Run, item: int) -> int:
 def _server(run: Run, parts: Sequence[_Part]) -> Footprint:
     """Returns a server with some parts."""
     learning = sum(part.size for part in parts if part.is_trained)
-    return holder(run, sum(part.size for part in parts), "ps", trained=learning)
+    held = holder(run, sum(part.size for part in parts), "ps", trained=learning)
+    gradients = sum(part.size for part in parts if part.is_pushed) * run.item_bytes
+    return dataclasses.replace(held, gradients_bytes=gradients)
 
 
 def _parts(run: Run) -> list[_Part]:
@@ -175,7 +180,9 @@ def _parts(run: Run) -> list[_Part]:
         for shard in range(shards):
             size = (param.shape[0] // shards + (shard < param.shape[0] % shards)) * row
             looked_up = param.lookups * size / param.size
-            parts.append(_Part(size, not param.frozen, param.reads, looked_up, row, param.read_by_rows))
+            parts.append(
+                _Part(size, not param.frozen, param.has_gradient, param.reads, looked_up, row, param.read_by_rows)
+            )
     return parts
 
 

@@ -68,9 +68,10 @@ def holder(run: Run, elements: int, device: str = "each", count: int = 1, traine
 @functools.lru_cache(maxsize=8)
 def _reached(model: ModelSpec) -> float:
     """Returns how much of what is trained has a gradient: all but what nothing reads in any step."""
-    facts = model.facts
-    unused = sum(model.params()[name].size for name in facts.unused) if not facts.branches else 0
-    return 1 - unused / (num_trained(model.params().values()) or 1)
+    learning, facts = trained(model.params()), model.facts
+    skipped = () if facts.branches else facts.unused
+    unused = sum(param.size for name, param in learning.items() if name in skipped or not param.has_gradient)
+    return 1 - unused / (num_trained(learning.values()) or 1)
 
 
 def holder_of(run: Run, params: Iterable[Param], device: str = "each", count: int = 1) -> Footprint:

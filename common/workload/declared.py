@@ -90,8 +90,7 @@ def load_model(source: str, framework: str) -> Model:
         return found
     path, name = split_source(source)
     module = import_file(str(path.resolve()), framework)
-    found = getattr(module, name, None)
-    if isinstance(found, Model):
+    if isinstance(found := getattr(module, name, None), Model):
         return found
     models = [key for key, value in vars(module).items() if isinstance(value, Model)]
     if found is not None:

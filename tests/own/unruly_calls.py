@@ -103,6 +103,7 @@ REFUSED = {
     "for inference": built("with torch.inference_mode(): return torch.nn.Linear(6, 2)"),
     "without numbers": built("with torch.device('meta'): return torch.nn.Linear(6, 2)"),
     "a script": built("return torch.jit.script(torch.nn.Linear(6, 2))"),
+    "closes its outputs": built("import os; os.close(1); os.close(2); return torch.nn.Linear(6, 2)"),
     "a compiled one": built("return torch.compile(torch.nn.Linear(6, 2))"),
     # the data
     "truths": data("return x[:60] > 0, t[:60], x[60:] > 0, t[60:]"),
@@ -111,8 +112,8 @@ REFUSED = {
     # Keras
     "a session that is cleared": keras(built="keras.utils.clear_session()"),
     "another default dtype": keras(built="keras.config.set_floatx('float16')"),
-    "an array of Keras later": keras("y.numpy()"),
-    "a branch of Keras later": keras("y = y if tf.reduce_sum(y) > 0 else -y"),
+    "an array of Keras": keras("y.numpy()"),
+    "a branch of Keras": keras("y = y if tf.reduce_sum(y) > 0 else -y"),
     "a layer of Keras": keras("self.out(x[:, :3])"),
     "a variable in each call": keras("y = y + self.add_weight(shape=(2,))"),
     "no gradient": keras("y = tf.stop_gradient(y)"),

@@ -1,3 +1,4 @@
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 
 import pytest
@@ -20,6 +21,16 @@ def memory(devices: Iterable[Footprint | DeviceRow]) -> list[tuple[int, ...]]:
         (r.params_bytes, r.params_peak_bytes, r.gradients_bytes, r.optimizer_bytes, _known(r.activations_bytes))
         for r in devices
     )
+
+
+def costs_what_was_predicted(result: RunResult) -> None:
+    """What devices hold and exchange is predicted to the byte, but for activations, which nobody predicts of a user's model."""
+    predicted = [dataclasses.replace(each, activations_bytes=None) for each in result.predicted.devices()]
+    measured = [dataclasses.replace(each, activations_bytes=None) for each in result.processes]
+    assert memory(measured) == memory(predicted)
+    assert tuple(result.exchanges) == result.predicted.exchanges
+    sent = sum(row.sent_bytes_per_step for row in result.processes)
+    assert sent == pytest.approx(result.predicted.sent_bytes_per_step, rel=0.05, abs=512)
 
 
 def _known(count: int | None) -> int:

@@ -19,6 +19,7 @@ from samestep.common.workload.models.description import read_description
 from tests.cells import slow
 from tests.conftest import RunCell
 from tests.ledgers import sends_what_was_predicted
+from tests.tf_impl.conftest import costs_what_was_predicted
 
 pytestmark = pytest.mark.tf
 HELD = ("params_bytes", "params_peak_bytes", "gradients_bytes", "optimizer_bytes")
@@ -47,6 +48,7 @@ def test_a_variable_that_nothing_reads_stays_as_it_is(run_cell: RunCell, cell: s
     state, initial = read_state(tmp_path / "run"), np.load(tmp_path / "run" / "model" / "initial.npz")
     still = {name for name, value in state.params.items() if (value == initial[f"params/{name}"]).all()}
     assert still == {"dense_1/kernel", "dense_1/bias"}
+    costs_what_was_predicted(result)
 
 
 def test_a_subclassed_model_in_float32(run_cell: RunCell) -> None:

@@ -54,6 +54,7 @@ class ParameterServerProgram:
         self._results: list[tf.distribute.coordinator.RemoteValue] = []
         self._applied, self._staleness = 0, 0.0  # the sum over all updates that were applied
         self._read_bytes = self._pushed_bytes = 0
+        self._unread: list[tf.Variable] = []
         self.strategy = tf.distribute.ParameterServerStrategy(resolver, self._partitions)
         _answer_once(self._workers, {tf.float64, tf.as_dtype(run.dtype)})
         self.coordinator = tf.distribute.coordinator.ClusterCoordinator(self.strategy)
@@ -117,7 +118,9 @@ class ParameterServerProgram:
             y: Its targets.
         """
         parts = micro_batches(x, y, self.run.passes)
-        return accumulate(self.model, self.loss, flat(self.trained), parts, keep_rows=self._sends_rows)
+        taken = accumulate(self.model, self.loss, flat(self.trained), parts, keep_rows=self._sends_rows)
+        self._unread = [part for part, each in zip(flat(self.trained), taken[1], strict=True) if each is None]
+        return taken
 
     def apply(self, coefficients: tf.Tensor, gradients: list[Gradient | None]) -> None:
         """Clips by the global norm, then updates every part on the server that holds it.
@@ -183,7 +186,7 @@ class ParameterServerProgram:
         self._pushed_bytes = sent_bytes + (self._rows_bytes if self._sends_rows else 0)
         updates = self._updates_per_step
         pulled, pushed = updates * (self._read_bytes + self._rows_bytes), updates * self._pushed_bytes
-        pulls, pushes = updates * len(self.params), updates * len(self.trained)
+        pulls, pushes = updates * len(self.params), updates * (len(self.trained) - len(self._unread))
         pull = Send("forward", "pull", "data", self._workers, pulled, pulls, to="worker", source="ps")
         return pull, Send("backward", "push", "data", self._workers, pushed, pushes, to="ps", source="worker")
 
@@ -210,7 +213,8 @@ class ParameterServerProgram:
         )
         dtypes = weights.dtype_names(part for slot in self.slots.values() for part in flat(slot))
         held = Footprint.uniform(device, params_bytes, sum(slots_bytes), "graph", dtypes)
-        return dataclasses.replace(held, gradients_bytes=gradients_bytes)
+        unread = weights.nbytes(part for part in self._unread if part.device == device)
+        return dataclasses.replace(held, gradients_bytes=gradients_bytes - unread)
 
     def measures(self) -> Mapping[str, float]:
         """Returns what the servers counted up to the last window's end."""

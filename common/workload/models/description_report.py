@@ -48,6 +48,7 @@ class BuildReport(Findings):
         featured: As in `Description`.
         layers: As in `Description`.
         frozen: The parameters that are not trained.
+        unreached: As in `Param`.
     """
 
     outputs: np.ndarray
@@ -61,6 +62,7 @@ class BuildReport(Findings):
     featured: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     layers: tuple[ParameterLayer, ...] = ()
     frozen: frozenset[str] = frozenset()
+    unreached: frozenset[str] = frozenset()
 
 
 def write_found(
@@ -122,6 +124,7 @@ def _params(found: BuildReport, table: str) -> dict[str, Param]:
             split=found.splits.get(name),
             frozen=name in found.frozen,
             reads=found.reads.get(name, 1),
+            unreached=name in found.unreached,
         )
         for name, value in found.params.items()
     }

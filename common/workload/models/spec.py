@@ -29,6 +29,7 @@ class Param:
         stacked: Of how many layers it stacks what they have, along its first dim, of which an example takes some; 0: of none.
         frozen: Whether it stays as it is: it has no gradient and no optimizer state.
         reads: How often a forward pass reads it: its layer does, and each regularizer that adds it to the loss.
+        unreached: Whether no gradient reaches it in any step, since the loss does not depend on it; its state is kept.
     """
 
     shape: tuple[int, ...]
@@ -43,6 +44,12 @@ class Param:
     stacked: int = 0
     frozen: bool = False
     reads: int = 1
+    unreached: bool = False
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether a step computes a gradient of it, as far as that is the same in every step."""
+        return not (self.frozen or self.unreached)
 
     @property
     def read_by_rows(self) -> bool:
