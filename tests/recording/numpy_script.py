@@ -61,6 +61,7 @@ class Script:
     moves_statistics: bool = False
     sees_targets: bool = False
     prefix: str = ""
+    products: str = ""
 
     @property
     def is_float64(self) -> bool:
@@ -335,7 +336,8 @@ class _Training:
         )
         s = self.s
         command = ("python", "-c", json.dumps(dataclasses.asdict(s)))
-        return RecordHeader(SCHEMA, "torch", command, "/", {}, {}, rank, s.world, tensors, s.is_float64, s.perturbed)
+        made = RecordHeader(SCHEMA, "torch", command, "/", {}, {}, rank, s.world, tensors, s.is_float64, s.perturbed)
+        return dataclasses.replace(made, products=s.products)
 
     def stats(self, rank: int, values: Mapping[str, np.ndarray]) -> np.ndarray:
         rows = np.zeros(len(ORDER), stats_dtype(self.s.is_float64))

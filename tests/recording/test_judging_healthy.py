@@ -11,8 +11,6 @@ import pytest
 from samestep.common.judging.recorded.judge import judge
 from samestep.common.judging.recorded.measured import measure
 from samestep.common.judging.recorded.pairing import pair
-from samestep.common.judging.recorded.verdict import RecordedVerdict
-from samestep.common.judging.recorded.yardstick import Derived, RoundingScale
 from samestep.common.steps.recorded_run import RecordedRun
 from tests.recording.judged import diff, recorded
 from tests.recording.numpy_script import Script
@@ -81,45 +79,6 @@ def test_without_reruns_small_differences_are_undecided(tmp_path: Path) -> None:
     assert (little.kind, little.exit_code, little.need) == ("unknown", 3, "command")
     large = diff(a, dataclasses.replace(a, world=2, mistake="sum_for_mean"), tmp_path, reruns=0)
     assert [cause.name for cause in large.causes] == ["sum_for_mean"]
-
-
-class Coarse(Derived):
-    """Perturbations as large as bf16's rounding."""
-
-    def of(self, number: int, phase: str, sums: object) -> RoundingScale:
-        return RoundingScale(1e-2 * sums.norm + 1e-6)
-
-    def of_loss(self, number: int, loss: float) -> RoundingScale:
-        return RoundingScale(np.array([1e-2 * abs(loss)]))
-
-
-def coarsely(a: RecordedRun, b: RecordedRun) -> RecordedVerdict:
-    pairing = pair(a, b)
-    return judge(a, b, Coarse(1e-2 * pairing.sizes, pairing), pairing)
-
-
-@pytest.mark.parametrize("mistake", ["off_by_a_little", "one_norm_off", "other_decay"])
-def test_a_blind_yardstick_decides_nothing(tmp_path: Path, mistake: str) -> None:
-    """Rounding of a hundredth hides gradients or updates that are off by a ten-thousandth or more."""
-    script = Script(steps=2, optimizer="sgd")
-    a, b = (recorded(dataclasses.replace(script, mistake=each), tmp_path) for each in ("", mistake))
-    verdict = coarsely(a, b)
-    assert (verdict.kind, verdict.exit_code, verdict.need) == ("unknown", 3, "float64")
-
-
-@pytest.mark.parametrize(("off", "kind"), [(0.0, "same"), (1e-5, "same"), (3e-4, "unknown"), (3e-3, "unknown")])
-def test_what_differs_by_less_than_a_mistake_is_the_same_however_far_rounding_may_go(
-    tmp_path: Path, off: float, kind: str
-) -> None:
-    run = recorded(Script(steps=2, optimizer="sgd"), tmp_path)
-    steps = [*run.steps]
-    sums = steps[2].sums["gradient"]
-    moved = dataclasses.replace(sums, projections=sums.projections * (1 + off))
-    steps[2] = dataclasses.replace(steps[2], sums={**steps[2].sums, "gradient": moved})
-    verdict = coarsely(run, dataclasses.replace(run, steps=steps))
-    assert verdict.kind == kind
-    if kind == "same":
-        assert 5 * off <= verdict.resolution <= 20 * off  # ten times, as far as projections show the norm
 
 
 def test_steps_beyond_the_reruns_are_not_condemned(tmp_path: Path) -> None:

@@ -9,9 +9,15 @@ from samestep.common.judging.recorded.walk import ComparedTensors, Walk
 from samestep.common.judging.recorded.yardstick import apart_of, finite
 from samestep.common.steps.recorded_run import RunStep, Sums
 
-SHOWN = 0.1
-"""The least of a difference that eight projections with random signs show of it, but for one tensor in ten million: the sum of
-their squares is chi-squared with 8 degrees of freedom, which is below 8 * 0.1**2 with a chance of 1e-7."""
+SHOWN = 0.03
+"""The least of a difference that eight projections show of it, but for a chance of 1.3e-7. That is where the difference is an
+outer product of two long vectors, as one example makes: a projection is then the product of two sums of random signs. A
+difference without such structure has a chance of 7e-12: the sum of squares is chi-squared with 8 degrees of freedom. (Integrated
+with 20 million draws; a test does so again.) Few numbers of equal size are another matter: the signs of two rows are the same, or
+opposite, in all eight projections for one pair in 128, and what such rows have against each other cancels. Then only the loss,
+the sums of bits and other tensors show it."""
+KEPT = float(np.finfo(np.float32).eps)
+"""How far projections may be apart, relative to a tensor's norm, and be kept as the same numbers of 32 bits."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -26,6 +32,7 @@ class Seen:
         resolution: The smallest relative error of a gradient that the first step would have shown; None if that is not known.
         jump: Of the first step its number, the tensor that rounding moves most, and by what share of its norm.
         off: The largest difference of all: of a loss or a gradient relative to its norm, of weights relative to their last move.
+        num_unseen: How many steps have no gradients or no weights in one of the records.
         weights: A's, after the last step.
     """
 
@@ -36,6 +43,7 @@ class Seen:
     resolution: float | None = None
     jump: tuple[int, str, float] = (0, "", 0.0)
     off: float = 0.0
+    num_unseen: int = 0
     weights: Sums | None = None
 
     @property
@@ -56,6 +64,7 @@ def look(walk: Walk, one: RunStep, other: RunStep, seen: Seen) -> None:
     gradient, weight = walk.compare("gradient", one, other), walk.compare("weight", one, other)
     if one.number >= 0:
         seen.off = max(seen.off, _off(walk, one, other, seen.weights))
+        seen.num_unseen += gradient is None or weight is None
     seen.weights = weight.one if weight is not None else None
     if one.number < 0:
         return
@@ -94,18 +103,30 @@ def _off(walk: Walk, one: RunStep, other: RunStep, before: Sums | None) -> float
         other: B's.
         before: A's weights before it; None if they were not looked at.
     """
-    losses = one.loss, other.loss
-    found = [0.0 if losses[0] == losses[1] or None in losses else _relative(abs(one.loss - other.loss), abs(one.loss))]
+    found = [0.0]
+    if one.loss is None or other.loss is None:
+        found = [0.0 if one.loss is other.loss else math.inf]
+    elif one.loss != other.loss:
+        found = [_relative(abs(one.loss - other.loss), abs(one.loss))]
     for phase in ("gradient", "weight"):
         compared = walk.compare(phase, one, other)
-        if compared is None or not compared.apart.any():
+        if compared is None:
+            continue
+        apart = _at_least(compared)
+        if not apart.any():
             continue
         if phase == "gradient":
             sizes = compared.one.norm
         else:
-            sizes = np.zeros(len(compared.apart)) if before is None else apart_of(compared.one, before)
-        found += [_relative(apart, size) for apart, size in zip(compared.apart, sizes, strict=True)]
+            sizes = np.zeros(len(apart)) if before is None else apart_of(compared.one, before)
+        found += [_relative(each, size) for each, size in zip(apart, sizes, strict=True)]
     return max(found)
+
+
+def _at_least(compared: ComparedTensors) -> np.ndarray:
+    """Returns how far tensors are apart; where bits differ and projections do not, as far as the projections' digits hide."""
+    differs = (compared.one.bits != compared.other.bits) & (compared.apart == 0)
+    return np.where(differs, KEPT * finite(compared.one.norm), compared.apart)
 
 
 def _relative(apart: float, size: float) -> float:

@@ -5,7 +5,7 @@ import dataclasses
 import math
 
 from samestep.common.errors import ConfigError
-from samestep.common.judging.recorded.distance import Seen, look
+from samestep.common.judging.recorded.distance import SHOWN, Seen, look
 from samestep.common.judging.recorded.findings import Finding, find
 from samestep.common.judging.recorded.measured import MeasuredYardstick
 from samestep.common.judging.recorded.notes import find_notes
@@ -103,7 +103,7 @@ def _unsure(walk: Walk, seen: Seen, finding: Finding, one: RunStep, other: RunSt
 def _same(walk: Walk, seen: Seen) -> RecordedVerdict:
     growth = seen.last_apart / seen.first_apart if seen.first_apart else 1.0
     if seen.resolution is not None and seen.resolution > BLIND:
-        if seen.hidden > BLIND:
+        if seen.hidden > BLIND or seen.num_unseen:
             return _blind(walk, seen)
         seen.resolution = seen.hidden  # however far rounding may take a step, it has not taken these
     made = _verdict(walk, seen, "amplified" if growth >= AMPLIFIED else "same", None)
@@ -121,6 +121,12 @@ def _blind(walk: Walk, seen: Seen) -> RecordedVerdict:
     """Returns the verdict on runs that agree as far as A agrees with itself, which is not far."""
     is_float64, is_jumping = walk.a.header.is_float64, (seen.resolution or 0.0) > RANDOM
     made = _verdict(walk, seen, "unknown", None, need="seed" if is_float64 and is_jumping else "float64")
+    if seen.hidden <= BLIND:  # and some steps were not looked at
+        words = (
+            f"nothing that was recorded differs by more than {BLIND * SHOWN:.3%}, but {seen.num_unseen} of {seen.num_steps} "
+            "steps lack tensors, and rounding could hide a mistake there: record every step (--every 1)"
+        )
+        return dataclasses.replace(made, notes=(words, *made.notes))
     if not is_jumping:
         return made
     step, name, share = seen.jump
