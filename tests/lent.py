@@ -13,14 +13,15 @@ from tests.one_batch_worker import WORKER
 class LentLauncher(Launcher):
     """Has workers do what `main` of another module does; whoever lent it closes the servers."""
 
-    def __init__(self, launcher: Launcher, worker: str) -> None:
+    def __init__(self, launcher: Launcher, worker: str, **environment: str) -> None:
         """Shares everything with a launcher.
 
         Args:
             launcher: Of the session.
             worker: The module.
+            environment: Variables that all its workers get: they do not have this process's, but those of when its server began.
         """
-        self.__dict__ = launcher.__dict__ | {"_lent_to": worker}
+        self.__dict__ = launcher.__dict__ | {"_given": {WORKER: worker, **environment}}
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -37,5 +38,4 @@ class LentLauncher(Launcher):
         environment: dict[str, str] | None = None,
     ) -> None:
         """Executes as the launcher does; the arguments are the same."""
-        named = {WORKER: self._lent_to, **(environment or {})}
-        super().execute(directory, run, launch, progress, launched_at, named)
+        super().execute(directory, run, launch, progress, launched_at, {**self._given, **(environment or {})})

@@ -16,7 +16,8 @@ from samestep.experiments.submitting.targets import read_target
 RAY = """
 import os, signal, sys, time
 alarm, sleep, left = signal.alarm, time.sleep, os.environ["INITS"].split()
-signal.alarm = lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds / 500)  # a second takes 2 ms
+faster = 500 if "is-silent" in left else 1  # then a second takes 2 ms
+signal.alarm = lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds / faster)
 time.sleep = lambda seconds: print("pauses for", seconds, flush=True)
 remote = lambda **_: lambda function: function
 shutdown = lambda: None

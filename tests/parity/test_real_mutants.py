@@ -78,10 +78,10 @@ def test_a_mutated_program_is_caught_and_diagnosed(
 
 @pytest.mark.torch
 def test_the_command_says_why_and_exits_with_4(
-    mutant_launcher: Launcher, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    launcher: Launcher, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("samestep.common.runtime.parent.launcher.Launcher", lambda **_: mutant_launcher)
-    monkeypatch.setenv("MUTANT", "torch_sum_for_mean")
+    lent = LentLauncher(launcher, WORKER, MUTANT="torch_sum_for_mean")
+    monkeypatch.setattr("samestep.common.runtime.parent.launcher.Launcher", lambda **_: lent)
     arguments = (
         f"--strategy ddp --devices 2 --workload {SIZED['mlp']} --batch-size 48 --steps 6 --dtype float64 --parity"
     )
