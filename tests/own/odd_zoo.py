@@ -37,6 +37,13 @@ def sometimes():
     return Net()
 
 
+def sometimes_in_part():
+    """The same, of which a parameter of the last stage is frozen."""
+    net = sometimes()
+    net.out.bias.requires_grad_(False)
+    return net
+
+
 def sometimes_segments(model):
     return {"inner": lambda x: model.inner(x).tanh(), "expert+never": model.route, "out": model.out}
 
@@ -203,11 +210,18 @@ def of_the_whole_alone(params):
 
 UNUSED = samestep.Model(torch=unused, loss="mean_squared_error")
 SOMETIMES = samestep.Model(torch=sometimes, loss="mean_squared_error", segments={"torch": sometimes_segments})
+IN_PART = samestep.Model(torch=sometimes_in_part, loss="mean_squared_error", segments={"torch": sometimes_segments})
 EXPERTS = samestep.Model(torch=experts)
 CASTING, QUERIES, SCALAR, TEACHER = (
     samestep.Model(torch=each, loss="mean_squared_error") for each in (casting, queries, scalar, teacher)
 )
 UNET = samestep.Model(torch=unet, loss="mean_squared_error", segments={"torch": unet_segments})
+UNET_GROUPS = samestep.Model(
+    torch=unet,
+    loss="mean_squared_error",
+    segments={"torch": unet_segments},
+    optimizer={"torch": without_decay_of_biases},
+)
 GROUPS = samestep.Model(torch=unused, loss="mean_squared_error", optimizer={"torch": without_decay_of_biases})
 WHOLE = samestep.Model(
     torch=sometimes,

@@ -106,7 +106,9 @@ def test_what_is_not_always_called_is_no_block(takes_nothing: bool) -> None:
     assert always_called(Routed(takes_nothing).double(), asked, examples) == ["every"]
 
 
-CELLS = ["ddp+accumulation_steps=2", "zero1", "fsdp", "rpc"]
+PIPELINES = "hybrid+mesh=pipe=2,data=2+microbatches=2"
+SPREAD = f"{PIPELINES}+shard_optimizer=true"
+CELLS = ["ddp+accumulation_steps=2", "zero1", "fsdp", "rpc", PIPELINES]
 OTHERS = [
     "hybrid+mesh=pipe=2,shard=2+microbatches=2",
     "c10d",
@@ -117,7 +119,7 @@ OTHERS = [
     "pp+microbatches=2",
     "fsdp+mesh=data=2,shard=2",
 ]
-LONGER = ["ddp", "fsdp+accumulation_steps=2", "c10d+accumulation_steps=2", "hybrid+mesh=pipe=2,data=2+microbatches=2"]
+LONGER = ["ddp", "fsdp+accumulation_steps=2", "c10d+accumulation_steps=2", SPREAD]
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", *slow("sgd")])
@@ -262,3 +264,19 @@ def test_a_run_that_continues_knows_how_often_each_was_updated(run_cell: RunCell
     rest = run_cell(f"torch:{cell}", "digits-mlp", steps=12, start_from=str(tmp_path / "begun"), **fields)
     assert whole.parity.passed is not False, whole.parity.reason
     assert rest.losses == pytest.approx(whole.losses[5:], rel=1e-14)
+
+
+@pytest.mark.parametrize("cell", [SPREAD, *slow("zero1+mesh=data=2", "pp+mesh=pipe=2+microbatches=2")])
+def test_what_nobody_updates_is_kept_by_one_rank_of_those_that_have_it(
+    run_cell: RunCell, cell: str, tmp_path: Path
+) -> None:
+    """The frozen parameter is in the last stage, which ranks have that do not include the first of all."""
+    fields = {"dtype": "float64", "batch_size": 4, "optimizer": "adamw", "keep_state": True, **odd("IN_PART")}
+    result = run_cell(f"torch:{cell}", "digits-mlp", steps=6, out=str(tmp_path / "run"), **fields)
+    assert result.parity.passed, result.parity.reason
+    measured, predicted = (
+        [row.optimizer_bytes for row in rows] for rows in (result.processes, result.predicted.devices())
+    )
+    assert measured == predicted
+    counts = read_state(tmp_path / "run").counts
+    assert counts["out/bias"] == counts["never/kernel"] == 0 < counts["expert/kernel"] < counts["out/kernel"] == 6

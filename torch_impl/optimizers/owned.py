@@ -24,13 +24,13 @@ class OwnedOptimizerState:
 
         Args:
             optimizer: The optimizer.
-            owners: The rank, of all, that updates a parameter; the first, if the user's optimizer leaves it out.
+            owners: The rank, of all, that updates a parameter; one that nobody updates is left to the first of the group.
             group: The ranks that have the same parameters; all there are, unless given.
         """
         self._inner, self._owners, self._group = optimizer, owners, group
 
     def _owner(self, parameter: nn.Parameter) -> int:
-        return self._owners.get(parameter, 0)
+        return self._owners.get(parameter, dist.get_process_group_ranks(self._group)[0])
 
     def local(self, parameter: nn.Parameter) -> dict[str, torch.Tensor] | None:
         """Returns the inner optimizer's state of a parameter that this rank updates, else None."""
