@@ -69,19 +69,22 @@ def sends_by_place(run: Run, ledger: Ledger, backend: str) -> Iterator[Sequence[
 
 
 def _from(send: Send, place: int, further: int, run: Run) -> Send:
-    """Returns a message as a device sends it: from stage to stage, or to the next one of its group.
+    """Returns what a device sends as that one does: from stage to stage, to the next one of its group, or with its group's roots.
 
     Args:
-        send: The message, as the first device of the stage sends it.
+        send: What the first device of the stage sends, or all do; the roots of a broadcast are those of the first group.
         place: The device.
         further: How many places it is behind the first one of its stage.
         run: What is trained.
     """
-    if send.operation != "send":
-        return send
-    if send.group == "pipe":
+    if send.operation == "send" and send.group == "pipe":
         return dataclasses.replace(send, to=str((int(send.to) + further) % run.num_devices))
-    group = run.mesh.members(send.group, send.ranks, place)
+    if send.operation not in ("send", "broadcast"):
+        return send
+    group, first = (run.mesh.members(send.group, send.ranks, each) for each in (place, 0))
+    if send.operation == "broadcast":
+        roots = [str(group[first.index(int(each))]) for each in send.source.split(",") if each and group != first]
+        return dataclasses.replace(send, source=",".join(roots) or send.source)
     return dataclasses.replace(send, to=str(group[(group.index(place) + 1) % len(group)]))
 
 
@@ -98,15 +101,14 @@ def links(run: Run, backend: str, place: int, sends: Sequence[Send]) -> Iterator
         size = sent_bytes(send, backend, run.item_bytes) / run.techniques.steps_of_period
         group = run.mesh.members(send.group, send.ranks, place)
         own = group.index(place)
-        first = str(run.mesh.members(send.group, send.ranks, 0)[own])  # as roots are told, those of the first group
         if send.operation in RINGS:
             yield place, group[(own + 1) % len(group)], size
         elif send.operation == "all_to_all":
             yield from ((place, each, size / (len(group) - 1)) for each in group if each != place)
         elif send.operation == "send":
             yield place, int(send.to), size
-        elif send.operation == "broadcast" and first in (roots := send.source.split(",")):
-            size *= roots.count(first) / len(roots)
+        elif send.operation == "broadcast" and str(place) in (roots := send.source.split(",")):
+            size *= roots.count(str(place)) / len(roots)
             for target in range(1, len(group)):
                 root = 1 << target.bit_length() - 1
                 yield (

@@ -25,7 +25,7 @@ from samestep.experiments.exploring.measuring import run_row
 from samestep.experiments.exploring.places import predicted_step
 from samestep.experiments.exploring.sentences import sentence
 from samestep.experiments.exploring.steps import MOST_MOVES, played
-from samestep.experiments.page.drawings.transfers import DrawnTransfer
+from samestep.experiments.page.drawings.transfers import DrawnTransfer, transfers
 from tests.explored import embedded, exchanged, few_points, write
 from tests.results import leave, made
 
@@ -110,6 +110,14 @@ def test_rows_of_experts_have_a_model_with_experts_and_say_so(data: Mapping[str,
             *((begin, begin + held) for _, _, ((begin, held, _), *_), *_ in step["devices"]), strict=True
         )
         assert [*begins] == sorted({*begins}) and (begins[0], ends[-1]) == (0, step["wholes"][0])
+
+
+def test_a_broadcast_stays_in_its_group() -> None:
+    """Its roots are ranks of that group, and not of the first one."""
+    told = prediction("torch:hybrid+shard_optimizer=true", "pipe=2,data=2", 128)
+    drawn = transfers(told.run.mesh, predicted_step(told), MOST_MOVES)
+    found = {path for each in drawn if each.operation == "broadcast" for path in each.paths}
+    assert found == {((rank,), (rank ^ 1,)) for rank in range(4)}
 
 
 @pytest.mark.parametrize("cell", ROWS)
