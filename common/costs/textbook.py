@@ -17,7 +17,7 @@ References:
 import math
 from typing import TYPE_CHECKING, cast
 
-from samestep.common.axes.axis import Sizes, Term
+from samestep.common.axes.axis import Sizes
 from samestep.common.axes.used import hooks_of, used
 from samestep.common.costs.optimizer_state import optimizer_bytes
 from samestep.common.costs.saved_activations.activations import textbook_block_bytes
@@ -105,17 +105,16 @@ def split(run: Run, backend: str) -> tuple[Formula, ...]:
     of_experts = sum(param.size for param in model.params().values() if param.stacked)
     whole = num_params(model) - of_experts + of_experts / mesh.parts("stacked")
     others = math.prod(map(mesh.parts, ("parameters", "features", "layers")))
-    held, text = each * whole / others, "(w + g + k) Ψ / (s t p)"
-    if is_spread := getattr(run.options, "shard_optimizer", False):
+    held, text, source = each * whole / others, "(w + g + k) Ψ / (s t p)", f"{_MEGATRON}, section 3"
+    if getattr(run.options, "shard_optimizer", False):
         held = (2 * run.item_bytes + (each - 2 * run.item_bytes) / replicas) * whole / others
-        text = "(w + g + k / (d c)) Ψ / (t p)"
+        text, source = "(w + g + k / (d c)) Ψ / (t p)", f"{_ZERO}, section 5"
     if mesh.parts("stacked") > 1:
         text = "(w + g + k) (Ψs + Ψe / e)" + (" / (s t p)" if others > 1 else "")
-    told = [Formula("state", held, text, f"{_MEGATRON}, section 3")]
+    told = [Formula("state", held, text, source)]
     if (handed_on := _handed_on(run)) is not None:
         sizes = Sizes(run.item_bytes * num_params(model), handed_on, len(model.segments()) - 2)
         terms = [axis.textbook(run) for axis in used(mesh) or map(hooks_of, run.strategy.axes)]
-        terms += [Term("(d c - 1) w Ψ", lambda run, sizes: (replicas - 1) * sizes.params)] * is_spread
         sent = sum(term.value(run, sizes) for term in terms)
         told.append(Formula("sent", sent, " + ".join(term.text for term in terms), f"{_MEGATRON}, section 3.2"))
     waits = [idle for axis in used(mesh) if (idle := axis.idle(run))]
