@@ -8,13 +8,22 @@ from samestep.common.seconds.published_rows import llm_foundry, llm_foundry_a100
 from samestep.common.seconds.step_time import StepTime
 from samestep.common.seconds.validation import Score, score
 from samestep.experiments.advising.advice import EQUAL, Advice, Change, Timed
-from samestep.experiments.advising.candidate_meshes import ALONE, COMPOSED, EXPERTS, ONE, POSITIONS, SPLIT, WHOLE
+from samestep.experiments.advising.candidate_meshes import (
+    ALONE,
+    COMPOSED,
+    EXPERTS,
+    ONE,
+    POSITIONS,
+    SPLIT,
+    SPREAD,
+    WHOLE,
+)
 from samestep.experiments.advising.step_times import PARTS, WORK
 from samestep.experiments.printing.text import count, sharing, wrap_command
 
 _TOLD = 0.1
 """The share of a difference from which a part of it is worth a word."""
-_SIMPLE = tuple(row.title for row in (ONE, *WHOLE, POSITIONS, EXPERTS, *reversed(ALONE), *SPLIT, *COMPOSED))
+_SIMPLE = tuple(row.title for row in (ONE, *WHOLE, POSITIONS, EXPERTS, *reversed(ALONE), *SPLIT, SPREAD, *COMPOSED))
 """Strategies, the simplest first."""
 _MEASURED = 3
 """Strategies that one is told to measure."""

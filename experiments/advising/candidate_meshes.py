@@ -26,6 +26,7 @@ class RankedStrategy:
         in_shards: Whether what takes other examples has shards of the parameters; else replicas have all of them.
         sharding: What it shards among all of these: 1 the optimizer state, 2 also gradients, 3 also parameters.
         cut: What has to be in parts of a model for it to be another layout than the row's; None if it always is.
+        shards_optimizer: Whether the row gets `--shard-optimizer`.
         composed: What it adds to the row, where no row runs that here; "" for the row itself.
         about: Who runs it, and what that is.
     """
@@ -36,6 +37,7 @@ class RankedStrategy:
     composed: str = ""
     about: str = ""
     cut: Dimension | None = None
+    shards_optimizer: bool = False
 
     @property
     def shards_over_replicas(self) -> bool:
@@ -45,7 +47,9 @@ class RankedStrategy:
     @property
     def title(self) -> str:
         """What tables call it."""
-        return f"{self.strategy} + {self.composed}" if self.composed else self.strategy
+        if self.composed:
+            return f"{self.strategy} + {self.composed}"
+        return self.strategy + "+shard_optimizer=true" * self.shards_optimizer
 
 
 FULLY = RankedStrategy("fsdp", True, 3)
@@ -53,6 +57,8 @@ WHOLE = (RankedStrategy("ddp"), RankedStrategy("zero1", sharding=1), RankedStrat
 """Rows that leave layers whole."""
 SPLIT = (RankedStrategy("hybrid"), RankedStrategy("hybrid", True, 2))
 """Rows that split the model, beside a batch that is split."""
+SPREAD = RankedStrategy("hybrid", sharding=1, shards_optimizer=True)
+"""The row that spreads the optimizer state over its replicas, without experts in parts."""
 ALONE = (RankedStrategy("pp"), RankedStrategy("tp"))
 """Rows that split the model, and nothing else: by layers, or inside them."""
 ONE = RankedStrategy("single")
@@ -124,6 +130,7 @@ class Candidate:
         """What `samestep predict` takes, of a row that it knows."""
         staged = {"schedule": None, "microbatches": None} if Taken.is_staged(self.run) else {}
         given = {name: getattr(self.run.options, name) for name in staged}
+        given |= {"shard_optimizer": "true"} if self.row.shards_optimizer else {}
         given |= {"accumulation_steps": self.run.passes} if self.run.passes > 1 else {}
         given |= {"recompute": "true"} if self.forward_passes > 1 else {}
         return str(Cell(self.run.framework, self.run.strategy.name).extended({**given, "mesh": self.run.mesh}))
@@ -176,7 +183,9 @@ def _rows(split: Mesh, replicas: int, keep: Mapping[str, int], is_wide: bool) ->
         return
     beside = split.batch_axes  # along which gradients are summed as well
     if is_wide and (beside or replicas > 1):
-        yield MEGATRON, 1
+        has_experts = split.parts("stacked") > 1
+        yield from [(MEGATRON, 1)] * (has_experts or split.tensor > 1)  # else what the row does
+        yield from [(SPREAD, 1)] * (not has_experts)
     if _takes(FULLY, split):
         yield from ((row, 1) for row in (EXPERTS, POSITIONS) if _takes(row, split))
         sharded = [row for row in (SHARDED_EXPERTS, FULLY) if row.cut is None or split.parts(row.cut) > 1]

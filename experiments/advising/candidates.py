@@ -172,6 +172,7 @@ def _computing_twice(run: Run) -> Run:
 def _options(base: Run, row: RankedStrategy, mesh: Mesh) -> object:
     """Returns the options of a row, or of a composition, whose norms are split along `tensor` if the sequence can be."""
     if row != MEGATRON:
-        return strategy_info(FRAMEWORK, row.strategy).options()
+        make = strategy_info(FRAMEWORK, row.strategy).options
+        return make(shard_optimizer=True) if row.shards_optimizer else make()
     tokens = num_positions(base.workload.model)
     return ComposedOptions(sequence_parallel=tokens % math.prod(map(mesh.parts, ("features", "positions"))) == 0)
