@@ -61,7 +61,7 @@ PAIRS = [
 
 
 WITH_EXPERTS = [
-    pytest.param("torch:hybrid", "pipe=2,expert=2", marks=pytest.mark.slow),
+    ("torch:hybrid", "pipe=2,expert=2"),
     ("torch:fsdp", "shard=2,expert=2"),
     ("torch:tp", "tensor=2"),
     *(

@@ -44,7 +44,7 @@ BY_KEYS = ("torch:cp+attention_exchange=gather", "torch:cp+attention_exchange=ri
 
 
 @pytest.mark.parametrize("mesh", ["data=2,context=2", *slow("context=2", "context=4", "data=2,context=4")])
-@pytest.mark.parametrize("cell", [BY_KEYS[1], *slow(BY_KEYS[0])])
+@pytest.mark.parametrize("cell", BY_KEYS)
 def test_keys_and_values_come_to_the_queries_as_predicted(run_cell: RunCell, cell: str, mesh: str) -> None:
     techniques = Techniques(accumulation_steps=2, clip_norm=0.1)
     result = run_cell(cell, f"{SIZED['transformer']}{FEATURES}", mesh=mesh, techniques=techniques, **QUICK)

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.torch
 
 RANKS = ("c10d", "ddp", "zero1", "zero2", "fsdp", "mp", "pp", "tp")
 MESHES = tuple(f"hybrid+mesh={mesh}" for mesh in ("pipe=2,data=2", "pipe=2,shard=2", "tensor=2,shard=2"))
+MESHES += (f"{MESHES[0]}+shard_optimizer=true",)
 QUICK = [
     ("fsdp", "FRONT"),
     ("zero1", "MIDDLE"),
