@@ -29,7 +29,7 @@ class Conventions:
         sums_norms_at_once: Whether replicas sum the squares of the parameters that they share out as one number.
         weights_suffix: How the names of the files end that its own writer of weights makes.
         read_suffixes: How those end that weights are read from.
-        faults: What an error says that only the forward pass of a user's model can cause -> what it does, and what to do.
+        faults: What an error says that a user's forward pass or loss most likely caused -> what it does, and what to do.
     """
 
     name: str

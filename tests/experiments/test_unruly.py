@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from samestep.common.runtime.parent import launcher as launching
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments import model, run
 from samestep.experiments.cli.arguments import run_command
+from tests.cells import slow
 from tests.own import unruly, unruly_calls
 from tests.processes import all_end, descendants
 
@@ -22,7 +24,7 @@ COMMANDS = {
 }
 FEW = (
     *("another encoding", "exits at once", "an error without words", "a loss that is constant", "many errors", "a set"),
-    *("a layer later", "a script", "a parameter that comes"),
+    *("a layer later", "a script", "a parameter that comes", "one call of many"),
 )
 """Of each kind, for `make test`; `make test-slow` takes every one."""
 REFUSED = {**unruly.REFUSED, **unruly_calls.REFUSED}
@@ -77,6 +79,16 @@ def check(command: Command, texts: Mapping[str, str], names: Iterable[str], seco
 
 def test_a_few_files(command: Command) -> None:
     check(command, REFUSED, FEW)
+
+
+@pytest.mark.parametrize("name", ["a loss that writes what is kept later", *slow("writes what is kept later")])
+def test_what_an_error_only_hints_at_is_called_most_likely(command: Command, name: str) -> None:
+    """The backward pass raises it, with no line of the file in its stack; the log has the whole of it."""
+    code, (line,) = command("run", REFUSED[name], 60.0)
+    assert code == 2
+    log = re.search(r": most likely the forward pass or the loss writes into .*; log: (\S+/rank-\d\.log)$", line)
+    assert log, line
+    assert "modified by an inplace operation" in Path(log[1]).read_text()
 
 
 @pytest.mark.slow

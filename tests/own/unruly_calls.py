@@ -68,10 +68,14 @@ REFUSED = {
     "an old norm later": later("nn.utils.remove_weight_norm(self.out)"),
     "fewer outputs later": model(called="y = y[:-1] if len(x) > 5 and not self.training else y"),
     "writes what is kept later": later("y = y.exp(); y.add_(1)"),
+    "a loss that writes what is kept later": loss(
+        "((o.exp().add_(1) if len(o) > 5 and o.requires_grad else o) - t) ** 2"
+    ),
     "a recursion later": later("self(x)"),
     # raised inside torch when it is described
     "a hook": model(made="self.out.register_forward_hook(lambda *_: 1 / 0)"),
     "a hook of gradients": model(called="y.register_hook(lambda g: 1 / 0) if y.requires_grad else 0"),
+    "one call of many": model(called="if self.count == 4: raise ValueError('this one')"),
     "writes a leaf": model(called="self.out.weight.add_(1)"),
     "writes what is kept": model(called="y = y.exp(); y.add_(1)"),
     "a buffer that grows": model(

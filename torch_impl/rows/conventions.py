@@ -15,7 +15,7 @@ CONVENTIONS = Conventions(
     weights_suffix=".torch.safetensors",
     read_suffixes=(".safetensors",),
     faults={
-        "modified by an inplace operation": "the forward pass writes into a tensor that the backward pass needs; make a new one, "
-        "as `h = h + 1` does and `h += 1` does not"
+        "modified by an inplace operation": "the forward pass or the loss writes into a tensor that the backward pass needs; "
+        "make a new one, as `h = h + 1` does and `h += 1` does not"
     },
 )

@@ -86,7 +86,11 @@ def _report(raised: Exception, arguments: list[str], run: Run | None, role: str)
     if run is not None and is_shortage(raised):
         traceback.print_exception(raised)  # into the log
         error = shortage(run, role)
-    elif run is not None and (source := run.workload.model.facts.source) and (said := _fault(raised, run, source)):
+    elif (
+        run is not None
+        and (source := run.workload.model.facts.source)
+        and (said := _fault(raised, run, arguments[0], role))
+    ):
         traceback.print_exception(raised)
         error = ConfigError(f"--model {source}: {said}")
     is_ours = arguments and (os.path.exists(Path(arguments[0], "config.json")) or is_asked(Path(arguments[0])))
@@ -97,10 +101,14 @@ def _report(raised: Exception, arguments: list[str], run: Run | None, role: str)
     return error.exit_code if isinstance(error, SamestepError) else 1
 
 
-def _fault(raised: Exception, run: Run, source: str) -> str:
-    """Returns what a user's model did wrong, if an error says so; "" if anything else may have caused it."""
+def _fault(raised: Exception, run: Run, directory: str, role: str) -> str:
+    """Returns what a user's model did wrong, or most likely did, by what an error says; "" if it says nothing of that."""
     faults = conventions(run.framework).faults
-    return raised_in(raised, source) or next((said for sign, said in faults.items() if sign in str(raised)), "")
+    if found := raised_in(raised, run.workload.model.facts.source):
+        return found
+    log = Path(directory, f"{role}.log")
+    where = f"; log: {log}" if log.exists() else ""  # processes started by hand print into their terminals
+    return next((f"most likely {said}{where}" for sign, said in faults.items() if sign in str(raised)), "")
 
 
 def _is_orphan() -> bool:
