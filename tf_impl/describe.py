@@ -64,7 +64,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         reads={name: 1 + again for name, again in built.added.reads(built.params).items()}
         | dict.fromkeys(reach.unread, 0),
         unreached=reach.unreached,
-        sums=probe.sums(habits),
+        sums=call_user(probe.sums, source, "what it adds to its loss", habits),
         featured=layers_of(built.layers(keras.layers.Layer)),
         habits=habits,
         optimizer=describe_optimizer(model, {name: params[name] for name in built.trained}, source),

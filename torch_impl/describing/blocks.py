@@ -7,7 +7,7 @@ computed again in the backward pass, as reentrant checkpointing does: FSDP2 gets
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from torch import nn
 
 from samestep.common.errors import unknown
 from samestep.common.workload.declaration import Model
+from samestep.common.workload.declared import call_user
 from samestep.common.workload.models.spec import Segment
 from samestep.torch_impl import weights
 from samestep.torch_impl.describing.reach import always_called, kept_buffers, members_of
@@ -34,7 +35,7 @@ def find_blocks(
         source: Where it is declared, for messages.
 
     Raises:
-        ConfigError: The file names a block that the model does not have.
+        ConfigError: The file names a block that the model does not have, or the model fails.
     """
     paths = model.blocks
     if paths is None:
@@ -44,7 +45,9 @@ def find_blocks(
     for path in paths:
         if path not in modules:
             raise unknown("block", path, modules, f"It is given in {source}.")
-    for path in _closed(module, paths if examples is None else always_called(module, paths, examples), inputs):
+    if examples is not None:
+        paths = always_called(module, paths, examples)
+    for path in _closed(module, list(paths), inputs, source) if paths else ():
         prefix = path.replace(".", "/")
         yield Segment(prefix, 0, (), tuple(name for name in names if name.startswith(f"{prefix}/")))
 
@@ -68,17 +71,17 @@ def _are_alike(modules: list[nn.Module]) -> bool:
     )
 
 
-def _closed(module: nn.Module, paths: Iterable[str], inputs: Inputs) -> list[str]:
+def _closed(module: nn.Module, paths: list[str], inputs: Inputs, source: str) -> list[str]:
     """Returns those of some modules whose parameters are read inside of their own calls alone, each time with gradients."""
     calls = _Calls()
     with contextlib.ExitStack() as hooks:
-        for path in (paths := list(paths)):
+        for path in paths:
             for called in map(module.get_submodule, members_of(module.get_submodule(path), path)):
                 calls.watch(path, called, hooks)
         hooks.enter_context(kept_buffers(module))
         was_training = module.training
         module.train()
-        module(inputs)
+        call_user(module, source, "the forward pass in training", inputs)
         module.train(was_training)
     return [path for path in paths if path not in calls.open and calls.without_gradients[path] < 2]
 

@@ -18,7 +18,7 @@ from samestep.common.runtime.imports import imported_since, own_modules
 from samestep.common.workload import code
 from samestep.common.workload.data.as_given import flattened, read_as_given
 from samestep.common.workload.data.dataset import ARRAYS, Split
-from samestep.common.workload.declared import import_file, own_lines
+from samestep.common.workload.declared import import_file, own_lines, raised_in
 from samestep.common.workload.models.description import DATA
 from samestep.common.workload.outputs import call_printing
 
@@ -73,7 +73,12 @@ def describe(directory: Path) -> None:
     framework, source, data = asked["framework"], asked["model"], asked["data"]
     split = read_data(directory, data, framework)
     mirror = importlib.import_module(f"{FRAMEWORKS[framework]}.describe")
-    mirror.describe(directory, source, split, asked["seed"])
+    try:
+        mirror.describe(directory, source, split, asked["seed"])
+    except Exception as raised:
+        if said := raised_in(raised, source):  # any of the passes in which it is looked at
+            raise ConfigError(f"--model {source}: {said}") from raised
+        raise
     write_json(directory / code.CODE, own_modules() | code.ran())
     write_json(directory / IMPORTS, imported_since(modules, environment, code.ran()))
 
