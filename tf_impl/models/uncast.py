@@ -17,7 +17,7 @@ _OPERATORS = ("__add__", "__sub__", "__mul__", "__truediv__", "__radd__", "__rsu
 
 
 def install() -> None:
-    """Has `keras.ops.cast`, layers of a dtype and the operators of tensors keep float64, where that is Keras' default dtype."""
+    """Has `keras.ops.cast`, layers of a dtype and operators keep float64, where that is Keras' default dtype."""
     import keras  # here: our own models do without it
 
     plain, policy = keras.ops.cast, keras.DTypePolicy
@@ -40,16 +40,18 @@ def install() -> None:
 
     keras.ops.cast, policy.convert_input = cast, convert_input
     for name in _OPERATORS:
-        setattr(tf.Tensor, name, _promoting(getattr(tf.Tensor, name), is_wide))
+        operator = _promoting(getattr(tf.Tensor, name), is_wide)
+        for kind in (tf.Tensor, tf.Variable):  # a variable has its own, which calls the one that tensors had before
+            setattr(kind, name, operator)
 
 
 def _promoting(plain: Callable[..., Any], is_wide: Callable[[], bool]) -> Callable[..., Any]:
-    """Returns an operator of tensors that takes its operand in float32 as float64 if the other one is of that dtype."""
+    """Returns an operator of tensors and variables that takes its operand in float32 as float64 if the other one is."""
 
     @functools.wraps(plain)
-    def operator(one: tf.Tensor, other: Any) -> Any:
+    def operator(one: tf.Tensor | tf.Variable, other: Any) -> Any:
         if tf.is_tensor(other) and {one.dtype, other.dtype} == {tf.float32, tf.float64} and is_wide():
             one, other = tf.cast(one, tf.float64), tf.cast(other, tf.float64)
-        return plain(one, other)
+        return plain(tf.convert_to_tensor(one), other)
 
     return operator
