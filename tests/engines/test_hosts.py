@@ -57,7 +57,7 @@ def prepared(cell: str, out: Path, **fields: object) -> tuple[Path, int]:
 def test_the_same_step_over_several_hosts(
     run_cell: RunCell, hosts: list[str], tmp_path: Path, cell: str, devices: int, per_host: int
 ) -> None:
-    """One row of torch; that of TensorFlow meets over an engine in `test_engines.py`."""
+    """One row of torch; `make test-slow` takes the others, and those of TensorFlow, whose processes start slowly."""
     steps = 100 if "server" in cell else 8  # what is sent between two windows has to count for little
     directory, processes = prepared(cell, tmp_path / "run", devices=devices, steps=steps)
     begun = started(hosts, directory, processes, per_host)

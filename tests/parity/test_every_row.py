@@ -70,9 +70,9 @@ def took_the_same_step(run_cell: RunCell, framework: str, row: StrategyInfo, wor
     ],
 )
 def test_float64_adamw(run_cell: RunCell, framework: str, row: StrategyInfo, model: str) -> None:
+    """Each row on one model, and one row of each framework on every model; `make test-slow` has their product."""
     if "float64" not in row.dtypes:
         pytest.skip(f"{framework}:{row.name} trains in {', '.join(row.dtypes)} only")
-    """Each row on one model, and one row of each framework on every model; `make test-slow` has their product."""
     fields = {"dtype": "float64", "optimizer": "adamw", "parts": model == first(f"{framework}:{row.name}", row)}
     took_the_same_step(run_cell, framework, row, traced_once(framework, sized(row, model)), **fields)
 

@@ -144,7 +144,7 @@ def test_tp_holds_a_part_of_the_parameters(run_cell: RunCell) -> None:
     assert 0.5 < parts[0].params_bytes / whole[0].params_bytes < 0.55
 
 
-@pytest.mark.parametrize("cell", ["torch:tp", *slow("torch:pp", "torch:rpc")])
+@pytest.mark.parametrize("cell", ["torch:tp", "torch:pp", *slow("torch:rpc")])
 def test_a_regression_is_the_same_step_and_obeys_its_law(run_cell: RunCell, cell: str) -> None:
     """Its targets are real, and as many for an example as it has outputs: layers are not applied as often."""
     result = run_cell(cell, REGRESSION, devices=2, **QUICK)

@@ -98,11 +98,10 @@ def draws(*names: str) -> Habits:
         ),
         ("h = h + torch.randn(h.shape, generator=self.own)", "self.own = torch.Generator()", draws()),
         ("h = h * random.random()", "pass", Habits(randoms=("its forward pass",), are_stilled=False)),
-        pytest.param(
+        (
             "h = h + float(numpy.random.rand())",
             "pass",
             Habits(randoms=("its forward pass",), are_stilled=False),
-            marks=pytest.mark.slow,
         ),
         (RUNNING, "pass", Habits(running=("mean",))),
         ("self.mean.add_(h.detach().mean(0)); h = h - self.mean", "pass", RESTLESS),

@@ -60,7 +60,7 @@ def test_where_rounding_decides_nothing_nothing_is_said(run_cell: RunCell) -> No
     ("model", "mistake"),
     [
         ("LION", "factor"),
-        pytest.param("LION", "update", marks=pytest.mark.slow),
+        ("LION", "update"),
         pytest.param("SIGNS", "update", marks=pytest.mark.slow),
         *(pytest.param(*both, marks=pytest.mark.slow) for both in itertools.product(["SIGNS", "MOMENTUM"], ["factor"])),
         pytest.param("MOMENTUM", "update", marks=pytest.mark.slow),

@@ -21,7 +21,7 @@ from samestep.common.files.removing import discard
 from samestep.common.files.writing import open_directory
 from samestep.common.flag_words import Interval, read_interval
 from samestep.common.program import TrainState
-from samestep.common.request import RunConfig, launch_of
+from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.checkpoints import writing
 from samestep.common.runtime.checkpoints.committed import (
@@ -42,6 +42,7 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.state_file import STATE
 from samestep.common.steps.log import METRICS
+from samestep.common.strategy import Run
 from samestep.experiments import checkpoints, ledger
 from samestep.experiments import run as run_command
 from samestep.experiments.run import saved
@@ -100,15 +101,20 @@ def pid_of(file: Path) -> int:
             return json.loads(file.read_text())["pid"]
 
 
+def take_struck(launcher: Launcher, run: Run, launch: Launch, step: int) -> RunResult:
+    """Takes a run whose last process dies after a step of its first attempt."""
+    last = [each.role for each in run.strategy.topology(run) if not each.serves][-1]
+    fragile = LentLauncher(launcher, "benchmarks.struck_worker")
+    return fragile.run(run, launch, environment={STRUCK: f"{last} {step}"})
+
+
 @pytest.mark.parametrize("cell", rows("torch:ddp"))
 def test_a_run_that_was_killed_ends_in_the_same_bits(launcher: Launcher, tmp_path: Path, cell: str) -> None:
     """Its last process dies between two checkpoints."""
     fields = {"steps": 24, "optimizer": "adamw"}
     whole = take(launcher, cell, tmp_path / "whole", save_every=None, **fields)
     run, launch = ask(cell, tmp_path / "died", save_every="5", restarts=1, **fields)
-    last = [each.role for each in run.strategy.topology(run) if not each.serves][-1]
-    fragile = LentLauncher(launcher, "benchmarks.struck_worker")
-    died = fragile.run(run, launch, environment={STRUCK: f"{last} 13"})
+    died = take_struck(launcher, run, launch, 13)
     assert died.attempt == 2 and died.resumed_at == 10
     assert died.losses == whole.losses and len(died.losses) == 24
     assert died.state_sha256 == whole.state_sha256
@@ -169,15 +175,13 @@ ORDERED = (
 )
 
 
-@pytest.mark.parametrize(
-    "cell",
-    [pytest.param(each, marks=[getattr(pytest.mark, each.partition(":")[0]), pytest.mark.slow]) for each in ORDERED],
-)
+@pytest.mark.parametrize("cell", [each for each in rows("torch:ddp") if each.values[0] in ORDERED])
 def test_with_a_fixed_order_nothing_is_seen_of_that(launcher: Launcher, tmp_path: Path, cell: str) -> None:
-    fields = {"steps": 200, "batch_size": 32, "optimizer": "adamw", "parity": False}
+    fields = {"steps": 24, "batch_size": 32, "optimizer": "adamw", "parity": False}
     whole = take(launcher, f"{cell}+fixed_order=4", tmp_path / "whole", devices=1, save_every=None, **fields)
-    kill, elastic = killer(tmp_path / "died", 45), {"save_every": "15", "restarts": 1, "elastic": "1:4"}
-    died = take(launcher, f"{cell}+fixed_order=4", tmp_path / "died", kill, **elastic, **fields)
+    elastic = {"save_every": "5", "restarts": 1, "elastic": "1:4"}
+    run, launch = ask(f"{cell}+fixed_order=4", tmp_path / "died", **elastic, **fields)
+    died = take_struck(launcher, run, launch, 13)
     assert died.attempt == 3 and died.config.devices == 4
     assert died.losses == whole.losses and died.state_sha256 == whole.state_sha256 != ""
 
