@@ -61,7 +61,8 @@ def find_reach(built: UserModel, model: Model, inputs: Inputs, targets: tf.Tenso
         nonlocal found
         with tf.GradientTape() as tape:
             returned = call_user(built, source, "the forward pass in training", inputs)
-            losses, added = losses_of(model, returned, targets, source), built.added.total(tf.float64)
+            losses = losses_of(model, returned, targets, source)
+            added = call_user(built.added.total, source, "what it adds to its loss", tf.float64)
         if not (tf.is_tensor(losses) and losses.dtype.is_floating):
             return  # others refuse what is no loss
         sources = [losses] if added is None else [losses, added]
