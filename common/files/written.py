@@ -136,7 +136,7 @@ def read(root: int) -> Written | None:
         status = os.fstat(descriptor)
         if not _is_own(status) or status.st_size > _MOST_BYTES:
             return None
-        entries = [_entry(line) for line in file.read(_MOST_BYTES).splitlines()]
+        entries = [_entry(line) for line in file.read(status.st_size).splitlines()]  # a limit would be allocated whole
     if not entries or entries[0] != WrittenEntry(LIST, status.st_ino):
         return None
     return {entry.name: entry for entry in entries if entry is not None}
