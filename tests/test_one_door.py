@@ -34,6 +34,7 @@ ALLOWED = {
     "common/runtime/step_parts.py: (tasks / str(number) / 'schedstat').read_text": "the kernel's",
     "common/runtime/step_parts.py: (tasks / str(number) / 'comm').read_text": "the kernel's",
     "common/files/silence.py: os.open": "/dev/null, in the place of stderr",
+    "common/workload/outputs.py: os.open": "/dev/null, in the place of an output that a user's code closed",
     "experiments/cli/browser.py: webbrowser.open": "no file of ours to read: the browser shows a page",
     "experiments/documenting/explorer_picture.py: file.read_text": "a developer's tool: a picture that is kept here",
     "common/runtime/parent/processes/scratch.py: Path('/proc/sys/kernel/random/boot_id').read_text": "the kernel's",

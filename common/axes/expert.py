@@ -60,12 +60,15 @@ def hold(model: ModelSpec, mesh: Mesh, params: Mapping[str, Param]) -> dict[str,
         mesh: All devices.
         params: By name.
     """
-    held, count = dict(params), mesh.axis("expert")
-    for name, param in params.items():
-        if param.stacked:
-            own = param.stacked // count
-            held[name] = dataclasses.replace(param, shape=(own, *param.shape[1:]), stacked=own)
-    return held
+    count = mesh.axis("expert")
+    return {name: _own(param, count) if param.stacked else param for name, param in params.items()}
+
+
+@functools.cache
+def _own(param: Param, count: int) -> Param:
+    """Returns a device's part of the experts of a block; the blocks of a model have the same ones."""
+    own = param.stacked // count
+    return dataclasses.replace(param, shape=(own, *param.shape[1:]), stacked=own)
 
 
 def exchange(run: Run, stage: StagePass, segment: Segment) -> Iterator[Within]:
