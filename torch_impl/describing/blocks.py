@@ -73,7 +73,7 @@ def _are_alike(modules: list[nn.Module]) -> bool:
 
 def _closed(module: nn.Module, paths: list[str], inputs: Inputs, source: str) -> list[str]:
     """Returns those of some modules whose parameters are read inside of their own calls alone, each time with gradients."""
-    calls = _Calls()
+    calls = _CallsFromElsewhere()
     with contextlib.ExitStack() as hooks:
         for path in paths:
             for called in map(module.get_submodule, members_of(module.get_submodule(path), path)):
@@ -86,7 +86,7 @@ def _closed(module: nn.Module, paths: list[str], inputs: Inputs, source: str) ->
     return [path for path in paths if path not in calls.open and calls.without_gradients[path] < 2]
 
 
-class _Calls:
+class _CallsFromElsewhere:
     """What is seen of blocks in a forward pass.
 
     Attributes:
