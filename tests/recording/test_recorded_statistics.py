@@ -110,6 +110,11 @@ def test_rows_are_hashed_as_the_statement_says() -> None:
     examples.add_result(result)
     examples.add([torch.cat([result.detach(), data])], {"labels": torch.arange(7)})
     assert examples.hashes() == tuple(hash_rows([data.numpy(), np.arange(4, 7)[:, None]]).tolist())
+    loss, prices = torch.tensor(0.5), torch.rand(3)
+    examples.clear()
+    examples.add_result(loss)
+    examples.add([prices], {})
+    assert examples.hashes() == tuple(hash_rows([prices.numpy()[:, None]]).tolist())
 
 
 @pytest.mark.tf

@@ -67,7 +67,9 @@ class Examples:
         """
         for each in self._results:
             result = each()
-            if result is not None and result.shape[1:] == inputs.shape[1:] and result.dtype == inputs.dtype:
+            if result is None or (result.ndim, result.dtype) != (inputs.ndim, inputs.dtype) or not _has_rows(result):
+                continue
+            if result.shape[1:] == inputs.shape[1:]:
                 computed = _on_host(sums_of(0, local_of(unwrapped(result.detach()))))
                 is_data = ~np.isin(_on_host(sums[0]), computed)
                 sums = [_on_host(own)[is_data] for own in sums]
