@@ -55,7 +55,9 @@ def why(advice: Advice) -> str:
     equal = [each for each in others if each.time.total < (1 + EQUAL) * first.time.total]
     if equal:
         simplest = min([first, *equal], key=lambda each: _SIMPLE.index(each.candidate.row.title))
-        advised = "it is the simplest of them" if simplest is first else f"take {simplest.layout}, which is simpler"
+        advised = (
+            "the first is the simplest of them" if simplest is first else f"take {simplest.layout}, which is simpler"
+        )
         names = _together(each.layout for each in equal)
         return f"{told} Less than 1 % slower, which no prediction can tell apart: {names}; {advised}."
     second = others[0]
