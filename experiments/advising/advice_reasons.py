@@ -19,7 +19,7 @@ from samestep.experiments.advising.candidate_meshes import (
     WHOLE,
 )
 from samestep.experiments.advising.step_times import PARTS, WORK
-from samestep.experiments.printing.text import count, sharing, wrap_command
+from samestep.experiments.printing.text import count, plain_number, sharing, wrap_command
 
 _TOLD = 0.1
 """The share of a difference from which a part of it is worth a word."""
@@ -48,7 +48,7 @@ def why(advice: Advice) -> str:
         advice: What was found.
     """
     first, others = advice.first, advice.best_of([advice.first.candidate.row.title])
-    rate, waiting = number(advice.base.batch_size / first.time.total), _percent(waits(first.time))
+    rate, waiting = plain_number(advice.base.batch_size / first.time.total), _percent(waits(first.time))
     told = f"It takes {_seconds(first.time.total)} a step, {rate} examples a second, and waits {waiting} of it."
     if not others:
         return told
@@ -111,10 +111,10 @@ def impossible(advice: Advice) -> list[str]:
     Args:
         advice: What was found.
     """
-    memory = number(advice.machine.memory_bytes / 1e9)
+    memory = plain_number(advice.machine.memory_bytes / 1e9)
     told = [
-        f"{each.run.framework}:{each.row.title} has no room: a device needs at least {number(each.needed_bytes / 1e9)} GB and "
-        f"has {memory}."
+        f"{each.run.framework}:{each.row.title} has no room: a device needs at least {plain_number(each.needed_bytes / 1e9)} GB "
+        f"and has {memory}."
         for each in advice.search.closest.values()
     ]
     together = sharing((reason, f"torch:{name}") for name, reason in advice.search.refused.items())
@@ -227,15 +227,6 @@ def waits(time: StepTime) -> float:
     return 1 - sum(time.parts()[name] for name in WORK) / time.total
 
 
-def number(value: float) -> str:
-    """Returns a number as people write it: three digits, and no power of ten.
-
-    Args:
-        value: The number.
-    """
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
 def _slower(first: Timed, other: Timed) -> str:
     return _percent(other.time.total / first.time.total - 1)
 
@@ -249,4 +240,4 @@ def _exact(share: float) -> str:
 
 
 def _seconds(seconds: float) -> str:
-    return f"{number(seconds)} s" if seconds >= 1 else f"{number(1000 * seconds)} ms"
+    return f"{plain_number(seconds)} s" if seconds >= 1 else f"{plain_number(1000 * seconds)} ms"

@@ -14,7 +14,7 @@ from samestep.experiments.advising.training_cost import (
 )
 from samestep.experiments.printing.formats import Case, Document
 from samestep.experiments.printing.grid import Column, table
-from samestep.experiments.printing.text import bullets, count, fill, large_number, screen_width
+from samestep.experiments.printing.text import bullets, count, fill, large_number, plain_number, screen_width
 
 SHOWN = 8
 """Lines of the table, each with the fastest layout of a strategy and a mesh; the best of every strategy is among them."""
@@ -124,8 +124,8 @@ COLUMNS: tuple[Column[Timed], ...] = (
     Column[Timed]("schedule", lambda each: _schedule(each), gives_way=3),
     Column[Timed]("micro-batch", lambda each: str(each.candidate.microbatch_size), gives_way=1),
     Column[Timed]("recomputes", lambda each: "yes" if each.candidate.forward_passes > 1 else "no", gives_way=2),
-    Column[Timed]("step s", lambda each: reasons.number(each.time.total)),
-    Column[Timed]("needs GB", lambda each: reasons.number(each.candidate.needed_bytes / 1e9)),
+    Column[Timed]("step s", lambda each: plain_number(each.time.total)),
+    Column[Timed]("needs GB", lambda each: plain_number(each.candidate.needed_bytes / 1e9)),
     Column[Timed]("waits", lambda each: f"{reasons.waits(each.time):.0%}".replace("%", " %")),
 )
 

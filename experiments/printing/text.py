@@ -209,6 +209,11 @@ def short(number: float) -> str:
     return f"{rounded / scale:#.3g}".rstrip(".") + unit
 
 
+def plain_number(value: float) -> str:
+    """Returns a number as people write it: three digits, and no power of ten."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def large_number(count: int) -> str:
     """Returns a number of things as people say it: 529.6 billion, 12.3 million, 502,240."""
     names = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"))
