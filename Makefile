@@ -27,9 +27,10 @@ test: setup
 	$(BIN)/python -m pytest --numprocesses $$(($$(nproc) + 1)) --dist worksteal
 
 # All that `make test` leaves out. Writes docs/parity.md and parity.csv: the products resume where they stopped, and
-# ONLY=torch:ddp,tf:mirrored takes those of some strategies, and nothing else.
+# ONLY=torch:ddp,tf:mirrored takes those of some strategies, and nothing else. PART=3/20 takes the third of twenty parts.
 test-slow: setup
-	$(BIN)/python -m pytest -m slow --numprocesses $$(($$(nproc) + 1)) --dist worksteal $(if $(ONLY),tests/parity/test_products.py)
+	$(BIN)/python -m pytest -m slow --numprocesses $$(($$(nproc) + 1)) --dist worksteal \
+		$(if $(PART),--part $(PART)) $(if $(ONLY),tests/parity/test_products.py)
 
 # On a machine with a GPU; exit code 3 where there is none.
 test-gpu: setup

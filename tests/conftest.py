@@ -25,6 +25,7 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from tests.engines import slurm_box
 from tests.one_batch_worker import FIND_PARTS, ONE_BATCH
+from tests.parts import OnlyPart, Part
 
 RunCell = Callable[..., RunResult]
 _MODULES = {"torch": "torch", "tf": "tensorflow"}
@@ -33,6 +34,15 @@ _ENGINES = {
     "ray": lambda: "" if importlib.util.find_spec("ray") else "ray is not installed: pip install 'samestep[ray]'",
     "mpi": lambda: "" if shutil.which("mpirun") else "mpirun is not installed: apt-get install openmpi-bin",
 }
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", type=Part.parse, metavar="K/N", help="the K-th of N parts of what would run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if part := config.getoption("part"):
+        config.pluginmanager.register(OnlyPart(part))
 
 
 @pytest.hookimpl(wrapper=True)

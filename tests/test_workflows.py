@@ -34,6 +34,12 @@ def test_the_arguments_are_flags_of_compare(file: str, pattern: str) -> None:
     assert vars(compare._parser().parse_args(shlex.split(found[1])))["dtype"] == "float64"
 
 
+def test_the_parts_of_the_slow_tests_are_all_of_them() -> None:
+    slow = yaml.safe_load((ROOT / ".github" / "workflows" / "weekly.yml").read_text())["jobs"]["slow"]
+    (total,) = re.findall(r"make test-slow .*PART=\$\{\{ matrix\.part \}\}/(\d+)$", slow["steps"][-1]["run"])
+    assert slow["strategy"]["matrix"]["part"] == list(range(1, int(total) + 1))
+
+
 def test_the_notes_of_a_release_are_its_part_of_the_changelog(tmp_path: Path) -> None:
     """The lines of the workflow, on a changelog with two versions."""
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
