@@ -75,10 +75,15 @@ def strategy_info(framework: str, strategy: str) -> StrategyInfo:
     """
     names = framework_info(framework).strategies
     if strategy in names:
-        return importlib.import_module(f"{FRAMEWORKS[framework]}.catalog.{strategy}").ROW
+        return importlib.import_module(row_module(framework, strategy)).ROW
     owners = frameworks_with(strategy)
     owner = f"It is a strategy of {owners[0]}: {owners[0]}:{strategy}." if owners else ""
     raise unknown(f"{framework} strategy", strategy, names, owner=owner)
+
+
+def row_module(framework: str, strategy: str) -> str:
+    """Returns the module of the catalogue that says what a strategy is."""
+    return f"{FRAMEWORKS[framework]}.catalog.{strategy}"
 
 
 def frameworks_with(strategy: str) -> list[str]:

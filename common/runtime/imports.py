@@ -6,12 +6,14 @@ come share that, which took seconds.
 
 import contextlib
 import dataclasses
+import functools
 import gc
 import importlib
 import os
 import sys
 import sysconfig
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from importlib import metadata
 from pathlib import Path
 
 from samestep.common.catalog import framework_info
@@ -35,8 +37,24 @@ class Imports:
 
 
 def import_framework(framework: str) -> None:
-    """Imports what the catalogue lists, unless it is there already."""
+    """Imports what the catalogue lists, unless it is there already, and reads the versions that each run's log names."""
     import_modules(framework_info(framework).preload)
+    for package in deciding_packages(framework):
+        installed_version(package)
+
+
+def deciding_packages(framework: str) -> tuple[str, ...]:
+    """Returns the packages that decide the numbers of every run of a framework."""
+    return "samestep", "numpy", framework_info(framework).module
+
+
+@functools.cache
+def installed_version(package: str) -> str:
+    """Finds the version of a package, or "" if it is used from its source: a parsed page of text, so once a process."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def import_modules(names: Iterable[str]) -> None:

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 DEFAULT_NAME = "model"
 OFFERS = "samestep.models"
 """The group of entry points under which an installed package offers models."""
+_KERAS = "Exception encountered when calling "
+_PACKAGE = str(Path(__file__).parents[2])
+_EXCHANGES = {"distributed", "distribute"}
+"""The folders of torch and TensorFlow in which a call fails if another process has ended."""
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def split_source(source: str) -> tuple[Path, str]:
@@ -35,7 +40,7 @@ def split_source(source: str) -> tuple[Path, str]:
     file, colon, name = source.rpartition(":")
     path = Path(file if colon else source)
     if path.suffix != ".py":
-        offered = ", ".join(sorted(_offers())) or "none"
+        offered = ", ".join(sorted(_offers(source))) or "none"
         raise ConfigError(
             f"--model {source} names no Python file; give FILE.py or FILE.py:NAME, or a model that an installed package offers "
             f"({offered})."
@@ -45,16 +50,10 @@ def split_source(source: str) -> tuple[Path, str]:
     return path, name if colon else DEFAULT_NAME
 
 
-_KERAS = "Exception encountered when calling "
-_PACKAGE = str(Path(__file__).parents[2])
-_EXCHANGES = {"distributed", "distribute"}
-"""The folders of torch and TensorFlow in which a call fails if another process has ended."""
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-
-
-def _offers() -> dict[str, importlib.metadata.EntryPoint]:
-    """Returns the models that installed packages offer, by name; nothing is imported."""
-    return {entry.name: entry for entry in importlib.metadata.entry_points(group=OFFERS)}
+def _offers(source: str) -> dict[str, importlib.metadata.EntryPoint]:
+    """Returns the models that installed packages offer, by name; none are looked up for a Python file. Nothing is imported."""
+    is_file = Path(source.rpartition(":")[0] or source).suffix == ".py"
+    return {} if is_file else {entry.name: entry for entry in importlib.metadata.entry_points(group=OFFERS)}
 
 
 def absolute_source(source: str) -> str:
@@ -63,7 +62,7 @@ def absolute_source(source: str) -> str:
     Raises:
         ConfigError: It names neither a Python file nor a model that an installed package offers.
     """
-    if source in _offers():
+    if source in _offers(source):
         return source
     path, name = split_source(source)
     return f"{path.resolve()}:{name}"
@@ -80,7 +79,7 @@ def load_model(source: str, framework: str) -> Model:
     Raises:
         ConfigError: The file cannot be imported, imports the other framework, or has no such model.
     """
-    if source in (offers := _offers()):
+    if source in (offers := _offers(source)):
         try:
             found = offers[source].load()
         except Exception as error:
@@ -182,7 +181,7 @@ def raised_in(error: Exception, source: str) -> str:
         error: What was raised.
         source: Where the model is declared.
     """
-    if isinstance(error, SamestepError) or source in _offers():
+    if isinstance(error, SamestepError) or source in _offers(source):
         return ""
     path = str(split_source(source)[0].resolve())
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
@@ -225,7 +224,7 @@ def call_user(function: Callable[..., object], source: str, what: str, *argument
     except ConfigError as error:
         raise ConfigError(f"--model {source}: {str(error).removeprefix(f'--model {source}: ')}") from error
     except (Exception, SystemExit) as error:
-        offered = _offers().get(source)
+        offered = _offers(source).get(source)
         path = Path(sys.modules[offered.module].__file__ or "") if offered else split_source(source)[0]
         raise ConfigError(f"--model {source}: {what} failed: {own_lines(error, str(path.resolve()))}") from error
 

@@ -10,7 +10,7 @@ FRAMEWORK = FrameworkInfo(
     extra="tf",
     environment={"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "1"},
     preload=("samestep.tf_impl.lean", "samestep.tf_impl.program"),
-    preload_for_models=("keras",),
+    preload_for_models=("keras", "samestep.tf_impl.describe"),
     strategies=(
         "single",
         "mirrored",

@@ -18,6 +18,7 @@ FRAMEWORK = FrameworkInfo(
         "TORCHELASTIC_USE_AGENT_STORE": "False",
     },
     preload=("samestep.torch_impl.program", "torch._dynamo"),  # which every optimizer imports, in a second (2.13)
+    preload_for_models=("samestep.torch_impl.describe",),
     strategies=(
         "single",
         "c10d",

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from samestep.common.catalog import framework_info
+from samestep.common.catalog import framework_info, row_module
 from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
 from samestep.common.files.written import seal
 from samestep.common.request import Launch, RunConfig
@@ -212,7 +212,8 @@ class Launcher:
             server = self._server(*asked)
         else:
             server = self._descriptions.imports.serve(run, lambda: self._server_for_models(*asked))
-        server.preload([run.module])  # once, and not by each process: torch.distributed.tensor takes a second
+        # Once, and not by each process: torch.distributed.tensor takes a second.
+        server.preload([row_module(run.framework, run.strategy.name), run.module])
         return server
 
     def _server(self, framework: str, threads: int, timeout_seconds: float, package: str = "") -> ForkClient:
@@ -226,7 +227,7 @@ class Launcher:
 
     def _server_for_models(self, framework: str, threads: int, timeout_seconds: float, package: str = "") -> ForkClient:
         server = self._server(framework, threads, timeout_seconds, package)
-        server.preload(framework_info(framework).preload_for_models)
+        server.preload([*framework_info(framework).preload_for_models, "samestep.common.workload.described"])
         return server
 
     def reference_rerun(self, launch: Launch) -> LaunchedRerun:

@@ -1,6 +1,7 @@
 """From what the processes measured to one RunResult, with the machine, the commit and the line that repeats the run."""
 
 import dataclasses
+import functools
 import os
 import platform
 import shlex
@@ -147,8 +148,9 @@ def machine() -> dict[str, Scalar]:
     }
 
 
+@functools.cache
 def git_commit() -> str | None:
-    """Returns the commit of a checkout; None if this is none."""
+    """Returns the commit of the checkout that this process runs; None if this is none. git is asked once."""
     line = ["git", "rev-parse", "HEAD"]
     try:
         done = subprocess.run(line, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=5, check=False)

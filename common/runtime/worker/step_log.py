@@ -3,16 +3,15 @@
 import math
 import platform
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from samestep.common.batch import Batch
-from samestep.common.catalog import framework_info
 from samestep.common.errors import Diverged
 from samestep.common.request import Launch
 from samestep.common.runtime.checkpoints.resuming import describe_program
+from samestep.common.runtime.imports import deciding_packages, installed_version
 from samestep.common.steps.digests import RowDigests
 from samestep.common.steps.log import Header, TensorInfo, Window
 from samestep.common.steps.writing import LogWriter
@@ -83,11 +82,6 @@ def header_of(run: Run, launch: Launch) -> Header:
 
 def versions_of(run: Run) -> dict[str, str]:
     """Finds the versions of Python and of the packages that decide a run's numbers."""
-    packages = ["samestep", "numpy", framework_info(run.framework).module, *filter(None, [run.strategy.package])]
-    versions = {"python": platform.python_version()}
-    for package in packages:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue  # used from its source, not installed
-    return versions
+    packages = (*deciding_packages(run.framework), *filter(None, [run.strategy.package]))
+    found = {package: installed_version(package) for package in packages}
+    return {"python": platform.python_version()} | {package: version for package, version in found.items() if version}

@@ -96,7 +96,7 @@ def read_description(folder: str) -> Description:
     Raises:
         ConfigError: There is none, or it is damaged.
     """
-    import pydantic  # here: --help needs none of it
+    from samestep.common.workload.described import DESCRIPTIONS  # here: --help needs no pydantic
 
     try:
         found = read_json(Path(folder) / SPEC, _MOST_BYTES)
@@ -104,7 +104,7 @@ def read_description(folder: str) -> Description:
             found["rounded"] = found.pop("two_bytes")
         if isinstance(found, dict) and "batch_norms" in found:  # likewise
             found["featured"] = {"batch_norm": found.pop("batch_norms")}
-        return pydantic.TypeAdapter(Description).validate_python(found)
+        return DESCRIPTIONS.validate_python(found)
     except (Unreadable, ValueError) as error:
         raise ConfigError(f"{folder} holds no description of a model: {error}; repeat the command.") from None
 
