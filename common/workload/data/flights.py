@@ -10,10 +10,13 @@ References:
 import csv
 import dataclasses
 import datetime
+import functools
 import io
+import operator
 import zipfile
 import zlib
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import read_bytes
@@ -21,10 +24,14 @@ from samestep.common.workload.data.dataset import PACKAGED_BYTES, Split, cached,
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import DataSizes, ModelSpec
 
+if TYPE_CHECKING:
+    import numpy as np  # a prediction does without
+
 CARDINALITIES = (16, 3, 104, 4037, 5706, 19, 12, 7)
 """Distinct ids of carrier, origin, destination, tail, flight, hour, month and weekday, among the flights with a known
 arrival delay."""
 LATE_MINUTES = 15
+_READ = ("year", "month", "day", "hour", "carrier", "flight", "tailnum", "origin", "dest", "arr_delay")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,18 +65,30 @@ def _decode(source: bytes, hash_buckets: int) -> Split:
     import numpy as np
 
     with zipfile.ZipFile(io.BytesIO(source)) as archive, archive.open("flights.csv") as file:
-        flights = [row for row in csv.DictReader(io.TextIOWrapper(file)) if row["arr_delay"] not in ("", "NA")]
-    dates = [datetime.date(int(row["year"]), int(row["month"]), int(row["day"])) for row in flights]
-    columns = [
-        *([row[name] for row in flights] for name in ("carrier", "origin", "dest", "tailnum")),
-        [row["carrier"] + row["flight"] for row in flights],
-        [f"{int(row['hour']):02}" for row in flights],
-        [f"{date.month:02}" for date in dates],
-        [str(date.weekday()) for date in dates],
+        lines = csv.reader(io.TextIOWrapper(file))
+        pick = operator.itemgetter(*map(next(lines).index, _READ))
+        flights = [row for row in map(pick, lines) if row[-1] not in ("", "NA")]
+    columns = dict(zip(_READ, zip(*flights, strict=True), strict=True))
+    date_of = functools.cache(lambda *parts: datetime.date(*map(int, parts)))  # of a year, each some thousand times
+    dates = [*map(date_of, columns["year"], columns["month"], columns["day"])]
+    features = [
+        *(columns[name] for name in ("carrier", "origin", "dest", "tailnum")),
+        [*map(operator.add, columns["carrier"], columns["flight"])],
+        [hour.zfill(2) for hour in columns["hour"]],
+        [date.month for date in dates],
+        [date.weekday() for date in dates],
     ]
-    ids = [np.unique(column, return_inverse=True)[1] for column in columns]
-    crossed = [zlib.crc32(f"{r['tailnum']} {r['origin']} {r['dest']}".encode()) % hash_buckets for r in flights]
-    inputs = np.stack([*ids, np.array(crossed)], axis=1).astype(np.int64)
-    targets = np.array([float(row["arr_delay"]) > LATE_MINUTES for row in flights], np.int64)
+    routes = zip(*(columns[name] for name in ("tailnum", "origin", "dest")), strict=True)
+    crossed = np.array([zlib.crc32(" ".join(route).encode()) % hash_buckets for route in routes])
+    inputs = np.stack([*map(_ids, features), crossed], axis=1).astype(np.int64)
+    targets = np.array(columns["arr_delay"], np.float64) > LATE_MINUTES
     assert tuple(inputs[:, :-1].max(axis=0) + 1) == CARDINALITIES, "another edition of the file"
-    return held_out(inputs, targets, np.array([date.toordinal() for date in dates]) % 5 == 4)
+    return held_out(inputs, targets.astype(np.int64), np.array([date.toordinal() for date in dates]) % 5 == 4)
+
+
+def _ids(column: Sequence[str] | Sequence[int]) -> "np.ndarray":
+    """Returns the place of each value among the sorted ones, of which there are few: `np.unique` would sort all of them."""
+    import numpy as np
+
+    places = {value: place for place, value in enumerate(sorted({*column}))}
+    return np.array([places[value] for value in column])
