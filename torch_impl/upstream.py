@@ -55,6 +55,11 @@ def registered_parameters(module: nn.Module) -> Mapping[str, nn.Parameter | None
     return module._parameters
 
 
+def registered_buffers(module: nn.Module) -> Mapping[str, torch.Tensor | None]:
+    """Returns a module's own buffers by name, as `registered_parameters` does (torch 2.13)."""
+    return module._buffers
+
+
 def end_of_prediction(model: "FSDPModule") -> None:
     """Frees what a forward pass gathered and forgets the order, where no backward pass will follow.
 

@@ -125,6 +125,16 @@ def test_registered_parameters_of_torch_2_13() -> None:
     assert told(script) == "['weight', 'bias'] [True, True] [False, False]"
 
 
+def test_registered_buffers_of_torch_2_13() -> None:
+    script = """
+        norm = nn.BatchNorm1d(4)
+        seen, first = upstream.registered_buffers(norm), norm.running_mean
+        norm.running_mean = first.clone()
+        print(list(seen), seen["running_mean"] is first, seen["running_mean"] is norm.running_mean)
+    """
+    assert told(script) == "['running_mean', 'running_var', 'num_batches_tracked'] False True"
+
+
 def test_end_of_prediction_of_torch_2_13() -> None:
     """After a prediction every parameter is a shard again, and no block is gathered that nobody asked for."""
     script = """

@@ -144,9 +144,8 @@ def copies(graph: tf.Graph) -> list[Copy]:
     for operation in graph.get_operations():
         target = device(operation)
         for tensor in operation.inputs:
-            source = device(tensor.op)
             counted = tensor.dtype.is_floating and tensor.shape.rank and tensor.op.type != "Placeholder"
-            if counted and source != target and (size := _nbytes(tensor)):
+            if counted and (source := device(tensor.op)) != target and (size := _nbytes(tensor)):
                 # A tensor is sent once to each device, however many operations there read it.
                 kind = tensor.op.type
                 is_whole = kind == "ReadVariableOp"

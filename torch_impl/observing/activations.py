@@ -16,7 +16,12 @@ from torch.distributed.tensor import DTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from samestep.torch_impl.sharded import local_part
-from samestep.torch_impl.upstream import outside_modes, saved_tensors_hooks_on_top
+from samestep.torch_impl.upstream import (
+    outside_modes,
+    registered_buffers,
+    registered_parameters,
+    saved_tensors_hooks_on_top,
+)
 
 
 class KeptActivations:
@@ -38,7 +43,8 @@ class KeptActivations:
                 parameters of a module by gathered ones while it computes.
         """
         self.peak_bytes = 0
-        self._model = model
+        places = (registered_parameters, registered_buffers)
+        self._held = [registered(module) for module in model.modules() for registered in places]
         self._bytes = 0
         self._holders: dict[StorageWeakRef, int] = {}
         self._saved_again: dict[StorageWeakRef, int] = {}
@@ -69,7 +75,7 @@ class KeptActivations:
 
     def _is_parameter(self, key: StorageWeakRef) -> bool:
         if key not in self._known:
-            held = (*self._model.parameters(), *self._model.buffers())
+            held = [tensor for registered in self._held for tensor in registered.values() if tensor is not None]
             self._known |= {StorageWeakRef(_local(each).untyped_storage()) for each in held}
         return key in self._known
 

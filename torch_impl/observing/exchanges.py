@@ -42,6 +42,7 @@ class Gathered:
         ]
         self._sharded = [registered_parameters(module) for module in sharded]
         self._at_rest = {id(parameter) for registered in self._sharded for parameter in registered.values()}
+        self._ids: list[int] = []
         self._buffers: list[torch.Tensor] = []
         self._params: dict[StorageWeakRef, torch.UntypedStorage] = {}  # fully_shard frees what they point to, not them
 
@@ -54,9 +55,12 @@ class Gathered:
         """
         if not self._sharded:
             return
-        present = [p for registered in self._sharded for p in registered.values() if id(p) not in self._at_rest]
-        # A wider copy of a parameter, in its place for the length of a call, is an activation.
-        gathered = [local_part(p) for p in present if isinstance(p, nn.Parameter)]
+        present = [p for registered in self._sharded for p in registered.values()]
+        gathered: list[torch.Tensor] = []
+        if (ids := [id(p) for p in present]) != self._ids:  # few operators have others than the one before
+            self._ids, apart = ids, [p for p in present if id(p) not in self._at_rest]
+            # A wider copy of a parameter, in its place for the length of a call, is an activation.
+            gathered += [local_part(p) for p in apart if isinstance(p, nn.Parameter)]
         if name == "fsdp::split_with_sizes_copy":
             gathered += filled
         for storage in (tensor.untyped_storage() for tensor in gathered):
