@@ -22,7 +22,7 @@ def build(run: Run) -> TrainingProgram:
     hint = kinds.RING if is_cpu(device) else kinds.AUTO
     options = tf.distribute.experimental.CommunicationOptions(implementation=hint)
     strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
-    gather = tf.function(lambda own: strategy.gather(own, axis=0), reduce_retracing=True)
+    gather = tf.function(lambda own: strategy.gather(own, axis=0), autograph=False, reduce_retracing=True)
     parts = Parts(
         strategy=strategy,
         # Also between GPUs: TensorFlow takes NCCL only where the hint is NCCL itself (CollectiveParamResolverLocal).
