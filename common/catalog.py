@@ -82,7 +82,12 @@ def strategy_info(framework: str, strategy: str) -> StrategyInfo:
 
 
 def row_module(framework: str, strategy: str) -> str:
-    """Returns the module of the catalogue that says what a strategy is."""
+    """Returns the module of the catalogue that says what a strategy is.
+
+    Args:
+        framework: The framework's key in FRAMEWORKS.
+        strategy: The name of the row.
+    """
     return f"{FRAMEWORKS[framework]}.catalog.{strategy}"
 
 
