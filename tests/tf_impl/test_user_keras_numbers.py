@@ -115,8 +115,8 @@ def test_another_dtype_is_kept_with_a_word(
 
 MASKED = {
     "made": "self.soft = layers.Softmax(dtype='float32')",
-    "returned": "self.soft((1.0 - tf.cast(x < -1.0, 'float32')) * (x / tf.fill(tf.shape(x)[:1], 2.0)[:, None]))"
-    " + self.out.bias.value * tf.ones(10)",
+    "returned": "self.soft((1.0 - tf.cast(x < -tf.ones(10), 'float32')) * (x / tf.fill(tf.shape(x)[:1], 2.0)[:, None]))"
+    " + self.out.bias.value * tf.ones(10) + (self.out.bias.value ** tf.ones(10))[None] @ tf.eye(10)",
 }
 
 

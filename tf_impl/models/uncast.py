@@ -13,7 +13,8 @@ from typing import Any
 import tensorflow as tf
 
 SINGLE, DOUBLE = "float32", "float64"
-_OPERATORS = ("__add__", "__sub__", "__mul__", "__truediv__", "__radd__", "__rsub__", "__rmul__", "__rtruediv__")
+_BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
+_OPERATORS = (*(f"__{side}{name}__" for name in _BINARY for side in ("", "r")), "__lt__", "__le__", "__gt__", "__ge__")
 
 
 def install() -> None:
