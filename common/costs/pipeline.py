@@ -225,11 +225,11 @@ def _sends(run: Run, stages: Sequence[_Stage], messages: Mapping[Pass, Send], pi
             phase, number = each
             yield from within.get(each, ())
             left[each] -= 1
+            if each in messages:
+                yield messages[each]
             if phase == "backward" and not left[each]:
                 part = stages[number].part_trained
                 yield from reductions(run, part if is_sharded(mesh) else part._replace(of_experts=0))
-            if each in messages:
-                yield messages[each]
     yield from summed_alone(run, sum(stage.part_trained.of_experts for stage in stages if stage.pipe == pipe))
     held = sum(len(stage.trained) for stage in stages if stage.pipe == pipe)
     yield from reached(run, held, *mesh.group_along(mesh.batch_axes))
