@@ -101,15 +101,16 @@ def gathered_bytes(run: Run, part: ShardPart) -> int:
 def copied_bytes(run: Run, parts: Sequence[ShardPart]) -> int:
     """Returns the bytes in which the stages of a rank are there once more while a step runs.
 
-    Sharded stages arrive in a buffer and are copied out of it; replicated ones are copied as well, but for experts, which are
-    left as they are (torch 2.13).
+    Sharded stages arrive in a buffer and are copied out of it, one after the other; a buffer stays until the next one is there.
+    Replicated ones are copied as well, but for experts, which are left as they are (torch 2.13).
 
     Args:
         run: What is trained.
         parts: The rank's of each of its stages.
     """
     if is_sharded(run.mesh):
-        return 2 * sum(gathered_bytes(run, part) for part in parts)
+        sizes = [gathered_bytes(run, part) for part in parts]
+        return sum(sizes) + max(sizes)
     return sum(part.shared for part in parts) * run.item_bytes if run.mesh.replica_axes else 0
 
 
