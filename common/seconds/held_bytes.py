@@ -152,4 +152,4 @@ def _passes_in_flight(layout: Layout) -> int:
     if layout.pipe == 1:
         return 1
     candidates = in_flight(layout.schedule, layout.pipe, 0, layout.microbatches)
-    return max(sum(present + put_off for present, put_off in counts) for counts in candidates)
+    return max(sum(present + put_off for present, put_off in each.counts) for each in candidates)

@@ -7,17 +7,36 @@ References:
 """
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 Counts = tuple[int, int]
 """Of one stage: micro-batches that have not come back, and those whose gradient by the weights is put off."""
-Peaks = tuple[tuple[Counts, ...], ...]
-"""Candidates for a rank's peak, each with the counts of every one of its stages."""
+
+
+class Moment(NamedTuple):
+    """What is in flight ahead of a backward pass.
+
+    Attributes:
+        counts: Of each stage of a rank.
+        stage: Through which of them the pass goes; where gradients by weights are put off, none is computed again for it.
+    """
+
+    counts: tuple[Counts, ...]
+    stage: int = 0
+
+
+Peaks = tuple[Moment, ...]
+"""Candidates for a rank's peak."""
+ONE: Peaks = (Moment(((1, 0),)),)
+"""Those of a stage that takes one micro-batch at a time."""
+_SEEN_ROUNDS = 4
+"""Rounds of an interleaved schedule in which every moment is seen: two pairs behind those that are taken ahead."""
 
 
 def in_flight(schedule: str, ranks: int, rank: int, microbatches: int) -> Peaks:
     """Counts the micro-batches of each stage of a rank at every moment that can be its peak of memory.
 
-    Which one is the peak depends on the sizes of the stages.
+    Which one is the peak depends on the sizes of the stages, and on what of a stage is computed again for its backward pass.
 
     Args:
         schedule: A key of `SCHEDULES`.
@@ -39,18 +58,25 @@ def _interleaved(ranks: int, rank: int, microbatches: int, hop: int, delay: int)
         delay: How many backward passes later a micro-batch's gradient by the weights is taken.
     """
     a_round = microbatches // max(1, microbatches // ranks)
-    total = 2 * microbatches
+    total = (
+        2 * a_round * min(microbatches // a_round, _SEEN_ROUNDS)
+    )  # then the same moments come again, two rounds apart
     ahead = min(a_round + hop * (ranks - 1 - rank), total)
-    seen, present, put_off = {}, [0, 0], [0, 0]
-    for taken in range(min(total, ahead + delay + 4 * a_round)):  # then the same moments come again, two rounds apart
-        present[taken // a_round % 2] += 1
-        seen[tuple(zip(present, put_off, strict=True))] = None
-        if (back := taken - ahead) >= 0:
-            stage = 1 - back // a_round % 2
-            present[stage] -= 1
-            put_off[stage] += 1
-            if (weights := back - delay) >= 0:
-                put_off[1 - weights // a_round % 2] -= 1
+    seen, ended, present, put_off = dict[Moment, None](), set[int](), [0, 0], [0, 0]
+    for taken in range(total + ahead):
+        if taken < total:
+            present[taken // a_round % 2] += 1
+        if (back := taken - ahead) < 0:
+            continue
+        stage = 1 - back // a_round % 2
+        if stage not in ended:  # without forward passes in between, ever less is in flight
+            seen[Moment(tuple(zip(present, put_off, strict=True)), stage)] = None
+        if taken >= total:
+            ended.add(stage)
+        present[stage] -= 1
+        put_off[stage] += 1
+        if (weights := back - delay) >= 0:
+            put_off[1 - weights // a_round % 2] -= 1
     return tuple(seen)
 
 
@@ -59,15 +85,22 @@ def _zbv(ranks: int, rank: int, microbatches: int) -> Peaks:
     return first + _none_put_off(2 * ranks - rank, rank) if microbatches >= 2 * ranks - rank else first
 
 
+def _breadth_first(ranks: int, rank: int, microbatches: int) -> Peaks:
+    return (
+        Moment(((microbatches, 0), (microbatches, 0)), stage=1),
+        Moment(((microbatches, 0), (0, 0)), stage=0),
+    )
+
+
 def _none_put_off(*counts: int) -> Peaks:
-    return (tuple((count, 0) for count in counts),)
+    return (Moment(tuple((count, 0) for count in counts)),)
 
 
 _PEAKS: Mapping[str, Callable[[int, int, int], Peaks]] = {
     "gpipe": lambda ranks, rank, microbatches: _none_put_off(microbatches),
     "1f1b": lambda ranks, rank, microbatches: _none_put_off(min(microbatches, ranks - rank)),
     "interleaved_1f1b": lambda ranks, rank, microbatches: _interleaved(ranks, rank, microbatches, 2, 0),
-    "looped_bfs": lambda ranks, rank, microbatches: _none_put_off(microbatches, microbatches),
+    "looped_bfs": _breadth_first,
     "interleaved_zero_bubble": lambda ranks, rank, microbatches: _interleaved(ranks, rank, microbatches, 1, rank),
     "zbv_zero_bubble": _zbv,
     "dualpipev": lambda ranks, rank, microbatches: _none_put_off(2 * ranks - rank, rank + 1),

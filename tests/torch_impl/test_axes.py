@@ -4,7 +4,9 @@ import itertools
 
 import pytest
 
+from samestep.common.costs.pipeline import hybrid
 from samestep.common.errors import ConfigError
+from samestep.common.run import parse
 from samestep.common.techniques import Techniques
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 from tests.cells import SIZED
@@ -144,6 +146,39 @@ def test_a_router_that_spreads_tokens_unevenly_takes_the_same_step(run_cell: Run
 @pytest.mark.parametrize("techniques", [Techniques(accumulation_steps=2, clip_norm=0.1), Techniques(recompute=True)])
 def test_techniques_compose_with_axes(run_cell: RunCell, cell: str, mesh: str, techniques: Techniques) -> None:
     result = run_cell(cell, "prose-gpt+layers=4+width=32+context=16", mesh=mesh, techniques=techniques, **QUICK)
+    assert result.parity.passed, result.parity.reason
+    obeys_its_law(result)
+
+
+PIPED = ("pipe=2,data=2", "pipe=2,shard=2", "pipe=2,tensor=2")
+# DualPipeV takes a forward and a backward pass as one, and hands on what both end with behind what both exchange inside.
+ORDERED = [each for each in itertools.product(SCHEDULES, PIPED) if each != ("dualpipev", "pipe=2,tensor=2")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("schedule", "mesh"), ORDERED)
+def test_stages_send_in_the_order_that_was_predicted(run_cell: RunCell, schedule: str, mesh: str) -> None:
+    """A stage hands its last gradient on before the gradients of its parameters are summed.
+
+    Where gradients by weights are put off, this is known of the first rank, which puts none off.
+    """
+    cell = f"torch:hybrid+schedule={schedule}+microbatches=4"
+    result = run_cell(cell, "prose-gpt+layers=4+width=32+context=16", mesh=mesh, **QUICK)
+    assert result.parity.passed, result.parity.reason
+    obeys_its_law(result)
+    run, is_known = parse(result.config), not SCHEDULES[schedule].delays_weights
+    for place in range(run.mesh.pipe if is_known else 1):
+        first = result.processes[place * run.mesh.size // run.mesh.pipe]
+        assert first.sends == hybrid(run, "gloo", place).sends
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mesh", PIPED)
+@pytest.mark.parametrize("schedule", [name for name, each in SCHEDULES.items() if not each.delays_weights])
+def test_stages_that_are_computed_again_keep_what_was_predicted(run_cell: RunCell, schedule: str, mesh: str) -> None:
+    """The micro-batches in flight are those ahead of a backward pass of the stage that is computed again."""
+    cell = f"torch:hybrid+schedule={schedule}+microbatches=4+recompute=true"
+    result = run_cell(cell, "prose-gpt+layers=4+width=32+context=16", mesh=mesh, **QUICK)
     assert result.parity.passed, result.parity.reason
     obeys_its_law(result)
 

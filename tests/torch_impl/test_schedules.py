@@ -178,14 +178,25 @@ def test_zbv_holds_no_more_activations_than_1f1b(orders, ranks, microbatches):
 @sizes
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_as_many_micro_batches_are_in_flight_as_costs_say(orders, schedule, ranks, microbatches):
-    """No moment has more of any stage than one of the candidates for the peak, and every candidate is a moment."""
+    """No moment has more of any stage than one of the candidates for the peak, and every candidate is a moment.
+
+    Nor has one ahead of a backward pass, for which a stage is computed again, more than a candidate of that stage.
+    """
     holders = SCHEDULES[schedule].stage_ranks(ranks)
     for rank, order in enumerate(orders(schedule, ranks, microbatches)):
         own = [stage for stage, holder in enumerate(holders) if holder == rank]
         moments = {tuple(counts(order[:end], stage) for stage in own) for end in range(len(order) + 1)}
         candidates = in_flight(schedule, ranks, rank, microbatches)
-        assert set(candidates) <= moments
-        assert all(any(all(map(is_no_more, m, c)) for c in candidates) for m in moments)
+        assert {each.counts for each in candidates} <= moments
+        assert all(any(all(map(is_no_more, m, c.counts)) for c in candidates) for m in moments)
+        ahead = {
+            (tuple(counts(order[:end], stage) for stage in own), own.index(order[end][1]))
+            for end in range(len(order))
+            if order[end][0] == "B"
+        }
+        if not SCHEDULES[schedule].delays_weights:
+            assert set(candidates) <= ahead
+            assert all(any(b == c.stage and all(map(is_no_more, m, c.counts)) for c in candidates) for m, b in ahead)
 
 
 def counts(order: Order, stage: int) -> tuple[int, int]:

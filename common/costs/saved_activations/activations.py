@@ -36,7 +36,7 @@ from samestep.common.costs.saved_activations.peak import KeptByStage, KeptBytes,
 from samestep.common.features.used import keeps_buffers
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice, replaces_code
-from samestep.common.workload.in_flight import Peaks, in_flight
+from samestep.common.workload.in_flight import ONE, Peaks, in_flight
 from samestep.common.workload.models.spec import ModelSpec, Segment
 from samestep.common.workload.pipeline_schedule import stages_of_ranks
 from samestep.common.workload.saved import AHEAD, BEHIND, LOSS, Kept, SavedLists
@@ -50,7 +50,7 @@ def activation_bytes(
     run: Run,
     stages: Sequence[Sequence[Segment]] = (),
     microbatches: int = 1,
-    peaks: Peaks = (((1, 0),),),
+    peaks: Peaks = ONE,
     as_it_comes: bool = False,
 ) -> int | None:
     """Predicts the most bytes that a device keeps at once; None where nobody wrote down what, or a compiler decides.

@@ -61,11 +61,15 @@ def peak_bytes(stages: Sequence[KeptByStage], rows: int, microbatches: int, peak
         microbatches: The number of micro-batches that they are cut into.
         peaks: Candidates for the micro-batches of each stage in flight, as `in_flight` has them.
     """
-    # The targets stay while any micro-batch in flight needs its part of them.
-    counted = 1 if any(present > 1 for counts in peaks for present, _ in counts) else 2
-    again = (sum(each.of(rows, microbatches)[:counted]) for stage in stages for each in stage.again)
     kept = [(*stage.now.of(rows, microbatches), *stage.late.of(rows, microbatches)) for stage in stages]
-    return max([0, *again]) + max(sum(map(_in_flight, kept, counts)) for counts in peaks)
+    again = [[each.of(rows, microbatches) for each in stage.again] for stage in stages]
+    return max(sum(map(_in_flight, kept, counts)) + _again(again[back], counts[back][0]) for counts, back in peaks)
+
+
+def _again(parts: Sequence[tuple[int, int]], present: int) -> int:
+    """Returns the most that a stage keeps more while it goes backward with one of the micro-batches that are present."""
+    # The targets stay while another micro-batch in flight needs its part of them.
+    return max([0, *(size if present > 1 else size + batch for size, batch in parts)])
 
 
 def _in_flight(kept: tuple[int, int, int, int], counts: Counts) -> int:
