@@ -22,6 +22,8 @@ from tests.lent import LentLauncher
 from tests.parity.scaled_worker import FIRST_SCALE
 
 MLP = SIZED["mlp"]
+SPREAD = "hybrid+shard_optimizer=true"
+"""Each rank updates some parameters, after all have unscaled, and clipped, the same gradients."""
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,16 @@ def scaled(launcher: Launcher) -> Launcher:
 
 
 def trained(launcher: Launcher, out: Path, cell: str, first_scale: float = 2.0**16, **fields: object) -> RunResult:
-    given = {"workload": MLP, "devices": 2, "batch_size": 48, "steps": 8, "parity": True, "keep_state": True, **fields}
+    devices = None if "mesh=" in cell else 2
+    given = {
+        "workload": MLP,
+        "devices": devices,
+        "batch_size": 48,
+        "steps": 8,
+        "parity": True,
+        "keep_state": True,
+        **fields,
+    }
     asked = Cell.parse(f"torch:{cell}+precision=fp16").apply_to(RunConfig(out=str(out), **given))
     return launcher.run(parse(asked), launch_of(asked), environment={FIRST_SCALE: str(first_scale)})
 
@@ -43,6 +54,7 @@ def trained(launcher: Launcher, out: Path, cell: str, first_scale: float = 2.0**
         "fsdp+clip_norm=0.5+accumulation_steps=2",
         *(pytest.param(cell, marks=pytest.mark.slow) for cell in ("ddp", "zero1", "tp+clip_norm=0.5", "c10d", "mp")),
         pytest.param("pp+clip_norm=0.5", marks=pytest.mark.slow),
+        *slow(f"{SPREAD}+clip_norm=0.5+mesh=data=2", f"{SPREAD}+clip_norm=0.5+accumulation_steps=2+mesh=pipe=2,data=2"),
     ],
 )
 def test_a_scaled_step_is_the_same_step(scaled: Launcher, tmp_path: Path, cell: str) -> None:
@@ -51,7 +63,7 @@ def test_a_scaled_step_is_the_same_step(scaled: Launcher, tmp_path: Path, cell: 
     assert result.parity.steps == 8
     sends_what_was_predicted(result)
     kept = read_state(tmp_path / "run").local
-    assert [float(own["loss_scale"]) for own in kept] == [2.0**16] * 2
+    assert [float(own["loss_scale"]) for own in kept] == [2.0**16] * len(result.processes)
 
 
 @pytest.mark.slow
@@ -65,9 +77,10 @@ def test_a_scaled_step_takes_batch_statistics(scaled: Launcher, tmp_path: Path, 
 
 
 @pytest.mark.torch
-def test_a_scale_that_overflows_is_halved_until_it_does_not(scaled: Launcher, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cell", ["fsdp", *slow(f"{SPREAD}+mesh=data=2")])
+def test_a_scale_that_overflows_is_halved_until_it_does_not(scaled: Launcher, tmp_path: Path, cell: str) -> None:
     """Every rank skips the same steps; what was judged is what came before, and a later run goes on with the scale."""
-    result = trained(scaled, tmp_path / "run", "fsdp", first_scale=2.0**22)
+    result = trained(scaled, tmp_path / "run", cell, first_scale=2.0**22)
     first, second = read_state(tmp_path / "run").local
     skipped = [int(step) for step in first[SKIPPED]]
     assert skipped[0] == 0
@@ -78,7 +91,7 @@ def test_a_scale_that_overflows_is_halved_until_it_does_not(scaled: Launcher, tm
     assert result.parity.steps == 1
     assert result.parity.reason == "judged to step 0, whose update the loss scaler skipped"
     assert result.losses[0] != result.losses[-1], "the others were taken"
-    more = trained(scaled, tmp_path / "more", "fsdp", steps=10, start_from=str(tmp_path / "run"), parity=False)
+    more = trained(scaled, tmp_path / "more", cell, steps=10, start_from=str(tmp_path / "run"), parity=False)
     again = read_state(tmp_path / "more").local[0]
     assert len(more.losses) == 2
     assert [int(step) for step in again[SKIPPED]][: len(skipped)] == skipped
@@ -86,7 +99,7 @@ def test_a_scale_that_overflows_is_halved_until_it_does_not(scaled: Launcher, tm
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("cell", ["fsdp", *slow("zero1", "pp")])
+@pytest.mark.parametrize("cell", ["fsdp", *slow("zero1", "pp", f"{SPREAD}+mesh=pipe=2,data=2")])
 def test_a_run_that_took_no_update_has_a_state(scaled: Launcher, tmp_path: Path, cell: str) -> None:
     fields = {"optimizer": "adamw", "parity": False}
     trained(scaled, tmp_path / "run", cell, first_scale=2.0**60, steps=2, **fields)
