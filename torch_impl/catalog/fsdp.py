@@ -6,7 +6,7 @@ from samestep.common.costs import textbook
 from samestep.common.costs.zero import fsdp
 from samestep.common.strategy import Answer
 from samestep.torch_impl.catalog.presets import SHARDED, data_parallel
-from samestep.torch_impl.rows import options, sums
+from samestep.torch_impl.rows import options, refusals, sums
 
 ROW = data_parallel(
     name="fsdp",
@@ -19,6 +19,7 @@ ROW = data_parallel(
     cost=fsdp,
     textbook=functools.partial(textbook.zero, stage=3),
     needs=sums.check_shards,
+    refuses=refusals.NO_SWITCH | refusals.BY_GROUPS,
     reference="torch.distributed.fsdp.fully_shard",
     status="stable; replaces FullyShardedDataParallel (FSDP1), which is deprecated",
 )

@@ -21,5 +21,5 @@ ROW = pipelined(
     reference="torch.distributed.device_mesh, pipelining, tensor.parallel, fsdp.fully_shard",
     status="alpha; each part as in pp, tp and fsdp; DDP inside pipelines fails or is silently wrong (2.13): not used",
     needs=needs.check_three_dimensions,
-    refuses=refusals.NO_SWITCH | refusals.SCHEDULED | refusals.PARTS_OF_MODELS,
+    refuses=refusals.NO_SWITCH | refusals.SCHEDULED | refusals.PARTS_OF_MODELS | refusals.BY_GROUPS,
 )

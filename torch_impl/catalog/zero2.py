@@ -6,7 +6,7 @@ from samestep.common.costs import textbook
 from samestep.common.costs.zero import zero2
 from samestep.common.strategy import Answer
 from samestep.torch_impl.catalog.presets import SHARDED, data_parallel
-from samestep.torch_impl.rows import options, sums
+from samestep.torch_impl.rows import options, refusals, sums
 
 ROW = data_parallel(
     name="zero2",
@@ -18,6 +18,7 @@ ROW = data_parallel(
     cost=zero2,
     textbook=functools.partial(textbook.zero, stage=2),
     needs=sums.check_shards,
+    refuses=refusals.NO_SWITCH | refusals.BY_GROUPS,
     reference="torch.distributed.fsdp.fully_shard(reshard_after_forward=False)",
     status="stable; replaces FullyShardedDataParallel(SHARD_GRAD_OP), which is deprecated",
 )

@@ -23,6 +23,10 @@ SCHEDULED = {
 PARTS_OF_SUMS = {
     "fixed_order": f"its ranks compute parts of every example, so sums within one are cut by their number; {_ORDERED}"
 }
+BY_GROUPS = without_periods(
+    "its ranks share one model in every step, and no row has groups of ranks take steps alone (DiLoCo over FSDP); torch:ddp does "
+    "so, with the whole model on each rank"
+)
 AT_OWNERS = {
     **without_rounding_for(NOT_ROUNDED),
     **without_new_code(AS_WRITTEN),

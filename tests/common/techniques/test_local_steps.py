@@ -127,7 +127,11 @@ def test_another_number_of_ranks_goes_on_from_the_means() -> None:
             {"workload": "prose-gpt+ignored=0.5"},
             "divided by a number that differs between ranks; leave out --local-steps,",
         ),
-        ({"local_steps": 2}, {"strategy": "fsdp"}, "does not take --local-steps: its ranks exchange something in"),
+        (
+            {"local_steps": 2},
+            {"strategy": "fsdp", "mesh": "data=2,shard=2", "devices": None},
+            "no row has groups of ranks take steps alone (DiLoCo over FSDP); torch:ddp does so, with the whole model on each",
+        ),
         ({"local_steps": 2}, {"strategy": "zero1"}, "each rank has the optimizer state of some parameters only"),
     ],
 )
