@@ -9,8 +9,9 @@ attentions exchange of them is an option of the row:
               for its own.
     ring      keys and values to the next rank, N - 1 times in either pass; backward their gradients go round as well, N times.
 
-Where keys and values come to the queries, late positions have more of them to look at. So a rank has a piece from the start of
-each example and one as far from its end (a zigzag), and every rank computes as many scores.
+Where keys and values come to the queries, late positions have more of them to look at. So a rank of torch has a piece from the
+start of each example and one as far from its end (a zigzag), and every rank computes as many scores. TensorFlow, which computes
+those of later keys as well, has no zigzags.
 
 References:
     Jacobs et al., arXiv 2309.14509, section 3.1 (4 M / P for messages of M: three of them and one); Liu et al., arXiv 2310.01889
@@ -50,7 +51,7 @@ def refuse(run: Run) -> None:
     (positions,), heads = model.inputs().shape, _num_heads(model) // run.mesh.parts("features")
     if positions % count:
         raise ConfigError(f"a sequence of {positions} does not divide among a context axis of {count}; give +context=.")
-    if exchange_of(run) != HEADS and positions % (2 * count):
+    if getattr(run.options, "is_zigzag", False) and positions % (2 * count):
         raise ConfigError(
             f"with --attention-exchange {exchange_of(run)} each rank has two pieces of a sequence, and {positions} positions are "
             f"not {2 * count} equal pieces; give +context= a multiple of {2 * count}, or take heads."

@@ -11,7 +11,7 @@ from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.sizes import symmetric
 from samestep.common.costs.within import all_within
 from samestep.common.ledger import Ledger
-from samestep.common.mesh import Mesh
+from samestep.common.mesh import HEADS, Mesh
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import without_rounding
 
@@ -29,9 +29,19 @@ def cp(run: Run, backend: str) -> Ledger:
     return _with_exchanges(run, flat(run, backend), backend)
 
 
-def _with_exchanges(run: Run, summed: Ledger, backend: str) -> Ledger:
-    """Adds what attentions exchange in front of the sums of gradients; what layers exchange otherwise is between the passes."""
+def _with_exchanges(run: Run, summed: Ledger, backend: str, sums_alone: bool = False) -> Ledger:
+    """Adds what attentions exchange in front of the sums of gradients; what layers exchange otherwise is between the passes.
+
+    Args:
+        run: What is trained.
+        summed: The sums of gradients.
+        backend: What carries them.
+        sums_alone: Whether a reduce-scatter is an all-to-all of as many bytes, which each device adds up.
+    """
     within = [*all_within(run, run.examples_per_pass, run.workload.model.segments())] * run.passes
+    if sums_alone:
+        spelled = {"reduce_scatter": "all_to_all"}
+        within = [dataclasses.replace(send, operation=spelled.get(send.operation, send.operation)) for send in within]
     behind = (send for send in summed.sends if send.phase != "forward")
     return symmetric(run, summed.footprints, (*with_layers(run, within), *behind), backend)
 
@@ -41,7 +51,7 @@ def context(run: Run, backend: str) -> Ledger:
 
     TensorFlow keeps what goes into an attention's products, and what comes out of it only where the next layer takes it. So a
     replica of N keeps 1/N of everything, the scores of its own heads included; whole it keeps the mask, and the cosines and sines
-    of all positions.
+    of all positions. Of gathered keys and values, and what was made with them, it keeps nothing.
 
     Args:
         run: What is trained.
@@ -52,9 +62,12 @@ def context(run: Run, backend: str) -> Ledger:
     """
     mesh = Mesh.of_replicas(run.mesh.size)
     is_even = run.batch_size % (mesh.size * run.passes) == 0
-    kept = activation_bytes(dataclasses.replace(run, mesh=mesh)) if is_even else None
+    is_cut = run.mesh.parts("positions") > 1
+    options = run.options if is_cut else dataclasses.replace(run.options, attention_exchange=HEADS)
+    kept = activation_bytes(dataclasses.replace(run, mesh=mesh, options=options)) if is_even else None
     # Projections return numbers of the variables' type.
     in_one_type = dataclasses.replace(run, techniques=without_rounding(run.techniques))
     summed = replicated(run, backend)
     held = tuple(dataclasses.replace(each, activations_bytes=kept) for each in summed.footprints)
-    return _with_exchanges(in_one_type, dataclasses.replace(summed, footprints=held), backend)
+    # A reduce-scatter is there between GPUs alone (2.21).
+    return _with_exchanges(in_one_type, dataclasses.replace(summed, footprints=held), backend, sums_alone=True)

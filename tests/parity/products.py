@@ -40,6 +40,7 @@ VARIANTS = (
         )
     ),
     *((f"torch:cp+attention_exchange={name}", f"context={size}") for name in ("gather", "ring") for size in (2, 4)),
+    *(("tf:context+attention_exchange=gather", f"context={size}") for size in (2, 4)),
     ("torch:fsdp+attention_exchange=ring", "shard=2,context=2"),
     ("torch:hybrid+attention_exchange=ring", "pipe=2,context=2"),
     *((f"tf:mirrored+reduce={name}", "data=2") for name in ("reduction_to_one_device", "hierarchical_copy")),

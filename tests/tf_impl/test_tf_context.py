@@ -2,7 +2,10 @@
 
 import pytest
 
+from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
+from samestep.common.request import RunConfig
+from samestep.common.run import parse
 from samestep.common.techniques import Techniques
 from tests.cells import SIZED, slow, traced_once
 from tests.conftest import RunCell
@@ -34,10 +37,60 @@ def test_all_that_is_counted_is_counted_over_the_whole_batch(run_cell: RunCell) 
     keeps_what_was_predicted(result)
 
 
+GATHER = "tf:context+attention_exchange=gather"
+
+
+@pytest.mark.parametrize("mesh", ["context=2", *slow("context=4", "data=2,context=2", "data=2,context=4")])
+def test_keys_and_values_come_to_the_queries_as_predicted(run_cell: RunCell, mesh: str) -> None:
+    result = run_cell(GATHER, MODEL, mesh=mesh, **QUICK)
+    assert result.parity.passed, result.parity.reason
+    assert not result.parity.is_amplified
+    keeps_what_was_predicted(result)
+    assert result.processes[0].sends == result.predicted.sends
+    assert all(row.activations_bytes is not None for row in result.predicted.devices())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mesh", ["context=4", "data=2,context=2"])
+def test_gathered_keys_compose_with_all_that_is_counted(run_cell: RunCell, mesh: str) -> None:
+    techniques = Techniques(accumulation_steps=2, clip_norm=0.1)
+    result = run_cell(GATHER, f"{MODEL}{FEATURES}", mesh=mesh, techniques=techniques, **QUICK)
+    assert result.parity.passed, result.parity.reason
+    sends_what_was_predicted(result)
+    keeps_what_was_predicted(result)
+
+
+@pytest.mark.slow
+def test_heads_need_not_divide_where_keys_come(run_cell: RunCell) -> None:
+    """Three heads of a Llama on four replicas, whose keys have one head."""
+    workload = "prose-gpt+layers=1+heads=3+key_heads=1+width=24+context=16+style=llama"
+    result = run_cell(GATHER, workload, mesh="context=4", **QUICK)
+    assert result.parity.passed, result.parity.reason
+    sends_what_was_predicted(result)
+    keeps_what_was_predicted(result)
+
+
+@pytest.mark.slow
+def test_without_an_axis_nothing_is_gathered(run_cell: RunCell) -> None:
+    result = run_cell(GATHER, MODEL, mesh="data=2", **QUICK)
+    assert result.parity.passed, result.parity.reason
+    sends_what_was_predicted(result)
+    keeps_what_was_predicted(result)
+
+
+def test_a_ring_is_torchs() -> None:
+    with pytest.raises(ConfigError, match=r"unknown attention exchange 'ring'\. Choose from: heads, gather\."):
+        parse(Cell.parse("tf:context+attention_exchange=ring").apply_to(RunConfig(workload=MODEL)))
+
+
 @pytest.mark.parametrize("technique", slow("recompute=true", "precision=bf16"))
-def test_techniques_change_what_is_kept_and_sent_as_predicted(run_cell: RunCell, technique: str) -> None:
-    dtype = "float32" if "precision" in technique else "float64"
-    result = run_cell(f"tf:context+{technique}", MODEL, devices=2, **QUICK | {"dtype": dtype})
+@pytest.mark.parametrize("cell", ["tf:context", GATHER])
+@pytest.mark.parametrize("style", ["gpt", "llama"])
+def test_techniques_change_what_is_kept_and_sent_as_predicted(
+    run_cell: RunCell, cell: str, technique: str, style: str
+) -> None:
+    dtype, workload = ("float32", MODEL) if "precision" in technique else ("float64", SIZED["transformer"])
+    result = run_cell(f"{cell}+{technique}", f"{workload}+style={style}", devices=2, **QUICK | {"dtype": dtype})
     assert result.parity.passed, result.parity.reason
     sends_what_was_predicted(result)
     keeps_what_was_predicted(result)

@@ -2,7 +2,7 @@
 
 All but attention treats positions one by one. Attention exchanges: each replica hands over its positions of all heads and gets
 all positions of its own heads, computes attention as one device does, and hands the outputs back (Ulysses). No number is added
-up in another order than on one device.
+up in another order than on one device. Or keys and values come to the queries (`key_exchange.py`).
 
 Shape suffixes: B batch, T tokens, t tokens of a replica, H heads, h heads of a replica, K width of a head, N replicas.
 
@@ -10,18 +10,25 @@ References:
     Jacobs et al., arXiv 2309.14509 (DeepSpeed-Ulysses).
 """
 
+import functools
 from collections.abc import Callable
 from typing import cast
 
 import tensorflow as tf
 
 from samestep.common.strategy import Run
-from samestep.tf_impl.models.transformer import Attend, Transformer
+from samestep.tf_impl.axes.key_exchange import Gather, attend_to_all
+from samestep.tf_impl.models.transformer import Attend, Attention, Transformer
+from samestep.tf_impl.rows.options import ContextOptions
 from samestep.tf_impl.techniques.replica_collectives import Collectives, Replicas, replica_id
 
 
-class HeadExchange:
-    """What the attentions of a model exchange, from each of its replicas; whole examples, as in evaluation, are not cut."""
+class Positions:
+    """Which positions the replicas have, and their collectives; whole examples, as in evaluation, are not cut.
+
+    Attributes:
+        whole: The number of positions of an example.
+    """
 
     def __init__(self, run: Run, strategy: tf.distribute.Strategy) -> None:
         """Makes what the collectives need.
@@ -31,7 +38,7 @@ class HeadExchange:
             strategy: Outside of its scope.
         """
         self._mesh, self._count = run.mesh, run.mesh.axis("context")
-        (self._whole,) = run.workload.model.inputs().shape
+        (self.whole,) = run.workload.model.inputs().shape
         self._replicas = Replicas(strategy, self._count)
         # Each replica is traced as often as the others, so the number of a call is the same for all.
         self._own: dict[int, Collectives] = {}
@@ -47,25 +54,47 @@ class HeadExchange:
             table: All rows.
             tokens: How many are wanted.
         """
-        return table if tokens == self._whole else tf.split(tf.convert_to_tensor(table), self._count)[self.part()]
+        return table if tokens == self.whole else tf.split(tf.convert_to_tensor(table), self._count)[self.part()]
 
-    def around(self, attend: Attend) -> Attend:
-        """Makes an attention on positions in parts of one on all of them."""
+    def collectives(self) -> Collectives:
+        """Returns those of the present replica, with the replicas that have the other positions of its examples."""
+        replica = replica_id()
+        if replica not in self._own:
+            group = self._mesh.part(replica, "examples")
+            self._own[replica] = self._replicas.collectives("context", group, "context")
+        return self._own[replica]
 
-        def exchanging(q_BHtK: tf.Tensor, k_BHtK: tf.Tensor, v_BHtK: tf.Tensor) -> tf.Tensor:
-            count, (heads, tokens, width) = self._count, q_BHtK.shape[1:]
-            if tokens == self._whole:
-                return attend(q_BHtK, k_BHtK, v_BHtK)
-            # Queries, keys and values go together.
-            parts = tf.reshape(tf.stack((q_BHtK, k_BHtK, v_BHtK)), (3, -1, count, heads // count, tokens, width))
-            received_N3BhtK = self._exchange(tf.transpose(parts, (2, 0, 1, 3, 4, 5)))
-            whole = tf.transpose(received_N3BhtK, (1, 2, 3, 0, 4, 5))
-            q, k, v = tf.unstack(tf.reshape(whole, (3, -1, heads // count, count * tokens, width)))
-            mixed = tf.reshape(attend(q, k, v), (-1, heads // count, count, tokens, width))
-            received_NBhtK = self._exchange(tf.transpose(mixed, (2, 0, 1, 3, 4)))
-            return tf.reshape(tf.transpose(received_NBhtK, (1, 0, 2, 3, 4)), (-1, heads, tokens, width))
 
-        return exchanging
+class HeadExchange:
+    """Attention on all positions of some heads, of what lies in parts by positions."""
+
+    def __init__(self, collectives: Callable[[], Collectives], count: int, attend: Attend) -> None:
+        """Keeps how to exchange.
+
+        Args:
+            collectives: Returns those of the present replica.
+            count: How many replicas have the parts.
+            attend: Attention on all positions.
+        """
+        self._collectives, self._count, self._attend = collectives, count, attend
+
+    def __call__(self, q_BHtK: tf.Tensor, k_BHtK: tf.Tensor, v_BHtK: tf.Tensor) -> tf.Tensor:
+        """Mixes values: [B, H, t, K] each -> [B, H, t, K].
+
+        Args:
+            q_BHtK: Queries.
+            k_BHtK: Keys.
+            v_BHtK: Values.
+        """
+        count, (heads, tokens, width) = self._count, q_BHtK.shape[1:]
+        # Queries, keys and values go together.
+        parts = tf.reshape(tf.stack((q_BHtK, k_BHtK, v_BHtK)), (3, -1, count, heads // count, tokens, width))
+        received_N3BhtK = self._exchange(tf.transpose(parts, (2, 0, 1, 3, 4, 5)))
+        whole = tf.transpose(received_N3BhtK, (1, 2, 3, 0, 4, 5))
+        q, k, v = tf.unstack(tf.reshape(whole, (3, -1, heads // count, count * tokens, width)))
+        mixed = tf.reshape(self._attend(q, k, v), (-1, heads // count, count, tokens, width))
+        received_NBhtK = self._exchange(tf.transpose(mixed, (2, 0, 1, 3, 4)))
+        return tf.reshape(tf.transpose(received_NBhtK, (1, 0, 2, 3, 4)), (-1, heads, tokens, width))
 
     def _exchange(self, parts: tf.Tensor) -> tf.Tensor:
         """[N, ...], one part for each replica -> [N, ...], one from each replica."""
@@ -77,33 +106,63 @@ class HeadExchange:
 
         return exchange(parts)
 
-    def _collectives(self) -> Collectives:
-        replica = replica_id()
-        if replica not in self._own:
-            group = self._mesh.part(replica, "examples")
-            self._own[replica] = self._replicas.collectives("context", group, "context")
-        return self._own[replica]
-
 
 def _all_to_all(collectives: Collectives, parts: tf.Tensor) -> tf.Tensor:
     return tf.reshape(collectives.to_owners(tf.reshape(parts, (parts.shape[0], -1))), parts.shape)
 
 
-def exchange_heads(run: Run, model: Callable[..., tf.Tensor], strategy: tf.distribute.Strategy) -> None:
-    """Has a model take some of the positions on each replica, and every attention exchange positions for heads, in place.
+def place_positions(model: Transformer, positions: Positions) -> None:
+    """Tells a model which positions of the examples each replica is given.
+
+    Args:
+        model: The model.
+        positions: Those of the replicas.
+    """
+    model.own_rows = positions.rows
+    for each in (model.behind, *(behind for block in model.blocks for behind in block.behind)):
+        each.part = positions.part
+    for block in model.blocks:
+        block.attention.own_rows = positions.rows
+
+
+def attend_parts(
+    whole: int, parts: Attend, all_of_them: Attend, q_BHtK: tf.Tensor, k_BHtK: tf.Tensor, v_BHtK: tf.Tensor
+) -> tf.Tensor:
+    """Mixes values: [B, H, t, K] each -> [B, H, t, K]; whole examples, as in evaluation, lie in no parts.
+
+    Args:
+        whole: The number of positions of an example.
+        parts: What takes parts.
+        all_of_them: What takes whole examples.
+        q_BHtK: Queries.
+        k_BHtK: Keys.
+        v_BHtK: Values.
+    """
+    return (all_of_them if q_BHtK.shape[2] == whole else parts)(q_BHtK, k_BHtK, v_BHtK)
+
+
+def exchange_positions(
+    run: Run[ContextOptions], model: Callable[..., tf.Tensor], strategy: tf.distribute.Strategy
+) -> None:
+    """Has a model take some of the positions on each replica, and every attention exchange what the run asks for, in place.
 
     Args:
         run: What is trained; without several replicas along `context` nothing changes.
         model: The model.
         strategy: Outside of its scope.
     """
-    if run.mesh.axis("context") == 1:
+    count = run.mesh.axis("context")
+    if count == 1:
         return
-    model = cast(Transformer, model)  # other models are refused
-    exchange = HeadExchange(run, strategy)
-    model.own_rows = exchange.rows
-    for each in (model.behind, *(behind for block in model.blocks for behind in block.behind)):
-        each.part = exchange.part
-    for block in model.blocks:
-        block.attention.own_rows = exchange.rows
-        block.attention.attend = exchange.around(block.attention.attend)
+    model, positions = cast(Transformer, model), Positions(run, strategy)  # other models are refused
+    place_positions(model, positions)
+
+    def exchanging(attention: Attention) -> Attend:
+        if run.options.gathers_keys:
+            return functools.partial(
+                attend_to_all, lambda: Gather(positions.collectives(), count), positions.part, attention.mix
+            )
+        return HeadExchange(positions.collectives, count, attention.mix)
+
+    for attention in (block.attention for block in model.blocks):
+        attention.attend = functools.partial(attend_parts, positions.whole, exchanging(attention), attention.attend)

@@ -3,6 +3,7 @@
 from samestep.common.costs.context import context
 from samestep.common.strategy import Answer
 from samestep.tf_impl.catalog.presets import DATA, in_one_process
+from samestep.tf_impl.rows.options import ContextOptions
 from samestep.tf_impl.rows.refusals import NO_COLLECTIVES, NO_ORDER, NO_SWITCH
 
 ROW = in_one_process(
@@ -15,6 +16,7 @@ ROW = in_one_process(
     axes=("context", *DATA),
     refuses=NO_SWITCH | NO_ORDER | NO_COLLECTIVES,
     cost=context,
+    options=ContextOptions,
     reference="tf.raw_ops.CollectiveAllToAllV2, tf.distribute.MirroredStrategy",
     status="no API; a pattern of DeepSpeed-Ulysses, of collectives of ours between the replicas of a stable strategy",
     twin="torch:cp",

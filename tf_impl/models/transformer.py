@@ -70,17 +70,17 @@ class Attention:
         mixed_BHTK = self.attend(q_BHTK, self._for_queries(k_BGTK), self._for_queries(v_BGTK))
         return self.output(tf.reshape(tf.transpose(mixed_BHTK, (0, 2, 1, 3)), (-1, tokens, width)))
 
-    def mix(self, q_BHTK: tf.Tensor, k_BHTK: tf.Tensor, v_BHTK: tf.Tensor) -> tf.Tensor:
-        """Mixes values: [B, H, T, K] each -> [B, H, T, K].
+    def mix(self, q_BHTK: tf.Tensor, k_BHTK: tf.Tensor, v_BHTK: tf.Tensor, first: int = 0) -> tf.Tensor:
+        """Mixes values: [B, H, T, K] each -> [B, H, T, K], of which the queries may be fewer.
 
         Args:
             q_BHTK: Queries.
             k_BHTK: Keys.
             v_BHTK: Values.
+            first: The place of the first query among the keys.
         """
-        tokens = q_BHTK.shape[2]
         scores_BHTT = self.product(tf.matmul, q_BHTK, k_BHTK, transpose_b=True) / math.sqrt(self.head_width)
-        causal_TT = tf.linalg.band_part(tf.ones((tokens, tokens), tf.bool), -1, 0)
+        causal_TT = tf.linalg.band_part(tf.ones((q_BHTK.shape[2], k_BHTK.shape[2]), tf.bool), -1, first)
         scores_BHTT = tf.where(causal_TT, scores_BHTT, tf.constant(-math.inf, scores_BHTT.dtype))
         return self.product(tf.matmul, tf.nn.softmax(scores_BHTT), v_BHTK)
 

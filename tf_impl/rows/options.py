@@ -5,6 +5,7 @@ import re
 
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
+from samestep.common.mesh import GATHER, HEADS
 from samestep.common.request import MAX_PROCESSES
 from samestep.tf_impl.tpu.probe import grpc_address
 from samestep.tf_impl.tpu.tpu_topology import GENERATIONS, Topology
@@ -19,6 +20,23 @@ class MirroredOptions:
         "how gradients are summed; auto is ring between CPU devices and nccl between GPUs",
         choices=("auto", "ring", "reduction_to_one_device", "hierarchical_copy", "nccl"),
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class ContextOptions:
+    """What attentions exchange along the axis `context`."""
+
+    attention_exchange: str = flag(
+        HEADS,
+        "what replicas exchange in an attention: heads hands over positions for heads, all-to-all; gather gathers keys and "
+        "values; torch:cp also has ring",
+        choices=(HEADS, GATHER),
+    )
+
+    @property
+    def gathers_keys(self) -> bool:
+        """Whether keys and values come to the queries, and attention is computed once more for its backward pass."""
+        return self.attention_exchange == GATHER
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""Context parallel: each replica takes some positions of every example; in each attention, they exchange positions for heads.
+"""Context parallel: each replica takes some positions of every example; attentions exchange heads, or keys and values.
 
 Replicated: parameters, gradients, optimizer state. Split: the positions of each example along `context`, the batch along `data`.
-Sent: in each attention queries, keys, values and outputs, all-to-all, forward and backward; then the gradients, packed and
-all-reduced over both axes, since other positions are other terms of the same sum. All between the devices of one process.
+Sent: in each attention queries, keys, values and outputs, all-to-all, forward and backward, or keys and values to all replicas;
+then the gradients, packed and all-reduced over both axes, since other positions are other terms of the same sum. All between the
+devices of one process.
 Use it for sequences whose activations do not fit one device.
 """
 
@@ -10,7 +11,7 @@ import tensorflow as tf
 
 from samestep.common.program import Hardware
 from samestep.common.strategy import Run
-from samestep.tf_impl.axes.context import exchange_heads
+from samestep.tf_impl.axes.context import exchange_positions
 from samestep.tf_impl.devices import kind, use_devices
 from samestep.tf_impl.program import Parts, TrainingProgram
 
@@ -20,5 +21,5 @@ def build(run: Run) -> TrainingProgram:
     devices = use_devices(run, run.num_devices)
     strategy = tf.distribute.MirroredStrategy(devices)
     program = TrainingProgram(run, Parts(strategy, Hardware(note=f"{kind(devices)} of one process")))
-    exchange_heads(run, program.model, strategy)
+    exchange_positions(run, program.model, strategy)
     return program

@@ -71,6 +71,11 @@ class ContextOptions:
         choices=(HEADS, GATHER, RING),
     )
 
+    @property
+    def is_zigzag(self) -> bool:
+        """Whether a rank has early and late positions, see `Chunk`; heads are exchanged in the order of the positions."""
+        return self.attention_exchange != HEADS
+
 
 @dataclasses.dataclass(frozen=True)
 class HybridOptions(PipelineOptions, ContextOptions):
@@ -84,8 +89,8 @@ class HybridOptions(PipelineOptions, ContextOptions):
 
 
 def takes_zigzags(run: Run) -> bool:
-    """Returns whether a rank has early and late positions, see `Chunk`; heads are exchanged in the order of the positions."""
-    return isinstance(run.options, ContextOptions) and run.options.attention_exchange != HEADS
+    """Returns whether a rank of a run has early and late positions; see `Chunk`."""
+    return isinstance(run.options, ContextOptions) and run.options.is_zigzag
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,7 @@ Beside what torch keeps (`kept_torch.py`), the layers that are written out in pr
     RMS norm      its input, its output before the scale, and the reciprocal root
     gated mlp     as in torch
     attention     q, k, v and its output, and the softmax of all scores, H T a position: it is not fused; and the causal mask
+                  where keys and values are gathered, no scores and no mask: they are computed again
     experts       what torch keeps, with an mlp of as much as above; ids have four bytes, and how many tokens each expert takes
     pooling       nothing: a mean needs a shape only; a maximum its input, and the larger one of each two rows
     cross-entropy the log-probabilities and the targets, and the weights of targets if some do not count
@@ -27,7 +28,9 @@ References:
     tensorflow/python/ops/math_grad.py, nn_grad.py, array_grad.py of TensorFlow 2.21.
 """
 
+import functools
 import math
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from samestep.common.costs.saved_activations.copies import WIDE, add_kernels
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
     from samestep.common.workload.models.ranker import RankerSpec
     from samestep.common.workload.models.transformer import TransformerSpec
 
+KeptLists = Callable[..., dict[str, Kept]]
+"""(model, bytes of a number, `wide`) -> what each segment keeps, and the loss."""
 TENSORS = {"gelu": 3, "relu": 0}
 """The tensors that an activation keeps, beside what the next layer keeps."""
 PLACE_BYTES = 4
@@ -118,26 +123,28 @@ def ranker(model: "RankerSpec", item_bytes: int, wide: int = 1) -> dict[str, Kep
     }
 
 
-def transformer(model: "TransformerSpec", item_bytes: int, wide: int = 1) -> dict[str, Kept]:
+def transformer(model: "TransformerSpec", item_bytes: int, wide: int = 1, gathers: bool = False) -> dict[str, Kept]:
     """Lists what embedding, blocks, head and loss keep.
 
     Args:
         model: The spec.
         item_bytes: The bytes of a number.
         wide: How many numbers of so many bytes one takes that is not a factor of a product.
+        gathers: Whether attention gathers keys and values, and computes again.
     """
     tokens, width = model.context, model.width
     ids, norm, scores = tokens * ID_BYTES, wide * (2 * width + 1), model.heads * tokens
     inside = _between(model, wide)
     if model.experts:
         inside = model.experts + 1 + model.top_k * (inside + 2 * width + 2)
-    a_position = 2 * norm + 6 * width + wide * scores + inside
-    a_position += (
-        (3 if model.is_llama else 2) * width + scores if wide > 1 else 0
+    inputs = 3 * width + (
+        (3 if model.is_llama else 2) * width if wide > 1 else 0
     )  # casts of what is one tensor otherwise
+    mixing = 3 * wide * width if gathers else 3 * width + wide * scores + (scores if wide > 1 else 0)
+    a_position = 2 * norm + inputs + mixing + inside
     mask = tokens * width * mask_bytes(model)
     places = 3 * PLACE_BYTES * tokens * model.top_k if model.experts else 0
-    fixed = tokens**2 + PLACE_BYTES * model.experts
+    fixed = (0 if gathers else tokens**2) + PLACE_BYTES * model.experts
     fixed += 2 * tokens * width // model.heads * wide * item_bytes if model.is_llama else 0  # cosines and sines
     block = Kept(tokens * a_position, fixed_bytes=fixed, masks=(2 * mask + places, 0, 0))
     return {
@@ -173,22 +180,32 @@ def _loss(model: ModelSpec, outputs: int) -> Kept:
 
 
 _MODELS = {"mlp": mlp, "cnn": cnn, "ranker": ranker, "transformer": transformer}
+_GATHERING = {**_MODELS, "transformer": functools.partial(transformer, gathers=True)}
 
 
-def mixed(model: ModelSpec, item_bytes: int) -> dict[str, Kept]:
+def mixed(lists: Mapping[str, KeptLists], model: ModelSpec, item_bytes: int) -> dict[str, Kept]:
     """Lists the same where nothing but the factors of products has two bytes.
 
     Args:
+        lists: Name of a model -> what it keeps otherwise.
         model: The spec.
         item_bytes: The bytes of a number, which are two.
     """
-    found = _MODELS[model.name](model, item_bytes, wide=WIDE)
+    found = lists[model.name](model, item_bytes, wide=WIDE)
     add_kernels(model, found, item_bytes)
     return found
 
 
-_LISTS = SavedLists(_MODELS, in_order=False, keeps_keys=True)
-_MIXED = SavedLists(dict.fromkeys(_MODELS, mixed), in_order=False, keeps_keys=True, units=lambda model, segment: WIDE)
+def _lists(models: Mapping[str, KeptLists], is_mixed: bool) -> SavedLists:
+    kept = dict.fromkeys(models, functools.partial(mixed, models)) if is_mixed else models
+    return SavedLists(kept, in_order=False, keeps_keys=True, units=lambda model, segment: WIDE if is_mixed else 1)
+
+
+_SAVED = {
+    (gathers, is_mixed): _lists(models, is_mixed)
+    for gathers, models in ((False, _MODELS), (True, _GATHERING))
+    for is_mixed in (False, True)
+}
 
 
 def saved(run: Run, as_it_comes: bool) -> SavedLists:
@@ -198,4 +215,4 @@ def saved(run: Run, as_it_comes: bool) -> SavedLists:
         run: What is trained.
         as_it_comes: As in torch; nothing here does.
     """
-    return _LISTS if run.product_bytes == run.item_bytes else _MIXED
+    return _SAVED[getattr(run.options, "gathers_keys", False), run.product_bytes != run.item_bytes]
