@@ -1,5 +1,6 @@
 """Judges two records, with reruns of the first one's command as the yardstick."""
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +14,8 @@ from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.judging.recorded.yardstick import Derived, Yardstick, coarsest_roundoff
 from samestep.common.steps.recorded_run import RecordedRun
-from samestep.experiments.recording.reruns import Reruns, count_steps
-from samestep.experiments.recording.tipping import SEEDS, try_further
+from samestep.experiments.recording.reruns import SEEDS, NotRepeated, Reruns, count_steps
+from samestep.experiments.recording.tipping import try_further
 
 STEPS = 20
 """How many steps of the perturbed reruns are taken, unless asked otherwise."""
@@ -52,17 +53,20 @@ def diff(a: Reruns, b: Reruns, num_steps: int) -> Diffed:
     first = judge(a.run, b.run) if is_float64 else judge_unless_rounded(a.run, b.run)
     if first is not None and _is_settled(a, first):
         return Diffed(first, a, b)
-    if why := a.why_not():
-        first = first or judge(a.run, b.run)
-        return Diffed(first, a, b, (f"A cannot be run again, so nothing measured how far rounding takes it: {why}.",))
     length = min(count_steps(side.run, num_steps) for side in (a, b))
     try:
-        return _with_reruns(a, b, length)
+        return _by_reruns_of_a(a, b, length)
+    except NotRepeated as error:
+        if error.is_random:
+            return _without_seed(a, b, error)
+        why = str(error)
     except SamestepError as error:
-        first = first or judge(a.run, b.run)
-        return Diffed(
-            first, a, b, (f"A could not be run again, so nothing measured how far rounding takes it: {error}",)
-        )
+        why = str(error).removesuffix(".")
+    with contextlib.suppress(SamestepError):
+        if not _rounds_more(a, b):
+            return _by_reruns_of_b(a, b, length, why)
+    first = first or judge(a.run, b.run)
+    return Diffed(first, a, b, (f"A cannot be run again, so nothing measured how far rounding takes it: {why}.",))
 
 
 def judge_as_kept(a: Reruns, b: Reruns) -> tuple[Diffed, Yardstick]:
@@ -76,18 +80,25 @@ def judge_as_kept(a: Reruns, b: Reruns) -> tuple[Diffed, Yardstick]:
         ConfigError: They have nothing in common, or are damaged.
     """
     pairing = pair(a.run, b.run)
-    runs = [] if a.run.header.is_float64 else a.kept()
-    if runs and all(repeats_itself(a.run, run) for run in runs):
+    is_float64 = a.run.header.is_float64
+    runs, of_b = ([] if is_float64 else _alike(side) for side in (a, b))
+    measured = None
+    if runs and (of_b or not _rounds_more(b, a)):
         measured = measure(a.run, runs, pairing)
-        rounds_more = _rounds_more(b, a)
-        if of_b := [run for run in b.kept() if repeats_itself(b.run, run)] if rounds_more else []:
-            measured = _with_roundings_of(b, of_b, measured)
-        if of_b or not rounds_more:
-            return Diffed(judge(a.run, b.run, measured, pairing), a, b), measured
+        measured = _with_roundings_of(b, of_b, measured) if _rounds_more(b, a) else measured
+    elif of_b and not _rounds_more(a, b):
+        measured = measure(b.run, of_b, pairing, 1)
+    if measured:
+        return Diffed(judge(a.run, b.run, measured, pairing), a, b), measured
     derived = Derived.between(a.run.header, b.run.header, pairing)
     lacks = f"{'B' if runs else 'A'} holds no reruns, so nothing measured how far rounding takes it"
-    notes = () if a.run.header.is_float64 else (lacks,)
-    return Diffed(judge(a.run, b.run, derived, pairing), a, b, notes), derived
+    return Diffed(judge(a.run, b.run, derived, pairing), a, b, () if is_float64 else (lacks,)), derived
+
+
+def _alike(side: Reruns) -> list[RecordedRun]:
+    """Returns the reruns that are kept; none if one is of other steps."""
+    runs = side.kept()
+    return runs if all(repeats_itself(side.run, run) for run in runs) else []
 
 
 def _is_settled(a: Reruns, first: RecordedVerdict) -> bool:
@@ -98,29 +109,55 @@ def _is_settled(a: Reruns, first: RecordedVerdict) -> bool:
     return (first.kind == "same" and not first.worst) or first.is_exact  # before it no step was rounded otherwise
 
 
-def _with_reruns(a: Reruns, b: Reruns, length: int) -> Diffed:
+def _without_seed(a: Reruns, b: Reruns, error: NotRepeated) -> Diffed:
+    """Says what needs no yardstick: a run that is different each time has none."""
+    verdict = judge(a.run, b.run)
+    if not verdict.is_exact:
+        verdict = dataclasses.replace(verdict, kind="unknown", need="seed", causes=())
+    return Diffed(verdict, a, b, (f"A does not repeat itself: {error}.",))
+
+
+def _by_reruns_of_b(a: Reruns, b: Reruns, length: int, why: str) -> Diffed:
+    """Judges by how far rounding takes B, which is as far as it takes A if both take the same steps.
+
+    Args:
+        a: The run that the other is held against.
+        b: The other.
+        length: How many steps reruns take.
+        why: Why A cannot be run again.
+    """
     pairing = pair(a.run, b.run)
-    runs = a.perturbed(SEEDS, length)
-    if not all(repeats_itself(a.run, run) for run in runs):
-        verdict = judge(a.run, b.run, None, pairing)
-        if not verdict.is_exact:
-            verdict = dataclasses.replace(verdict, kind="unknown", need="seed", causes=())
-        return Diffed(verdict, a, b, ("A does not repeat itself: run again, it was given other examples.",))
+    runs = _require_alike(b, b.perturbed(SEEDS, length))
+    verdict = try_further(a, b, [], runs, judge(a.run, b.run, measure(b.run, runs, pairing, 1), pairing), length)
+    if verdict.need == "float64":  # which A cannot be run in
+        verdict = dataclasses.replace(verdict, need="command")
+    return Diffed(verdict, a, b, (f"A cannot be run again: {why}. Reruns of B measured how far rounding goes.",))
+
+
+def _require_alike(side: Reruns, runs: Sequence[RecordedRun]) -> Sequence[RecordedRun]:
+    """Returns reruns.
+
+    Raises:
+        NotRepeated: One had other examples than the run, or other weights.
+    """
+    if not all(repeats_itself(side.run, run) for run in runs):
+        raise NotRepeated("run again, it was given other examples", is_random=True)
+    return runs
+
+
+def _by_reruns_of_a(a: Reruns, b: Reruns, length: int) -> Diffed:
+    pairing = pair(a.run, b.run)
+    runs = _require_alike(a, a.perturbed(SEEDS, length))
     measured = measure(a.run, runs, pairing)
     verdict = judge(a.run, b.run, measured, pairing)
     # Examples in fewer digits are no other ones; whether a loss that is off says so is for B's own rounding to decide.
     is_exact = verdict.is_exact and verdict.first is not None and verdict.first.phase != "data"
     if is_exact or verdict.kind in ("same", "amplified") or not _rounds_more(b, a):
-        return Diffed(try_further(a, b, runs, verdict, length), a, b)
-    of_b, why = list[RecordedRun](), b.why_not()
-    if not why:
-        try:
-            of_b = [run for run in b.perturbed(SEEDS, length) if repeats_itself(b.run, run)]
-            why = "" if of_b else "run again, it was given other examples."
-        except SamestepError as error:
-            why = str(error)
-    if why:
-        noted = f"nothing measured how far B's rounding takes it: {why}"
+        return Diffed(try_further(a, b, runs, [], verdict, length), a, b)
+    try:
+        of_b = _require_alike(b, b.perturbed(SEEDS, length))
+    except SamestepError as error:
+        noted = f"nothing measured how far B's rounding takes it: {str(error).removesuffix('.')}."
         return Diffed(judge(a.run, b.run, None, pairing), a, b, (noted,))
     return Diffed(judge(a.run, b.run, _with_roundings_of(b, of_b, measured), pairing), a, b)
 
@@ -151,8 +188,9 @@ def in_float64(sides: Sequence[Reruns]) -> list[Reruns]:
         if side.run.header.is_float64:
             found.append(side)
             continue
-        if why := side.why_not():
-            raise Unavailable(f"{side.name} cannot be run again in float64: {why}.")
-        run = side.in_float64(length)
+        try:
+            run = side.in_float64(length)
+        except Unavailable as error:
+            raise Unavailable(f"{side.name} cannot be run again in float64: {error}; record it again.") from None
         found.append(dataclasses.replace(side, run=run, directory=Path(run.name)))
     return found

@@ -1,58 +1,47 @@
-"""Runs the command of a record again: perturbed, in float64, or from other weights. What was run is kept beside the record."""
+"""Runs the command of a record again: perturbed, in float64, or from other weights. What was run is kept beside the record.
+
+Before anything else, the command is run again as it was: a script that was edited since takes other steps, of which its reruns
+would hide the difference.
+"""
 
 import dataclasses
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed
 from samestep.common.files.removing import discard
 from samestep.common.files.writing import make_folder
+from samestep.common.judging.recorded.repeating import find_change
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.record import rank_files
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.common.steps.recording import RecordOptions
-from samestep.experiments.recording.start import record_command, why_nothing
+from samestep.experiments.recording.commands import RunCommand, run_again
 
 FOLDER = "reruns"
 """In the directory of a record."""
-_WEIGHTS = "initial-weights.npz"
+SEEDS = range(4)
+"""Of the perturbed reruns that every judgement has."""
+_WEIGHTS, _UNCHANGED = "initial-weights.npz", "unchanged"
 
 
-class RunCommand(Protocol):
-    """Runs a command and records it."""
+class NotRepeated(Unavailable):
+    """The command of a record does not take the steps of the record again."""
 
-    def __call__(self, command: Sequence[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
-        """Runs a command and records it.
+    def __init__(self, reason: str, is_random: bool) -> None:
+        """Says why.
 
         Args:
-            command: Its words.
-            options: How it is recorded, and into which directory.
-            directory: Where it is started.
-            is_quiet: Whether its output is thrown away; else it goes to stderr.
-
-        Raises:
-            SamestepError: It failed.
+            reason: As a clause.
+            is_random: Whether it takes other steps each time.
         """
-        ...
+        super().__init__(reason)
+        self.is_random = is_random
 
 
-def run_again(command: Sequence[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
-    """See `RunCommand`."""
-    ended = record_command(command, options, subprocess.DEVNULL if is_quiet else sys.stderr.fileno(), directory)
-    if options.stop_after != 0 and (why := why_nothing(Path(options.out), ended)):
-        discard(Path(options.out))
-        raise WorkerFailed(why) if ended.exit_code else Unavailable(why)
-    if ended.exit_code:
-        why = ended.notes[0] if ended.notes else f"'{' '.join(command)}' ended with exit code {ended.exit_code}"
-        kept = "." if is_quiet else f"; its record as far as it got: {options.out}"
-        raise WorkerFailed(f"{why.removesuffix('.')}{kept}")
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(eq=False)
 class Reruns:
     """The reruns of a record.
 
@@ -62,6 +51,7 @@ class Reruns:
         name: "A" or "B", for what is shown.
         rerun: Runs a command.
         is_quiet: Whether nothing is shown while a command runs.
+        repeated: How many first steps of the record the command still takes, as far as is known.
     """
 
     run: RecordedRun
@@ -69,6 +59,7 @@ class Reruns:
     name: str
     rerun: RunCommand = run_again
     is_quiet: bool = False
+    repeated: int = 0
 
     def why_not(self) -> str:
         """Why the command cannot be run again; "" if it can."""
@@ -93,6 +84,7 @@ class Reruns:
             num_steps: How many steps each takes, at least.
 
         Raises:
+            NotRepeated: The command takes other steps than those of the record.
             SamestepError: One failed.
         """
         is_float64, products = self.run.header.is_float64, self.run.header.products
@@ -108,9 +100,7 @@ class Reruns:
     def kept(self) -> list[RecordedRun]:
         """Returns the perturbed reruns that are there already: of each seed the last, which is the longest."""
         by_seed: dict[str, RecordedRun] = {}
-        for path in sorted(
-            (self.directory / FOLDER).glob("perturbed-*-*"), key=lambda path: (len(path.name), path.name)
-        ):
+        for path in self._places("perturbed-*") if (self.directory / FOLDER).is_dir() else ():
             if found := _read(path, 1):
                 by_seed[path.name.split("-")[1]] = found
         return [*by_seed.values()]
@@ -152,19 +142,64 @@ class Reruns:
 
     def _kept(self, name: str, num_steps: int, options: RecordOptions) -> RecordedRun:
         """Returns a rerun that is there already and is long enough, or a new one."""
-        folder, number = self._folder(), 0
-        while (directory := folder / f"{name}-{number}").exists():
-            if rank_files(directory) and (found := _read(directory, num_steps)):
-                return found
-            number += 1
+        found = self._find(name, num_steps)
+        if found is None:
+            self._require_repeated(num_steps)
+            found = self._find(name, num_steps)
+        return found or self._new(name, num_steps, options)
+
+    def _find(self, name: str, num_steps: int) -> RecordedRun | None:
+        places = (place for place in self._places(name) if rank_files(place))
+        return next((found for place in places if (found := _read(place, num_steps))), None)
+
+    def _places(self, name: str) -> list[Path]:
+        """Returns the directories of the reruns of one kind, in the order in which they were made."""
+        return sorted(self._folder().glob(f"{name}-*"), key=lambda place: (len(place.name), place.name))
+
+    def _new(self, name: str, num_steps: int, options: RecordOptions) -> RecordedRun:
+        if why := self.why_not():
+            raise Unavailable(why)
         if not self.is_quiet:
             print(f"samestep: {self.name} is run again: {name}, {num_steps} steps ...", file=sys.stderr, flush=True)
+        last = max((int(place.name.rpartition("-")[2]) for place in self._places(name)), default=-1)
+        directory = self._folder() / f"{name}-{last + 1}"
         try:
             self._run(dataclasses.replace(options, out=str(directory)))
         except BaseException:  # Ctrl-C as well
             discard(directory)
             raise
         return read_run(directory)
+
+    def _require_repeated(self, num_steps: int) -> None:
+        """Runs the command again as it was, unless that was done.
+
+        Raises:
+            NotRepeated: It takes other steps.
+            SamestepError: It failed.
+        """
+        if num_steps <= self.repeated:
+            return
+        known, there = self.repeated, {*self._folder().iterdir()}
+        options = RecordOptions("", stop_after=num_steps, float64=self.run.header.is_float64)
+        try:
+            again = self._new(_UNCHANGED, num_steps, options)
+            self.repeated = (
+                num_steps  # as a yardstick of their own, the perturbed reruns need not be those of the record
+            )
+            if change := find_change(self.run, again, lambda: self.perturbed(SEEDS, num_steps)):
+                twice = self._new(_UNCHANGED, num_steps, options)
+                is_random = bool(find_change(again, twice, lambda: self.perturbed(SEEDS, num_steps)))
+                why = "it draws other numbers" if is_random else "its script, its data or a library was changed"
+                raise NotRepeated(
+                    f"its command takes other steps {'each time' if is_random else 'now'}, as {why} ({change})",
+                    is_random,
+                )
+        except BaseException:
+            self.repeated = known
+            for each in {*self._folder().iterdir()} - there:
+                discard(each)
+            raise
+        discard(Path(again.name))
 
     def _run(self, options: RecordOptions) -> None:
         self.rerun(self.run.header.command, options, self._place() or Path.cwd(), True)
@@ -203,20 +238,3 @@ def count_steps(run: RecordedRun, most: int | None = None) -> int:
         if most is not None and last + 1 >= most:
             break
     return last + 1
-
-
-def record_argument(command: Sequence[str], out: Path, weights: Path | None, is_quiet: bool = False) -> RecordedRun:
-    """Records a command that is given in the place of a record.
-
-    Args:
-        command: Its words.
-        out: The directory of the record.
-        weights: A .npz file that it starts from; None leaves its own.
-        is_quiet: Whether its output is thrown away; else it goes to stderr.
-
-    Raises:
-        SamestepError: It failed.
-    """
-    options = RecordOptions(str(out), weights_from=None if weights is None else str(weights))
-    run_again(command, options, Path.cwd(), is_quiet)
-    return read_run(out)

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.steps.joining import read_run
+from samestep.experiments.recording.commands import record_argument
 from samestep.experiments.recording.progress import ReadingProgress
-from samestep.experiments.recording.reruns import Reruns, count_steps, record_argument
+from samestep.experiments.recording.reruns import Reruns, count_steps
 from samestep.experiments.recording.start import check_command, default_directory
 
 Argument = str | os.PathLike[str]
@@ -59,11 +60,13 @@ def _side(who: str, argument: Argument, command: Sequence[str] | None, weights: 
         side = Reruns(read_run(Path(argument), watch), Path(argument).resolve(), who, is_quiet=is_quiet)
         if weights is None:
             return side
-        if why := side.why_not():
-            raise ConfigError(f"{who} cannot be run again from A's weights: {why}.")
-        run = side.started_from(weights, count_steps(side.run))
+        try:
+            run = side.started_from(weights, count_steps(side.run))
+        except Unavailable as error:
+            raise ConfigError(f"{who} cannot be run again from A's weights: {error}.") from None
         return Reruns(run, Path(run.name), who, is_quiet=is_quiet)
     out = default_directory(command).absolute()
     if not is_quiet:
         print(f"samestep: {who} is recorded into {out} ...", file=sys.stderr, flush=True)
-    return Reruns(record_argument(command, out, weights, is_quiet), out, who, is_quiet=is_quiet)
+    run = record_argument(command, out, weights, is_quiet)
+    return Reruns(run, out, who, is_quiet=is_quiet, repeated=sys.maxsize)

@@ -5,6 +5,7 @@ A number that A has there tips over in about a third of the perturbed reruns: th
 """
 
 import contextlib
+import functools
 from collections.abc import Sequence
 
 from samestep.common.errors import SamestepError
@@ -13,16 +14,19 @@ from samestep.common.judging.recorded.measured import coarser, measure, repeats_
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.steps.recorded_run import RecordedRun
-from samestep.experiments.recording.reruns import Reruns
+from samestep.experiments.recording.reruns import SEEDS, Reruns
 
-SEEDS = range(4)
-"""Of the perturbed reruns that every judgement has."""
 MORE_SEEDS = range(4, 20)
 """Of those of A that are made before a difference without a name is called one."""
 
 
 def try_further(
-    a: Reruns, b: Reruns, runs: Sequence[RecordedRun], verdict: RecordedVerdict, length: int
+    a: Reruns,
+    b: Reruns,
+    runs_of_a: Sequence[RecordedRun],
+    runs_of_b: Sequence[RecordedRun],
+    verdict: RecordedVerdict,
+    length: int,
 ) -> RecordedVerdict:
     """Makes one rerun after the other, of A and then of B, until one tips over as well. Returns what is said then.
 
@@ -31,12 +35,15 @@ def try_further(
     Args:
         a: The run that the other is held against.
         b: The other.
-        runs: The reruns of A that there are.
+        runs_of_a: The reruns of A that there are; none if it cannot be run again.
+        runs_of_b: Those of B.
         verdict: What is said with those.
         length: How many steps reruns take, at most.
     """
-    pairing, of_a, of_b = pair(a.run, b.run), [*runs], list[RecordedRun]()
-    attempts = [*((a, of_a, seed) for seed in MORE_SEEDS), *((b, of_b, seed) for seed in SEEDS)]
+    pairing, of_a, of_b = pair(a.run, b.run), [*runs_of_a], [*runs_of_b]
+    attempts = [(b, of_b, seed) for seed in (SEEDS if of_a else MORE_SEEDS)]
+    if of_a:
+        attempts = [*((a, of_a, seed) for seed in MORE_SEEDS), *attempts]
     for side, made, seed in attempts:
         if not _is_open(verdict):
             break
@@ -47,10 +54,9 @@ def try_further(
             if not rerun:
                 break
             made[:] = [*before, *rerun]
-            yardstick = measure(a.run, of_a, pairing)
-            if of_b:
-                yardstick = coarser(yardstick, measure(b.run, of_b, pairing, 1))
-            verdict = judge(a.run, b.run, yardstick, pairing)
+            sides = ((a, of_a, 0), (b, of_b, 1))
+            yardsticks = [measure(each.run, reruns, pairing, side) for each, reruns, side in sides if reruns]
+            verdict = judge(a.run, b.run, functools.reduce(coarser, yardsticks), pairing)
             if verdict.first is not None and verdict.first.step < until:
                 break
     return verdict
@@ -64,6 +70,5 @@ def _is_open(verdict: RecordedVerdict) -> bool:
 def _of_b(b: Reruns, seed: int, num_steps: int) -> list[RecordedRun]:
     """Returns a rerun of B; none if it cannot be run again, or does other things then."""
     with contextlib.suppress(SamestepError):
-        if not b.why_not():
-            return [run for run in b.perturbed([seed], num_steps) if repeats_itself(b.run, run)]
+        return [run for run in b.perturbed([seed], num_steps) if repeats_itself(b.run, run)]
     return []

@@ -51,7 +51,7 @@ class Reenactment:
             out = self._below / str(len(self._sides))
             start = ("-m", "torch.distributed.run") if command[0] == "torchrun" else ()
             fork_off((sys.executable, *start, *command[1:]), RecordOptions(str(out)), Path.cwd(), True)
-            self._sides[command] = Reruns(read_run(out), out, name, fork_off)
+            self._sides[command] = Reruns(read_run(out), out, name, fork_off, repeated=sys.maxsize)
         return self._sides[command]
 
 

@@ -4,11 +4,13 @@ import dataclasses
 import functools
 import json
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
+from samestep.common.files.writing import create
 from samestep.common.steps.projections import PROJECTIONS, Piece, project, sum_of_bits
 from samestep.common.steps.record import (
     SCHEMA,
@@ -97,7 +99,7 @@ class _Training:
         self.counted[::4] = True
         self.kept: dict[str, np.ndarray] = {}
         directory.mkdir(parents=True, exist_ok=True)
-        self.files = [(directory / rank_file(rank)).open("wb") for rank in range(script.world)]
+        self.files = [os.fdopen(create(directory / rank_file(rank)), "wb") for rank in range(script.world)]
 
     # --- data ---------------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from samestep.experiments.printing.diff_report import diff_document, next_step
 from samestep.experiments.printing.formats import write
 from samestep.experiments.recording.diffing import diff, in_float64, judge_as_kept
 from samestep.experiments.recording.reruns import Reruns
+from samestep.experiments.recording.start import prepared
 from tests.recording.judged import recorded
 from tests.recording.numpy_script import Script, run
 
@@ -32,7 +33,7 @@ class Fake:
         script = dataclasses.replace(script, perturbed=options.perturb, **self.changes)
         script = dataclasses.replace(script, dtype="float64" if options.float64 else script.dtype)
         self.runs.append(Path(options.out).name)
-        run(dataclasses.replace(script, steps=options.stop_after or script.steps), Path(options.out))
+        run(dataclasses.replace(script, steps=options.stop_after or script.steps), prepared(Path(options.out)))
 
 
 def side(script: Script, below: Path, name: str, rerun: Fake) -> Reruns:
@@ -46,11 +47,11 @@ def test_reruns_are_kept_and_as_long_as_needed(tmp_path: Path) -> None:
     short = diff(a, b, 3).verdict
     assert short.kind == "same"
     assert short.notes == ("from step 3 on, rounding is taken to grow as before; --steps 6 measures it",)
-    assert rerun.runs == [f"perturbed-{seed}-0" for seed in range(4)]
+    assert rerun.runs == ["unchanged-0", *(f"perturbed-{seed}-0" for seed in range(4))]
     diff(a, b, 2)
-    assert len(rerun.runs) == 4
+    assert len(rerun.runs) == 5
     assert diff(a, b, 20).verdict.kind == "same"
-    assert rerun.runs[4:] == [f"perturbed-{seed}-1" for seed in range(4)]
+    assert rerun.runs[5:] == ["unchanged-0", *(f"perturbed-{seed}-1" for seed in range(4))]
 
 
 def test_an_interrupted_rerun_is_left_and_another_made(tmp_path: Path) -> None:
@@ -60,7 +61,7 @@ def test_an_interrupted_rerun_is_left_and_another_made(tmp_path: Path) -> None:
     path = a.directory / "reruns" / "perturbed-2-0" / "rank-0.steps"
     path.write_bytes(path.read_bytes()[:900])
     assert diff(a, b, 6).verdict.kind == "same"
-    assert rerun.runs[4:] == ["perturbed-2-1"]
+    assert rerun.runs[5:] == ["perturbed-2-1"]
 
 
 @pytest.mark.parametrize("mistake", ["", "dropped_shard", "other_seed", "other_hyperparameter"])
@@ -83,7 +84,7 @@ def test_what_has_no_name_is_tried_with_more_seeds(tmp_path: Path) -> None:
     a = side(Script(optimizer="sgd"), tmp_path, "A", rerun)
     b = side(Script(optimizer="sgd", mistake="gradients_off_at_random"), tmp_path, "B", rerun)
     assert diff(a, b, 20).verdict.exit_code == 0
-    assert rerun.runs == [*(f"perturbed-{seed}-0" for seed in range(10)), "perturbed-9-1"]
+    assert rerun.runs == ["unchanged-0", *(f"perturbed-{seed}-0" for seed in range(10)), "perturbed-9-1"]
     plain = Fake()
     a, b = dataclasses.replace(a, rerun=plain), dataclasses.replace(b, rerun=plain)
     for path in (a.directory / "reruns").glob("perturbed-9-*"):
@@ -132,15 +133,59 @@ def test_what_is_kept_judges_a_run_of_fewer_digits_only_with_its_own_reruns(tmp_
     found, yardstick = judge_as_kept(a, b)
     assert isinstance(yardstick, MeasuredYardstick) and not found.notes
     assert yardstick.unit.min() == roundoff("bfloat16") and found.verdict.need == "float64"
-    assert len(rerun.runs) == 8
+    assert len(rerun.runs) == 10
 
 
-def test_a_script_that_does_not_repeat_itself_is_not_judged(tmp_path: Path) -> None:
-    for changes in ({"seed": 5}, {"mistake": "other_order"}):
-        a, b = (side(Script(flipped=flipped), tmp_path, "A", Fake(**changes)) for flipped in (False, True))
-        found = diff(a, b, 20)
-        assert (found.verdict.kind, found.verdict.need) == ("unknown", "seed")
-        assert "does not repeat itself" in found.notes[0]
+class WithoutSeed(Fake):
+    """A script that starts from other weights each time."""
+
+    def __call__(self, command: list[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
+        self.changes = {"seed": 5 + len(self.runs)}
+        super().__call__(command, options, directory, is_quiet)
+
+
+class WithoutSeedForWorkers(Fake):
+    """A script that is given other examples in one run of a few."""
+
+    def __call__(self, command: list[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
+        self.changes = {"mistake": "other_order"} if len(self.runs) == 3 else {}
+        super().__call__(command, options, directory, is_quiet)
+
+
+@pytest.mark.parametrize("rerun", [WithoutSeed(), WithoutSeedForWorkers()])
+def test_a_script_that_does_not_repeat_itself_is_not_judged(tmp_path: Path, rerun: Fake) -> None:
+    a, b = (side(Script(flipped=flipped), tmp_path, "A", rerun) for flipped in (False, True))
+    found = diff(a, b, 20)
+    assert (found.verdict.kind, found.verdict.need) == ("unknown", "seed")
+    assert "does not repeat itself" in found.notes[0]
+
+
+@pytest.mark.parametrize("mistake", ["off_by_a_little", "forgotten_exchange"])
+def test_a_script_that_was_edited_is_no_yardstick(tmp_path: Path, mistake: str) -> None:
+    """A is the record of a script that now makes the mistake, as it is where a pull request is held against a record."""
+    script, edited = Script(world=2), Fake(mistake=mistake)
+    a = side(script, tmp_path, "A", edited)
+    b = side(dataclasses.replace(script, mistake=mistake), tmp_path, "B", Fake())
+    found = diff(a, b, 20)
+    assert found.verdict.exit_code == 4 and found.verdict.first.step == 0
+    assert "A cannot be run again: its command takes other steps now" in found.notes[0]
+    assert "(step 0, gradient, layer net.head)" in found.notes[0] and "Reruns of B measured" in found.notes[0]
+    assert not [*(a.directory / "reruns").glob("*-*")] and len([*(b.directory / "reruns").glob("perturbed-*")]) >= 4
+    kept, _ = judge_as_kept(a, b)
+    assert kept.verdict.headline == found.verdict.headline
+    with pytest.raises(Unavailable, match="A cannot be run again in float64: its command takes other steps now"):
+        in_float64((a, b))
+    corrected = diff(a, side(dataclasses.replace(script, flipped=True), tmp_path, "B", Fake()), 20)
+    assert corrected.verdict.exit_code == 0 and "Reruns of B measured" in corrected.notes[0]
+
+
+def test_another_machine_rounds_otherwise(tmp_path: Path) -> None:
+    """The command takes the steps of the record within rounding: that is no other script."""
+    rerun = Fake(flipped=True)
+    a, b = (side(Script(world=2, mistake=m), tmp_path, "A", rerun) for m in ("", "off_by_a_little"))
+    found = diff(a, b, 20)
+    assert found.verdict.exit_code == 4 and not found.notes
+    assert rerun.runs == ["unchanged-0", *(f"perturbed-{seed}-0" for seed in range(4))]
 
 
 def test_a_command_that_fails_leaves_what_can_be_said_without_it(tmp_path: Path) -> None:
@@ -160,12 +205,16 @@ def test_float64_decides(tmp_path: Path) -> None:
     rerun = Fake()
     sides = [side(Script(flipped=flipped), tmp_path, name, rerun) for name, flipped in (("A", False), ("B", True))]
     a, b = in_float64(sides)
-    assert a.run.header.is_float64 and rerun.runs == ["float64-0"] * 2
+    assert a.run.header.is_float64 and rerun.runs == ["unchanged-0", "float64-0"] * 2
     assert diff(a, b, 20).verdict.kind == "same"
-    assert len(rerun.runs) == 2 and in_float64(sides)[0].run.name == a.run.name
+    assert len(rerun.runs) == 4 and in_float64(sides)[0].run.name == a.run.name
     gone = dataclasses.replace(sides[0].run.header, command=())
+    (tmp_path / "other").mkdir()
+    without = dataclasses.replace(
+        sides[0], run=dataclasses.replace(sides[0].run, header=gone), directory=tmp_path / "other"
+    )
     with pytest.raises(Unavailable, match="A cannot be run again in float64: the record holds no command"):
-        in_float64([dataclasses.replace(sides[0], run=dataclasses.replace(sides[0].run, header=gone))])
+        in_float64([without])
 
 
 def test_every_format_says_the_same(

@@ -1,0 +1,61 @@
+"""Runs a command and records it: an argument of a diff that is no record, or the command of a record again."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from samestep.common.errors import Unavailable, WorkerFailed
+from samestep.common.files.removing import discard
+from samestep.common.steps.joining import read_run
+from samestep.common.steps.recorded_run import RecordedRun
+from samestep.common.steps.recording import RecordOptions
+from samestep.experiments.recording.start import record_command, why_nothing
+
+
+class RunCommand(Protocol):
+    """Runs a command and records it."""
+
+    def __call__(self, command: Sequence[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
+        """Runs a command and records it.
+
+        Args:
+            command: Its words.
+            options: How it is recorded, and into which directory.
+            directory: Where it is started.
+            is_quiet: Whether its output is thrown away; else it goes to stderr.
+
+        Raises:
+            SamestepError: It failed.
+        """
+        ...
+
+
+def run_again(command: Sequence[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
+    """See `RunCommand`."""
+    ended = record_command(command, options, subprocess.DEVNULL if is_quiet else sys.stderr.fileno(), directory)
+    if options.stop_after != 0 and (why := why_nothing(Path(options.out), ended)):
+        discard(Path(options.out))
+        raise WorkerFailed(why) if ended.exit_code else Unavailable(why)
+    if ended.exit_code:
+        why = ended.notes[0] if ended.notes else f"'{' '.join(command)}' ended with exit code {ended.exit_code}"
+        kept = "." if is_quiet else f"; its record as far as it got: {options.out}"
+        raise WorkerFailed(f"{why.removesuffix('.')}{kept}")
+
+
+def record_argument(command: Sequence[str], out: Path, weights: Path | None, is_quiet: bool = False) -> RecordedRun:
+    """Records a command that is given in the place of a record.
+
+    Args:
+        command: Its words.
+        out: The directory of the record.
+        weights: A .npz file that it starts from; None leaves its own.
+        is_quiet: Whether its output is thrown away; else it goes to stderr.
+
+    Raises:
+        SamestepError: It failed.
+    """
+    options = RecordOptions(str(out), weights_from=None if weights is None else str(weights))
+    run_again(command, options, Path.cwd(), is_quiet)
+    return read_run(out)
