@@ -181,7 +181,8 @@ class ParameterServerProgram:
 
     def sends(self) -> tuple[Send, ...]:
         """Returns what workers pull and push."""
-        graph = self._train.get_concrete_function(*self._arguments(self._observed, 0)).graph
+        with self.strategy.scope():  # where it was traced for the workers; elsewhere it would be once more
+            graph = self._train.get_concrete_function(*self._arguments(self._observed, 0)).graph
         self._read_bytes, sent_bytes = whole_bytes(graph, self._sends_rows)
         self._pushed_bytes = sent_bytes + (self._rows_bytes if self._sends_rows else 0)
         updates = self._updates_per_step
