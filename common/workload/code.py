@@ -5,6 +5,7 @@ bytes and no others. It runs no code where the directory was written by hand.
 """
 
 import hashlib
+import sys
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
@@ -64,6 +65,12 @@ def digests(described: str) -> list[str]:
         ConfigError: It does not say what that was.
     """
     return sorted(set(_described(described).values()))
+
+
+def packages() -> list[str]:
+    """Returns the names of the folders that describe installed packages, each with its version: "torch-2.13.0.dist-info"."""
+    folders = [Path(each) for each in sys.path if each and Path(each).is_dir()]
+    return sorted({path.name for folder in folders for path in folder.glob("*.dist-info")})
 
 
 def _described(folder: str) -> dict[str, str]:

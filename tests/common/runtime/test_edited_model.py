@@ -38,6 +38,10 @@ def test_an_edit_beside_the_file_is_judged_by_another_reference(
         config = launcher.describe(RunConfig("torch", "ddp", devices=2, model=str(net), data=f"{ZOO}:images"))
         folders.append(curve_folder(reference_of(parse(config)), launch_of(config), "of the data"))
     assert folders[0] == folders[1] != folders[2]
+    (site := tmp_path / "site").mkdir()
+    (site / "layers_of_mine-1.1.dist-info").mkdir()
+    monkeypatch.syspath_prepend(str(site))
+    assert curve_folder(reference_of(parse(config)), launch_of(config), "of the data") != folders[2]  # an upgrade
 
 
 def test_where_a_file_lies_is_no_other_code(tmp_path: Path) -> None:
