@@ -216,7 +216,8 @@ def _sends(run: Run, stages: Sequence[_Stage], messages: Mapping[Pass, Send], pi
         if stage.pipe == pipe
         for phase, sends in zip(PHASES, sends_within(run, _rows(run), stage.segments), strict=False)
     }
-    passes = passes_of(pipe, run.options.schedule, mesh.pipe, microbatches)
+    schedule = SCHEDULES[run.options.schedule]
+    passes, last = passes_of(pipe, run.options.schedule, mesh.pipe, microbatches), schedule.last_phase
     for _ in range(run.passes):
         left = collections.Counter(passes)
         for number in dict.fromkeys(number for _, number in passes):  # torch 2.13 gathers them ahead of the first pass
@@ -227,7 +228,7 @@ def _sends(run: Run, stages: Sequence[_Stage], messages: Mapping[Pass, Send], pi
             left[each] -= 1
             if each in messages:
                 yield messages[each]
-            if phase == "backward" and not left[each]:
+            if phase == last and not left[each]:
                 part = stages[number].part_trained
                 yield from reductions(run, part if is_sharded(mesh) else part._replace(of_experts=0))
     yield from summed_alone(run, sum(stage.part_trained.of_experts for stage in stages if stage.pipe == pipe))

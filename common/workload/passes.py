@@ -1,7 +1,7 @@
 """In which order a rank of a pipeline takes its micro-batches forward and backward, under each schedule.
 
-A pass of one micro-batch through one stage is named by its phase and by which of the rank's stages it is, 0 or 1; a
-backward pass stands where the gradient of its inputs is computed.
+A pass of one micro-batch through one stage is named by its phase and by which of the rank's stages it is, 0 or 1. Where gradients
+by weights are put off, a backward pass computes that of its inputs, and a pass of its own that by the weights.
 
 References:
     torch/distributed/pipelining/schedules.py of torch 2.13, whose orders these are; the papers are those of
@@ -12,11 +12,12 @@ import functools
 from collections.abc import Callable, Mapping
 
 Pass = tuple[str, int]
-"""("forward" or "backward", which stage of the rank)."""
+"""("forward", "backward" or "weights", which stage of the rank)."""
 Passes = Callable[[int, int, int], list[Pass]]
 """(rank, number of ranks, number of micro-batches) -> what the rank computes."""
 
 _F0, _F1, _B0, _B1 = ("forward", 0), ("forward", 1), ("backward", 0), ("backward", 1)
+_W0, _W1 = ("weights", 0), ("weights", 1)
 
 
 def gpipe(rank: int, ranks: int, microbatches: int) -> list[Pass]:
@@ -53,14 +54,24 @@ def interleaved(rank: int, ranks: int, microbatches: int, hops: int) -> list[Pas
     return [*forward[:ahead], *(each for pair in pairs for each in pair), *backward[total - ahead :]]
 
 
+def interleaved_zero_bubble(rank: int, ranks: int, microbatches: int) -> list[Pass]:
+    """Takes gradients by weights as many backward passes later as ranks are ahead; the arguments are those of `Passes`."""
+    passes, put_off = list[Pass](), list[Pass]()
+    for phase, stage in interleaved(rank, ranks, microbatches, hops=1):
+        passes.append((phase, stage))
+        put_off += [("weights", stage)] if phase == "backward" else []
+        passes += [put_off.pop(0)] if len(put_off) > rank else []
+    return passes + put_off
+
+
 def zero_bubble_v(rank: int, ranks: int, microbatches: int) -> list[Pass]:
     """Takes micro-batches down one side of a V and up the other; the arguments are those of `Passes`."""
     count = max(2 * ranks - 1, microbatches)
-    passes = [_F0] * (2 * (ranks - rank) - 1) + [_F1, _F0] * rank + [_F1, _B1] * (ranks - rank)
+    passes = [_F0] * (2 * (ranks - rank) - 1) + [_F1, _F0] * rank + [_F1, _B1, _W1] * (ranks - rank)
     while passes.count(_F1) < passes.count(_F0) or passes.count(_F0) < count:
         passes += [_F0] if passes.count(_F0) < count else []
-        passes += [_B0, _F1, _B1]
-    passes += [_B0, _B1] * rank + [_B0] * (ranks - rank)
+        passes += [_B0, _W0, _F1, _B1, _W1]
+    passes += [_B0, _B1] * rank + [_B0, _W0] * (ranks - rank) + [_W1] * rank + [_W0] * rank
     seen: dict[Pass, int] = {}
     kept = []
     for each in passes:  # the order is made for a full pipeline; micro-batches that are not there are left out
@@ -72,9 +83,19 @@ def zero_bubble_v(rank: int, ranks: int, microbatches: int) -> list[Pass]:
 def dual_pipe_v(rank: int, ranks: int, microbatches: int) -> list[Pass]:
     """Pairs each forward pass with a backward one of the other side of a V; the arguments are those of `Passes`."""
     behind = ranks - rank - 1
-    passes = [_F0] * (2 * behind) + [_F0, _F1] * (rank + 1) + [_B1, _F1] * behind
-    passes += [_F0, _B1, _F1, _B0] * (microbatches - 2 * ranks + rank + 1)
-    return passes + [_B1, _F1, _B0] * behind + [_B1, _B0] * (rank + 1) + [_B0] * behind
+    passes = [_F0] * (2 * behind) + [_F0, _F1] * (rank + 1) + [_B1, _W1, _F1] * behind
+    passes += [_F0, _B1, _W1, _F1, _B0, _W0] * (microbatches - 2 * ranks + rank + 1)
+    passes += [_B1, _W1, _F1, _B0, _W0] * behind
+    both, whole = [_B1, _B0] * (rank + 1), rank + 1  # of these, so many are whole, in turns; then weights are put off
+    put_off = list[Pass]()
+    for number, (phase, stage) in enumerate(both):
+        passes.append((phase, stage))
+        (passes if number < whole else put_off).append(("weights", stage))
+    for _ in range(behind):
+        passes += [put_off.pop(0)] if put_off else []
+        passes.append(_B0)
+        put_off.append(_W0)
+    return passes + put_off
 
 
 PASSES: Mapping[str, Passes] = {
@@ -82,7 +103,7 @@ PASSES: Mapping[str, Passes] = {
     "1f1b": one_forward_one_backward,
     "interleaved_1f1b": functools.partial(interleaved, hops=2),
     "looped_bfs": breadth_first,
-    "interleaved_zero_bubble": functools.partial(interleaved, hops=1),
+    "interleaved_zero_bubble": interleaved_zero_bubble,
     "zbv_zero_bubble": zero_bubble_v,
     "dualpipev": dual_pipe_v,
 }

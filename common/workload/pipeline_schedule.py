@@ -37,6 +37,11 @@ class Schedule:
     in_rounds: bool = False
     delays_weights: bool = False
 
+    @property
+    def last_phase(self) -> str:
+        """The phase behind which a micro-batch has added all that it adds to the gradients of a stage; see `passes.py`."""
+        return "weights" if self.delays_weights else "backward"
+
     def stage_ranks(self, num_ranks: int) -> tuple[int, ...]:
         """Returns the rank along the axis `pipe` that holds each stage."""
         stages = range(num_ranks * self.stages_per_rank)

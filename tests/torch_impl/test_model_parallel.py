@@ -49,7 +49,9 @@ def phases_of_sends(result: RunResult, rank: int) -> list[str]:
     return [
         phase
         for phase, stage in passes_of(rank, str(options["schedule"]), ranks, int(options["microbatches"] or 0))
-        if 0 <= stage + neighbour[phase] < len(holders) and holders[stage + neighbour[phase]] != rank
+        if phase in neighbour
+        and 0 <= stage + neighbour[phase] < len(holders)
+        and holders[stage + neighbour[phase]] != rank
     ]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.costs.stage_sends import passes_of
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
@@ -197,6 +198,16 @@ def test_as_many_micro_batches_are_in_flight_as_costs_say(orders, schedule, rank
         if not SCHEDULES[schedule].delays_weights:
             assert set(candidates) <= ahead
             assert all(any(b == c.stage and all(map(is_no_more, m, c.counts)) for c in candidates) for m, b in ahead)
+
+
+@sizes
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_passes_come_in_the_order_that_costs_say(orders, schedule, ranks, microbatches):
+    whole = dict.fromkeys(("backward", SCHEDULES[schedule].last_phase))
+    phases = {"F": ["forward"], "I": ["backward"], "W": ["weights"], "B": list(whole)}
+    for rank, order in enumerate(orders(schedule, ranks, microbatches)):
+        taken = [(phase, stage) for kind, stage, _ in order for phase in phases[kind]]
+        assert taken == passes_of(rank, schedule, ranks, microbatches)
 
 
 def counts(order: Order, stage: int) -> tuple[int, int]:

@@ -16,10 +16,11 @@ def test_every_micro_batch_passes_every_stage_forward_and_then_backward(
     stages = range(SCHEDULES[name].stages_per_rank)
     for rank in range(ranks):
         passes = PASSES[name](rank, ranks, microbatches)
-        wanted = set(itertools.product(("forward", "backward"), stages))
+        wanted = set(itertools.product(("forward", "backward", SCHEDULES[name].last_phase), stages))
         assert {each: passes.count(each) for each in passes} == dict.fromkeys(wanted, microbatches)
-        for stage in stages:
-            ahead = itertools.accumulate({"forward": 1, "backward": -1}[p] for p, s in passes if s == stage)
+        for stage, phases in itertools.product(stages, (("forward", "backward"), ("backward", "weights"))):
+            signs = dict(zip(phases, (1, -1), strict=True))
+            ahead = itertools.accumulate(signs.get(p, 0) for p, s in passes if s == stage)
             assert min(ahead) >= 0
 
 
