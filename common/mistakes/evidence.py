@@ -106,6 +106,7 @@ class Side:
             None if nobody knows.
         alone: How many examples all steps were given that the other run does not have at all; None if nobody knows.
         is_evaluated: Whether the model was in evaluation mode.
+        shares_layers: Whether its ranks hold parts of the same layers (tensor parallelism), so they need the same examples.
     """
 
     world: int
@@ -125,6 +126,7 @@ class Side:
     again: int | None = None
     alone: int | None = None
     is_evaluated: bool = False
+    shares_layers: bool = False
 
     @property
     def examples(self) -> collections.Counter[int]:

@@ -15,9 +15,22 @@ def _same_on_ranks(evidence: Evidence) -> Words | None:
     """Ranks of B were called on the same examples, and those of A on more."""
     rows = [each for each in (evidence.b.rows or {}).values() if each]
     ranks = [rank for rank, each in (evidence.b.rows or {}).items() if rows.count(each) > 1]
-    if not ranks or _repeats(evidence.a) or len(set(evidence.b.examples)) >= len(set(evidence.a.examples)):
+    if (
+        not ranks
+        or evidence.b.shares_layers
+        or _repeats(evidence.a)
+        or len(set(evidence.b.examples)) >= len(set(evidence.a.examples))
+    ):
         return None
     return {"ranks": " and ".join(map(str, ranks))}
+
+
+def _other_on_shares(evidence: Evidence) -> Words | None:
+    """Ranks share layers in both; in A some were called on the same examples, and in B none was."""
+    rows = {rank: each for rank, each in (evidence.b.rows or {}).items() if each}
+    if not (evidence.a.shares_layers and evidence.b.shares_layers) or not _repeats(evidence.a) or _repeats(evidence.b):
+        return None
+    return {"ranks": " and ".join(map(str, rows))}
 
 
 def _repeats(side: Side) -> bool:
@@ -123,6 +136,15 @@ EXAMPLES = (
         "tensorflow/tensorflow#56513",
         has_sides=True,
         of_step="every worker was given the first shard's examples",
+    ),
+    Mistake(
+        "shares_given_other_data",
+        ("data",),
+        _other_on_shares,
+        "ranks {ranks} of B were given different examples, but hold parts of the same layers: under tensor parallelism, all "
+        "ranks of a group need the same examples",
+        "deepspeedai/DeepSpeed#7199",
+        has_sides=True,
     ),
     Mistake(
         "padded_sample_twice",

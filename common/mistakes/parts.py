@@ -44,6 +44,11 @@ def stale(evidence: Evidence) -> Words | None:
     return {} if all(length(e.other - e.earlier) <= e.bound * e.rounding for e in known) else None  # type: ignore[operator]
 
 
+def updated_again(evidence: Evidence) -> Words | None:
+    """B has no loss of its own, and its gradients are those that both had a step before."""
+    return stale(evidence) if evidence.b.loss is None and evidence.a.loss is not None else None
+
+
 def kept(evidence: Evidence) -> Words | None:
     """The gradients of B are A's, with those that both had a step before added. What was clipped is what is kept."""
     if not evidence.gradients or any(each.earlier is None for each in evidence.gradients):
@@ -113,6 +118,14 @@ PARTS = (
         missing,
         "A has a gradient for {names}, and B has none",
         "pytorch/pytorch#69031",
+        has_sides=True,
+    ),
+    Mistake(
+        "updated_again",
+        GRADIENTS,
+        updated_again,
+        "B has no backward pass of its own at this step: it updates its weights once more with the gradients of the step before",
+        "mzolfaghari/ECO-pytorch#1",
         has_sides=True,
     ),
     Mistake(

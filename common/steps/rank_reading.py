@@ -123,6 +123,7 @@ def _header(values: Mapping[str, object]) -> RecordHeader:
             "tensors": _tensors(given["tensors"]),
             "command": _words(given["command"]),
             "layouts": _words(given.get("layouts", [])),
+            "is_cast": given.get("is_cast", given.get("is_float64", False)),  # earlier records do not say it
         }
     )
     for mapping in (made.versions, made.environment):
@@ -132,6 +133,7 @@ def _header(values: Mapping[str, object]) -> RecordHeader:
     if _whole(made.rank) >= world:
         _refuse(f"rank {made.rank} of {world}")
     _flag(made.is_float64)
+    _flag(made.is_cast)
     if made.perturbed is not None:
         _whole(made.perturbed, -_MOST)
     return made

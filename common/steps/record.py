@@ -62,11 +62,12 @@ class RecordHeader:
         rank: The rank of this process, from 0.
         world: The number of processes.
         tensors: In the order of the model.
-        is_float64: Whether the script was run in float64.
+        is_float64: Whether the tensors are float64.
         perturbed: The seed of a perturbation of the initial weights in their last bit; None if there was none.
         layouts: How the processes share the model, as far as it is seen: "ddp", "deepspeed", "dp", "fsdp1", "fsdp2", "tp",
             "mirrored".
         products: The dtype of few digits that products were seen to be computed in, such as "bfloat16"; "" if none was.
+        is_cast: Whether the recorder made a script of another dtype run in float64.
     """
 
     schema: int
@@ -82,6 +83,7 @@ class RecordHeader:
     perturbed: int | None = None
     layouts: tuple[str, ...] = ()
     products: str = ""
+    is_cast: bool = False
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -136,7 +136,7 @@ class Recorder:
             return
         given, place = self.options, self.options.directory or os.getcwd()
         about = SCHEMA, self.framework, given.command, place, versions(), environment(), rank, world
-        header = RecordHeader(*about, tuple(tensors), is_float64, given.perturb, layouts, products)
+        header = RecordHeader(*about, tuple(tensors), is_float64, given.perturb, layouts, products, given.float64)
         self._file = os.fdopen(create(path), "wb", buffering=0)
         self._append(header_frame(header))
 

@@ -87,12 +87,12 @@ class Reruns:
             NotRepeated: The command takes other steps than those of the record.
             SamestepError: One failed.
         """
-        is_float64, products = self.run.header.is_float64, self.run.header.products
+        is_cast, products = self.run.header.is_cast, self.run.header.products
         return [
             self._kept(
                 f"perturbed-{seed}",
                 num_steps,
-                RecordOptions("", perturb=seed, products=products, stop_after=num_steps, float64=is_float64),
+                RecordOptions("", perturb=seed, products=products, stop_after=num_steps, float64=is_cast),
             )
             for seed in seeds
         ]
@@ -120,7 +120,7 @@ class Reruns:
             weights: The .npz file that holds them.
             num_steps: How many it takes, at least.
         """
-        options = RecordOptions("", stop_after=num_steps, weights_from=str(weights), float64=self.run.header.is_float64)
+        options = RecordOptions("", stop_after=num_steps, weights_from=str(weights), float64=self.run.header.is_cast)
         return self._kept(f"from-{weights.parents[1].name}", num_steps, options)
 
     def weights(self) -> Path:
@@ -180,7 +180,7 @@ class Reruns:
         if num_steps <= self.repeated:
             return
         known, there = self.repeated, {*self._folder().iterdir()}
-        options = RecordOptions("", stop_after=num_steps, float64=self.run.header.is_float64)
+        options = RecordOptions("", stop_after=num_steps, float64=self.run.header.is_cast)
         try:
             again = self._new(_UNCHANGED, num_steps, options)
             self.repeated = (

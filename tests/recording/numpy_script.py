@@ -64,6 +64,8 @@ class Script:
     sees_targets: bool = False
     prefix: str = ""
     products: str = ""
+    layouts: tuple[str, ...] = ()
+    is_cast: bool = False
 
     @property
     def is_float64(self) -> bool:
@@ -117,7 +119,7 @@ class _Training:
         if s.mistake == "dropped_shard":
             indices = indices[: BATCH // 2]
         parts = np.array_split(indices, s.world)
-        if s.mistake == "same_data_on_every_worker":
+        if s.mistake == "same_data_on_every_worker" or ("tp" in s.layouts and s.mistake != "shares_given_other_data"):
             parts = [parts[0]] * s.world
         return parts
 
@@ -205,6 +207,8 @@ class _Training:
         mean = {name: g * one(scales.get(s.mistake, 1.0)) for name, g in mean.items()}
         if s.mistake == "gradients_not_cleared":
             mean = self.kept = {name: g + self.kept.get(name, one(0)) for name, g in mean.items()}
+        if s.mistake == "updated_again":
+            mean = self.kept = self.kept if self.step == 1 else mean
         if s.mistake == "gradients_off_at_random" and self.step == 1:
             draw = np.random.default_rng(3)
             mean = {n: (g * (1 + 1e-2 * draw.normal(size=g.shape))).astype(self.kind) for n, g in mean.items()}
@@ -295,11 +299,13 @@ class _Training:
                 factor = 2 if s.mistake in ("loss_summed", "loss_scaled_before_clipping") else 1
                 losses = [loss * factor for loss in found[rank][0]]
                 rows = tuple(int(i) * 2654435761 % 2**64 + 1 for i in parts[rank])
+                is_again = s.mistake == "updated_again" and step == 1
                 stats = {"stray": self.stats(rank, strays)} if strays else {}
                 stats |= {"gradient": self.stats(rank, gradients), "weight": self.stats(rank, self.weights[rank])}
                 targets = self.targets(parts[rank], rows) if s.sees_targets else None
                 counts = {"evaluated_calls": 1} if s.mistake == "evaluation_mode" else {}
-                frame = RecordedStep(step, tuple(losses), rows, scalars, False, counts, stats, targets)  # type: ignore[arg-type]
+                given = ((), None) if is_again else (tuple(losses), rows)
+                frame = RecordedStep(step, *given, scalars, False, counts, stats, targets)  # type: ignore[arg-type]
                 file.write(step_frame(frame))
         for file in self.files:
             file.close()
@@ -339,7 +345,7 @@ class _Training:
         s = self.s
         command = ("python", "-c", json.dumps(dataclasses.asdict(s)))
         made = RecordHeader(SCHEMA, "torch", command, "/", {}, {}, rank, s.world, tensors, s.is_float64, s.perturbed)
-        return dataclasses.replace(made, products=s.products)
+        return dataclasses.replace(made, products=s.products, layouts=s.layouts, is_cast=s.is_cast)
 
     def stats(self, rank: int, values: Mapping[str, np.ndarray]) -> np.ndarray:
         rows = np.zeros(len(ORDER), stats_dtype(self.s.is_float64))

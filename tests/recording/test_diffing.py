@@ -31,7 +31,8 @@ class Fake:
     def __call__(self, command: list[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
         script = Script(**json.loads(command[2]))
         script = dataclasses.replace(script, perturbed=options.perturb, **self.changes)
-        script = dataclasses.replace(script, dtype="float64" if options.float64 else script.dtype)
+        if options.float64:
+            script = dataclasses.replace(script, dtype="float64", is_cast=True)
         self.runs.append(Path(options.out).name)
         run(dataclasses.replace(script, steps=options.stop_after or script.steps), prepared(Path(options.out)))
 
@@ -201,11 +202,21 @@ def test_a_command_that_fails_leaves_what_can_be_said_without_it(tmp_path: Path)
     assert "its script is neither in /gone nor here" in found.notes[0]
 
 
+def test_a_script_that_is_in_float64_is_run_again_as_it_is(tmp_path: Path) -> None:
+    """In float64 mode it would draw other random numbers, and seem not to repeat itself: so did PyTorch's L-BFGS example."""
+    rerun, script = Fake(), Script(dtype="float64")
+    a, b = (
+        side(dataclasses.replace(script, mistake=each), tmp_path, "A", rerun) for each in ("", "gradients_not_cleared")
+    )
+    assert [cause.name for cause in diff(a, b, 6).verdict.causes] == ["gradients_not_cleared"]
+    assert len(rerun.runs) == 5 and not any(each.header.is_cast for each in a.kept())  # one of them unchanged
+
+
 def test_float64_decides(tmp_path: Path) -> None:
     rerun = Fake()
     sides = [side(Script(flipped=flipped), tmp_path, name, rerun) for name, flipped in (("A", False), ("B", True))]
     a, b = in_float64(sides)
-    assert a.run.header.is_float64 and rerun.runs == ["unchanged-0", "float64-0"] * 2
+    assert a.run.header.is_cast and a.run.header.is_float64 and rerun.runs == ["unchanged-0", "float64-0"] * 2
     assert diff(a, b, 20).verdict.kind == "same"
     assert len(rerun.runs) == 4 and in_float64(sides)[0].run.name == a.run.name
     gone = dataclasses.replace(sides[0].run.header, command=())

@@ -25,6 +25,7 @@ MADE = {
     "mean_twice": TWO,
     "root_of_processes": TWO,
     "missing_gradients": TWO,
+    "updated_again": {},
     "gradients_not_cleared": {},
     "partial_on_replicated": TWO,
     "gradients_rounded_to_bf16": TWO,
@@ -39,6 +40,7 @@ MADE = {
     "clip_on_one_rank": {"clip": 0.05, "world": 2},
     "same_data_on_every_worker": TWO,
     "padded_sample_twice": TWO,
+    "shares_given_other_data": TWO | {"layouts": ("tp",)},
     "dropped_shard": {},
     "same_order_each_epoch": {},
     "position_lost": {},
@@ -74,7 +76,7 @@ MADE = {
 OF_ADAM = ("steps_of_microbatches", "no_bias_correction", "bias_correction")
 CUT_ALIKE = ("last_window_divided_by_all", "clip_each_microbatch")
 """With as many micro-batches in the right script as in the wrong one."""
-COMMON = ("clip", "uneven", "loss_scale", "moves_statistics", "sees_targets")
+COMMON = ("layouts", "clip", "uneven", "loss_scale", "moves_statistics", "sees_targets")
 PLACES = {
     "mean_of_means": (None, "loss"),
     "last_window_divided_by_all": (5, "loss"),
@@ -86,6 +88,7 @@ PLACES = {
     "schedule_runs_n_times": (1, "hyper-parameters"),
     "clip_on_one_rank": (0, "replicas"),
     "gradients_not_cleared": (1, "gradient"),
+    "updated_again": (1, "gradient"),
     "decay_each_microbatch": (0, "update"),
     "sum_for_mean": (0, "gradient"),
     "clip_forgotten": (0, "clipping"),
@@ -95,7 +98,7 @@ PLACES = {
 def common_of(name: str) -> dict[str, object]:
     """What the right script has of the wrong one."""
     common = {key: value for key, value in MADE[name].items() if key in COMMON}
-    return common | (FOUR if name in CUT_ALIKE else {})
+    return common | (FOUR if name in CUT_ALIKE else TWO if "layouts" in common else {})
 
 
 @pytest.mark.parametrize(

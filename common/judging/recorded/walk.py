@@ -176,7 +176,8 @@ class Walk:
             before = [self.pairing.of(sums, side) for side, sums in enumerate((past[0].weights, past[1].weights))]
             moves = self.seen(weight, (before[0].projections, before[1].projections))
         only = [self.pairing.only(run.tensors, side) for side, run in enumerate((self.a, self.b))]
-        a, b = (_side(step, each, own) for step, each, own in zip((one, other), past, only, strict=True))
+        shares = ["tp" in run.header.layouts for run in (self.a, self.b)]
+        a, b = (_side(*each) for each in zip((one, other), past, only, shares, strict=True))
         seen = self.seen(gradient) if gradient else ()
         if past[0].gradients is not None:
             seen = _with_earlier(seen, self.pairing, past[0].gradients)
@@ -228,7 +229,7 @@ def _with_strays(seen: Sequence[SeenTensor], pairing: Pairing, past: tuple[Past,
     return tuple(dataclasses.replace(each, strays=own[each.name]) for each in seen)
 
 
-def _side(step: RunStep, past: Past, only: Mapping[str, tuple[int, ...]]) -> Side:
+def _side(step: RunStep, past: Past, only: Mapping[str, tuple[int, ...]], shares_layers: bool) -> Side:
     splits = [(split.phase, split.name, split.ranks) for split in step.splits]
     return Side(
         past.world,
@@ -245,4 +246,5 @@ def _side(step: RunStep, past: Past, only: Mapping[str, tuple[int, ...]]) -> Sid
         targets=step.targeted,
         only=only,
         is_evaluated=step.is_evaluated,
+        shares_layers=shares_layers,
     )
