@@ -138,6 +138,26 @@ def test_of_a_batch_of_results_and_data_the_data_are_taken_in_a_graph() -> None:
     assert found == [["data"], ["concat_1"], [], []]
 
 
+@pytest.mark.tf
+def test_of_an_eager_batch_of_results_and_data_the_data_are_taken() -> None:
+    """Else `run_eagerly` gave a GAN other examples than its graph."""
+    import tensorflow as tf
+
+    from samestep.tf_impl.recording.examples import Results, inputs_of
+
+    results, data = Results(), tf.random.normal((2, 3))
+    fake = tf.tanh(data)
+    results.add([fake, tf.constant(0.5)])
+    for batch, expected in (
+        (tf.concat([fake, data], 0), [data]),
+        (data, [data]),
+        (fake, []),
+        (tf.concat([fake] * 2, 0), []),
+    ):
+        found = inputs_of([batch], {}, results)
+        assert [each.numpy().tolist() for each in found] == [each.numpy().tolist() for each in expected]
+
+
 def test_images_are_the_same_wherever_their_channels_are() -> None:
     images = np.random.default_rng(0).normal(size=(4, 3, 7, 6)).astype(np.float32)
     first = hash_rows([images])

@@ -43,8 +43,11 @@ class Results:
         """Returns what is data of a tensor: all of it, or what it was made of beside results.
 
         Args:
-            tensor: The tensor; one that was computed eagerly does not say from what, and is taken whole.
+            tensor: The tensor; one that was computed eagerly does not say from what, so rows that a model returned are found
+                by their numbers.
         """
+        if tf.is_tensor(tensor) and not tf.is_symbolic_tensor(tensor):
+            return [] if self.has(tensor) else self._data_rows_of(tensor)
         behind, found, seen = self._behind(tensor), [], set[int]()
         waiting = [tensor]
         while waiting:
@@ -57,6 +60,22 @@ class Results:
             else:
                 found.append(each)
         return found
+
+    def _data_rows_of(self, tensor: tf.Tensor) -> list[tf.Tensor]:
+        """Returns the rows of an eager tensor that no model returned."""
+        alike = [
+            each
+            for made in [*self._seen.values()]
+            if (each := made()) is not None
+            and not tf.is_symbolic_tensor(each)
+            and (each.dtype, each.shape[1:]) == (tensor.dtype, tensor.shape[1:])
+            and each.shape.rank
+        ]
+        if not alike or not tensor.shape.rank or not (tensor.dtype.is_floating or tensor.dtype.is_integer):
+            return [tensor]
+        known = [_sums_as_they_lie(each, 0).numpy() for each in alike]
+        is_data = ~np.isin(_sums_as_they_lie(tensor, 0).numpy(), np.concatenate(known))
+        return [tensor if is_data.all() else tf.boolean_mask(tensor, is_data)] if is_data.any() else []
 
     def _behind(self, tensor: Any) -> set[int]:
         """Returns which of the tensors that one was computed from, itself among them, were computed from a result."""
