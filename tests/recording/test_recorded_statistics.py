@@ -117,6 +117,27 @@ def test_rows_are_hashed_as_the_statement_says() -> None:
     assert examples.hashes() == tuple(hash_rows([prices.numpy()[:, None]]).tolist())
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_sparse_examples_count_as_dense_ones() -> None:
+    """PyTorch's example of a graph network gives its model nothing else."""
+    torch = pytest.importorskip("torch")
+    from samestep.torch_impl.recording.step.examples import Examples
+
+    dense = torch.relu(torch.randn(5, 4, 3, generator=torch.Generator().manual_seed(0)))
+    counts = (dense[:, :, 0] * 3).to(torch.int64)
+    expected = tuple(hash_rows([dense.numpy(), counts.numpy()]).tolist())
+    for pair in ((dense, counts), (dense.to_sparse(), counts.to_sparse()), (dense.to_sparse(), counts.to_sparse_csr())):
+        examples = Examples()
+        examples.add_result(counts.to_sparse())
+        examples.add(pair, {})
+        assert examples.hashes() == expected
+    result = dense.to_sparse()
+    examples.clear()
+    examples.add_result(result)
+    examples.add([result], {})
+    assert examples.hashes() is None
+
+
 @pytest.mark.tf
 def test_of_a_batch_of_results_and_data_the_data_are_taken_in_a_graph() -> None:
     import tensorflow as tf

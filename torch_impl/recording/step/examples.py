@@ -15,6 +15,7 @@ import torch
 
 from samestep.common.steps.rows import FEW, coefficients, is_channels_last, mix, mixed
 from samestep.torch_impl.recording.pieces import local_of, unwrapped
+from samestep.torch_impl.recording.step.sparse import entries_of, has_sparse_rows, values_of, width_of
 
 Sums = list[torch.Tensor | np.ndarray]
 """For each input of a call, the sum of each example, which are added."""
@@ -118,13 +119,16 @@ def hashed(calls: Sequence[Sums]) -> tuple[int, ...]:
 
 
 def _has_rows(tensor: torch.Tensor) -> bool:
-    """Returns whether a tensor lies in memory row by row: not sparse, nor of rows that have each a length of their own."""
-    return not tensor.is_complex() and tensor.layout == torch.strided and not tensor.is_nested
+    """Returns whether a tensor has rows of one length."""
+    if tensor.layout != torch.strided:
+        return has_sparse_rows(tensor)
+    return not tensor.is_complex() and not tensor.is_nested
 
 
 def memory_of(tensor: torch.Tensor) -> int:
-    """Returns where the storage of a tensor lies."""
-    return unwrapped(tensor).untyped_storage().data_ptr()
+    """Returns where the numbers of a tensor lie."""
+    inner = unwrapped(tensor)
+    return (inner if inner.layout == torch.strided else values_of(inner)).untyped_storage().data_ptr()
 
 
 def tensors_in(values: Sequence[object]) -> Iterator[torch.Tensor]:
@@ -145,6 +149,8 @@ def sums_of(place: int, tensor: torch.Tensor) -> torch.Tensor | np.ndarray:
         place: The place of the input among those of the call.
         tensor: The input, [examples, ...].
     """
+    if tensor.layout != torch.strided:
+        return _sparse_sums(place, tensor)
     if is_channels_last(tensor.shape):
         tensor = tensor.movedim(3, 1)
     flat = tensor if tensor.ndim == 2 else tensor.reshape(tensor.shape[0], -1)
@@ -158,6 +164,16 @@ def sums_of(place: int, tensor: torch.Tensor) -> torch.Tensor | np.ndarray:
         words = flat if flat.dtype == torch.int64 else flat.to(torch.int64)
     by = _coefficients(place, size, words.device)
     return torch.mv(words, by) if is_on_host else (words * by).sum(1)
+
+
+def _sparse_sums(place: int, tensor: torch.Tensor) -> torch.Tensor:
+    examples, places, values = entries_of(tensor)
+    if values.is_floating_point():
+        words = values.to(_SINGLE).view(torch.int32).to(torch.int64) & 0xFFFFFFFF
+    else:
+        words = values.to(torch.int64)
+    products = words * _coefficients(place, width_of(tensor), words.device)[places]
+    return torch.zeros(len(tensor), dtype=torch.int64, device=words.device).index_add_(0, examples, products)
 
 
 @functools.lru_cache(64)

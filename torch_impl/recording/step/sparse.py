@@ -1,0 +1,54 @@
+"""Examples in sparse tensors, such as the graphs of a graph network: each counts as it would in a dense tensor.
+
+A zero adds nothing to the hash of an example, so the numbers that a sparse tensor holds are enough.
+"""
+
+import math
+
+import torch
+
+_LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
+
+
+def has_sparse_rows(tensor: torch.Tensor) -> bool:
+    """Returns whether a tensor is sparse, and each of its numbers has a place of its own.
+
+    Args:
+        tensor: Any tensor.
+    """
+    return tensor.layout in _LAYOUTS and tensor.ndim > 1 and not tensor.dense_dim() and not tensor.is_complex()
+
+
+def values_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the numbers that a sparse tensor holds, in the memory where it holds them.
+
+    Args:
+        tensor: The tensor.
+    """
+    return tensor._values() if tensor.layout == torch.sparse_coo else tensor.values()
+
+
+def entries_of(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Returns the numbers of a sparse tensor.
+
+    Args:
+        tensor: The tensor, [examples, ...].
+
+    Returns:
+        Of each number its example, its place within the example, and itself.
+    """
+    entries = tensor.detach().to_sparse_coo().coalesce()
+    examples, *places = entries.indices()
+    place = torch.zeros_like(examples)
+    for size, each in zip(tensor.shape[1:], places, strict=True):
+        place = place * size + each
+    return examples, place, entries.values()
+
+
+def width_of(tensor: torch.Tensor) -> int:
+    """Returns how many numbers an example has, zeros among them.
+
+    Args:
+        tensor: The tensor, [examples, ...].
+    """
+    return math.prod(tensor.shape[1:])
