@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.public_downloads import write_cora, write_downloads
+
 _LINE = "the of a to in that it was for with as his on be at by from this had not but what all were when we there can"
 _WORDS = _LINE.split()
 
@@ -147,6 +149,7 @@ def _glue(folder: Path) -> None:
 def _keras(folder: Path) -> None:
     """Writes images, reviews and houses as keras.datasets keeps them."""
     folder.mkdir(parents=True, exist_ok=True)
+    write_downloads(folder, text(12 * 400))
     drawn = np.random.default_rng(0)
     sizes = {"train": 60000, "test": 10000}  # guides name these numbers
     images = {f"x_{name}": drawn.integers(0, 256, (count, 28, 28), dtype=np.uint8) for name, count in sizes.items()}
@@ -235,6 +238,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "mnist": _mnist,
     "complete": _complete_mnist,
     "cifar": _cifar,
+    "cora": write_cora,
     "photographs": _photographs,
     "planetoid": _planetoid,
     "texts": _texts,

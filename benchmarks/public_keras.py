@@ -55,6 +55,8 @@ KERAS = (
             ("vision", "attention_mil_classification.py"),
             ("nlp", "bidirectional_lstm_imdb.py"),
             ("nlp", "addition_rnn.py"),
+            ("timeseries", "timeseries_weather_forecasting.py"),
+            ("tensorflow/nlp", "text_classification_from_scratch.py"),
         )
     ),
 )

@@ -64,6 +64,10 @@ COMMITS = {
     "keras-team/keras": "3422977a5e",
     "tatsu-lab/stanford_alpaca": "761dc5b",
     "pyg-team/pytorch_geometric": "5c6461b23",
+    "gpleiss/efficient_densenet_pytorch": "d2d0629",
 }
-EARLIER = {"keras-team/keras": ("e5dad39059^ -- examples/keras_io",)}
+EARLIER = {
+    "keras-team/keras": ("e5dad39059^ -- examples/keras_io",),
+    "pytorch/examples": ("e8a38cc^ -- vision_transformer",),
+}
 """What a repository has moved elsewhere since, and is taken from an earlier commit."""

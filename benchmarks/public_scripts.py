@@ -171,15 +171,12 @@ def table(rows: Iterable[dict]) -> list[str]:
     return lines
 
 
-def main() -> None:
-    """Tries the scripts that were not tried yet, and prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("framework", choices=("torch", "tf"))
-    parser.add_argument("names", nargs="*", help="parts of names; all scripts that were not tried, unless given")
-    parser.add_argument("--sources", type=Path, required=True, help="the folder of the clones")
-    parser.add_argument("--store", type=Path, default=Path("runs/public"), help="the folder of what came out")
-    given = parser.parse_intermixed_args()  # names may come last
-    sources, store = given.sources.resolve(), given.store.resolve()
+def set_up(store: Path) -> None:
+    """Sets what all scripts find in their environment.
+
+    Args:
+        store: The folder of what comes out, in which Keras finds its data sets.
+    """
     (store / ".keras" / "datasets").mkdir(parents=True, exist_ok=True)
     os.environ |= {
         "HF_HUB_OFFLINE": "1",
@@ -189,6 +186,18 @@ def main() -> None:
         "USE_TF": "0",
     }
     MAKERS["keras"](store / ".keras" / "datasets")
+
+
+def main() -> None:
+    """Tries the scripts that were not tried yet, and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("framework", choices=("torch", "tf"))
+    parser.add_argument("names", nargs="*", help="parts of names; all scripts that were not tried, unless given")
+    parser.add_argument("--sources", type=Path, required=True, help="the folder of the clones")
+    parser.add_argument("--store", type=Path, default=Path("runs/public"), help="the folder of what came out")
+    given = parser.parse_intermixed_args()  # names may come last
+    sources, store = given.sources.resolve(), given.store.resolve()
+    set_up(store)
     begin(given.framework)
     log = store / "public.jsonl"
     done = {row["name"]: row for row in map(json.loads, log.read_text().splitlines())} if log.exists() else {}

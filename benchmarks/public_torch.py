@@ -76,6 +76,23 @@ TORCH = (
         environment={"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"},
         stop_after=0,
     ),
+    *(
+        PublicScript(
+            _EXAMPLES,
+            folder,
+            "main.py",
+            f"--epochs 6 --no-accel --val-every 1 --hidden-dim 8 {heads}",
+            data=("cora .",),
+        )
+        for folder, heads in (("gat", "--num-heads 2"), ("gcn", ""))
+    ),
+    PublicScript(
+        _EXAMPLES,
+        "vision_transformer",
+        "main.py",
+        "--epochs 1 --no-cuda --latent-size 32 --num-heads 4 --num-encoders 2 --img-size 32 --patch-size 8 --batch-size 8",
+        data=("cifar dataset",),
+    ),
     PublicScript(_EXAMPLES, "reinforcement_learning", "reinforce.py"),
     PublicScript(_EXAMPLES, "reinforcement_learning", "actor_critic.py"),
     PublicScript(
@@ -233,6 +250,13 @@ TORCH = (
     ),
     PublicScript(
         _LIGHTNING, "examples", "fabric/language_model/train.py", data=("story data/wikitext-2.txt",), stop_after=3
+    ),
+    PublicScript(
+        "gpleiss/efficient_densenet_pytorch",
+        ".",
+        "demo.py",
+        "--efficient False --data data --save out --depth 10 --growth_rate 4 --n_epochs 2 --batch_size 8 --valid_size 608",
+        data=("cifar data",),
     ),
     *(
         PublicScript(
