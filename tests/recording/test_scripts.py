@@ -128,7 +128,9 @@ def test_arguments_of_every_kind_reach_autograd_and_the_optimizer(records: dict[
     ((header, steps),) = records["arguments"]
     shapes = {each.name: (each.piece.shape, each.dtype) for each in header.tensors}
     assert shapes["outer"] == ((4, 3, 2), "float32")  # of complex numbers
-    assert len(steps) == 4 and all(len(step.losses) == 4 and len(step.rows) == 8 for step in steps[1:])
+    assert len(steps) == 4 and all(
+        len(step.losses) == 4 and len(step.rows) == 8 + 8 for step in steps[1:]
+    )  # sparse, dense
     assert all(np.isfinite(step.stats["gradient"]["square"]).all() for step in steps[1:])
 
 
@@ -259,7 +261,7 @@ def test_a_record_holds_nothing_of_the_data(records: dict[str, list[Rank]]) -> N
     kept = {field.name for field in dataclasses.fields(header)}
     assert kept == {
         "schema", "framework", "command", "directory", "versions", "environment", "rank", "world", "tensors", "is_float64",
-        "perturbed", "layouts", "products",
+        "perturbed", "layouts", "products", "is_cast",
     }  # fmt: skip
     assert set(header.environment) <= set(DECIDING)
     assert {array.dtype.itemsize for step in steps for array in (step.stats or {}).values()} == {48}
