@@ -1,13 +1,29 @@
-"""The session's launcher, lent to tests whose workers are not as usual: nothing is imported again for them."""
+"""The session's launcher, lent to commands, and to tests whose workers are not as usual: nothing is imported again for them."""
 
+import contextlib
 from pathlib import Path
 from types import TracebackType
+
+import pytest
 
 from samestep.common.request import Launch
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.processes.following import Progress
 from samestep.common.strategy import Run
 from tests.one_batch_worker import WORKER
+
+_STARTED_IN = (
+    "samestep.api",
+    "samestep.common.runtime.parent.launcher",
+    "samestep.experiments.comparing.execution",
+)
+"""The modules that commands and functions take `Launcher` from."""
+
+
+def lend(launcher: Launcher, patch: pytest.MonkeyPatch) -> None:
+    """Has commands and functions in this process start their runs with the session's launcher."""
+    for module in _STARTED_IN:
+        patch.setattr(f"{module}.Launcher", lambda **_: contextlib.nullcontext(launcher))
 
 
 class LentLauncher(Launcher):

@@ -1,6 +1,5 @@
 """`import samestep`: the commands as functions, silent, typed, and as docs/api.md says."""
 
-import contextlib
 import json
 import re
 import subprocess
@@ -10,14 +9,13 @@ from pathlib import Path
 import pytest
 
 import samestep
-from samestep import api
 from samestep.common.catalog import catalogue
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments.advise import main as advise_command
 from samestep.experiments.advising.advice_text import document
-from samestep.experiments.comparing import rounds
 from samestep.experiments.printing.formats import write
 from tests.experiments.comparisons import MISSED, UNJUDGED, make_up
+from tests.lent import lend
 from tests.processes import descendants
 
 DOC = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
@@ -192,8 +190,7 @@ def test_an_interrupted_comparison_is_an_interrupt(monkeypatch: pytest.MonkeyPat
 def test_every_block_of_the_page_runs(
     launcher: Launcher, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for module in (api, rounds):  # the tests' own launcher has imported the frameworks already
-        monkeypatch.setattr(module, "Launcher", lambda: contextlib.nullcontext(launcher))
+    lend(launcher, monkeypatch)
     assert len(BLOCKS) == 10
     names: dict[str, object] = {}
     for number, block in enumerate(BLOCKS):

@@ -9,10 +9,12 @@ import pytest
 from samestep.common.catalog import framework_info
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, Unavailable
+from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments import doctor
 from samestep.experiments.doctoring import checks, gpu_report
 from samestep.experiments.doctoring.gpus import Gpu
 from samestep.experiments.printing.formats import write
+from tests.lent import lend
 
 H100 = Gpu("NVIDIA H100 80GB HBM3", 80 * 10**9)
 
@@ -66,8 +68,9 @@ def test_the_rates_of_a_gpu_are_those_of_the_machine_file_that_names_it(
 
 @pytest.mark.torch
 def test_what_ran_elsewhere_than_on_the_gpu_and_what_did_not_run_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    launcher: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    lend(launcher, monkeypatch)
     cells = ["torch:single", "torch:fsdp+precision=bf16", "torch:tp+devices=3"]
     monkeypatch.setattr(checks, "list_checks", lambda gpus: [Cell.parse(cell) for cell in cells])
     monkeypatch.setattr(checks, "WORKLOAD", "prose-gpt+layers=1+width=16+heads=2+context=8")

@@ -1,6 +1,5 @@
 """Rows are measured in rounds, each run at once a directory, so that nothing is lost and nothing measured twice."""
 
-import contextlib
 import dataclasses
 import fcntl
 import os
@@ -20,11 +19,12 @@ from samestep.common.runtime.directory import open_run, write_json
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import load_result
 from samestep.experiments import compare
-from samestep.experiments.comparing import execution, rounds
+from samestep.experiments.comparing import execution
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.comparison_request import describe
 from samestep.experiments.comparing.stored import load, run_directory
 from tests.experiments.comparisons import MISSED, PASSED, keep, make_up
+from tests.lent import lend
 from tests.results import leave, made
 
 CELLS = ["torch:ddp", "torch:pp", "tf:mirrored"]
@@ -342,7 +342,7 @@ def test_killed_at_any_moment_it_measures_each_run_once(
     for line, moment in zip([LINE, "--resume out", "--resume out"], MOMENTS, strict=True):
         kill_at(line, moment)
         look()
-    monkeypatch.setattr(rounds, "Launcher", lambda: contextlib.nullcontext(launcher))
+    lend(launcher, monkeypatch)
     assert compare.main(["--resume", "out"]) == 0
     look()
     wanted = {"numpy-oracle", *(f"torch-{name}/{number}" for name in ("single", "ddp") for number in (1, 2))}

@@ -1,6 +1,5 @@
 """A user's own torch model: every strategy that can take it takes the steps of the model itself on one device."""
 
-import contextlib
 import math
 import re
 from pathlib import Path
@@ -18,7 +17,7 @@ from samestep.common.runtime.state_file import read_state
 from samestep.experiments.printing import tables
 from tests.cells import slow
 from tests.conftest import RunCell
-from tests.lent import LentLauncher
+from tests.lent import LentLauncher, lend
 from tests.own.asked import own
 
 pytestmark = pytest.mark.torch
@@ -121,8 +120,7 @@ def test_buffers_stay_on_the_workers_of_a_server(run_cell: RunCell, tmp_path: Pa
 @pytest.fixture
 def lent(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
     """The functions of samestep use the tests' own launcher, which has imported torch already."""
-    for module in ("samestep.api", "samestep.common.runtime.parent.launcher", "samestep.experiments.comparing.rounds"):
-        monkeypatch.setattr(f"{module}.Launcher", lambda **_: contextlib.nullcontext(launcher))
+    lend(launcher, monkeypatch)
 
 
 @pytest.mark.usefixtures("lent")
