@@ -49,6 +49,7 @@ class _Lot:
             for each in ordered
         ]
 
+    @exact_products()
     def __call__(self, values: Sequence[torch.Tensor | None]) -> Found:
         """Computes their statistics.
 
@@ -100,9 +101,7 @@ class Statistics:
         if kinds not in self._plans:
             self._plans[kinds] = self._planned(kinds)
         absent, lots = self._plans[kinds]
-        with exact_products():
-            found = [lot(values) for lot in lots]
-        return Pending(len(values), self._dtype, absent, found)
+        return Pending(len(values), self._dtype, absent, [lot(values) for lot in lots])
 
     def _planned(self, kinds: Sequence[Kind | None]) -> tuple[list[int], list[_Lot | HostLot]]:
         """Returns the places of tensors that are not there, and what computes the others."""
@@ -152,12 +151,14 @@ class Pending:
         stats = np.zeros(self._size, self._dtype)
         projections, squares, bits = stats["projections"], stats["square"], stats["bits"]
         for places, *computed in self._found:
-            for field, values in zip((projections, squares, bits.view(np.int64)), computed, strict=True):
-                found = values if isinstance(values, np.ndarray) else values.cpu().numpy()
-                if places.are_distinct:
-                    field[places.index] = found
-                else:
-                    np.add.at(field, places.index, found)
+            found = np.empty(len(places.index), self._dtype)
+            for name, values in zip(("projections", "square", "bits"), computed, strict=True):
+                found[name] = values if isinstance(values, np.ndarray) else values.cpu().numpy()
+            if places.are_distinct:
+                stats[places.index] = found
+            else:
+                for name in ("projections", "square", "bits"):
+                    np.add.at(stats[name], places.index, found[name])
         bits &= BITS
         if self.scale is not None:
             projections /= float(self.scale)

@@ -1,9 +1,9 @@
 """The statistics of tensors in the memory of the host, where a call costs more than the numbers of a small tensor.
 
-Large tensors are cut into chunks of some rows that stay in the cache while they are read three times: for their bits, their
-squares, and the product with the signs of the longer side of the chunk. Products this small are quicker in NumPy's BLAS than in
-torch's, and wake no other threads. Tiny tensors, such as biases, are laid one after the other, and each number gets its signs.
-What is left of either is short: it gets the signs of the other side and is summed over each chunk.
+Large tensors are cut into spans that stay in the cache while they are read three times: for their bits, their squares, and the
+products of chunks of some rows with the signs of the longer side of the chunk. Products this small are quicker in NumPy's BLAS
+than in torch's, and wake no other threads. What is left of a chunk is short: it gets the signs of the other side and is summed.
+Tiny tensors, such as biases, are laid one after the other and projected in one product.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,6 +21,7 @@ _HOST = torch.device("cpu")
 _WORDS = np.int32
 _TINY, _CHUNK = 2**11, 2**15
 """Numbers of a tiny block, at most, and of a chunk of a larger one. OpenBLAS computes products of a chunk with one thread."""
+_SPAN_BYTES = 2**18
 _ROWS = 2**9
 """Rows of a chunk, at most: their sums round as often."""
 
@@ -46,11 +47,14 @@ class HostLot:
             whole: Whether each tensor is one block.
             dtype: That of the tensors.
         """
-        tiny = [each for each in blocks if each.size <= _TINY]
+        groups: dict[tuple[int, int], list[Block]] = {}
+        for each in blocks:
+            if each.size <= _TINY:
+                groups.setdefault((id(each.rows), id(each.columns)), []).append(each)
         large = [each for each in blocks if each.size > _TINY]
-        self._places = Places([*tiny, *large])
-        self._tiny = [_Tiny(tiny, whole, dtype)] if tiny else []
-        self._large = [_Large(large, whole, dtype)] if large else []
+        self._places = Places([*(each for group in groups.values() for each in group), *large])
+        self._parts = [_Tiny([*groups.values()], whole, dtype)] if groups else []
+        self._parts += [_Large(large, whole, dtype)] if large else []
 
     def __call__(self, values: Sequence[torch.Tensor | None]) -> Found:
         """Computes their statistics.
@@ -59,35 +63,45 @@ class HostLot:
             values: All tensors.
         """
         with np.errstate(all="ignore"):  # a gradient may be infinite
-            found = [each(values) for each in (*self._tiny, *self._large)]
-        return self._places, *(each[0] if len(each) == 1 else np.concatenate(each) for each in zip(*found, strict=True))
+            found = [each(values) for each in self._parts]
+        return self._places, *map(np.concatenate, zip(*found, strict=True))
 
 
 class _Tiny:
-    """Tiny blocks, which are laid one after the other."""
+    """Tiny blocks, which are laid one after the other: those with the same signs are the rows of one matrix."""
 
-    def __init__(self, blocks: Sequence[Block], whole: Sequence[bool], dtype: torch.dtype) -> None:
+    def __init__(self, groups: Sequence[Sequence[Block]], whole: Sequence[bool], dtype: torch.dtype) -> None:
+        blocks = [each for group in groups for each in group]
         self._places, self._cuts = [each.place for each in blocks], [_cut(each, whole) for each in blocks]
         ends = np.cumsum([0, *(each.size for each in blocks)])
         self._starts, size = ends[:-1], int(ends[-1])
-        self._signs = np.concatenate([each.flat_signs() for each in blocks], axis=1)
-        self._numbers = torch.empty(size, dtype=dtype).numpy()
+        self._numbers, self._wide = torch.empty(size, dtype=dtype).numpy(), np.empty(size)
         self._words = self._numbers.view(_WORDS)
         self._word_starts = self._starts * (len(self._words) // size)
-        self._squares, self._signed = np.empty_like(self._numbers), np.empty((PROJECTIONS, size), self._numbers.dtype)
+        self._projections, lasts = np.empty((len(blocks), PROJECTIONS)), np.cumsum([len(each) for each in groups])
+        self._products = [
+            (
+                self._wide[ends[last - len(group)] : ends[last]].reshape(len(group), -1),
+                group[0].flat_signs().T.astype(np.float64, "C"),
+                self._projections[last - len(group) : last],
+            )
+            for group, last in zip(groups, lasts, strict=True)
+        ]
 
     def __call__(self, values: Sequence[torch.Tensor | None]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         np.concatenate(list(map(_part, map(values.__getitem__, self._places), self._cuts)), out=self._numbers)
-        np.multiply(self._numbers, self._signs, out=self._signed)
+        self._wide[...] = self._numbers  # as many products in float32 would round as often
+        for numbers, signs, projections in self._products:
+            np.dot(numbers, signs, out=projections)
         return (
-            np.add.reduceat(self._signed, self._starts, axis=1).T,
-            np.add.reduceat(np.square(self._numbers, out=self._squares), self._starts),
+            self._projections,
+            np.add.reduceat(np.square(self._wide, out=self._wide), self._starts),
             np.add.reduceat(self._words, self._word_starts, dtype=_WORDS),
         )
 
 
 class _Large:
-    """Larger blocks, which are computed where they lie, in chunks."""
+    """Larger blocks, which are computed where they lie, in spans of some chunks."""
 
     def __init__(self, blocks: Sequence[Block], whole: Sequence[bool], dtype: torch.dtype) -> None:
         chunks = [[_Chunk(block, *each, dtype) for each in _rectangles(block)] for block in blocks]
@@ -96,36 +110,44 @@ class _Large:
         self._signs = np.concatenate([each.others.ravel() for each in all_chunks])
         self._starts = np.cumsum([0, *(each.others.shape[1] for each in all_chunks for _ in range(PROJECTIONS))])[:-1]
         self._numbers = torch.empty(len(self._signs), dtype=dtype).numpy()
-        self._squares, self._bits = np.empty(len(all_chunks), self._numbers.dtype), np.empty(len(all_chunks), _WORDS)
         outs = iter(np.split(self._numbers, self._starts[PROJECTIONS::PROJECTIONS]))
-        cells = iter([(self._squares[place, ...], self._bits[place, ...]) for place in range(len(all_chunks))])
+        spans = [_spans(own, dtype.itemsize) for own in chunks]
+        self._first_spans, size = np.cumsum([0, *map(len, spans[:-1])]), sum(map(len, spans))
+        self._squares, self._bits = np.empty(size, self._numbers.dtype), np.empty(size, _WORDS)
+        cells = iter([(self._squares[place, ...], self._bits[place, ...]) for place in range(size)])
         self._blocks = [
             (
                 block.place,
                 _cut(block, whole),
-                [(*each.how, next(outs).reshape(PROJECTIONS, -1), *next(cells)) for each in own],
+                [
+                    (
+                        slice(span[0].start, span[-1].end),
+                        *next(cells),
+                        [(*each.how, next(outs).reshape(PROJECTIONS, -1)) for each in span],
+                    )
+                    for span in own
+                ],
             )
-            for block, own in zip(blocks, chunks, strict=True)
+            for block, own in zip(blocks, spans, strict=True)
         ]
 
     def __call__(self, values: Sequence[torch.Tensor | None]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         dot, add = np.dot, np.add.reduce
-        for place, cut, steps in self._blocks:
+        for place, cut, spans in self._blocks:
             numbers = _part(values[place], cut)
-            words = numbers.view(_WORDS)
-            width = len(words) // len(numbers)
-            for start, end, shape, is_turned, signs, out, square, bits in steps:
-                x = numbers[start:end]
-                add(words[start * width : end * width], out=bits)  # from here on the numbers are in the cache
+            for span, square, bits, steps in spans:
+                x = numbers[span]
+                add(x.view(_WORDS), out=bits)  # from here on the numbers are in the cache
                 dot(x, x, out=square)
-                x = x.reshape(shape)
-                dot(signs, x.T if is_turned else x, out=out)
+                for chunk, shape, is_turned, signs, out in steps:
+                    x = numbers[chunk].reshape(shape)
+                    dot(signs, x.T if is_turned else x, out=out)
         np.multiply(self._numbers, self._signs, out=self._numbers)
         projections = np.add.reduceat(self._numbers, self._starts).reshape(-1, PROJECTIONS)  # of each chunk
         return (
             np.add.reduceat(projections, self._firsts, dtype=np.float64),  # there may be thousands
-            np.add.reduceat(self._squares, self._firsts, dtype=np.float64),
-            np.add.reduceat(self._bits, self._firsts),
+            np.add.reduceat(self._squares, self._first_spans, dtype=np.float64),
+            np.add.reduceat(self._bits, self._first_spans),
         )
 
 
@@ -137,7 +159,8 @@ class _Chunk:
         of_rows = block.rows.on(dtype, _HOST).numpy()[:, row : row + rows]
         of_columns = block.columns.on(dtype, _HOST).numpy()[:, column : column + columns]
         longer, self.others = (of_columns, of_rows) if is_turned else (of_rows, of_columns)
-        self.how = start, start + rows * columns, (rows, columns), is_turned, longer
+        self.start, self.end = start, start + rows * columns
+        self.how = slice(start, self.end), (rows, columns), is_turned, longer
 
 
 def _rectangles(block: Block) -> Iterator[tuple[int, int, int, int]]:
@@ -147,6 +170,12 @@ def _rectangles(block: Block) -> Iterator[tuple[int, int, int, int]]:
     for row in range(0, rows, height):
         for column in range(0, columns, width):
             yield row, min(height, rows - row), column, min(width, columns - column)
+
+
+def _spans(chunks: Sequence[_Chunk], itemsize: int) -> list[Sequence[_Chunk]]:
+    """Returns the chunks of a block in spans that stay in the cache."""
+    together = max(1, _SPAN_BYTES // itemsize // (chunks[0].end - chunks[0].start))
+    return [chunks[first : first + together] for first in range(0, len(chunks), together)]
 
 
 def _cut(block: Block, whole: Sequence[bool]) -> slice | None:
