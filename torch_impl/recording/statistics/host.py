@@ -72,10 +72,11 @@ class _Tiny:
 
     def __init__(self, groups: Sequence[Sequence[Block]], whole: Sequence[bool], dtype: torch.dtype) -> None:
         blocks = [each for group in groups for each in group]
-        self._places, self._cuts = [each.place for each in blocks], [_cut(each, whole) for each in blocks]
+        self._members = [(each.place, _cut(each, whole)) for each in blocks]
         ends = np.cumsum([0, *(each.size for each in blocks)])
         self._starts, size = ends[:-1], int(ends[-1])
-        self._numbers, self._wide = torch.empty(size, dtype=dtype).numpy(), np.empty(size)
+        self._given, self._wide = torch.empty(size, dtype=dtype), np.empty(size)
+        self._numbers = self._given.numpy()
         self._words = self._numbers.view(_WORDS)
         self._word_starts = self._starts * (len(self._words) // size)
         self._projections, lasts = np.empty((len(blocks), PROJECTIONS)), np.cumsum([len(each) for each in groups])
@@ -89,7 +90,7 @@ class _Tiny:
         ]
 
     def __call__(self, values: Sequence[torch.Tensor | None]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        np.concatenate(list(map(_part, map(values.__getitem__, self._places), self._cuts)), out=self._numbers)
+        torch.cat([_line(values[place], cut) for place, cut in self._members], out=self._given)
         self._wide[...] = self._numbers  # as many products in float32 would round as often
         for numbers, signs, projections in self._products:
             np.dot(numbers, signs, out=projections)
@@ -134,7 +135,7 @@ class _Large:
     def __call__(self, values: Sequence[torch.Tensor | None]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         dot, add = np.dot, np.add.reduce
         for place, cut, spans in self._blocks:
-            numbers = _part(values[place], cut)
+            numbers = _line(values[place], cut).detach().numpy()
             for span, square, bits, steps in spans:
                 x = numbers[span]
                 add(x.view(_WORDS), out=bits)  # from here on the numbers are in the cache
@@ -182,8 +183,8 @@ def _cut(block: Block, whole: Sequence[bool]) -> slice | None:
     return None if whole[block.place] else slice(block.start, block.end)
 
 
-def _part(value: torch.Tensor | None, cut: slice | None) -> np.ndarray:
+def _line(value: torch.Tensor | None, cut: slice | None) -> torch.Tensor:
     """Returns the numbers of a tensor as one row, or a range of them."""
     assert value is not None
-    flat = value.detach().numpy().reshape(-1)
+    flat = value if value.ndim == 1 else value.reshape(-1)
     return flat if cut is None else flat[cut]

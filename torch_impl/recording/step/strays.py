@@ -32,10 +32,10 @@ class Strays:
             updated: The ids of the parameters that the step updated.
             statistics: Computes what is kept.
         """
-        trained = [each for each in held if each.is_updated and each.tensor.role == "parameter"]
-        if self._is_over or not updated or all(id(each.owner) in updated for each in trained):
+        if self._is_over or not updated:
             return
         self._is_over = True
+        trained = [each for each in held if each.is_updated and each.tensor.role == "parameter"]
         new = {id(each.owner) for each in trained if self._is_new(each.owner)} - updated
         if new:
             with torch.no_grad():
