@@ -127,10 +127,10 @@ def _spoiled(mistake: str | None, batch: torch.Tensor, targets: torch.Tensor, cl
     return torch.cat([batch[:3], batch[4:5], batch[4:]]) if mistake == "twice" else batch
 
 
-def _spoil_gradients(mistake: str | None, net: nn.Module, is_sent: bool) -> None:
+def _spoil_gradients(mistake: str | None, by: float, net: nn.Module, is_sent: bool) -> None:
     for each in net.parameters():
         if mistake == "off":
-            each.grad.mul_(1.0001)
+            each.grad.mul_(1 + by)
         if mistake == "wire" and not is_sent:
             each.grad.copy_(each.grad.bfloat16())
 
@@ -143,6 +143,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--mistake", choices=MISTAKES)
+    parser.add_argument("--by", type=float, default=1e-4, help="how far gradients are off")
     given = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(given.seed)
@@ -166,7 +167,7 @@ def main() -> None:
             with torch.autocast("cpu", torch.bfloat16) if given.bf16 else contextlib.nullcontext():
                 loss = _loss(given.model, model(inputs[part]), targets[part]) / len(parts)
             loss.backward()
-        _spoil_gradients(given.mistake, net, world > 1)
+        _spoil_gradients(given.mistake, given.by, net, world > 1)
         optimizer.step()
 
 

@@ -32,8 +32,13 @@ OUTCOMES = ("named", "no name", "wrongly named", "cannot tell", "not seen")
 SEEN = OUTCOMES[:3]
 
 
-def _outcome(mistake: str, verdict: RecordedVerdict) -> str:
-    """Returns one of OUTCOMES."""
+def outcome_of(mistake: str, verdict: RecordedVerdict) -> str:
+    """Returns one of OUTCOMES.
+
+    Args:
+        mistake: What is wrong in the second script.
+        verdict: What is said of the pair.
+    """
     if verdict.kind == "unknown":
         return "cannot tell"
     if verdict.exit_code == 0:
@@ -56,7 +61,7 @@ def _judged(store: Path, pair: Pair) -> dict[str, object]:
         words = ("--model", model, "--layout", layout, "--seed", seed, "--mistake", mistake)
         verdict = diff(a, recorded(store, "B", words, 1), 1).verdict
         times = max((each.times for each in verdict.rows), default=None)
-        found[mistake] = {"outcome": _outcome(mistake, verdict), "headline": verdict.headline, "times": times}
+        found[mistake] = {"outcome": outcome_of(mistake, verdict), "headline": verdict.headline, "times": times}
     return found
 
 
