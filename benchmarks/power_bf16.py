@@ -2,7 +2,7 @@
 
     python -m benchmarks.power_bf16 [--pairs N] [--store DIR] [--jobs N]
 
-10 pairs of each mistake, one of each script, the script as it is against the wrong one, in the five layouts by turns. Gradients
+30 pairs of each mistake: 10 scripts x 3 seeds, the script as it is against the wrong one, in the five layouts by turns. Gradients
 are off by 0.01 % to 30 %. The records are kept in DIR, and the next call takes what is there.
 """
 
@@ -17,7 +17,7 @@ from samestep.experiments.recording.diffing import diff, in_float64
 
 SIZES = ("0.0001", "0.001", "0.01", "0.03", "0.1", "0.3")
 WRONG = {
-    **{f"all gradients are off by {float(size):.2%}": ("off", "--by", size) for size in SIZES},
+    **{f"all gradients are off by {float(size) * 100:g} %": ("off", "--by", size) for size in SIZES},
     **{meaning: (mistake,) for mistake, meaning in MISTAKES.items() if mistake != "off"},
 }
 """What is wrong -> the mistake, and the words that say how large it is."""
@@ -49,4 +49,4 @@ def _print(rows: list[dict]) -> None:
 
 
 if __name__ == "__main__":
-    judge_pairs(__doc__, pairs(), 10, _judged, lambda pair: (pair[0], pair[2]), _print)
+    judge_pairs(__doc__, pairs(), 30, _judged, lambda pair: (pair[0], pair[2]), _print)

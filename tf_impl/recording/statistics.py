@@ -14,6 +14,8 @@ from samestep.common.steps.record import stats_dtype
 
 NUMBERS = PROJECTIONS + 2
 """Of a tensor: its projections, square norm and sum of bits."""
+_MOST_HELD = 2**14
+"""Signs of a tensor that a graph holds itself."""
 
 
 class _Signs:
@@ -31,12 +33,17 @@ class _Signs:
         self.is_line = 1 in (first.shape[1], last.shape[1])
         self.shape = [-1] if self.is_line else [first.shape[1], last.shape[1]]
         self.key = (first * last if self.is_line else last).tobytes()
-        self.last = tf.constant(first * last if self.is_line else last, dtype)
-        self.first = tf.constant(np.ascontiguousarray(first.T), dtype)  # [rows, PROJECTIONS] is packed faster
+        self.last = _constant(first * last if self.is_line else last, dtype)
+        self.first = _constant(np.ascontiguousarray(first.T), dtype)  # [rows, PROJECTIONS] is packed faster
+
+
+def _constant(values: np.ndarray, dtype: tf.DType) -> np.ndarray | tf.Tensor:
+    """Returns what a graph holds itself, or is given where that would make it large: each input takes time in every step."""
+    return values.astype(dtype.as_numpy_dtype) if values.size <= _MOST_HELD else tf.constant(values, dtype)
 
 
 class Statistics:
-    """Computes the statistics of a list of tensors. Its constants are made once, outside of any graph.
+    """Computes the statistics of a list of tensors. Its large constants are made once, outside of any graph.
 
     As in torch, a projection is two products. The second is one for all matrices with the same signs, and lines of one length go
     together: an op costs more than the numbers in it.
@@ -102,7 +109,7 @@ class Statistics:
         squares, bits, halves = (tf.stack(each) for each in zip(*found, strict=True))
         return tf.reduce_sum(halves * signs[0].last, 2), 2 * squares, bits
 
-    def _of_matrix(self, value: tf.Tensor, signs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _of_matrix(self, value: tf.Tensor, signs: np.ndarray | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns half the square norm of a matrix, its sum of bits, and its product: one after the other, while it is cached."""
         x = tf.cast(value, self._dtype)
         square = tf.nn.l2_loss(x)
@@ -112,7 +119,7 @@ class Statistics:
             return square, bits, _product(signs, x)
 
 
-def _product(signs: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
+def _product(signs: np.ndarray | tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
     """Multiplies matrices. A GPU leaves out the last 13 bits of a float32 (TF32), so these are multiplied on their own.
 
     Args:
