@@ -197,7 +197,14 @@ def test_every_model_keeps_in_two_bytes_what_was_predicted(
     computes_in_two_bytes(run_cell, f"{cell}{recomputes}", SIZED[model], steps=2)
 
 
-@pytest.mark.parametrize(("cell", "statistics"), marked({"torch:fsdp": "sync", "tf:mirrored": "local"}))
+@pytest.mark.parametrize(
+    ("cell", "statistics"),
+    [
+        pytest.param("torch:fsdp", "sync", marks=pytest.mark.torch),
+        pytest.param("torch:fsdp", "local", marks=pytest.mark.torch),
+        pytest.param("tf:mirrored", "local", marks=pytest.mark.tf),
+    ],
+)
 def test_batch_statistics_in_two_bytes(run_cell: RunCell, cell: str, statistics: str) -> None:
     """Scale and bias are gathered in two bytes, or in float32."""
     workload = f"{SIZED['mlp']}+layers=2+norm=batch"

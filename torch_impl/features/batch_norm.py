@@ -127,9 +127,13 @@ def _evaluate(module: nn.Module, inputs: object) -> None:
 
 
 def widen_scales(model: nn.Module) -> None:
-    """Has batch normalisations take a scale that was gathered in two bytes as their statistics are (torch 2.13 wants that)."""
+    """Has batch normalisations take a scale that was gathered in two bytes as their statistics are (torch 2.13 wants that).
+
+    Ours do so anyway.
+    """
     for norm in list(norms_of(model).values()):
-        _widen_scale(norm)
+        if not isinstance(norm, BatchNorm):
+            _widen_scale(norm)
 
 
 def _widen_scale(norm: nn.modules.batchnorm._BatchNorm) -> None:
