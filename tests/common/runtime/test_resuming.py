@@ -64,9 +64,13 @@ def rows(*fast: str) -> list:
     ]
 
 
+def usual_of(cell: str) -> str:
+    return usual(strategy_info(*cell.partition("+")[0].split(":")))
+
+
 def ask(cell: str, out: Path, **fields: object) -> tuple:
     defaults = {
-        "workload": usual(strategy_info(*cell.partition("+")[0].split(":"))),
+        "workload": usual_of(cell),
         "batch_size": 48,
         "steps": 24,
         "devices": 4,
@@ -152,7 +156,7 @@ def test_a_run_goes_on_with_fewer_devices_and_then_with_all(
     """4 devices, 2 after the kill since 3 do not divide the batch, and 4 again after the next checkpoint."""
     dtype, bound = ("float32", 1e-5) if cell == "torch:deepspeed" else ("float64", 1e-12)
     fields = {"steps": 300, "batch_size": 64, "dtype": dtype, "optimizer": "adamw"}
-    alone = {"devices": 1, "dtype": "float64", "save_every": None, "parity": False}
+    alone = {"devices": 1, "dtype": "float64", "save_every": None, "parity": False, "workload": usual_of(cell)}
     oracle = take(launcher, "numpy:oracle", tmp_path / "whole", **fields | alone)
     kill, elastic = killer(tmp_path / "died", 45), {"save_every": "15", "restarts": 1, "elastic": "1:4"}
     died = take(launcher, cell, tmp_path / "died", kill, **elastic, **fields)
