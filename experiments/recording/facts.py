@@ -40,7 +40,10 @@ class RecordFacts:
         self.has_moved = [np.zeros(len(header.tensors), bool) for header in headers]
         self.same_examples, self.compared = Counter[tuple[int, int]](), 0
         self.passes: list[Counter[int]] = []
-        self.skipped, self.evaluated = list[int](), list[int]()
+        self.skipped, self.evaluated, self.used_again = list[int](), list[int](), list[int]()
+        self._used: np.ndarray | None = (
+            None  # the bits of the gradients of a step with a loss, and of those after it without one
+        )
         self.schedule = Counter[int]()
         self._is_whole, self._initial = _whole(headers), list[np.ndarray]()
         self.exchange = ExchangeFacts([each.name for each in headers[0].tensors], self._is_whole)
@@ -62,6 +65,7 @@ class RecordFacts:
         self.evaluated += [first.number] if "evaluated_calls" in first.counts else []
         if len(seen) == len(ranks):
             self.looked_at += 1
+            self._add_use(first)
             for found, gradients in zip(self.has_gradient, (step.stats["gradient"] for step in ranks), strict=True):
                 found |= ~np.isnan(gradients["square"]) | (gradients["bits"] != 0)
         if "schedule_steps" in first.counts:
@@ -79,6 +83,17 @@ class RecordFacts:
         for rank, each in enumerate(bits[1:], 1) if self.is_same_start else ():
             for place in self._differing(bits[0], each):
                 self.drifted.setdefault(self.headers[0].tensors[place].name, (number, rank))
+
+    def _add_use(self, step: RecordedStep) -> None:
+        """Notes a step that has no loss, and the gradients of the step before, which had one."""
+        assert step.stats is not None
+        bits = step.stats["gradient"]["bits"]
+        if step.losses or step.rows:
+            self._used = bits
+        elif self._used is not None and np.array_equal(bits, self._used) and bits.any():
+            self.used_again.append(step.number)
+        else:
+            self._used = None
 
     def _differing(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
         """Returns the places of the parameters that two ranks hold whole, and differently."""
@@ -179,6 +194,11 @@ def _of_data(seen: RecordFacts) -> Iterator[str]:
 def _of_training(seen: RecordFacts) -> Iterator[str]:
     if seen.skipped:
         yield f"the gradient scaler skipped {_count(len(seen.skipped), 'step')}, first step {seen.skipped[0]}."
+    if seen.used_again:
+        yield (
+            f"{_count(len(seen.used_again), 'step')} had no backward pass, first step {seen.used_again[0]}: the optimizer "
+            "updated again with the gradients of the step before."
+        )
     if seen.evaluated:
         yield (
             f"the model was trained in evaluation mode at {_count(len(seen.evaluated), 'step')}, first at step "
