@@ -21,7 +21,8 @@ from samestep.common.request import RunConfig
 
 HERE = Path(__file__).parents[1]
 CELLS = ["torch:single", "torch:ddp", "tf:single"]
-SHORT, LONG, PAIRS = 100, 5100, 10
+SHORT, LONG, PAIRS = 200, 5200, 10
+"""A run of 200 steps has its parts found in as many profiled steps as a longer one, so they are no part of the difference."""
 MODULES = ("samestep", "experiments.run")
 """How the command is started now, and how it was before there was a package `samestep`."""
 

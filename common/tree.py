@@ -41,7 +41,10 @@ def add_up(parts: Iterable[Part], add: Callable[[Part, Part], Part]) -> Part:
         parts: In their order.
         add: Adds two of them.
     """
+    first, *others = parts
+    if not others:  # as in most steps
+        return first
     tree = Tree(add)
-    for part in parts:
+    for part in (first, *others):
         tree.push(part)
     return tree.pop()

@@ -17,7 +17,7 @@ from samestep.tf_impl import weights
 from samestep.tf_impl.devices import wait_for
 from samestep.tf_impl.features.applied import with_balance
 from samestep.tf_impl.holding import Holding, Whole
-from samestep.tf_impl.models.inputs import Inputs, as_inputs, gather
+from samestep.tf_impl.models.inputs import Inputs, as_inputs, gathering
 from samestep.tf_impl.observing.activations import kept_bytes
 from samestep.tf_impl.observing.exchanges import Copy, copies, sends_of, short_name
 from samestep.tf_impl.observing.gpus import follow_allocators
@@ -58,6 +58,7 @@ class TrainingProgram:
         self.update = bind_update(run.optimizer)
         self._compiled = parts.compiled or run.techniques.compile
         self._step = self._skipped = self._gradients_bytes = 0
+        self._shards, self._gather = [BatchPart.of(run.mesh, each) for each in range(run.mesh.size)], gathering(run)
         self._losses: list[tuple[tf.Tensor, ...]] = []
         self._copies: list[Copy] = []
         self._activations, self._allocated = dict[str, int](), dict[str, int]()
@@ -92,8 +93,7 @@ class TrainingProgram:
 
     def _arguments(self, batch: Batch) -> tuple[object, object, tf.Tensor]:
         def shard(own: tf.distribute.experimental.ValueContext) -> tuple[Inputs, ...]:
-            part = BatchPart.of(self.run.mesh, own.replica_id_in_sync_group)
-            return tuple(map(as_inputs, gather(self.run, batch, part)))
+            return tuple(map(as_inputs, self._gather(batch, self._shards[own.replica_id_in_sync_group])))
 
         x, y = self.parts.strategy.experimental_distribute_values_from_function(shard)
         now = coefficients(self.run.optimizer_at(self._step + 1), self._step + 1 - self._skipped)

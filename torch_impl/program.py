@@ -27,7 +27,7 @@ from samestep.torch_impl.observing.exchanges import Observer
 from samestep.torch_impl.observing.gpus import AllocatorPeak
 from samestep.torch_impl.optimizers import build_optimizer, matrices_of, set_rate
 from samestep.torch_impl.sharded import full_tensor
-from samestep.torch_impl.step import Loss, accumulate, target_share
+from samestep.torch_impl.step import Loss, accumulation, target_share
 from samestep.torch_impl.step_context import StepContext
 from samestep.torch_impl.techniques.applied import scaler_of, transform
 from samestep.torch_impl.upstream import num_graphs
@@ -98,8 +98,8 @@ class TrainingProgram:
         self.context = parts.context
         self._loss = with_balance(run, parts.loss or summed_loss(run.workload.model), self.context)
         self._target_share = target_share(run, self.context, self._device)
-        self._scaler = scaler_of(run, self.context)
-        self._division = Division(self._device)
+        self._accumulate = accumulation(run, self.context, self.part, self._device)
+        self._scaler, self._division = scaler_of(run, self.context), Division(self._device)
         self._step = self._skipped = 0
         self._losses: list[torch.Tensor] = []
         self._gradients_bytes = self._gathered_bytes = self._activations_bytes = 0
@@ -114,7 +114,7 @@ class TrainingProgram:
     def gradients(self, batch: Batch) -> torch.Tensor:
         """Accumulates the gradient of the global mean loss; returns this rank's part of the loss, on its device."""
         self._optimizer.zero_grad()
-        return accumulate(self.run, self.context, batch, self.part, self._exchanged_pass, self._device)
+        return self._accumulate(batch, self._exchanged_pass)
 
     def _exchanged_pass(self, inputs: np.ndarray, targets: np.ndarray, last: bool) -> torch.Tensor:
         x, y = (as_inputs(array, self._device) for array in (inputs, targets))

@@ -20,6 +20,8 @@ KEPT_STEPS = 1000
 """Medians are taken over so many of the last steps: memory does not grow with a run."""
 ForwardBackward = Callable[[np.ndarray, np.ndarray, bool], torch.Tensor]
 """(inputs, targets, whether it is the last) of one micro-batch -> its loss."""
+Accumulate = Callable[[Batch, ForwardBackward], torch.Tensor]
+"""(the global batch, what to call once for each micro-batch, in order) -> the sum of the detached losses."""
 
 
 def mean_loss(run: Run, context: StepContext) -> Loss:
@@ -53,37 +55,34 @@ def target_share(run: Run, context: StepContext, device: torch.device) -> Callab
     return lambda: share
 
 
-def accumulate(
-    run: Run,
-    context: StepContext,
-    batch: Batch,
-    part: BatchPart,
-    forward_backward: ForwardBackward,
-    device: torch.device | None = None,
-) -> torch.Tensor:
-    """Takes every micro-batch of a part forward and backward; the gradients add up.
+def accumulation(run: Run, context: StepContext, part: BatchPart, device: torch.device | None = None) -> Accumulate:
+    """Makes what takes every micro-batch of a part of each batch forward and backward; the gradients add up.
 
     Args:
         run: What is trained.
         context: That the model was built with.
-        batch: The global batch.
-        part: Which part of it.
-        forward_backward: The function to call once for each micro-batch, in order.
+        part: Which part of every global batch.
         device: The device of the model; the CPU, unless given.
-
-    Returns:
-        The sum of the detached losses.
     """
-    steps, numbers = run.passes, takes_keys(run.workload.model)
-    losses, context.routed = [], []
-    if varies(run.workload.model):
-        context.divisor = divisor(run.workload.model, run.framework, batch)
-    for micro in range(steps):
-        own = part.split(micro, steps)
-        keys = torch.from_numpy(batch.keys(run.seed, own)).to(device) if numbers else None
-        with context.numbered(keys) if numbers else contextlib.nullcontext():
-            losses.append(forward_backward(*batch.rows(own), micro == steps - 1).detach())
-    return add_up(losses, torch.add)
+    model = run.workload.model
+    has_keys, is_varying = (
+        takes_keys(model),
+        varies(model),
+    )  # known before any step: each would take microseconds to find
+    *ahead, last = [part.split(micro, run.passes) for micro in range(run.passes)]
+
+    def take(batch: Batch, own: BatchPart, forward_backward: ForwardBackward) -> torch.Tensor:
+        keys = torch.from_numpy(batch.keys(run.seed, own)).to(device) if has_keys else None
+        with context.numbered(keys) if has_keys else contextlib.nullcontext():
+            return forward_backward(*batch.rows(own), own is last).detach()
+
+    def accumulate(batch: Batch, forward_backward: ForwardBackward) -> torch.Tensor:
+        context.routed = []
+        if is_varying:
+            context.divisor = divisor(model, run.framework, batch)
+        return add_up([take(batch, own, forward_backward) for own in (*ahead, last)], torch.add)
+
+    return accumulate
 
 
 def norm_over_ranks(squared: torch.Tensor) -> torch.Tensor:

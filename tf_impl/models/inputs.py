@@ -1,6 +1,6 @@
 """What a model is given: a tensor, or several by name."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -14,24 +14,32 @@ from samestep.common.workload.reductions import divisor, is_mean_of_own, own_cou
 
 Inputs = tf.Tensor | Mapping[str, tf.Tensor]
 """Several go to a user's model as one mapping."""
-
+Gather = Callable[[Batch, BatchPart], tuple[np.ndarray, np.ndarray]]
+"""(the global batch, a part of it) -> the inputs and targets of that part."""
 
 INPUTS, KEYS = "inputs", "keys"
 """What a model that takes keys is given in training: its inputs, and the key of each example."""
 
 
-def gather(run: Run, batch: Batch, part: BatchPart) -> tuple[np.ndarray, np.ndarray]:
-    """Gathers a part of a batch, with what the step needs of the whole batch in the same records.
+def gathering(run: Run) -> Gather:
+    """Makes what gathers a part of a batch, with what the step needs of the whole batch in the same records.
 
     Args:
         run: What is trained.
-        batch: The global batch.
-        part: Which part of it.
     """
-    inputs, targets = batch.rows(part)
-    if takes_keys(run.workload.model):
-        inputs = together({INPUTS: inputs, KEYS: batch.keys(run.seed, part)})
-    return inputs, with_shares(run.workload.model, batch, targets, run.dtype)
+    model = run.workload.model
+    has_keys, is_varying = (
+        takes_keys(model),
+        varies(model),
+    )  # known before any step: each would take microseconds to find
+
+    def gather(batch: Batch, part: BatchPart) -> tuple[np.ndarray, np.ndarray]:
+        inputs, targets = batch.rows(part)
+        if has_keys:
+            inputs = together({INPUTS: inputs, KEYS: batch.keys(run.seed, part)})
+        return inputs, with_shares(model, batch, targets, run.dtype) if is_varying else targets
+
+    return gather
 
 
 def with_shares(model: ModelSpec, batch: Batch, targets: np.ndarray, dtype: str) -> np.ndarray:

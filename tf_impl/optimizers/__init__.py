@@ -5,8 +5,10 @@ their hyper-parameters through float32 even in a float64 run. Each file has `upd
 step to step, computed in float64.
 """
 
+import functools
 import importlib
 from collections.abc import Callable, Sequence
+from types import ModuleType
 
 import tensorflow as tf
 
@@ -18,7 +20,7 @@ Update = Callable[[tf.Variable, tf.Tensor, Sequence[tf.Variable], tf.Tensor], No
 
 def bind_update(spec: OptimizerSpec) -> Update:
     """Binds an optimizer's update to its hyper-parameters."""
-    update = importlib.import_module(f"{__name__}.{spec.name}").update
+    update = _file(spec.name).update
 
     def bound(w: tf.Variable, g: tf.Tensor, slots: Sequence[tf.Variable], coefficients: tf.Tensor) -> None:
         update(spec, w, g, slots, coefficients[int(groups_vectors(spec) and w.shape.rank > 1)])
@@ -36,5 +38,11 @@ def coefficients(spec: OptimizerSpec, step: int) -> tf.Tensor:
         step: The number t of the step, from 1.
     """
     kinds = [of_dimensions(spec, number) for number in (1, 2)] if groups_vectors(spec) else [spec]
-    module = importlib.import_module(f"{__name__}.{spec.name}")
-    return tf.constant([module.coefficients(each, step) for each in kinds], tf.float64)
+    own = _file(spec.name).coefficients
+    return tf.constant([own(each, step) for each in kinds], tf.float64)
+
+
+@functools.cache
+def _file(name: str) -> ModuleType:
+    """Returns the file of an optimizer, which every step asks for: an import takes longer than its coefficients."""
+    return importlib.import_module(f"{__name__}.{name}")

@@ -19,7 +19,7 @@ from samestep.common.program import Hardware, TrainState
 from samestep.common.strategy import Run
 from samestep.tf_impl import weights
 from samestep.tf_impl.models import predictor
-from samestep.tf_impl.models.inputs import Inputs, as_inputs, gather
+from samestep.tf_impl.models.inputs import Inputs, as_inputs, gathering
 from samestep.tf_impl.observing.exchanges import whole_bytes
 from samestep.tf_impl.optimizers import bind_update, coefficients
 from samestep.tf_impl.parameter_server.counted_updates import Updates
@@ -44,7 +44,7 @@ class ParameterServerProgram:
         note = f"{self._workers} worker processes, {self._servers} server processes"
         self.hardware = Hardware(note=note, backend="grpc")
         self._updates_per_step = 1 if run.options.is_serial else self._workers
-        self.update = bind_update(run.optimizer)
+        self.update, self._gather = bind_update(run.optimizer), gathering(run)
         self._tables = {name: param for name, param in run.workload.model.params().items() if param.lookups}
         rows = sum(param.lookups * param.shape[1] for param in self._tables.values())
         self._rows_bytes = run.batch_size // self._updates_per_step * rows * run.item_bytes
@@ -99,7 +99,7 @@ class ParameterServerProgram:
         self._step += 1
 
     def _arguments(self, batch: Batch, shard: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        x, y = map(as_inputs, gather(self.run, batch, WHOLE.split(shard, self._updates_per_step)))
+        x, y = map(as_inputs, self._gather(batch, WHOLE.split(shard, self._updates_per_step)))
         return x, y, coefficients(self.run.optimizer_at(self._step + 1), self._first_update + self._scheduled + 1)
 
     def _worker_step(self, x: Inputs, y: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:

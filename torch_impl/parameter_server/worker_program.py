@@ -22,7 +22,7 @@ from samestep.torch_impl.observing.exchanges import Observer
 from samestep.torch_impl.parameter_server import server
 from samestep.torch_impl.parameter_server.modes import PullEverything, PullRows
 from samestep.torch_impl.rpc.group import leave_rpc, worker_name
-from samestep.torch_impl.step import accumulate, mean_loss
+from samestep.torch_impl.step import accumulation, mean_loss
 from samestep.torch_impl.step_context import StepContext
 
 
@@ -34,6 +34,7 @@ class WorkerProgram:
         self._run, self._mode, self._context, self._loss = run, mode, context, mean_loss(run, context)
         self._rank = dist.get_rank()
         self._part = BatchPart.of(run.mesh, self._rank)
+        self._accumulate = accumulation(run, context, self._part)
         self._server = worker_name(run.num_devices)
         self._step = self._gradients_bytes = self._pulled_bytes = self._activations_bytes = 0
         self._pushes = self._staleness = 0  # the sum over all pushes
@@ -59,7 +60,7 @@ class WorkerProgram:
                 loss.backward()
             return loss
 
-        self._losses.append(accumulate(self._run, self._context, batch, self._part, forward_backward))
+        self._losses.append(self._accumulate(batch, forward_backward))
         self._gradients_bytes = weights.nbytes(parameter.grad for parameter in mode.stage.parameters())
         gradients = [leaf.grad for leaf in leaves]
         self._record("push", [gradient for gradient in gradients if gradient is not None])

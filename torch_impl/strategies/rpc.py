@@ -26,7 +26,7 @@ from samestep.torch_impl.models.inputs import as_inputs
 from samestep.torch_impl.pipeline.stages import build_stage
 from samestep.torch_impl.rpc import worker_stages as stages
 from samestep.torch_impl.rpc.group import CPU, Served, ServingProgram, join_rpc, leave_rpc, own_rank, worker_name
-from samestep.torch_impl.step import accumulate, mean_loss
+from samestep.torch_impl.step import accumulation, mean_loss
 from samestep.torch_impl.step_context import StepContext
 
 HARDWARE = Hardware(note="one process per device", backend="tensorpipe")
@@ -36,11 +36,11 @@ class DriverProgram:
     """Rank 0, which takes every step by calling all workers, itself among them."""
 
     def __init__(self, run: Run, served: Served, context: StepContext) -> None:
-        self.hardware, self._run, self._served, self._context = HARDWARE, run, served, context
+        self.hardware, self._run, self._served = HARDWARE, run, served
         self._workers = [worker_name(rank) for rank in range(run.num_devices)]
         params = [rref for worker in self._workers for rref in rpc.rpc_sync(worker, stages.parameters)]
         self._optimizer = DistributedOptimizer(stages.local_optimizer, params)
-        self._step, self._losses = 0, list[torch.Tensor]()
+        self._accumulate, self._step, self._losses = accumulation(run, context, WHOLE), 0, list[torch.Tensor]()
 
     def step(self, batch: Batch) -> None:
         """Goes forward from worker to worker, backward the same way, and updates everywhere."""
@@ -55,7 +55,7 @@ class DriverProgram:
                     dist_autograd.backward(context, losses)
                 return losses[-1]
 
-            self._losses.append(accumulate(self._run, self._context, batch, WHOLE, forward_backward))
+            self._losses.append(self._accumulate(batch, forward_backward))
             self._optimizer.step(context)
         self._step += 1
 
