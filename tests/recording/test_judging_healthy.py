@@ -130,6 +130,22 @@ def test_only_what_is_broken_alike_is_the_same(tmp_path: Path, phase: str, is_me
         assert (verdict.kind == "same") == np.array_equal(one, other, equal_nan=True), (one, other, verdict.headline)
 
 
+@pytest.mark.parametrize(("step", "headline"), [(0, "cannot tell"), (2, "same: 2 steps")])
+def test_where_both_are_broken_nothing_is_said_to_be_the_same(tmp_path: Path, step: int, headline: str) -> None:
+    """As of a model that is NaN from its first step on, whatever the two scripts do."""
+    run = recorded(Script(steps=4, optimizer="sgd"), tmp_path)
+    steps = list(run.steps)
+    for number, each in enumerate(steps[step + 1 :], step + 1):
+        sums = each.sums["weight"]
+        nothing = np.full_like(sums.square, np.nan)
+        whole = dataclasses.replace(sums, projections=np.full_like(sums.projections, np.nan), square=nothing)
+        steps[number] = dataclasses.replace(each, sums={**each.sums, "weight": whole})
+    broken_run = dataclasses.replace(run, steps=steps)
+    verdict = judge(broken_run, broken_run)
+    assert verdict.headline == headline and verdict.exit_code == (3 if step == 0 else 0)
+    assert verdict.notes[0].startswith(f"step {step} leaves parameters of both infinite or NaN")
+
+
 def test_what_overflowed_in_a_step_that_both_skip_is_no_difference(tmp_path: Path) -> None:
     run = recorded(Script(steps=3), tmp_path)
     a, b = (broken(run, "gradient", number, is_skipped=True) for number in (np.nan, -np.inf))

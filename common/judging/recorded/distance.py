@@ -34,6 +34,7 @@ class Seen:
         off: The largest difference of all: of a loss or a gradient relative to its norm, of weights relative to their last move.
         num_unseen: How many steps have no gradients or no weights in one of the records.
         weights: A's, after the last step.
+        broken: The first step after which a parameter of both is infinite or NaN; None if there is none.
     """
 
     num_steps: int = 0
@@ -45,6 +46,7 @@ class Seen:
     off: float = 0.0
     num_unseen: int = 0
     weights: Sums | None = None
+    broken: int | None = None
 
     @property
     def hidden(self) -> float:
@@ -75,9 +77,15 @@ def look(walk: Walk, one: RunStep, other: RunStep, seen: Seen) -> None:
         seen.resolution = _resolution(gradient)
         seen.jump = (one.number, *_largest_spread(walk, gradient))
     if weight is not None:
+        if seen.broken is None and _is_broken(weight.one, walk.pairing.are_parameters):
+            seen.broken = one.number
         apart = finite(weight.apart)
         norm = math.sqrt(float(apart @ apart) / (float(finite(weight.one.square).sum()) or 1.0))
         seen.first_apart, seen.last_apart = seen.first_apart or norm, norm
+
+
+def _is_broken(weights: Sums, are_parameters: np.ndarray) -> bool:
+    return bool((are_parameters & (weights.bits != 0) & ~np.isfinite(weights.square)).any())
 
 
 def _largest_spread(walk: Walk, gradient: ComparedTensors) -> tuple[str, float]:

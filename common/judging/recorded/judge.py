@@ -26,6 +26,7 @@ AMPLIFIED = 100.0
 
 MOST_EXAMPLES = 10**6
 """Of which is counted how often they came, at 100 bytes each; of more it is not known."""
+_BROKEN = "step {} leaves parameters of both infinite or NaN, so from there on nothing can be compared"
 
 
 def judge(
@@ -106,12 +107,16 @@ def _same(walk: Walk, seen: Seen) -> RecordedVerdict:
         if seen.hidden > BLIND or seen.num_unseen:
             return _blind(walk, seen)
         seen.resolution = seen.hidden  # however far rounding may take a step, it has not taken these
+    if seen.broken == 0:
+        return dataclasses.replace(_verdict(walk, seen, "unknown", None), notes=(_BROKEN.format(0), *find_notes(walk)))
     made = _verdict(walk, seen, "amplified" if growth >= AMPLIFIED else "same", None)
     notes, last = made.notes, walk.yardstick.last if isinstance(walk.yardstick, MeasuredYardstick) else seen.num_steps
     if seen.num_steps - 1 > last:
         notes += (
             f"from step {last + 1} on, rounding is taken to grow as before; --steps {seen.num_steps} measures it",
         )
+    if seen.broken is not None:
+        made, notes = dataclasses.replace(made, num_steps=seen.broken), (_BROKEN.format(seen.broken), *notes)
     if walk.longer:
         notes += (f"only {walk.longer} has steps after step {seen.num_steps - 1}; nothing is said of them",)
     return dataclasses.replace(made, growth=growth, notes=notes)
