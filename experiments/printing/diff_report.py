@@ -14,6 +14,9 @@ from samestep.experiments.recording.reruns import Reruns
 
 MOST_ROWS = 12
 """Tensors in the table; those that differ come first, in the order of the model."""
+_WIDENED = (
+    "bfloat16 and float16 mean float64 in these runs: what one side rounds to fewer digits, as on a wire, is not seen"
+)
 _COLUMNS: Sequence[Column[TensorRow]] = (
     Column("tensor", lambda row: row.name),
     Column("B / A", lambda row: "" if math.isnan(row.ratio) else f"{row.ratio:.6g}"),
@@ -86,6 +89,7 @@ def facts_of_diff(found: Diffed) -> list[str]:
         *([verdict.first.words] if verdict.first and verdict.causes and verdict.first.words else []),
         *(f"seen before: {cause.thread}" for cause in verdict.causes if cause.thread),
         *_measured(verdict),
+        *([_WIDENED] if verdict.exit_code == 0 and found.a.run.header.is_cast else []),
         *verdict.notes,
         *found.notes,
     ]

@@ -216,6 +216,10 @@ def test_float64_decides(tmp_path: Path) -> None:
     rerun = Fake()
     sides = [side(Script(flipped=flipped), tmp_path, name, rerun) for name, flipped in (("A", False), ("B", True))]
     a, b = in_float64(sides)
+    cast = dataclasses.replace(
+        a, run=dataclasses.replace(a.run, header=dataclasses.replace(a.run.header, is_cast=True))
+    )
+    assert "bfloat16 and float16 mean float64" in write(diff_document(diff(cast, b, 20), ["A", "B"]), "github")
     assert a.run.header.is_cast and a.run.header.is_float64 and rerun.runs == ["unchanged-0", "float64-0"] * 2
     assert diff(a, b, 20).verdict.kind == "same"
     assert len(rerun.runs) == 4 and in_float64(sides)[0].run.name == a.run.name
