@@ -72,9 +72,15 @@ def _num_heads(model: ModelSpec) -> int:
 
 def leave(run: Run) -> Run:
     """Returns the run with a model of as many positions as one rank has."""
-    model = cast("TransformerSpec", run.workload.model)  # other models are refused
-    local = dataclasses.replace(model, context=model.context // run.mesh.axis("context"))
+    local = _shortened(run.workload.model, run.mesh.axis("context"))
     return dataclasses.replace(run, workload=dataclasses.replace(run.workload, model=local))
+
+
+@functools.lru_cache(maxsize=64)  # a search asks for many pipelines of each
+def _shortened(spec: ModelSpec, parts: int) -> ModelSpec:
+    """Returns the model with that part of its positions."""
+    model = cast("TransformerSpec", spec)  # other models are refused
+    return dataclasses.replace(model, context=model.context // parts)
 
 
 def exchange_of(run: Run) -> str:

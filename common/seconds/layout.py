@@ -1,6 +1,7 @@
 """How a step of a transformer is spread over GPUs, and who shares what of its parameters."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,6 +11,12 @@ from samestep.common.mesh import Mesh
 _FIELDS = ("data", "shard", "tensor", "pipe")
 """The axes of the papers whose formulas these are."""
 _NONE = Mesh.of_replicas(1)
+
+
+@functools.lru_cache(maxsize=2**12)
+def _stride(beside: Mesh, *sizes: int, axis: str) -> int:
+    split = {**dict(beside.axes), **dict(zip(_FIELDS, sizes, strict=True))}
+    return Mesh.of_replicas(1, split=split).stride(axis)
 
 
 class SumGroup(NamedTuple):
@@ -76,15 +83,14 @@ class Layout:
         return sizes if mesh.replica_axes else {**sizes, "data": mesh.shard, "shard": 1}
 
     @staticmethod
+    @functools.lru_cache(maxsize=2**10)  # a search asks for each of many micro-batches
     def beside_of(mesh: Mesh) -> Mesh:
         """Returns the mesh of the other axes."""
         return Mesh.of_replicas(1, split={name: size for name, size in mesh.axes if name not in _FIELDS})
 
-    @property
-    def mesh(self) -> Mesh:
-        """All axes of several GPUs."""
-        sizes = {name: getattr(self, name) for name in _FIELDS}
-        return Mesh.of_replicas(1, split={**dict(self.beside.axes), **sizes})
+    def stride(self, axis: str) -> int:
+        """Returns how far apart two neighbours along an axis are."""
+        return _stride(self.beside, *(getattr(self, name) for name in _FIELDS), axis=axis)
 
     @property
     def num_gpus(self) -> int:

@@ -14,6 +14,7 @@ References:
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 
@@ -59,18 +60,21 @@ class StepTime:
     def of(cls, parts: Mapping[str, float]) -> "StepTime":
         """Returns the step of such parts as `parts` returns."""
         beside = {name: parts[f"{name}_exchange"] for name in exchanging_in_blocks()}
-        names = [field.name for field in dataclasses.fields(cls) if field.name != "beside"]
-        return cls(*(parts[name] for name in names), beside)
+        return cls(*(parts[name] for name in _OWN_PARTS), beside)
 
-    @property
+    @functools.cached_property
     def total(self) -> float:
         """The whole step."""
         return sum(self.parts().values())
 
     def parts(self) -> Mapping[str, float]:
         """Returns the seconds of each part, by name."""
-        others = {f"{name}_exchange": self.beside.get(name, 0.0) for name in exchanging_in_blocks()}
-        return {name: seconds for name, seconds in vars(self).items() if name != "beside"} | others
+        own: dict[str, float] = {name: getattr(self, name) for name in _OWN_PARTS}
+        return own | {f"{name}_exchange": self.beside.get(name, 0.0) for name in exchanging_in_blocks()}
+
+
+_OWN_PARTS = tuple(field.name for field in dataclasses.fields(StepTime) if field.name != "beside")
+"""The parts that every step has."""
 
 
 def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
@@ -110,8 +114,8 @@ def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
 
 def _stage(shape: Shape, layout: Layout, layers: int, machine: Machine) -> Passes:
     """Returns the passes of a micro-batch through the blocks of the stage that takes longest."""
-    beside, mesh = layout.beside, layout.mesh
-    others = tuple((name, beside.axis(name), mesh.stride(name)) for name in exchanging_in_blocks())
+    beside = layout.beside
+    others = tuple((name, beside.axis(name), layout.stride(name)) for name in exchanging_in_blocks())
     mixtures = shape.num_mixtures(layers, layout.pipe)
     alone, seconds, exchanged = 0.0, 0.0, dict.fromkeys(exchanging_in_blocks(), 0.0)
     for number, is_mixture in ((layers - mixtures, False), (mixtures, True)):

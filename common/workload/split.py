@@ -1,12 +1,15 @@
 """The neutral split table: along which axis each parameter may be cut. It feeds tensor parallelism in both frameworks."""
 
 import functools
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from samestep.common.errors import ConfigError
 from samestep.common.workload.models.spec import ModelSpec
 
 
-def even_split_table(model: ModelSpec, parts: int) -> dict[str, int]:
+@functools.lru_cache(maxsize=64)  # a deep model has thousands of parameters, and every stage of a pipeline asks
+def even_split_table(model: ModelSpec, parts: int) -> Mapping[str, int]:
     """Parameter name -> the axis along which it is cut into equal parts; what is not in it stays whole.
 
     A table whose rows do not divide stays whole.
@@ -18,12 +21,6 @@ def even_split_table(model: ModelSpec, parts: int) -> dict[str, int]:
     Raises:
         ConfigError: Another parameter, or a group of its indices, does not divide.
     """
-    return dict(_even_split_table(model, parts))
-
-
-@functools.lru_cache(maxsize=64)
-def _even_split_table(model: ModelSpec, parts: int) -> dict[str, int]:
-    """Made once: a deep model has thousands of parameters, and every stage of a pipeline asks."""
     table = {}
     for name, param in model.params().items():
         axis = param.split
@@ -41,4 +38,4 @@ def _even_split_table(model: ModelSpec, parts: int) -> dict[str, int]:
                 f"{name} {list(param.shape)} does not cut into {parts} equal parts along dimension {axis}; use a tensor "
                 f"axis that divides {param.shape[axis]}, or a model of another width."
             )
-    return table
+    return MappingProxyType(table)
