@@ -11,9 +11,8 @@ import samestep
 from samestep.common.run import parse
 from samestep.common.runtime.records import RunResult
 from samestep.common.seconds.machine import Machine
-from samestep.experiments.advising.candidate_meshes import Candidate, row_of
 from samestep.experiments.advising.prediction import needed_bytes
-from samestep.experiments.advising.step_times import seconds_of
+from samestep.experiments.advising.step_times import candidate_of, seconds_of
 from samestep.experiments.doctoring.gpus import find_gpus
 from samestep.experiments.printing.text import github, size
 
@@ -36,10 +35,9 @@ def predicted_seconds(result: RunResult, machine: Machine) -> float:
         result: What was trained.
         machine: The machine that the GPU is of.
     """
-    run, row = parse(result.config), row_of(result.config.strategy)
-    assert row is not None
-    held = max(map(needed_bytes, result.predicted.footprints))
-    return seconds_of(Candidate(run, row, run.examples_per_pass, held, True), machine).total
+    candidate = candidate_of(parse(result.config), max(map(needed_bytes, result.predicted.footprints)))
+    assert candidate is not None
+    return seconds_of(candidate, machine).total
 
 
 def main() -> None:

@@ -15,9 +15,10 @@ from samestep.common.seconds.machine import load_machine
 from samestep.common.workload.models.spec import num_positions
 from samestep.common.workload.published import PUBLISHED
 from samestep.common.workload.table import resize, resolve, size_names
-from samestep.experiments.advising.advice import Advice, Tell, advise
+from samestep.experiments.advising.advice import Advice, advise
 from samestep.experiments.advising.advice_text import document, report
 from samestep.experiments.advising.calibration import calibrated
+from samestep.experiments.advising.ranking import Tell
 from samestep.experiments.advising.step_times import seconds_of
 from samestep.experiments.advising.training_cost import Training
 from samestep.experiments.cli.arguments import run_command

@@ -1,13 +1,13 @@
 """The sentences of an advice: why the first layout is first, what others wait for, how far to trust it, what would change it."""
 
-import shlex
 from collections.abc import Iterable
 
+from samestep.common.flags import spell_flag
 from samestep.common.seconds.machine import REFERENCE, load_machine
 from samestep.common.seconds.published_rows import llm_foundry, llm_foundry_a100, torchtitan
 from samestep.common.seconds.step_time import StepTime
 from samestep.common.seconds.validation import Score, score
-from samestep.experiments.advising.advice import EQUAL, Advice, Change, Timed
+from samestep.experiments.advising.advice import Advice
 from samestep.experiments.advising.candidate_meshes import (
     ALONE,
     COMPOSED,
@@ -18,15 +18,14 @@ from samestep.experiments.advising.candidate_meshes import (
     SPREAD,
     WHOLE,
 )
+from samestep.experiments.advising.ranking import EQUAL, STEPS_ALONE, Change, Timed, longest_wait
 from samestep.experiments.advising.step_times import PARTS, WORK
-from samestep.experiments.printing.text import count, plain_number, sharing, wrap_command
+from samestep.experiments.printing.text import count, plain_number, sharing
 
 _TOLD = 0.1
 """The share of a difference from which a part of it is worth a word."""
 _SIMPLE = tuple(row.title for row in (ONE, *WHOLE, POSITIONS, EXPERTS, *reversed(ALONE), *SPLIT, SPREAD, *COMPOSED))
 """Strategies, the simplest first."""
-_MEASURED = 3
-"""Strategies that one is told to measure."""
 
 
 def say_first(advice: Advice) -> str:
@@ -63,7 +62,7 @@ def why(advice: Advice) -> str:
     second = others[0]
     more, less = _differences(first.time, second.time, 1), _differences(first.time, second.time, -1)
     return (
-        f"{told} The next strategy, {second.layout}, is {_slower(first, second)} slower: it takes {_together(more)}"
+        f"{told} The next strategy, {second.layout}, is {slower(first, second)} slower: it takes {_together(more)}"
         f"{f', but {_together(less)}' if less else ''}."
     )
 
@@ -92,15 +91,13 @@ def others(advice: Advice) -> list[str]:
     """
     told = []
     for each in advice.best_of([advice.first.candidate.row.title]):
-        parts = {name: seconds / each.time.total for name, seconds in each.time.parts().items() if name not in WORK}
         if (waiting := waits(each.time)) < EQUAL:
-            told.append(f"{each.layout}, {_slower(advice.first, each)} slower: waits for next to nothing.")
+            told.append(f"{each.layout}, {slower(advice.first, each)} slower: waits for next to nothing.")
             continue
-        longest = max(parts, key=lambda name: parts[name])
         twice = ", and computes activations again" if each.candidate.forward_passes > 1 else ""
         told.append(
-            f"{each.layout}, {_slower(advice.first, each)} slower: waits {_percent(waiting)} of its step, most of it for "
-            f"{PARTS[longest]}{twice}."
+            f"{each.layout}, {slower(advice.first, each)} slower: waits {_percent(waiting)} of its step, most of it for "
+            f"{PARTS[longest_wait(each.time)]}{twice}."
         )
     return told
 
@@ -190,32 +187,21 @@ def changed(change: Change, first: Timed) -> str:
     )
 
 
-def next_step(advice: Advice, width: int) -> str:
-    """Returns the command to go on with; "" for a model of the user's, whose name is not a workload.
+def steps_alone(advice: Advice) -> list[str]:
+    """Returns what devices gain that exchange once in many steps, if that is worth a word.
 
     Args:
         advice: What was found.
-        width: Characters of a line.
     """
-    base = advice.base
-    known = next((each for each in advice.ranked if not each.candidate.row.composed), None)
-    if base.workload.model.facts.source or known is None:
-        return ""
-    first = known.candidate
-    about = f"--workload {shlex.quote(base.workload.name)} --batch-size {base.batch_size}"
-    if base.optimizer.name != next(iter(base.workload.learning_rates)):
-        about += f" --optimizer {base.optimizer.name}"
-    if base.weights is None:
-        named = ",".join(each.candidate.cell for each in advice.best_of()[:_MEASURED])
-        line = f"samestep compare --strategies {named} {about} --no-parity --out runs"
-        line, by = (f"{line} --on slurm:nodes={advice.nodes}", ", here by Slurm") if advice.nodes > 1 else (line, "")
-        return f"To measure the first ones{by}; --calibrate runs then takes what was measured:\n{wrap_command(line, width)}"
-    memory = f"{advice.machine.memory_bytes / 1e9:g}GB"
-    line = f"samestep predict {first.cell} {about} --backend nccl --weights {base.weights} --device-memory {memory}"
-    slower = "" if known is advice.first else f", the first that a row runs, {_slower(advice.first, known)} slower"
-    return (
-        f"To see what {first.layout if slower else 'the first'} keeps and sends{slower}:\n{wrap_command(line, width)}"
-    )
+    if advice.alone is None:
+        return []
+    alone, first = advice.alone.time, advice.first.time
+    given = " ".join(f"{spell_flag(name)} {value:g}" for name, value in STEPS_ALONE.items())
+    return [
+        f"With {given} (DiLoCo), {advice.alone.layout} takes {_seconds(alone.total)} a step where the first takes "
+        f"{_seconds(first.total)}: its devices exchange once in {STEPS_ALONE['local_steps']} steps. That is another step, which "
+        "trains other weights, so it is not ranked: compare its loss before you choose it."
+    ]
 
 
 def waits(time: StepTime) -> float:
@@ -227,7 +213,8 @@ def waits(time: StepTime) -> float:
     return 1 - sum(time.parts()[name] for name in WORK) / time.total
 
 
-def _slower(first: Timed, other: Timed) -> str:
+def slower(first: Timed, other: Timed) -> str:
+    """Returns by how much a layout is slower than another one, in percent."""
     return _percent(other.time.total / first.time.total - 1)
 
 

@@ -1,11 +1,14 @@
 """What is printed of an advice: the table, and the sentences of `advice_reasons.py` below it."""
 
+import shlex
+
 from samestep.common.flags import Scalar
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_active, num_params
 from samestep.experiments.advising import advice_reasons as reasons
-from samestep.experiments.advising.advice import Advice, Timed
+from samestep.experiments.advising.advice import Advice
 from samestep.experiments.advising.candidate_meshes import num_stage_ranks
+from samestep.experiments.advising.ranking import Timed
 from samestep.experiments.advising.training_cost import (
     examples_per_second,
     model_flops_utilization,
@@ -14,10 +17,20 @@ from samestep.experiments.advising.training_cost import (
 )
 from samestep.experiments.printing.formats import Case, Document
 from samestep.experiments.printing.grid import Column, table
-from samestep.experiments.printing.text import bullets, count, fill, large_number, plain_number, screen_width
+from samestep.experiments.printing.text import (
+    bullets,
+    count,
+    fill,
+    large_number,
+    plain_number,
+    screen_width,
+    wrap_command,
+)
 
 SHOWN = 8
 """Lines of the table, each with the fastest layout of a strategy and a mesh; the best of every strategy is among them."""
+_MEASURED = 3
+"""Strategies that one is told to measure."""
 _STATE = " for parameters, gradients and optimizer state; what the layers keep beside these is not predicted"
 
 
@@ -48,6 +61,7 @@ def document(advice: Advice) -> Document:
             }
             for each in advice.changes
         ],
+        "steps_alone": advice.alone and figures(advice.alone, advice),
     }
     return Document(
         "samestep advise", lambda: report(advice), record, rows, [Case(each.layout) for each in advice.ranked]
@@ -56,7 +70,7 @@ def document(advice: Advice) -> Document:
 
 def report(advice: Advice) -> str:
     """Everything that people read."""
-    width = screen_width()
+    width, changes = screen_width(), [reasons.changed(each, advice.first) for each in advice.changes]
     parts = [
         fill(_caption(advice), width),
         _table(advice, width),
@@ -64,10 +78,40 @@ def report(advice: Advice) -> str:
         fill(_whole(advice), width),
         bullets([*reasons.others(advice), *reasons.impossible(advice)], width),
         fill(reasons.trust(advice), width),
-        "What would change it:\n" + bullets((reasons.changed(each, advice.first) for each in advice.changes), width),
-        reasons.next_step(advice, width),
+        "What would change it:\n" + bullets([*changes, *reasons.steps_alone(advice)], width),
+        next_step(advice, width),
     ]
     return "\n\n".join(filter(None, parts))
+
+
+def next_step(advice: Advice, width: int) -> str:
+    """Returns the command to go on with; "" for a model of the user's, whose name is not a workload.
+
+    Args:
+        advice: What was found.
+        width: Characters of a line.
+    """
+    base = advice.base
+    known = next((each for each in advice.ranked if not each.candidate.row.composed), None)
+    if base.workload.model.facts.source or known is None:
+        return ""
+    first = known.candidate
+    about = f"--workload {shlex.quote(base.workload.name)} --batch-size {base.batch_size}"
+    if base.optimizer.name != next(iter(base.workload.learning_rates)):
+        about += f" --optimizer {base.optimizer.name}"
+    if base.weights is None:
+        named = ",".join(each.candidate.cell for each in advice.best_of()[:_MEASURED])
+        line = f"samestep compare --strategies {named} {about} --no-parity --out runs"
+        line, by = (f"{line} --on slurm:nodes={advice.nodes}", ", here by Slurm") if advice.nodes > 1 else (line, "")
+        return f"To measure the first ones{by}; --calibrate runs then takes what was measured:\n{wrap_command(line, width)}"
+    memory = f"{advice.machine.memory_bytes / 1e9:g}GB"
+    line = f"samestep predict {first.cell} {about} --backend nccl --weights {base.weights} --device-memory {memory}"
+    slower = (
+        "" if known is advice.first else f", the first that a row runs, {reasons.slower(advice.first, known)} slower"
+    )
+    return (
+        f"To see what {first.layout if slower else 'the first'} keeps and sends{slower}:\n{wrap_command(line, width)}"
+    )
 
 
 def _whole(advice: Advice) -> str:

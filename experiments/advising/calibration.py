@@ -11,11 +11,10 @@ from pathlib import Path
 
 from samestep.common.errors import ConfigError
 from samestep.common.run import parse_prediction
-from samestep.common.seconds.core_time import Taken
 from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.step_time import StepTime
-from samestep.experiments.advising.candidate_meshes import FRAMEWORK, Candidate, row_of
-from samestep.experiments.advising.step_times import Timer
+from samestep.experiments.advising.candidate_meshes import Candidate
+from samestep.experiments.advising.step_times import Timer, candidate_of
 from samestep.experiments.printing.text import count
 
 RESULT = "result.json"
@@ -112,11 +111,9 @@ def _measured(directory: Path) -> Iterable[tuple[Candidate, float]]:
 
     for path in sorted(directory.rglob(RESULT)) if os.path.isdir(directory) else ():  # no error for a long path
         result = load_result(path.parent)
-        row, speed = row_of(result.strategy), result.examples_per_second
-        if result.framework == FRAMEWORK and row is not None and speed is not None:
-            run = parse_prediction(result.config)
-            candidate = Candidate(run, row, Taken.by(run).microbatch_size, 0, False)
-            yield candidate, run.batch_size / speed.median
+        speed = result.examples_per_second
+        if speed is not None and (candidate := candidate_of(parse_prediction(result.config))) is not None:
+            yield candidate, candidate.run.batch_size / speed.median
 
 
 def _split(time: StepTime) -> tuple[float, float]:

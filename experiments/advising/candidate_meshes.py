@@ -4,14 +4,16 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from samestep.common.axes.used import hooks_of
 from samestep.common.catalog import strategy_info
 from samestep.common.cell import Cell
+from samestep.common.flags import flags
 from samestep.common.mesh import AXES, SPLITS_MODEL, Dimension, Mesh
 from samestep.common.seconds.core_time import Taken
 from samestep.common.strategy import Run
+from samestep.common.techniques.local_steps.flag import LocalStepsFlags
 
 FRAMEWORK = "torch"
 """The framework whose rows are ranked."""
@@ -80,6 +82,8 @@ SHARDED_EXPERTS = RankedStrategy(
     cut="stacked",
 )
 COMPOSED = (MEGATRON, SHARDED_EXPERTS)
+ROWS = (ONE, *WHOLE, *ALONE, POSITIONS, EXPERTS, SPREAD, *SPLIT)
+"""All that are rows of the catalogue."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,11 +94,6 @@ class ComposedOptions:
     microbatches: int = 1
     sequence_parallel: bool = True
     shard_optimizer: bool = False
-
-
-def row_of(strategy: str) -> RankedStrategy | None:
-    """Returns the row that ranks a strategy of torch; None if it is none of these."""
-    return next((row for row in (ONE, *WHOLE, *ALONE, *SPLIT) if row.strategy == strategy), None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,13 +132,16 @@ class Candidate:
         given |= {"shard_optimizer": "true"} if self.row.shards_optimizer else {}
         given |= {"accumulation_steps": self.run.passes} if self.run.passes > 1 else {}
         given |= {"recompute": "true"} if self.forward_passes > 1 else {}
+        apart = {name: getattr(self.run.techniques, name) for name in flags(LocalStepsFlags)}
+        given |= apart if self.run.techniques.local_steps else {}
         return str(Cell(self.run.framework, self.run.strategy.name).extended({**given, "mesh": self.run.mesh}))
 
 
-def divisors(number: int) -> list[int]:
+@functools.lru_cache(maxsize=2**10)
+def divisors(number: int) -> Sequence[int]:
     """Returns what divides a number, in ascending order."""
     small = [count for count in range(1, math.isqrt(number) + 1) if number % count == 0]
-    return sorted({*small, *(number // count for count in small)})
+    return tuple(sorted({*small, *(number // count for count in small)}))
 
 
 def meshes(
@@ -212,13 +214,8 @@ def num_stage_ranks(run: Run) -> int:
     return run.mesh.parts("layers")
 
 
-def num_microbatches(run: Run) -> int:
-    """Returns the micro-batches of each replica in a step."""
-    return run.options.microbatches if Taken.is_staged(run) else run.passes
-
-
-def with_microbatches(run: Run, rows: int, schedule: str) -> Iterator[Run]:
-    """Yields the run with every size of a micro-batch that the schedule can take, the smallest first.
+def microbatch_counts(run: Run, rows: int, schedule: str) -> list[int]:
+    """Returns the numbers of micro-batches that a schedule can take, those of the smallest ones first.
 
     Args:
         run: With its strategy and mesh.
@@ -226,15 +223,23 @@ def with_microbatches(run: Run, rows: int, schedule: str) -> Iterator[Run]:
         schedule: The schedule of its pipeline; "" for a row without schedules.
     """
     ranks, segments = num_stage_ranks(run), len(run.workload.model.segments())
-    for size in divisors(rows):
-        count = rows // size
-        if not schedule:
-            yield dataclasses.replace(run, techniques=run.techniques.in_passes(count))
-        elif {
-            "1f1b": count >= ranks,
-            "gpipe": count < ranks,
-            "interleaved_1f1b": 1 < ranks <= segments // 2 and count % ranks == 0,
-        }[schedule]:
-            yield dataclasses.replace(
-                run, options=dataclasses.replace(run.options, schedule=schedule, microbatches=count)
-            )
+    takes: Callable[[int], bool] = {
+        "": lambda count: True,
+        "1f1b": lambda count: count >= ranks,
+        "gpipe": lambda count: count < ranks,
+        "interleaved_1f1b": lambda count: 1 < ranks <= segments // 2 and count % ranks == 0,
+    }[schedule]
+    return [count for count in reversed(divisors(rows)) if takes(count)]
+
+
+def with_microbatches(run: Run, schedule: str, count: int) -> Run:
+    """Returns the run with so many micro-batches.
+
+    Args:
+        run: With its strategy and mesh.
+        schedule: The schedule of its pipeline; "" for a row without schedules.
+        count: How many.
+    """
+    if not schedule:
+        return dataclasses.replace(run, techniques=run.techniques.in_passes(count))
+    return dataclasses.replace(run, options=dataclasses.replace(run.options, schedule=schedule, microbatches=count))

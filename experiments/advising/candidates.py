@@ -6,9 +6,11 @@ need be.
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from samestep.common.axes.used import check_split
 from samestep.common.catalog import strategy_info
@@ -25,11 +27,11 @@ from samestep.experiments.advising.candidate_meshes import (
     ComposedOptions,
     RankedStrategy,
     meshes,
-    num_microbatches,
+    microbatch_counts,
     num_stage_ranks,
     with_microbatches,
 )
-from samestep.experiments.advising.held import PipePlace, needed, places
+from samestep.experiments.advising.held import PipePlace, needed, places, schedule_of_places
 
 LEAST_SEGMENTS = 3
 """Of a model with inner segments that can be computed again."""
@@ -52,74 +54,105 @@ class Search:
     refused: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
-def search(
-    base: Run,
-    num_devices: int,
-    memory: float,
-    keep: Mapping[str, int],
-    tell: Callable[[str], None] = lambda text: None,
-) -> Search:
-    """Lists every layout that has room.
+class Condition(NamedTuple):
+    """What decides which layouts have room.
 
-    Args:
+    Attributes:
         base: The model, batch, optimizer and bytes of weights.
-        num_devices: All of them are used.
         memory: The bytes of a device.
-        keep: Mesh axis -> its size, where it is not to be searched.
-        tell: Is told how far it is.
     """
-    found, every = Search(), list(meshes(base, num_devices, keep, base.weights is not None))
-    for number, (row, mesh) in enumerate(every):
-        tell(f"{number:,} of {len(every):,} meshes")
-        try:
-            _try_mesh(found, base, row, mesh, memory)
-        except ConfigError as error:
-            found.refused.setdefault(row.title, str(error))
-    possible = {each.row.title for each in found.fitting} | found.closest.keys()
-    found.refused = {name: why for name, why in found.refused.items() if name not in possible}
-    found.closest = {
-        name: each for name, each in found.closest.items() if name not in {f.row.title for f in found.fitting}
-    }
+
+    base: Run
+    memory: float
+
+
+def search(base: Run, num_devices: int, memory: float, keep: Mapping[str, int]) -> Search:
+    """Lists every layout that has room under one condition; the arguments are those of `search_under`."""
+    (found,) = search_under([Condition(base, memory)], num_devices, keep)
     return found
 
 
-def _try_mesh(found: Search, base: Run, row: RankedStrategy, mesh: Mesh, memory: float) -> None:
-    """Adds what has room of one row on one mesh.
+def search_under(
+    conditions: Sequence[Condition],
+    num_devices: int,
+    keep: Mapping[str, int],
+    tell: Callable[[str], None] = lambda text: None,
+) -> list[Search]:
+    """Lists every layout that has room, under each of several conditions; what has room under two is one candidate.
 
-    Raises:
-        ConfigError: The mesh is impossible for the model or the batch.
+    Args:
+        conditions: Their requests may differ in the batch alone.
+        num_devices: All of them are used.
+        keep: Mesh axis -> its size, where it is not to be searched.
+        tell: Is told how far it is.
     """
-    info = strategy_info(FRAMEWORK, row.strategy)
-    run = dataclasses.replace(base, strategy=info, mesh=mesh, options=_options(base, row, mesh))
-    replicas = mesh.replicas
-    if base.batch_size % replicas:
-        raise ConfigError(
-            f"global batch {base.batch_size:,} does not divide among {replicas:,} replicas; "
-            f"give a --batch-size that is a multiple of {replicas}"
-        )
-    rows, is_first = base.batch_size // replicas, True
-    for schedule in ("1f1b", "gpipe", "interleaved_1f1b") if Taken.is_staged(run) else ("",):
-        runs = list(with_microbatches(run, rows, schedule))
-        if not runs:
-            continue
-        check_split(runs[0]) if is_first else info.needs(runs[0])
-        if is_first and not row.composed:
-            refuse_features(runs[-1])
-        is_first = False
-        least = max(place.state for place in places(runs[0], row))
-        hopeless, closest = least > memory, found.closest.get(row.title)
-        if hopeless and closest and least >= closest.needed_bytes:
-            continue
-        for twice in (False, True) if not hopeless else (True,):
-            trial = _Trial(
-                found, row, rows, places(_computing_twice(runs[0]) if twice else runs[0], row), memory, twice
+    base, searches = conditions[0].base, [Search() for _ in conditions]
+    every = list(meshes(base, num_devices, keep, base.weights is not None))
+    for number, (row, mesh) in enumerate(every):
+        tell(f"{number:,} of {len(every):,} meshes")
+        layouts = _Layouts(row, mesh)
+        for found, condition in zip(searches, conditions, strict=True):
+            try:
+                layouts.add_fitting(found, *condition)
+            except ConfigError as error:
+                found.refused.setdefault(row.title, str(error))
+    for found in searches:
+        fitting = {each.row.title for each in found.fitting}
+        possible = fitting | found.closest.keys()
+        found.refused = {name: why for name, why in found.refused.items() if name not in possible}
+        found.closest = {name: each for name, each in found.closest.items() if name not in fitting}
+    return searches
+
+
+@dataclasses.dataclass
+class _Layouts:
+    """The layouts of a row on a mesh, with what was found of them under one condition and holds under the others."""
+
+    row: RankedStrategy
+    mesh: Mesh
+    places: dict[tuple[str, bool], Sequence[PipePlace]] = dataclasses.field(default_factory=dict)
+    taken: set[tuple[int, str]] = dataclasses.field(default_factory=set)
+    candidates: dict[tuple[int, str, int, bool], Candidate] = dataclasses.field(default_factory=dict)
+
+    def add_fitting(self, found: Search, base: Run, memory: float) -> None:
+        """Adds what has room.
+
+        Raises:
+            ConfigError: The mesh is impossible for the model or the batch.
+        """
+        row, mesh = self.row, self.mesh
+        info = strategy_info(FRAMEWORK, row.strategy)
+        run = dataclasses.replace(base, strategy=info, mesh=mesh, options=_options(base, row, mesh))
+        replicas = mesh.replicas
+        if base.batch_size % replicas:
+            raise ConfigError(
+                f"global batch {base.batch_size:,} does not divide among {replicas:,} replicas; "
+                f"give a --batch-size that is a multiple of {replicas}"
             )
-            fitting = trial.of(runs[:1] if hopeless else runs)
-            found.fitting += fitting
-            largest = max((each.microbatch_size for each in fitting), default=0)
-            runs = [each for each in runs if rows // num_microbatches(each) > largest]
-            if not runs or not trial.knows_activations or len(run.workload.model.segments()) < LEAST_SEGMENTS:
-                break
+        rows, is_first = base.batch_size // replicas, True
+        for schedule in ("1f1b", "gpipe", "interleaved_1f1b") if Taken.is_staged(run) else ("",):
+            if not (counts := microbatch_counts(run, rows, schedule)):
+                continue
+            if (base.batch_size, schedule) not in self.taken:
+                smallest = with_microbatches(run, schedule, counts[0])
+                check_split(smallest) if is_first else info.needs(smallest)
+                if is_first and not row.composed:
+                    refuse_features(with_microbatches(run, schedule, counts[-1]))
+                self.taken.add((base.batch_size, schedule))
+            is_first = False
+            trial = _Trial(found, self, run, rows, schedule, memory)
+            least = max(place.state for place in trial.places)
+            hopeless, closest = least > memory, found.closest.get(row.title)
+            if hopeless and closest and least >= closest.needed_bytes:
+                continue
+            for twice in (False, True) if not hopeless else (True,):
+                trial = _Trial(found, self, _computing_twice(run) if twice else run, rows, schedule, memory)
+                fitting = trial.of(counts[:1] if hopeless else counts)
+                found.fitting += fitting
+                largest = max((each.microbatch_size for each in fitting), default=0)
+                counts = [count for count in counts if rows // count > largest]
+                if not counts or not trial.knows_activations or len(run.workload.model.segments()) < LEAST_SEGMENTS:
+                    break
 
 
 @dataclasses.dataclass
@@ -131,37 +164,54 @@ class _Trial:
     """
 
     found: Search
-    row: RankedStrategy
+    layouts: _Layouts
+    run: Run
     rows: int
-    places: Sequence[PipePlace]
+    schedule: str
     memory: float
-    twice: bool
-    knows_activations: bool = True
 
-    def of(self, runs: Sequence[Run]) -> list[Candidate]:
+    @functools.cached_property
+    def places(self) -> Sequence[PipePlace]:
+        """What places along `pipe` need, however small the micro-batches are."""
+        schedule = schedule_of_places(self.schedule)
+        key = schedule, self.run.techniques.recompute
+        if key not in self.layouts.places:
+            self.layouts.places[key] = places(self.run, self.layouts.row, schedule)
+        return self.layouts.places[key]
+
+    @property
+    def knows_activations(self) -> bool:
+        """Whether activations are part of what is needed."""
+        return all(place.kept is not None for place in self.places)
+
+    def of(self, counts: Sequence[int]) -> list[Candidate]:
         """Returns what has room.
 
         Args:
-            runs: One for each size of a micro-batch, the smallest first.
+            counts: Numbers of micro-batches, those of the smallest ones first.
         """
-        ranks = num_stage_ranks(runs[0])
+        ranks = num_stage_ranks(self.run)
         most = MOST_MICROBATCHES * ranks if ranks > 1 else 0
-        wanted = [each for each in runs if num_microbatches(each) <= most] or runs[-1:]
-        fitting = list(itertools.takewhile(self._fits, map(self._candidate, wanted)))
-        smaller = reversed(runs[: len(runs) - len(wanted)])
-        return fitting or list(itertools.islice(filter(self._fits, map(self._candidate, smaller)), 1))
+        wanted = [count for count in counts if count <= most] or counts[-1:]
+        fitting = list(itertools.takewhile(bool, map(self._fitting, wanted)))
+        smaller = reversed(counts[: len(counts) - len(wanted)])
+        return [each for each in fitting or itertools.islice(filter(bool, map(self._fitting, smaller)), 1) if each]
 
-    def _candidate(self, run: Run) -> Candidate:
-        size = self.rows // num_microbatches(run)
-        bytes_, self.knows_activations = needed(self.places, run)
-        return Candidate(_computing_twice(run) if self.twice else run, self.row, size, bytes_, self.knows_activations)
-
-    def _fits(self, candidate: Candidate) -> bool:
-        if candidate.needed_bytes <= self.memory:
-            return True
-        before = self.found.closest.get(self.row.title, candidate)
-        self.found.closest[self.row.title] = min(before, candidate, key=lambda each: each.needed_bytes)
-        return False
+    def _fitting(self, count: int) -> Candidate | None:
+        """Returns the layout with so many micro-batches if it has room; else it may be the closest."""
+        key = self.run.batch_size, self.schedule, count, self.run.techniques.recompute
+        candidate, closest, title = self.layouts.candidates.get(key), self.found.closest, self.layouts.row.title
+        needs = candidate.needed_bytes if candidate else needed(self.places, self.run, self.rows, self.schedule, count)
+        has_room = needs <= self.memory
+        if candidate is None and (has_room or title not in closest or needs < closest[title].needed_bytes):
+            run = with_microbatches(self.run, self.schedule, count)
+            candidate = Candidate(run, self.layouts.row, self.rows // count, needs, self.knows_activations)
+            self.layouts.candidates[key] = candidate
+        if has_room:
+            return candidate
+        if candidate is not None and (title not in closest or needs < closest[title].needed_bytes):
+            closest[title] = candidate
+        return None
 
 
 def _computing_twice(run: Run) -> Run:

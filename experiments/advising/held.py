@@ -50,33 +50,55 @@ class PipePlace(NamedTuple):
     kept: tuple[KeptByStage, ...] | None
 
 
-def needed(places: Sequence[PipePlace], run: Run) -> tuple[int, bool]:
-    """Returns what the device that needs most needs, and whether activations are part of that.
+def needed(places: Sequence[PipePlace], run: Run, rows: int, schedule: str, count: int) -> int:
+    """Returns what the device that needs most needs.
 
     Args:
-        places: Of a run that may have other micro-batches.
+        places: Of the run, however many micro-batches it has.
         run: The run.
+        rows: The examples of a replica in a step.
+        schedule: The schedule of its pipeline; "" for a row without schedules, whose micro-batches follow each other.
+        count: Its micro-batches.
     """
-    rows, most = run.batch_size // (run.mesh.replicas * run.passes), 0
-    schedule, count = (run.options.schedule, run.options.microbatches) if Taken.is_staged(run) else (_PLAIN, 1)
+    ranks, most = run.mesh.parts("layers"), 0
+    rows, count = (rows // run.passes, count) if schedule else (rows // count, 1)
     for place in places:
-        peaks = _in_flight(schedule, run.mesh.parts("layers"), place.number, count)
+        peaks = _in_flight(schedule or _PLAIN, ranks, place.number, count)
         kept = 0 if place.kept is None else peak_bytes(place.kept, rows, count, peaks)
         most = max(most, place.state + kept)
-    return most, all(place.kept is not None for place in places)
+    return most
 
 
-def places(run: Run, row: RankedStrategy) -> tuple[PipePlace, ...]:
+def schedule_of_places(schedule: str) -> str:
+    """Returns the schedule that stands for all that give each rank of a pipeline as many stages.
+
+    Args:
+        schedule: One of them; "" for a row without schedules.
+    """
+    return schedule if schedule and SCHEDULES[schedule].stages_per_rank > 1 else _PLAIN
+
+
+def places(run: Run, row: RankedStrategy, schedule: str = _PLAIN) -> tuple[PipePlace, ...]:
     """Returns the places along `pipe` that may need most: of those whose stages consist alike the first, which keeps most.
 
     Args:
-        run: With its schedule; its micro-batches do not matter.
+        run: Its micro-batches do not matter.
         row: The row that it stands for.
+        schedule: As `schedule_of_places` returned it.
     """
-    schedule = run.options.schedule if Taken.is_staged(run) else _PLAIN
-    schedule = schedule if SCHEDULES[schedule].stages_per_rank > 1 else _PLAIN
-    decides = (row, run.workload.model, run.mesh, run.optimizer, run.dtype, run.weights, run.techniques.in_passes(1))
-    return _places(_Asked(run, row, schedule, decides))
+    if Taken.is_staged(run):
+        run = dataclasses.replace(run, options=dataclasses.replace(run.options, schedule=schedule))
+    by_place = stages_of_ranks(run.workload.model, schedule, run.mesh)
+    state, asked = _state(_asked_state(run, row, schedule)), _asked_kept(run, row, schedule)
+    found: dict[tuple[object, ...], PipePlace] = {}
+    for number, stages in enumerate(by_place):
+        # What consists of equal segments keeps as much, and a rank that comes later has no more micro-batches in flight.
+        alike = tuple(tuple((segment.flops, segment.outputs) for segment in stage) for stage in stages)
+        before = found.get(alike)
+        if before is None or before.state < state[number]:
+            kept = _kept(asked, number) if before is None else before.kept
+            found[alike] = PipePlace(number if before is None else before.number, state[number], kept)
+    return tuple(found.values())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,29 +111,12 @@ class _Asked:
     decides: tuple[object, ...]
 
 
-@functools.lru_cache(maxsize=2**14)  # an advice searches three times
-def _places(asked: _Asked) -> tuple[PipePlace, ...]:
-    run = asked.run
-    by_place = stages_of_ranks(run.workload.model, asked.schedule, run.mesh)
-    state = _state(_asked_state(asked))
-    found: dict[tuple[object, ...], PipePlace] = {}
-    for number, stages in enumerate(by_place):
-        # What consists of equal segments keeps as much, and a rank that comes later has no more micro-batches in flight.
-        alike = tuple(tuple((segment.flops, segment.outputs) for segment in stage) for stage in stages)
-        before = found.get(alike)
-        if before is None or before.state < state[number]:
-            kept = _kept(_asked_kept(asked), number) if before is None else before.kept
-            found[alike] = PipePlace(number if before is None else before.number, state[number], kept)
-    return tuple(found.values())
-
-
-def _asked_kept(asked: _Asked) -> _Asked:
+def _asked_kept(run: Run, row: RankedStrategy, schedule: str) -> _Asked:
     """Asks for what the places of a run keep; no batch and no number of replicas decides it."""
-    run = asked.run
     split = run.mesh.cutting("layers", "features", "positions")  # experts keep as much, however many have them
     keepers = frozenset(axis.keeps(run) for axis in used(run.mesh))
     decides = (run.workload.model, split, keepers, splits_between(run), run.product_bytes, run.techniques.in_passes(1))
-    return dataclasses.replace(asked, decides=decides)
+    return _Asked(run, row, schedule, decides)
 
 
 @functools.lru_cache(maxsize=2**14)
@@ -121,16 +126,15 @@ def _kept(asked: _Asked, number: int) -> tuple[KeptByStage, ...] | None:
     return kept_by_stage(run, by_place[number] if len(by_place) > 1 else ())
 
 
-def _asked_state(asked: _Asked) -> _Asked:
+def _asked_state(run: Run, row: RankedStrategy, schedule: str) -> _Asked:
     """Asks for the state of a run, with at most two replicas where their number does not matter."""
-    run, row = asked.run, asked.row
     if not (row.composed or row.shards_over_replicas):
         split = run.mesh.cutting("parameters", "stacked", "features", "layers")
         run = dataclasses.replace(
             run, mesh=Mesh.of_replicas(1 + bool(run.mesh.expert_replica_axes), split=dict(split.axes))
         )
     decides = (row, run.workload.model, run.mesh, run.optimizer, run.dtype, run.weights)
-    return _Asked(run, row, asked.schedule, decides)
+    return _Asked(run, row, schedule, decides)
 
 
 @functools.lru_cache(maxsize=2**14)

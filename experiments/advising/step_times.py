@@ -13,12 +13,15 @@ from samestep.common.seconds.layout import Layout
 from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.shape import Shape
 from samestep.common.seconds.step_time import StepTime, step_time
+from samestep.common.strategy import Run
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import ModelSpec
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.experiments.advising.candidate_meshes import (
     EXPERTS,
+    FRAMEWORK,
     POSITIONS,
+    ROWS,
     SHARDED_EXPERTS,
     SPLIT,
     WHOLE,
@@ -90,7 +93,7 @@ def seconds_of(candidate: Candidate, machine: Machine) -> StepTime:
     if (shape := _shape_of(candidate.run.workload.model)) is None:
         return _of_any_model(candidate, machine)
     run, row = candidate.run, candidate.row
-    in_shards = is_sharded(run.mesh) and bool(run.mesh.replica_axes)
+    in_shards, period = is_sharded(run.mesh) and bool(run.mesh.replica_axes), run.techniques.steps_of_period
     layout = Layout(
         batch_size=run.batch_size,
         microbatch_size=candidate.microbatch_size,
@@ -99,13 +102,29 @@ def seconds_of(candidate: Candidate, machine: Machine) -> StepTime:
         schedule=run.options.schedule if num_stage_ranks(run) > 1 else "1f1b",
         sharding=0 if in_shards and row not in SPLIT else row.sharding,
         forward_passes=candidate.forward_passes,
-        overlaps=row in (*WHOLE, POSITIONS, EXPERTS, SHARDED_EXPERTS),
+        overlaps=row in (*WHOLE, POSITIONS, EXPERTS, SHARDED_EXPERTS) and period == 1,
         fused_attention=True,
         separate_kernels=True,
         splits_sequence=splits_between(run),
         shards_along_expert=row == SHARDED_EXPERTS,
     )
-    return step_time(shape, layout, machine)
+    time = step_time(shape, layout, machine)
+    return time if period == 1 else dataclasses.replace(time, data_exchange=time.data_exchange / period)
+
+
+def candidate_of(run: Run, needed_bytes: int = 0) -> Candidate | None:
+    """Returns a run as the candidate that it is; None if its row is not ranked.
+
+    Args:
+        run: The run.
+        needed_bytes: What the device that needs most needs, where that is known.
+    """
+    spreads = getattr(run.options, "shard_optimizer", False)
+    named = [row for row in ROWS if row.strategy == run.strategy.name and row.shards_optimizer == spreads]
+    if run.framework != FRAMEWORK or not named:
+        return None
+    row = next((row for row in named if row.in_shards == is_sharded(run.mesh)), named[0])
+    return Candidate(run, row, Taken.by(run).microbatch_size, needed_bytes, needed_bytes > 0)
 
 
 @functools.lru_cache(maxsize=8)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from samestep.common.judging.repetition import EQUAL, compare_losses
 from samestep.common.run import parse
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.advising.candidate_meshes import FRAMEWORK, Candidate, row_of
 from samestep.experiments.advising.prediction import needed_bytes
-from samestep.experiments.advising.step_times import seconds_of
+from samestep.experiments.advising.step_times import candidate_of, seconds_of
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.measures.quantity import Quantity
 from samestep.experiments.comparing.quantities import SAME_STEP, SENT, STATE
@@ -68,12 +67,11 @@ class Check:
 
         It is about training in two bytes.
         """
-        config, machine = self.result.config, self.gpu.machine
-        ranked = row_of(config.strategy) if config.framework == FRAMEWORK else None
-        if machine is None or ranked is None or (run := parse(config)).product_bytes == run.item_bytes:
+        machine, run = self.gpu.machine, parse(self.result.config)
+        candidate = candidate_of(run, self.predicted_peak_bytes)
+        if machine is None or candidate is None or run.product_bytes == run.item_bytes:
             return None
-        held = self.predicted_peak_bytes
-        return seconds_of(Candidate(run, ranked, run.examples_per_pass, held, True), machine).total
+        return seconds_of(candidate, machine).total
 
 
 def _beside_prediction(quantity: Quantity) -> Callable[[Check], str]:

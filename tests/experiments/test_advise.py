@@ -38,9 +38,9 @@ from samestep.common.workload.models.spec import layer, num_params
 from samestep.experiments import advise as command
 from samestep.experiments import predict
 from samestep.experiments.advising import candidate_meshes, candidates, held
-from samestep.experiments.advising.advice import SLOWER, Advice, Change, advise
-from samestep.experiments.advising.advice_reasons import changed, next_step, trust, why
-from samestep.experiments.advising.advice_text import document, report
+from samestep.experiments.advising.advice import Advice, advise
+from samestep.experiments.advising.advice_reasons import changed, trust, why
+from samestep.experiments.advising.advice_text import document, next_step, report
 from samestep.experiments.advising.candidate_meshes import (
     COMPOSED,
     EXPERTS,
@@ -52,12 +52,14 @@ from samestep.experiments.advising.candidate_meshes import (
     SPREAD,
     WHOLE,
     ComposedOptions,
+    RankedStrategy,
 )
-from samestep.experiments.advising.candidates import MOST_MICROBATCHES, search
+from samestep.experiments.advising.candidates import MOST_MICROBATCHES, Condition, search, search_under
 from samestep.experiments.advising.local_machine import Here, load_here, make_here, path, store
 from samestep.experiments.advising.local_times import seconds_here
 from samestep.experiments.advising.prediction import Assumptions, needed_bytes, predict_row
-from samestep.experiments.advising.step_times import seconds_of
+from samestep.experiments.advising.ranking import SLOWER, Change, longest_wait
+from samestep.experiments.advising.step_times import candidate_of, seconds_of
 from samestep.experiments.cli.arguments import read_request
 
 ROOT = Path(__file__).parents[2]
@@ -121,7 +123,9 @@ def test_a_layout_is_found_if_any_of_its_micro_batches_has_room(share: float) ->
         run = dataclasses.replace(asked, strategy=strategy_info("torch", row.strategy), mesh=mesh)
         replicas = mesh.replicas
         run = dataclasses.replace(run, options=run.strategy.options())
-        for each in candidate_meshes.with_microbatches(run, 48 // replicas, "1f1b" if Taken.is_staged(run) else ""):
+        schedule = "1f1b" if Taken.is_staged(run) else ""
+        for count in candidate_meshes.microbatch_counts(run, 48 // replicas, schedule):
+            each = candidate_meshes.with_microbatches(run, schedule, count)
             try:
                 check_split(each)
             except ConfigError:
@@ -161,6 +165,28 @@ def test_every_layout_is_one_that_the_strategy_takes() -> None:
         assert each.run.mesh.size == 8
         assert each.run.strategy is strategy_info("torch", each.row.strategy)
         each.run.strategy.needs(each.run)
+
+
+def test_conditions_that_are_searched_together_have_the_room_of_each_alone() -> None:
+    conditions = [
+        Condition(base(batch_size=batch), memory) for batch, memory in ((96, 2.2e6), (96, 1.1e6), (384, 2.2e6))
+    ]
+    together = search_under(conditions, 8, {})
+    assert together == [search(each.base, 8, each.memory, {}) for each in conditions]
+    wide, narrow = ({(each.row, each.cell): each for each in found.fitting} for found in together[:2])
+    assert wide.keys() & narrow.keys() and all(wide[name] is narrow[name] for name in wide.keys() & narrow.keys())
+
+
+def test_a_run_is_the_candidate_that_it_was_searched_as() -> None:
+    found = search(base(MIXTURE, 96), 8, 1e12, {}).fitting + search(base(batch_size=96), 8, 1e12, {}).fitting
+    rows = set[RankedStrategy]()
+    for each in found:
+        if not each.row.composed:
+            known = each.needed_bytes if each.knows_activations else 0
+            again = candidate_of(each.run, known)
+            assert again == dataclasses.replace(each, needed_bytes=known)
+            rows.add(each.row)
+    assert rows >= {*WHOLE, *SPLIT, SPREAD, POSITIONS, EXPERTS}
 
 
 # --- six axes ---------------------------------------------------------------------------------------------------------
@@ -298,6 +324,32 @@ def test_what_would_change_it_is_ranked_again_on_the_changed_machine(advice: Adv
 def test_a_slower_network_is_never_a_gain(advice: Advice) -> None:
     slower = dataclasses.replace(advice.machine, network_bytes_per_second=advice.machine.network_bytes_per_second / 8)
     assert advise(advice.base, slower, 2).first.time.total >= advice.first.time.total
+
+
+def test_steps_taken_alone_are_named_where_the_exchange_between_nodes_is_waited_for_and_ranked_nowhere() -> None:
+    machine, mesh = small_machine(1e12), Mesh.parse("pipe=1,tensor=1,context=1")
+    slow = dataclasses.replace(machine, network_bytes_per_second=machine.network_bytes_per_second / 1000)
+    asked = base(batch_size=384)
+    found = advise(asked, slow, 2, mesh)
+    assert found.alone is not None and longest_wait(found.first.time) == "data_exchange"
+    assert found.alone.time.total < found.first.time.total
+    assert found.alone not in found.ranked
+    alone = found.alone.candidate
+    assert "local_steps=500" in alone.cell
+    config = read_request(Cell.parse(alone.cell), {"workload": SMALL, "batch_size": 384})
+    row = predict_row(alone.cell, config, Assumptions(backend="nccl", weights="bf16"))
+    assert (row.run, row.needed_bytes) == (alone.run, alone.needed_bytes)
+    told = " ".join(report(found).split())
+    assert "--local-steps 500 --outer-rate 0.7 --outer-momentum 0.9 (DiLoCo), torch:ddp (data=8) takes" in told
+    assert "That is another step" in told
+    often = next(each for each in found.ranked if each.candidate.row == WHOLE[0])
+    assert (
+        found.alone.time.data_exchange < often.time.data_exchange <= 500 * found.alone.time.data_exchange
+    )  # none is hidden
+    assert found.alone.time.compute == often.time.compute
+    tight = dataclasses.replace(slow, memory_bytes=alone.needed_bytes - 1)
+    assert advise(asked, tight, 2, mesh).alone is None
+    assert advise(asked, dataclasses.replace(machine, network_bytes_per_second=1e15), 2, mesh).alone is None
 
 
 def test_a_settled_mesh_is_kept() -> None:

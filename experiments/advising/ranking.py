@@ -1,0 +1,171 @@
+"""Candidates in the order of their predicted seconds, on a machine or under changed conditions."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from samestep.common.errors import ConfigError
+from samestep.common.seconds.machine import Machine
+from samestep.common.seconds.step_time import StepTime
+from samestep.common.strategy import Run
+from samestep.common.techniques.used import used
+from samestep.experiments.advising.candidate_meshes import Candidate
+from samestep.experiments.advising.candidates import Search
+from samestep.experiments.advising.prediction import needed_bytes
+from samestep.experiments.advising.step_times import WORK, Timer
+
+SLOWER = (2, 4, 8, 16)
+"""How many times slower links are tried."""
+Tell = Callable[[str], None]
+"""Takes how far a search is, in words."""
+STEPS_ALONE = {"local_steps": 500, "outer_rate": 0.7, "outer_momentum": 0.9}
+"""How devices take steps alone, as in Douillard et al., arXiv 2311.08105, sections 2 and 3 (DiLoCo)."""
+_TOLD_EVERY = 1000
+EQUAL = 0.01
+"""What is slower by less is as fast."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Timed:
+    """A candidate with its predicted time."""
+
+    candidate: Candidate
+    time: StepTime
+
+    @property
+    def layout(self) -> str:
+        """Strategy and mesh."""
+        return self.candidate.layout
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """What is first once something is different.
+
+    Attributes:
+        what: Is different, as the beginning of a sentence.
+        first: The layout that is first then; None if none has room.
+        before: What was first, in the changed conditions; None if it has no room any more, or takes another batch.
+    """
+
+    what: str
+    first: Timed | None
+    before: Timed | None
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether what was first is slower now by more than `EQUAL`, or has no room."""
+        return self.before is None or (
+            self.first is not None and self.before.time.total >= (1 + EQUAL) * self.first.time.total
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranking:
+    """Times candidates, each once on each machine."""
+
+    timer: Timer
+    tell: Tell
+
+    def of(self, candidates: Sequence[Candidate], machine: Machine, before: Sequence[Timed] = ()) -> list[Timed]:
+        """Returns the fastest first; of equally fast ones that which needs least memory.
+
+        Args:
+            candidates: What is ranked.
+            machine: What they run on.
+            before: What was ranked on it before; a candidate that is among it has its time.
+        """
+        times, found = {id(each.candidate): each for each in before}, list[Timed]()
+        for number, each in enumerate(candidates):
+            if number % _TOLD_EVERY == 0:
+                self.tell(f"{number:,} of {len(candidates):,} layouts timed")
+            found.append(times.get(id(each)) or Timed(each, self.timer(each, machine)))
+        return sorted(found, key=_order)
+
+    def under(self, others: Mapping[str, Search], ranked: Sequence[Timed], machine: Machine) -> Iterator[Change]:
+        """Ranks again what was found under other conditions."""
+        for what, found in others.items():
+            yield _change(what, ranked[0], self.of(found.fitting, machine, ranked))
+
+    def with_slower_links(self, ranked: Sequence[Timed], machine: Machine, nodes: int) -> Iterator[Change]:
+        """Ranks again with slower links, of those that there are."""
+        if nodes > 1:
+            yield self._with_slower_links(ranked, machine, "network_bytes_per_second", "between nodes")
+        if machine.gpus_per_node > 1:
+            yield self._with_slower_links(ranked, machine, "node_bytes_per_second", "inside a node")
+
+    def _with_slower_links(self, ranked: Sequence[Timed], machine: Machine, rate: str, where: str) -> Change:
+        """Returns the change under the least slowdown that puts another layout first, or else the largest that is tried."""
+        first = ranked[0]
+        change = Change("", first, first)
+        for times in SLOWER:
+            slower = dataclasses.replace(machine, **{rate: getattr(machine, rate) / times})
+            found = self._fastest(ranked, slower)
+            change = _change(f"with links {where} {times} times slower", first, found)
+            if change.is_clear:
+                break
+        return change
+
+    def _fastest(self, ranked: Sequence[Timed], slower: Machine) -> list[Timed]:
+        """Ranks the layouts that may be first on slower links, and those of the one that was.
+
+        No step takes less time there. So once a layout takes longer on the fast links than the best so far does on the slow ones,
+        neither it nor any that follows can be first.
+        """
+        found, best = list[Timed](), math.inf
+        for each in ranked:
+            if each.time.total <= best or each.layout == ranked[0].layout:
+                found.append(Timed(each.candidate, self.timer(each.candidate, slower)))
+                best = min(best, found[-1].time.total)
+        return sorted(found, key=_order)
+
+    def taking_steps_alone(self, ranked: Sequence[Timed], machine: Machine) -> Timed | None:
+        """Returns replicas that exchange once in many steps, where they gain on a first layout that waits for their exchange.
+
+        They take another step, so they are ranked among no others.
+        """
+        if longest_wait(ranked[0].time) != "data_exchange":
+            return None
+        for each in ranked:
+            run = each.candidate.run
+            run = dataclasses.replace(run, techniques=dataclasses.replace(run.techniques, **STEPS_ALONE))
+            if each.candidate.row.composed or not _can_take_steps_alone(run):
+                continue
+            needs = max(map(needed_bytes, run.strategy.cost(run, "nccl").footprints))
+            candidate = dataclasses.replace(each.candidate, run=run, needed_bytes=needs)
+            found = Timed(candidate, self.timer(candidate, machine))
+            if needs <= machine.memory_bytes and (1 + EQUAL) * found.time.total < ranked[0].time.total:
+                return found
+        return None
+
+
+def _can_take_steps_alone(run: Run) -> bool:
+    """Returns whether devices of a run can, which have such techniques."""
+    if not run.strategy.refuses.keys().isdisjoint(STEPS_ALONE):
+        return False
+    try:
+        for technique in used(run.techniques):
+            technique.refuse(run)
+    except ConfigError:
+        return False
+    return True
+
+
+def longest_wait(time: StepTime) -> str:
+    """Returns the part of a step for which a device waits longest.
+
+    Args:
+        time: The step's.
+    """
+    waits = {name: seconds for name, seconds in time.parts().items() if name not in WORK}
+    return max(waits, key=lambda name: waits[name])
+
+
+def _order(timed: Timed) -> tuple[float, int]:
+    """Sort key: the fastest first, and of equally fast ones that which needs least memory."""
+    return timed.time.total, timed.candidate.needed_bytes
+
+
+def _change(what: str, first: Timed, ranked: Sequence[Timed]) -> Change:
+    before = next((each for each in ranked if each.layout == first.layout), None)
+    return Change(what, ranked[0] if ranked else None, before)
