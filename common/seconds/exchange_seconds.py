@@ -81,17 +81,21 @@ def all_to_all_seconds(machine: Machine, size: float, ranks: int, stride: int = 
     return max(within, outside / (machine.network_bytes_per_second * machine.network_share))
 
 
-def send_seconds(machine: Machine, size: float, distance: int) -> float:
-    """Returns the seconds of a send while all GPUs of a node send as much; both directions run at once.
+def send_seconds(machine: Machine, size: float, distance: int, num_gpus: int) -> float:
+    """Returns the seconds of a send while all GPUs send as much; both directions run at once.
+
+    A pipeline moves at the pace of its slowest link. Where its GPUs span nodes, that is between two of them: as many GPUs of a
+    node send to another one as receivers are far away, and all of them at most.
 
     Args:
         machine: What it runs on.
         size: The bytes that a GPU sends.
         distance: How far away the receiver is, in ranks.
+        num_gpus: How many GPUs there are.
     """
-    if distance < machine.gpus_per_node:
-        return size / (machine.node_bytes_per_second * machine.node_share)
-    return size * machine.gpus_per_node / (machine.network_bytes_per_second * machine.network_share)
+    within = size / (machine.node_bytes_per_second * machine.node_share) if distance < machine.gpus_per_node else 0.0
+    crossing = min(distance, machine.gpus_per_node) if num_gpus > machine.gpus_per_node else 0
+    return max(within, crossing * size / (machine.network_bytes_per_second * machine.network_share))
 
 
 @functools.lru_cache(maxsize=256)

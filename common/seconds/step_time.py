@@ -92,7 +92,7 @@ def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
     stages = SCHEDULES[layout.schedule].stages_per_rank
     # each rank sends its part, as in Megatron and DeepSpeed
     message = here * shape.context * shape.width * ITEM / layout.tensor
-    sends = (count + pipe - 2) * stages * send_seconds(machine, message, layout.num_gpus // pipe) if pipe > 1 else 0.0
+    send = send_seconds(machine, message, layout.num_gpus // pipe, layout.num_gpus) if pipe > 1 else 0.0
     sizes = _sizes(shape, layout, layers)
     exposed = stage.seconds - stage.alone + head.seconds - head.alone
     link = "network" if spans_nodes(machine, layout.tensor, 1) else "node"
@@ -105,7 +105,7 @@ def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
         compute=count * (stage.alone + head.alone),
         tensor_exchange=count * exposed + embedding,
         pipeline_bubble=(pipe - 1) / stages * _BUBBLES.get(layout.schedule, 1.0) * stage.whole,
-        pipeline_sends=sends,
+        pipeline_sends=(count + pipe - 2) * stages * send,
         data_exchange=data_exchange(layout, sizes, passes, machine),
         optimizer=_UPDATE_BYTES * held / (machine.memory_bytes_per_second * machine.memory_share),
         beside={name: count * seconds for name, seconds in stage.beside.items()},

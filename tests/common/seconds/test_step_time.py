@@ -151,8 +151,10 @@ def test_links() -> None:
     assert all_reduce_seconds(A100, 1e9, 8) == pytest.approx(all_reduce_bytes(1e9, 8) / 240e9)
     assert all_reduce_seconds(A100, 1e9, 16) == pytest.approx(all_reduce_bytes(1e9, 16) / 90e9)
     assert all_reduce_seconds(A100, 1e9, 8, stride=8) == pytest.approx(all_reduce_bytes(1e9, 8) / 90e9 * 8)
-    assert send_seconds(A100, 1e9, 1) == pytest.approx(1e9 / 240e9)
-    assert send_seconds(A100, 1e9, 8) == pytest.approx(8e9 / 90e9)
+    assert send_seconds(A100, 1e9, 1, 8) == pytest.approx(1e9 / 240e9)
+    assert send_seconds(A100, 1e9, 8, 16) == pytest.approx(8e9 / 90e9)
+    assert send_seconds(A100, 1e9, 4, 16) == pytest.approx(4e9 / 90e9)  # the last four of a node send to the next one
+    assert send_seconds(A100, 1e9, 1, 64) == pytest.approx(1e9 / 90e9)
     assert last_of(4) == pytest.approx(1 + 1 / 2 + 1 / 3 + 1 / 4)
 
 
