@@ -24,6 +24,8 @@ from samestep.experiments.printing.text import count, plain_number, sharing
 
 _TOLD = 0.1
 """The share of a difference from which a part of it is worth a word."""
+_FULL, _ROOMY = 0.95, 0.9
+"""The shares of the memory from which a layout may have no room in the end, and up to which it should have."""
 _SIMPLE = tuple(row.title for row in (ONE, *WHOLE, POSITIONS, EXPERTS, *reversed(ALONE), *SPLIT, SPREAD, *COMPOSED))
 """Strategies, the simplest first."""
 
@@ -67,6 +69,23 @@ def why(advice: Advice) -> str:
     )
 
 
+def say_room(advice: Advice) -> str:
+    """Returns what to take if the first layout, which fills the memory, has no room in the end; "" if it leaves some.
+
+    Args:
+        advice: What was found.
+    """
+    memory, needs = advice.machine.memory_bytes, advice.first.candidate.needed_bytes
+    if needs <= _FULL * memory:
+        return ""
+    told = f"It needs {plain_number(needs / 1e9)} of {plain_number(memory / 1e9)} GB, and what the framework takes comes on top"
+    roomy = next((each for each in advice.ranked if each.candidate.needed_bytes <= _ROOMY * memory), None)
+    if roomy is None:
+        return f"{told}; no layout leaves a tenth of the memory."
+    size = plain_number(roomy.candidate.needed_bytes / 1e9)
+    return f"{told}; if it runs out, {roomy.layout} needs {size} GB and is {slower(advice.first, roomy)} slower."
+
+
 def _together(names: Iterable[str]) -> str:
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
@@ -91,10 +110,10 @@ def others(advice: Advice) -> list[str]:
     """
     told = []
     for each in advice.best_of([advice.first.candidate.row.title]):
-        if (waiting := waits(each.time)) < EQUAL:
-            told.append(f"{each.layout}, {slower(advice.first, each)} slower: waits for next to nothing.")
-            continue
         twice = ", and computes activations again" if each.candidate.forward_passes > 1 else ""
+        if (waiting := waits(each.time)) < EQUAL:
+            told.append(f"{each.layout}, {slower(advice.first, each)} slower: waits for next to nothing{twice}.")
+            continue
         told.append(
             f"{each.layout}, {slower(advice.first, each)} slower: waits {_percent(waiting)} of its step, most of it for "
             f"{PARTS[longest_wait(each.time)]}{twice}."

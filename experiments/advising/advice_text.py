@@ -74,7 +74,7 @@ def report(advice: Advice) -> str:
     parts = [
         fill(_caption(advice), width),
         _table(advice, width),
-        fill(f"First is {reasons.say_first(advice)}. {reasons.why(advice)}", width),
+        fill(f"First is {reasons.say_first(advice)}. {reasons.why(advice)} {reasons.say_room(advice)}".strip(), width),
         fill(_whole(advice), width),
         bullets([*reasons.others(advice), *reasons.impossible(advice)], width),
         fill(reasons.trust(advice), width),
@@ -109,9 +109,8 @@ def next_step(advice: Advice, width: int) -> str:
     slower = (
         "" if known is advice.first else f", the first that a row runs, {reasons.slower(advice.first, known)} slower"
     )
-    return (
-        f"To see what {first.layout if slower else 'the first'} keeps and sends{slower}:\n{wrap_command(line, width)}"
-    )
+    told = fill(f"To see what {first.layout if slower else 'the first'} keeps and sends{slower}:", width)
+    return f"{told}\n{wrap_command(line, width)}"
 
 
 def _whole(advice: Advice) -> str:

@@ -75,11 +75,20 @@ def _report(swept: Sequence[Swept]) -> str:
     without = [f"{each}: {each.why_not}" for each in swept if each.advice is None]
     advice = next(each.advice for each in swept if each.advice)
     caption = (
-        f"Predicted, nothing was run: the fastest layout for each {' and '.join(swept[0].values)}, of {say_model(advice.base)} "
+        f"Predicted, nothing was run: the fastest layout for each {' and '.join(swept[0].values)}, of {_say_models(swept)} "
         f"on {advice.machine.title} unless that varies."
     )
     parts = [fill(caption, width), table(_columns(swept), swept, width)]
     return "\n\n".join([*parts, bullets(without, width)] if without else parts)
+
+
+def _say_models(swept: Sequence[Swept]) -> str:
+    """Returns the model that was varied: where its sizes are among what varies, its name without these."""
+    bases = [each.advice.base for each in swept if each.advice]
+    if len({base.workload.name for base in bases}) == 1:
+        return say_model(bases[0])
+    parts = bases[0].workload.name.split("+")
+    return "+".join(part for part in parts if part.partition("=")[0] not in swept[0].values)
 
 
 def _columns(swept: Sequence[Swept]) -> list[Column[Swept]]:

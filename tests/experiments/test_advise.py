@@ -39,7 +39,7 @@ from samestep.experiments import advise as command
 from samestep.experiments import predict
 from samestep.experiments.advising import candidate_meshes, candidates, held
 from samestep.experiments.advising.advice import Advice, advise
-from samestep.experiments.advising.advice_reasons import changed, trust, why
+from samestep.experiments.advising.advice_reasons import changed, others, say_room, trust, why
 from samestep.experiments.advising.advice_text import document, next_step, report
 from samestep.experiments.advising.candidate_meshes import (
     COMPOSED,
@@ -58,7 +58,7 @@ from samestep.experiments.advising.candidates import MOST_MICROBATCHES, Conditio
 from samestep.experiments.advising.local_machine import Here, load_here, make_here, path, store
 from samestep.experiments.advising.local_times import seconds_here
 from samestep.experiments.advising.prediction import Assumptions, needed_bytes, predict_row
-from samestep.experiments.advising.ranking import SLOWER, Change, longest_wait
+from samestep.experiments.advising.ranking import SLOWER, Change, Timed, longest_wait
 from samestep.experiments.advising.step_times import candidate_of, seconds_of
 from samestep.experiments.cli.arguments import read_request
 
@@ -350,6 +350,27 @@ def test_steps_taken_alone_are_named_where_the_exchange_between_nodes_is_waited_
     tight = dataclasses.replace(slow, memory_bytes=alone.needed_bytes - 1)
     assert advise(asked, tight, 2, mesh).alone is None
     assert advise(asked, dataclasses.replace(machine, network_bytes_per_second=1e15), 2, mesh).alone is None
+
+
+def test_a_layout_that_fills_the_memory_is_told_with_one_that_leaves_some(advice: Advice) -> None:
+    needs = advice.first.candidate.needed_bytes
+    assert say_room(dataclasses.replace(advice, machine=small_machine(2 * needs))) == ""
+    roomy = next(each for each in advice.ranked if each.candidate.needed_bytes <= 0.9 * needs)
+    told = say_room(dataclasses.replace(advice, machine=small_machine(needs)))
+    assert f"what the framework takes comes on top; if it runs out, {roomy.layout} needs" in told
+    alone = dataclasses.replace(advice, ranked=advice.ranked[:1], machine=small_machine(needs))
+    assert "no layout leaves a tenth of the memory" in say_room(alone)
+
+
+def test_what_computes_again_is_told_so_however_little_it_waits(advice: Advice) -> None:
+    first = advice.first.candidate
+    row = next(row for row in (FULLY, WHOLE[0]) if row != first.row)
+    again = dataclasses.replace(
+        first, row=row, run=dataclasses.replace(first.run, techniques=first.run.techniques.computing_twice())
+    )
+    seconds = StepTime(2 * advice.first.time.total, 0, 0, 0, 0, 0)
+    (told,) = others(dataclasses.replace(advice, ranked=(advice.first, Timed(again, seconds))))
+    assert told.endswith("waits for next to nothing, and computes activations again.")
 
 
 def test_a_settled_mesh_is_kept() -> None:
