@@ -571,7 +571,7 @@ def test_other_gpus_are_told_what_such_predictions_were_off_by() -> None:
 
 def test_the_command_to_go_on_with_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     found = advise(base("gpt3-175b", 512), load_machine("a100-80gb"), 16, Mesh.parse("tensor=8"))
-    _, line = next_step(found, 80).split("\n", 1)
+    _, line = next_step(found, 80).split(":\n", 1)
     assert all(len(each) <= 80 or len(each.split()) == 2 for each in line.splitlines())  # a word is never broken
     assert predict.main(shlex.split(line.replace("\\\n", ""))[2:]) == 0
     assert " fits 74.5 GiB" in " ".join(capsys.readouterr().out.split())
