@@ -36,7 +36,8 @@ def test_several_names_vary_together_and_what_has_no_layout_says_why(capsys: pyt
 def test_days_are_told_of_so_many_tokens(capsys: pytest.CaptureFixture[str]) -> None:
     told = printed(capsys, "--vary", "layers=2,4", "--tokens", "1e9")
     header, _, *rows = [line for line in told.splitlines() if line.startswith("|")]
-    assert header.endswith("| days |") and len(rows) == 2
+    begun = [row for row in rows if row.split("|")[1].strip()]  # a cell may go on below
+    assert header.endswith("| days |") and len(begun) == 2
 
 
 def test_a_published_batch_keeps_its_tokens(capsys: pytest.CaptureFixture[str]) -> None:
