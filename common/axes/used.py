@@ -61,6 +61,12 @@ def held_of(model: ModelSpec, mesh: Mesh, params: Mapping[str, Param]) -> Mappin
     return functools.reduce(lambda held, axis: axis.hold(model, mesh, held), used(mesh), params)
 
 
+@functools.lru_cache(maxsize=64)  # every stage of a pipeline asks
+def all_held(model: ModelSpec, mesh: Mesh) -> Mapping[str, Param]:
+    """Returns the same of all parameters; the arguments are those of `held_of`."""
+    return held_of(model, mesh, model.params())
+
+
 def dividing(model: ModelSpec, mesh: Mesh, name: str) -> list[str]:
     """Returns the axes along which devices have parts of a parameter, in the order of the ranks.
 

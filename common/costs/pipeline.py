@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from samestep.common.axes.used import as_left, dividing, held_of, parts_of_outputs, segments_left
+from samestep.common.axes.used import all_held, as_left, dividing, parts_of_outputs, segments_left
 from samestep.common.costs.optimizer_state import broadcasts_of, owned_by_replicas, state_bytes
 from samestep.common.costs.saved_activations.activations import pipeline_activation_bytes
 from samestep.common.costs.shards import (
@@ -34,7 +34,7 @@ from samestep.common.costs.within import sends_within
 from samestep.common.ledger import PHASES, Footprint, Ledger, Send, in_order
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
-from samestep.common.workload.models.reached import trained
+from samestep.common.workload.models.reached import kinds_of_segments, trained
 from samestep.common.workload.models.spec import ModelSpec, Param, Segment, parameters_of, shared_parameters
 from samestep.common.workload.passes import Pass
 from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments
@@ -138,29 +138,14 @@ def hybrid_footprints(run: Run, with_activations: bool = True) -> tuple[Footprin
         with_activations: Whether to add up what stages keep.
     """
     stages, schedule, microbatches = _stages(run), run.options.schedule, run.options.microbatches
-    kinds, alike = _kinds(run.workload.model), dict[object, list[Footprint]]()
+    kinds, alike, found = kinds_of_segments(run.workload.model), dict[object, list[Footprint]](), list[Footprint]()
     places = [[stage for stage in stages if stage.pipe == pipe] for pipe in range(run.mesh.pipe)]
-    found = list[Footprint]()
     kept = pipeline_activation_bytes(run, schedule, microbatches) if with_activations else [None] * len(places)
     for own, activations in zip(places, kept, strict=True):
-        consist_of = tuple(tuple(kinds[segment.name] for segment in stage.segments) for stage in own)
-        if consist_of not in alike:  # most places have as many equal blocks
+        if (consist_of := tuple(tuple(kinds[part.name] for part in stage.segments) for stage in own)) not in alike:
             alike[consist_of] = list(_footprints(run, own))
         found += [dataclasses.replace(each, activations_bytes=activations) for each in alike[consist_of]]
     return tuple(found)
-
-
-@functools.lru_cache(maxsize=8)
-def _kinds(model: ModelSpec) -> Mapping[str, int]:
-    """Segment -> a number that those with equal parameters share; one that several segments use is equal to itself alone."""
-    shared, kinds = shared_parameters(model), dict[object, int]()
-    return {
-        segment.name: kinds.setdefault(
-            tuple((name if name in shared else "", param) for name, param in parameters_of(model, segment).items()),
-            len(kinds),
-        )
-        for segment in model.segments()
-    }
 
 
 def _stages(run: Run) -> Sequence[_Stage]:
@@ -177,7 +162,7 @@ def _cut(model: ModelSpec, schedule: str, mesh: Mesh, pipes: int) -> Sequence[_S
         learning = own if is_all else [part_of(stage.trained, mesh) for stage in whole]
         both = zip(whole, own, learning, strict=True)
         return [dataclasses.replace(stage, part=part, part_trained=trains) for stage, part, trains in both]
-    ranks, whole_held = SCHEDULES[schedule].stage_ranks(pipes), _held(model, mesh.cutting("features", "stacked"))
+    ranks, whole_held = SCHEDULES[schedule].stage_ranks(pipes), all_held(model, mesh.cutting("features", "stacked"))
     stages = []
     for rank, segments in zip(ranks, group_segments(model.segments(), len(ranks)), strict=True):
         every = parameters_of(model, *segments)
@@ -186,12 +171,6 @@ def _cut(model: ModelSpec, schedule: str, mesh: Mesh, pipes: int) -> Sequence[_S
         part, part_trained = (part_of(each, mesh) for each in (held, learning))
         stages.append(_Stage(rank, segments, held, learning, part, part_trained))
     return stages
-
-
-@functools.lru_cache(maxsize=64)
-def _held(model: ModelSpec, mesh: Mesh) -> Mapping[str, Param]:
-    """Returns what a device has of all parameters along the axes that cut layers inside."""
-    return held_of(model, mesh, model.params())
 
 
 def _footprints(run: Run, stages: Sequence[_Stage]) -> Iterator[Footprint]:

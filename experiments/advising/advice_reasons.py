@@ -70,11 +70,7 @@ def why(advice: Advice) -> str:
 
 
 def say_room(advice: Advice) -> str:
-    """Returns what to take if the first layout, which fills the memory, has no room in the end; "" if it leaves some.
-
-    Args:
-        advice: What was found.
-    """
+    """Returns what to take if the first layout, which fills the memory, has no room in the end; "" if it leaves some."""
     memory, needs = advice.machine.memory_bytes, advice.first.candidate.needed_bytes
     if needs <= _FULL * memory:
         return ""
@@ -233,7 +229,12 @@ def waits(time: StepTime) -> float:
 
 
 def slower(first: Timed, other: Timed) -> str:
-    """Returns by how much a layout is slower than another one, in percent."""
+    """Returns by how much a layout is slower than the first, in percent.
+
+    Args:
+        first: The first.
+        other: The layout.
+    """
     return _percent(other.time.total / first.time.total - 1)
 
 

@@ -83,12 +83,24 @@ class Ranking:
         return sorted(found, key=_order)
 
     def under(self, others: Mapping[str, Search], ranked: Sequence[Timed], machine: Machine) -> Iterator[Change]:
-        """Ranks again what was found under other conditions."""
+        """Ranks again what was found under other conditions.
+
+        Args:
+            others: The words for each condition -> what was found.
+            ranked: What is ranked without them.
+            machine: What it runs on.
+        """
         for what, found in others.items():
             yield _change(what, ranked[0], self.of(found.fitting, machine, ranked))
 
     def with_slower_links(self, ranked: Sequence[Timed], machine: Machine, nodes: int) -> Iterator[Change]:
-        """Ranks again with slower links, of those that there are."""
+        """Ranks again with slower links, of those that there are.
+
+        Args:
+            ranked: What is ranked with the links as they are.
+            machine: Whose links these are.
+            nodes: How many there are.
+        """
         if nodes > 1:
             yield self._with_slower_links(ranked, machine, "network_bytes_per_second", "between nodes")
         if machine.gpus_per_node > 1:
@@ -123,6 +135,10 @@ class Ranking:
         """Returns replicas that exchange once in many steps, where they gain on a first layout that waits for their exchange.
 
         They take another step, so they are ranked among no others.
+
+        Args:
+            ranked: What takes the step that was asked for.
+            machine: What it runs on.
         """
         if longest_wait(ranked[0].time) != "data_exchange":
             return None

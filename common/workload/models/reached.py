@@ -1,8 +1,9 @@
 """What a step reaches in a model: the parameters it trains, where gradients flow, and how often it applies a layer."""
 
+import functools
 from collections.abc import Iterable, Mapping
 
-from samestep.common.workload.models.spec import ModelSpec, Param, Segment, parameters_of
+from samestep.common.workload.models.spec import ModelSpec, Param, Segment, parameters_of, shared_parameters
 
 
 def trained(params: Mapping[str, Param]) -> dict[str, Param]:
@@ -29,3 +30,16 @@ def first_trained(model: ModelSpec) -> int:
     """Returns the number of the first segment with a parameter that is trained: ahead of it no gradient is needed."""
     segments = model.segments()
     return next((number for number, each in enumerate(segments) if carry_gradients(model, [each])), len(segments))
+
+
+@functools.lru_cache(maxsize=8)
+def kinds_of_segments(model: ModelSpec) -> Mapping[str, int]:
+    """Segment -> a number that those with equal parameters share; one that several segments use is equal to itself alone."""
+    shared, kinds = shared_parameters(model), dict[object, int]()
+    return {
+        segment.name: kinds.setdefault(
+            tuple((name if name in shared else "", param) for name, param in parameters_of(model, segment).items()),
+            len(kinds),
+        )
+        for segment in model.segments()
+    }
