@@ -70,6 +70,15 @@ def periods_of(techniques: Techniques) -> Periods | None:
     return next((each.periods for each in used(techniques) if each.periods is not None), None)
 
 
+STEPS_ALONE: dict[str, Scalar] = {"local_steps": 500, "outer_rate": 0.7, "outer_momentum": 0.9}
+"""How devices take steps alone, as in Douillard et al., arXiv 2311.08105, sections 2 and 3 (DiLoCo)."""
+
+
+def period_flags(techniques: Techniques) -> dict[str, Scalar]:
+    """Returns the flags of steps that ranks take alone, where these are not at their defaults."""
+    return _flags_of(techniques, lambda each: each.periods is not None)
+
+
 def alone(techniques: Techniques) -> Techniques:
     """Returns the techniques by which a rank takes its own steps within a period."""
     return _without(techniques, _flags_of(techniques, lambda each: each.periods is not None))

@@ -7,6 +7,7 @@ from samestep.common.seconds.machine import REFERENCE, load_machine
 from samestep.common.seconds.published_rows import llm_foundry, llm_foundry_a100, torchtitan
 from samestep.common.seconds.step_time import StepTime
 from samestep.common.seconds.validation import Score, score
+from samestep.common.techniques.used import STEPS_ALONE
 from samestep.experiments.advising.advice import Advice
 from samestep.experiments.advising.candidate_meshes import (
     ALONE,
@@ -18,7 +19,7 @@ from samestep.experiments.advising.candidate_meshes import (
     SPREAD,
     WHOLE,
 )
-from samestep.experiments.advising.ranking import EQUAL, STEPS_ALONE, Change, Timed, longest_wait
+from samestep.experiments.advising.ranking import EQUAL, Change, Timed, longest_wait
 from samestep.experiments.advising.step_times import PARTS, WORK
 from samestep.experiments.printing.text import count, plain_number, sharing
 
@@ -203,19 +204,15 @@ def changed(change: Change, first: Timed) -> str:
 
 
 def steps_alone(advice: Advice) -> list[str]:
-    """Returns what devices gain that exchange once in many steps, if that is worth a word.
-
-    Args:
-        advice: What was found.
-    """
-    if advice.alone is None:
+    """Returns what devices gain that exchange once in many steps, if that is worth a word."""
+    if (alone := advice.alone) is None:
         return []
-    alone, first = advice.alone.time, advice.first.time
     given = " ".join(f"{spell_flag(name)} {value:g}" for name, value in STEPS_ALONE.items())
+    period = alone.candidate.run.techniques.steps_of_period
     return [
-        f"With {given} (DiLoCo), {advice.alone.layout} takes {_seconds(alone.total)} a step where the first takes "
-        f"{_seconds(first.total)}: its devices exchange once in {STEPS_ALONE['local_steps']} steps. That is another step, which "
-        "trains other weights, so it is not ranked: compare its loss before you choose it."
+        f"With {given} (DiLoCo), {alone.layout} takes {_seconds(alone.time.total)} a step where the first takes "
+        f"{_seconds(advice.first.time.total)}: its devices exchange once in {period} steps. That is another step, which trains "
+        "other weights, so it is not ranked: compare its loss before you choose it."
     ]
 
 

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from samestep.common.axes.used import hooks_of
 from samestep.common.catalog import strategy_info
 from samestep.common.cell import Cell
-from samestep.common.flags import flags
 from samestep.common.mesh import AXES, SPLITS_MODEL, Dimension, Mesh
 from samestep.common.seconds.core_time import Taken
 from samestep.common.strategy import Run
-from samestep.common.techniques.local_steps.flag import LocalStepsFlags
+from samestep.common.techniques.used import period_flags
 
 FRAMEWORK = "torch"
 """The framework whose rows are ranked."""
@@ -132,8 +131,7 @@ class Candidate:
         given |= {"shard_optimizer": "true"} if self.row.shards_optimizer else {}
         given |= {"accumulation_steps": self.run.passes} if self.run.passes > 1 else {}
         given |= {"recompute": "true"} if self.forward_passes > 1 else {}
-        apart = {name: getattr(self.run.techniques, name) for name in flags(LocalStepsFlags)}
-        given |= apart if self.run.techniques.local_steps else {}
+        given |= period_flags(self.run.techniques)
         return str(Cell(self.run.framework, self.run.strategy.name).extended({**given, "mesh": self.run.mesh}))
 
 

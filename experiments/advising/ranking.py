@@ -8,7 +8,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.step_time import StepTime
 from samestep.common.strategy import Run
-from samestep.common.techniques.used import used
+from samestep.common.techniques.used import STEPS_ALONE, used
 from samestep.experiments.advising.candidate_meshes import Candidate
 from samestep.experiments.advising.candidates import Search
 from samestep.experiments.advising.prediction import needed_bytes
@@ -18,8 +18,6 @@ SLOWER = (2, 4, 8, 16)
 """How many times slower links are tried."""
 Tell = Callable[[str], None]
 """Takes how far a search is, in words."""
-STEPS_ALONE = {"local_steps": 500, "outer_rate": 0.7, "outer_momentum": 0.9}
-"""How devices take steps alone, as in Douillard et al., arXiv 2311.08105, sections 2 and 3 (DiLoCo)."""
 _TOLD_EVERY = 1000
 EQUAL = 0.01
 """What is slower by less is as fast."""
