@@ -83,8 +83,11 @@ def parent_of(root: int, name: str) -> Iterator[tuple[int, str]]:
         yield root, leaf
 
 
+_TO_APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
 def begin(root: int) -> None:
-    """Starts the list of a directory; one of ours that is there is continued.
+    """Starts the list of a directory; one of ours that is there is continued, and an empty one begun.
 
     Args:
         root: The open directory.
@@ -95,9 +98,13 @@ def begin(root: int) -> None:
     try:
         descriptor = os.open(LIST, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=root)
     except FileExistsError:
-        if read(root) is None:
+        if read(root) is not None:
+            return
+        descriptor = os.open(LIST, _TO_APPEND, dir_fd=root)
+        status = os.fstat(descriptor)
+        if not _is_own(status) or status.st_size:  # an empty one was left by a process that was killed here
+            os.close(descriptor)
             raise
-        return
     try:
         os.write(descriptor, _line(WrittenEntry(LIST, os.fstat(descriptor).st_ino)))
     finally:
@@ -112,9 +119,7 @@ def note(root: int, entry: WrittenEntry) -> None:
         entry: What was made.
     """
     with contextlib.suppress(OSError):
-        descriptor = os.open(
-            LIST, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=root
-        )
+        descriptor = os.open(LIST, _TO_APPEND, dir_fd=root)
         try:
             if _is_own(os.fstat(descriptor)):
                 os.write(descriptor, _line(entry))

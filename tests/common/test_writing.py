@@ -171,6 +171,19 @@ def test_a_file_may_be_older_or_newer_than_it_was_but_not_longer(directory: Path
     assert [path.name for path in directory.iterdir()] == ["b"]
 
 
+def test_a_list_that_was_cut_off_before_its_first_line_is_begun_again(tmp_path: Path) -> None:
+    """By a kill between the two."""
+    (tmp_path / LIST).touch()
+    open_directory(tmp_path)
+    os.close(create(tmp_path / "mine"))
+    with opened(tmp_path) as root:
+        assert set(present(root) or {}) == {LIST, "mine"}
+    (other := tmp_path / "other").mkdir()
+    (other / LIST).write_text("of somebody else\n")
+    with pytest.raises(FileExistsError):
+        open_directory(other)
+
+
 def test_what_was_open_is_ours_until_it_is_sealed(directory: Path) -> None:
     for name in ("killed.log", "ended.log"):
         os.close(create(directory / name))
@@ -216,7 +229,7 @@ def test_a_list_names_nothing_outside(directory: Path, outside: Path, name: str)
     assert (outside / "file").read_text() == "precious"
 
 
-@pytest.mark.parametrize("content", [b"", b"mine", b"{}\n", b"\xff", b'{"name": "written.jsonl", "inode": 1}\n'])
+@pytest.mark.parametrize("content", [b"mine", b"{}\n", b"\xff", b'{"name": "written.jsonl", "inode": 1}\n'])
 def test_a_list_that_somebody_else_wrote_is_none(tmp_path: Path, content: bytes) -> None:
     (tmp_path / LIST).write_bytes(content)
     with opened(tmp_path) as root:

@@ -11,7 +11,7 @@ from samestep.common.program import StatePiece
 from samestep.common.strategy import Run
 from samestep.common.workload.data.several import each
 from samestep.tf_impl import weights
-from samestep.tf_impl.models.inputs import Inputs, gather
+from samestep.tf_impl.models.inputs import Inputs, gathering
 
 
 class Layouts:
@@ -67,10 +67,10 @@ class Layouts:
         Returns:
             Inputs and targets of each, cut along the batch.
         """
-        shards = self.mesh.dim_size("data")
+        shards, gather = self.mesh.dim_size("data"), gathering(run)
         gathered = []
         for micro in range(count):
-            parts = [gather(run, batch, WHOLE.split(shard, shards).split(micro, count)) for shard in range(shards)]
+            parts = [gather(batch, WHOLE.split(shard, shards).split(micro, count)) for shard in range(shards)]
             inputs, targets = map(np.concatenate, zip(*parts, strict=True))
             gathered.append((each(inputs, self.batch), each(targets, self.batch)))
         return gathered
