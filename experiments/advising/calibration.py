@@ -13,7 +13,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.run import parse_prediction
 from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.step_time import StepTime
-from samestep.experiments.advising.candidate_meshes import Candidate
+from samestep.experiments.advising.candidate_meshes import FRAMEWORK, ROWS, Candidate
 from samestep.experiments.advising.step_times import Timer, candidate_of
 from samestep.experiments.printing.text import count
 
@@ -22,6 +22,7 @@ LEAST_RUNS = 3
 """From which on a fit of two factors has an error."""
 OWN = ("compute", "pipeline_bubble", "optimizer")
 """The parts of a step that the first factor multiplies; the others are exchanges, which the second one multiplies."""
+_RANKED = {row.strategy for row in ROWS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,8 +83,8 @@ def calibrated(timer: Timer, machine: Machine, directory: Path) -> tuple[Timer, 
     points = [(timer(candidate, machine), seconds) for candidate, seconds in _measured(directory)]
     if not points:
         raise ConfigError(
-            f"--calibrate {directory} has no run of a strategy that is ranked; give a directory of runs, as `samestep compare "
-            "--strategies torch:ddp,torch:fsdp --out DIR` leaves it."
+            f"--calibrate {directory} has no run of a strategy that is ranked, on a workload of samestep's; give a directory "
+            "of runs, as `samestep compare --strategies torch:ddp,torch:fsdp --out DIR` leaves it."
         )
     found = _with_factors(str(directory), points)
     left_out = None
@@ -111,8 +112,10 @@ def _measured(directory: Path) -> Iterable[tuple[Candidate, float]]:
 
     for path in sorted(directory.rglob(RESULT)) if os.path.isdir(directory) else ():  # no error for a long path
         result = load_result(path.parent)
-        speed = result.examples_per_second
-        if speed is not None and (candidate := candidate_of(parse_prediction(result.config))) is not None:
+        speed, config = result.examples_per_second, result.config
+        if speed is None or config.framework != FRAMEWORK or config.strategy not in _RANKED or config.model is not None:
+            continue  # a user's model was described for its own command only, so its request cannot be parsed here
+        if (candidate := candidate_of(parse_prediction(config))) is not None:
             yield candidate, candidate.run.batch_size / speed.median
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -90,7 +91,21 @@ def test_a_directory_without_runs_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_that_is_kept_is_read() -> None:
     found = list(calibration._measured(ROOT / "tests" / "data"))
-    assert all(seconds > 0 for _, seconds in found)
+    assert found and all(seconds > 0 for _, seconds in found)
+
+
+@pytest.mark.parametrize(("framework", "strategy"), [("torch", "ddp"), ("torch", "c10d"), ("tf", "mirrored")])
+def test_runs_that_cannot_be_predicted_are_passed_over(framework: str, strategy: str, tmp_path: Path) -> None:
+    """Of a user's model, which nobody described, and of rows that are not ranked."""
+    ranked = ROOT / "tests" / "data" / "ddp"
+    values = json.loads((ranked / "result.json").read_text())
+    row = {"framework": framework, "strategy": strategy}
+    values |= {**row, "config": {**values["config"], **row, "options": {}, "model": "net.py", "data": "arrays.npz"}}
+    (other := tmp_path / "other").mkdir()
+    (other / "result.json").write_text(json.dumps(values))
+    assert not list(calibration._measured(tmp_path))
+    shutil.copytree(ranked, tmp_path / "ranked")
+    assert [each.run.strategy.name for each, _ in calibration._measured(tmp_path)] == ["ddp"]
 
 
 @pytest.mark.torch
