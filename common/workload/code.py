@@ -68,9 +68,13 @@ def digests(described: str) -> list[str]:
 
 
 def packages() -> list[str]:
-    """Returns the names of the folders that describe installed packages, each with its version: "torch-2.13.0.dist-info"."""
+    """Returns the names of what describes installed packages, most with a version: "torch-2.13.0.dist-info", "mine.egg-info".
+
+    Only names are read, so a package that is edited where it lies, or installed again with the same version, is not seen.
+    """
     folders = [Path(each) for each in sys.path if each and Path(each).is_dir()]
-    return sorted({path.name for folder in folders for path in folder.glob("*.dist-info")})
+    kinds = ("*.dist-info", "*.egg-info")
+    return sorted({path.name for folder in folders for kind in kinds for path in folder.glob(kind)})
 
 
 def _described(folder: str) -> dict[str, str]:

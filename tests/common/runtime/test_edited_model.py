@@ -39,9 +39,11 @@ def test_an_edit_beside_the_file_is_judged_by_another_reference(
         folders.append(curve_folder(reference_of(parse(config)), launch_of(config), "of the data"))
     assert folders[0] == folders[1] != folders[2]
     (site := tmp_path / "site").mkdir()
-    (site / "layers_of_mine-1.1.dist-info").mkdir()
     monkeypatch.syspath_prepend(str(site))
-    assert curve_folder(reference_of(parse(config)), launch_of(config), "of the data") != folders[2]  # an upgrade
+    for package in ("layers_of_mine-1.1.dist-info", "losses_of_mine-0.2-py3.11.egg-info"):  # upgrades
+        (site / package).mkdir()
+        folders.append(curve_folder(reference_of(parse(config)), launch_of(config), "of the data"))
+    assert len(set(folders)) == 4
 
 
 def test_where_a_file_lies_is_no_other_code(tmp_path: Path) -> None:

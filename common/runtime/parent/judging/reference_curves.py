@@ -109,7 +109,7 @@ def curve_folder(run: Run, launch: Launch, dataset_sha256: str) -> Path:
     # NumPy's version, since its generators draw the weights and the order of the examples.
     numbers = [described, dataset_sha256, started, _source_digest(), np.__version__]
     if (folder := run.workload.model.facts.folder) is not None:
-        # A user's model is what its files and packages say: an edit or an upgrade changes it, and not its shapes.
+        # A user's model also changes, with the same shapes, when its files are edited or a package gets another version.
         numbers += [code.digests(folder), code.packages()]
     key = hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()[:24]
     return curves_directory() / key
