@@ -142,8 +142,11 @@ def record(result: RunResult) -> None:
 def write_page() -> None:
     """Writes docs/parity.md and every cell that the present code has measured, in docs/parity.csv.
 
-    Several processes may measure: the last one that writes has seen what all of them stored.
+    Several processes may measure: the last one that writes has seen what all of them stored. Nothing is written before
+    every run of the products is stored, since the files would lose the others.
     """
+    if not all(cell.stored.exists() for cell in cells()):
+        return
     STORE.mkdir(parents=True, exist_ok=True)
     with (STORE / "page.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

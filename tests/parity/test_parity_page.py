@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from samestep.experiments.documenting.site import FILTER
+from tests.parity import products
 from tests.parity.products import CELLS, HEADERS, PAGE
 
 
@@ -28,6 +29,21 @@ def test_the_page_counts_every_cell() -> None:
         took = [each["same step"] for each in cells() if each["strategy"].partition("+")[0] == strategy]
         assert list(map(int, numbers)) == [len(took), took.count("yes"), took.count("NO")]
     assert sum(int(number) for _, number, *_ in counted) == len(cells())
+
+
+def test_a_store_that_lacks_cells_leaves_the_files_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "STORE", tmp_path)
+    written: list[object] = []
+    monkeypatch.setattr(products, "write_cells", lambda plain, techniques: written.append(len(plain)))
+    few = products.cells()[:3]
+    monkeypatch.setattr(products, "cells", lambda: few)
+    for cell in few:
+        products.write_page()
+        assert not written
+        cell.stored.parent.mkdir(parents=True, exist_ok=True)
+        cell.stored.write_text('{"passed": true, "max_relative_loss": 0.0, "max_absolute_weight": 0.0}')
+    products.write_page()
+    assert written == [3]
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
