@@ -23,7 +23,8 @@ from samestep.common.files.removing import discard_all
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.record import rank_files
 from samestep.common.steps.recording import RecordOptions
-from samestep.experiments.recording.reruns import Reruns, count_steps
+from samestep.experiments.recording.rerun_folder import count_steps
+from samestep.experiments.recording.reruns import Reruns
 from samestep.experiments.recording.start import prepared
 from samestep.torch_impl.recording import install
 

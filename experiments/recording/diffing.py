@@ -5,20 +5,16 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from samestep.common.errors import SamestepError, Unavailable
 from samestep.common.judging.recorded.judge import judge, judge_unless_rounded
-from samestep.common.judging.recorded.measured import MeasuredYardstick, coarser, measure, repeats_itself
+from samestep.common.judging.recorded.measured import measure, measure_both, repeats_itself, rounds_more
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
-from samestep.common.judging.recorded.yardstick import Derived, Yardstick, coarsest_roundoff
+from samestep.common.judging.recorded.yardstick import Derived, Yardstick
 from samestep.common.steps.recorded_run import RecordedRun
-from samestep.experiments.recording.reruns import SEEDS, NotRepeated, Reruns, count_steps
+from samestep.experiments.recording.rerun_folder import count_steps
+from samestep.experiments.recording.reruns import SEEDS, NotRepeated, Reruns
 from samestep.experiments.recording.tipping import try_further
-
-STEPS = 20
-"""How many steps of the perturbed reruns are taken, unless asked otherwise."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +59,7 @@ def diff(a: Reruns, b: Reruns, num_steps: int) -> Diffed:
     except SamestepError as error:
         why = str(error).removesuffix(".")
     with contextlib.suppress(SamestepError):
-        if not _rounds_more(a, b):
+        if not rounds_more(a.run, b.run):
             return _by_reruns_of_b(a, b, length, why)
     first = first or judge(a.run, b.run)
     return Diffed(first, a, b, (f"A cannot be run again, so nothing measured how far rounding takes it: {why}.",))
@@ -82,13 +78,9 @@ def judge_as_kept(a: Reruns, b: Reruns) -> tuple[Diffed, Yardstick]:
     pairing = pair(a.run, b.run)
     is_float64 = a.run.header.is_float64
     runs, of_b = ([] if is_float64 else _alike(side) for side in (a, b))
-    measured = None
-    if runs and (of_b or not _rounds_more(b, a)):
-        measured = measure(a.run, runs, pairing)
-        measured = _with_roundings_of(b, of_b, measured) if _rounds_more(b, a) else measured
-    elif of_b and not _rounds_more(a, b):
-        measured = measure(b.run, of_b, pairing, 1)
-    if measured:
+    needs_b = rounds_more(b.run, a.run) if runs else not rounds_more(a.run, b.run)
+    if of_b if needs_b else runs:
+        measured = measure_both(a.run, runs, b.run, of_b if needs_b else [], pairing)
         return Diffed(judge(a.run, b.run, measured, pairing), a, b), measured
     derived = Derived.between(a.run.header, b.run.header, pairing)
     lacks = f"{'B' if runs else 'A'} holds no reruns, so nothing measured how far rounding takes it"
@@ -128,7 +120,9 @@ def _by_reruns_of_b(a: Reruns, b: Reruns, length: int, why: str) -> Diffed:
     """
     pairing = pair(a.run, b.run)
     runs = _require_alike(b, b.perturbed(SEEDS, length))
-    verdict = try_further(a, b, [], runs, judge(a.run, b.run, measure(b.run, runs, pairing, 1), pairing), length)
+    verdict = try_further(
+        a, b, [], runs, judge(a.run, b.run, measure_both(a.run, [], b.run, runs, pairing), pairing), length
+    )
     if verdict.need == "float64":  # which A cannot be run in
         verdict = dataclasses.replace(verdict, need="command")
     return Diffed(verdict, a, b, (f"A cannot be run again: {why}. Reruns of B measured how far rounding goes.",))
@@ -148,29 +142,17 @@ def _require_alike(side: Reruns, runs: Sequence[RecordedRun]) -> Sequence[Record
 def _by_reruns_of_a(a: Reruns, b: Reruns, length: int) -> Diffed:
     pairing = pair(a.run, b.run)
     runs = _require_alike(a, a.perturbed(SEEDS, length))
-    measured = measure(a.run, runs, pairing)
-    verdict = judge(a.run, b.run, measured, pairing)
+    verdict = judge(a.run, b.run, measure(a.run, runs, pairing), pairing)
     # Examples in fewer digits are no other ones; whether a loss that is off says so is for B's own rounding to decide.
     is_exact = verdict.is_exact and verdict.first is not None and verdict.first.phase != "data"
-    if is_exact or verdict.kind in ("same", "amplified") or not _rounds_more(b, a):
+    if is_exact or verdict.kind in ("same", "amplified") or not rounds_more(b.run, a.run):
         return Diffed(try_further(a, b, runs, [], verdict, length), a, b)
     try:
         of_b = _require_alike(b, b.perturbed(SEEDS, length))
     except SamestepError as error:
         noted = f"nothing measured how far B's rounding takes it: {str(error).removesuffix('.')}."
         return Diffed(judge(a.run, b.run, None, pairing), a, b, (noted,))
-    return Diffed(judge(a.run, b.run, _with_roundings_of(b, of_b, measured), pairing), a, b)
-
-
-def _rounds_more(one: Reruns, other: Reruns) -> bool:
-    """Returns whether one run has fewer digits than another, as one in bf16 has beside one in float32."""
-    return coarsest_roundoff(one.run.header) > coarsest_roundoff(other.run.header)
-
-
-def _with_roundings_of(b: Reruns, of_b: Sequence[RecordedRun], measured: MeasuredYardstick) -> MeasuredYardstick:
-    """Returns the yardstick of A and of a B that rounds more."""
-    both = coarser(measured, measure(b.run, of_b, measured.pairing, 1))
-    return dataclasses.replace(both, unit=np.maximum(both.unit, coarsest_roundoff(b.run.header)))
+    return Diffed(judge(a.run, b.run, measure_both(a.run, runs, b.run, of_b, pairing), pairing), a, b)
 
 
 def in_float64(sides: Sequence[Reruns]) -> list[Reruns]:

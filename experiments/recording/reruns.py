@@ -4,24 +4,32 @@ Before anything else, the command is run again as it was: a script that was edit
 would hide the difference.
 """
 
+import contextlib
 import dataclasses
+import functools
+import hashlib
+import re
 import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from samestep.common.errors import ConfigError, SamestepError, Unavailable, WorkerFailed
-from samestep.common.files.removing import discard
+from samestep.common.errors import ConfigError, ParityFailed, Unavailable, WorkerFailed
+from samestep.common.files.reading import read_bytes
+from samestep.common.files.removing import discard, discard_all
 from samestep.common.files.writing import make_folder
-from samestep.common.judging.recorded.repeating import find_change
+from samestep.common.judging.recorded.repeating import judge_again
+from samestep.common.judging.recorded.verdict import place as where_first
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.record import rank_files
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.common.steps.recording import RecordOptions
 from samestep.experiments.recording.commands import RunCommand, run_again
+from samestep.experiments.recording.rerun_folder import FOLDER, numbered, read_whole
 
-FOLDER = "reruns"
-"""In the directory of a record."""
+STEPS = 20
+"""How many steps of the perturbed reruns are taken, unless asked otherwise."""
 SEEDS = range(4)
 """Of the perturbed reruns that every judgement has."""
 _WEIGHTS, _UNCHANGED = "initial-weights.npz", "unchanged"
@@ -51,7 +59,10 @@ class Reruns:
         name: "A" or "B", for what is shown.
         rerun: Runs a command.
         is_quiet: Whether nothing is shown while a command runs.
+        weights: A .npz file with the weights that the run started from; "" if those are the command's own.
         repeated: How many first steps of the record the command still takes, as far as is known.
+        is_unsure: Whether its rounding could hide that it takes others.
+        refusal: That it takes others, once that is known.
     """
 
     run: RecordedRun
@@ -59,7 +70,10 @@ class Reruns:
     name: str
     rerun: RunCommand = run_again
     is_quiet: bool = False
+    weights: str = ""
     repeated: int = 0
+    is_unsure: bool = False
+    refusal: NotRepeated | None = None
 
     def why_not(self) -> str:
         """Why the command cannot be run again; "" if it can."""
@@ -87,22 +101,17 @@ class Reruns:
             NotRepeated: The command takes other steps than those of the record.
             SamestepError: One failed.
         """
-        is_cast, products = self.run.header.is_cast, self.run.header.products
+        products = self.run.header.products
         return [
-            self._kept(
-                f"perturbed-{seed}",
-                num_steps,
-                RecordOptions("", perturb=seed, products=products, stop_after=num_steps, float64=is_cast),
-            )
-            for seed in seeds
+            self._kept(f"perturbed-{seed}", self._options(num_steps, perturb=seed, products=products)) for seed in seeds
         ]
 
     def kept(self) -> list[RecordedRun]:
         """Returns the perturbed reruns that are there already: of each seed the last, which is the longest."""
-        by_seed: dict[str, RecordedRun] = {}
-        for path in self._places("perturbed-*") if (self.directory / FOLDER).is_dir() else ():
-            if found := _read(path, 1):
-                by_seed[path.name.split("-")[1]] = found
+        by_seed: dict[int, RecordedRun] = {}
+        for (seed, _), path in numbered(self.directory / FOLDER, r"perturbed-(\d+)-(\d+)"):
+            if found := read_whole(path, 1):
+                by_seed[seed] = found
         return [*by_seed.values()]
 
     def in_float64(self, num_steps: int) -> RecordedRun:
@@ -111,7 +120,14 @@ class Reruns:
         Args:
             num_steps: How many it takes, at least.
         """
-        return self._kept("float64", num_steps, RecordOptions("", stop_after=num_steps, float64=True))
+        if found := self._find("float64", num_steps):
+            return found
+        self._require_repeated(num_steps)
+        if self.is_unsure:
+            raise Unavailable(
+                "its rounding hides whether its script still is what was recorded: give its command in place of the record"
+            )
+        return self._new("float64", self._options(num_steps, float64=True))
 
     def started_from(self, weights: Path, num_steps: int) -> RecordedRun:
         """Returns the first steps of the command, from given weights.
@@ -120,10 +136,10 @@ class Reruns:
             weights: The .npz file that holds them.
             num_steps: How many it takes, at least.
         """
-        options = RecordOptions("", stop_after=num_steps, weights_from=str(weights), float64=self.run.header.is_cast)
-        return self._kept(f"from-{weights.parents[1].name}", num_steps, options)
+        name = f"from-{hashlib.sha256(read_bytes(weights)).hexdigest()[:12]}"
+        return self._kept(name, self._options(num_steps, weights_from=str(weights)))
 
-    def weights(self) -> Path:
+    def initial_weights(self) -> Path:
         """Returns a .npz file with the initial weights.
 
         Raises:
@@ -140,29 +156,39 @@ class Reruns:
             )
         return path
 
-    def _kept(self, name: str, num_steps: int, options: RecordOptions) -> RecordedRun:
+    def _options(self, num_steps: int, **changes: Any) -> RecordOptions:
+        """Returns how the record was made, of so many steps, and what is to be otherwise."""
+        made = RecordOptions(
+            "", stop_after=num_steps, float64=self.run.header.is_cast, weights_from=self.weights or None
+        )
+        return dataclasses.replace(made, **changes)
+
+    def _kept(self, name: str, options: RecordOptions) -> RecordedRun:
         """Returns a rerun that is there already and is long enough, or a new one."""
-        found = self._find(name, num_steps)
+        assert options.stop_after is not None
+        found = self._find(name, options.stop_after)
         if found is None:
-            self._require_repeated(num_steps)
-            found = self._find(name, num_steps)
-        return found or self._new(name, num_steps, options)
+            self._require_repeated(options.stop_after)
+            found = self._find(name, options.stop_after)
+        return found or self._new(name, options)
 
     def _find(self, name: str, num_steps: int) -> RecordedRun | None:
         places = (place for place in self._places(name) if rank_files(place))
-        return next((found for place in places if (found := _read(place, num_steps))), None)
+        return next((found for place in places if (found := read_whole(place, num_steps))), None)
 
     def _places(self, name: str) -> list[Path]:
         """Returns the directories of the reruns of one kind, in the order in which they were made."""
-        return sorted(self._folder().glob(f"{name}-*"), key=lambda place: (len(place.name), place.name))
+        return [path for _, path in numbered(self._folder(), rf"{re.escape(name)}-(\d+)")]
 
-    def _new(self, name: str, num_steps: int, options: RecordOptions) -> RecordedRun:
+    def _new(self, name: str, options: RecordOptions) -> RecordedRun:
         if why := self.why_not():
             raise Unavailable(why)
         if not self.is_quiet:
-            print(f"samestep: {self.name} is run again: {name}, {num_steps} steps ...", file=sys.stderr, flush=True)
-        last = max((int(place.name.rpartition("-")[2]) for place in self._places(name)), default=-1)
-        directory = self._folder() / f"{name}-{last + 1}"
+            what = f"{self.name} is run again: {name}, {options.stop_after} steps ..."
+            print(f"samestep: {what}", file=sys.stderr, flush=True)
+        there = self._places(name)
+        number = int(there[-1].name.rpartition("-")[2]) + 1 if there else 0
+        directory = self._folder() / f"{name}-{number}"
         try:
             self._run(dataclasses.replace(options, out=str(directory)))
         except BaseException:  # Ctrl-C as well
@@ -177,29 +203,34 @@ class Reruns:
             NotRepeated: It takes other steps.
             SamestepError: It failed.
         """
+        if self.refusal is not None:
+            raise self.refusal
         if num_steps <= self.repeated:
             return
-        known, there = self.repeated, {*self._folder().iterdir()}
-        options = RecordOptions("", stop_after=num_steps, float64=self.run.header.is_cast)
-        try:
-            again = self._new(_UNCHANGED, num_steps, options)
-            self.repeated = (
-                num_steps  # as a yardstick of their own, the perturbed reruns need not be those of the record
-            )
-            if change := find_change(self.run, again, lambda: self.perturbed(SEEDS, num_steps)):
-                twice = self._new(_UNCHANGED, num_steps, options)
-                is_random = bool(find_change(again, twice, lambda: self.perturbed(SEEDS, num_steps)))
-                why = "it draws other numbers" if is_random else "its script, its data or a library was changed"
-                raise NotRepeated(
-                    f"its command takes other steps {'each time' if is_random else 'now'}, as {why} ({change})",
-                    is_random,
-                )
-        except BaseException:
-            self.repeated = known
-            for each in {*self._folder().iterdir()} - there:
-                discard(each)
-            raise
-        discard(Path(again.name))
+        options = self._options(num_steps, perturb=self.run.header.perturbed)
+        with contextlib.ExitStack() as stack:
+            once = self._unchanged(options, stack)
+            # As a yardstick of its own; only once it has passed they are those of the record.
+            perturb = functools.partial(once.perturbed, SEEDS, min(num_steps, STEPS))
+            verdict = judge_again(self.run, once.run, perturb)
+            if verdict is not None and verdict.exit_code != ParityFailed.exit_code:
+                self.repeated, self.is_unsure = num_steps, verdict.kind == "unknown"
+                for _, path in numbered(once.directory / FOLDER, r"perturbed-(\d+)-(\d+)"):
+                    if not (place := self._folder() / path.name).exists():
+                        path.rename(place)
+                return
+            twice = judge_again(once.run, self._unchanged(options, stack).run, perturb)
+        is_random = twice is None or twice.exit_code == ParityFailed.exit_code
+        where = where_first(verdict.first) if verdict and verdict.first else "it has no tensor of the record"
+        why = "it draws other numbers" if is_random else "its script, its data or a library was changed"
+        reason = f"its command takes other steps {'each time' if is_random else 'now'}, as {why} ({where})"
+        self.refusal = NotRepeated(reason, is_random)
+        raise self.refusal
+
+    def _unchanged(self, options: RecordOptions, stack: contextlib.ExitStack) -> "Reruns":
+        run = self._new(_UNCHANGED, options)
+        stack.callback(discard_all, Path(run.name))
+        return dataclasses.replace(self, run=run, directory=Path(run.name), repeated=sys.maxsize)
 
     def _run(self, options: RecordOptions) -> None:
         self.rerun(self.run.header.command, options, self._place() or Path.cwd(), True)
@@ -214,27 +245,3 @@ class Reruns:
                 f"{folder} cannot be made ({reason}); copy the record to where it can be written."
             ) from None
         return folder
-
-
-def _read(directory: Path, num_steps: int) -> RecordedRun | None:
-    """Returns a rerun; None if it was interrupted, or is too short."""
-    try:
-        found = read_run(directory)
-        return found if count_steps(found, num_steps) >= num_steps else None
-    except SamestepError:
-        return None
-
-
-def count_steps(run: RecordedRun, most: int | None = None) -> int:
-    """Returns the number of steps that all ranks of a run took.
-
-    Args:
-        run: The run; no more of it is read than is needed.
-        most: Where to stop counting.
-    """
-    last = -1
-    for step in run.steps:
-        last = max(last, step.number)
-        if most is not None and last + 1 >= most:
-            break
-    return last + 1

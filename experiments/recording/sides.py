@@ -1,5 +1,6 @@
 """The two sides of a diff: each is a record, or a command that is recorded first."""
 
+import dataclasses
 import os
 import shlex
 import sys
@@ -10,7 +11,8 @@ from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.steps.joining import read_run
 from samestep.experiments.recording.commands import record_argument
 from samestep.experiments.recording.progress import ReadingProgress
-from samestep.experiments.recording.reruns import Reruns, count_steps
+from samestep.experiments.recording.rerun_folder import count_steps
+from samestep.experiments.recording.reruns import Reruns
 from samestep.experiments.recording.start import check_command, default_directory
 
 Argument = str | os.PathLike[str]
@@ -31,7 +33,7 @@ def read_sides(a: Argument, b: Argument, takes_weights: bool = False, is_quiet: 
     """
     commands = [_command(each) for each in (a, b)]  # both before anything runs
     one = _side("A", a, commands[0], None, is_quiet)
-    return one, _side("B", b, commands[1], one.weights() if takes_weights else None, is_quiet)
+    return one, _side("B", b, commands[1], one.initial_weights() if takes_weights else None, is_quiet)
 
 
 def _command(argument: Argument) -> list[str] | None:
@@ -64,9 +66,9 @@ def _side(who: str, argument: Argument, command: Sequence[str] | None, weights: 
             run = side.started_from(weights, count_steps(side.run))
         except Unavailable as error:
             raise ConfigError(f"{who} cannot be run again from A's weights: {error}.") from None
-        return Reruns(run, Path(run.name), who, is_quiet=is_quiet)
+        return dataclasses.replace(side, run=run, directory=Path(run.name), weights=str(weights))
     out = default_directory(command).absolute()
     if not is_quiet:
         print(f"samestep: {who} is recorded into {out} ...", file=sys.stderr, flush=True)
     run = record_argument(command, out, weights, is_quiet)
-    return Reruns(run, out, who, is_quiet=is_quiet, repeated=sys.maxsize)
+    return Reruns(run, out, who, is_quiet=is_quiet, weights=str(weights or ""), repeated=sys.maxsize)

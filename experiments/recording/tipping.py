@@ -5,12 +5,11 @@ A number that A has there tips over in about a third of the perturbed reruns: th
 """
 
 import contextlib
-import functools
 from collections.abc import Sequence
 
 from samestep.common.errors import SamestepError
 from samestep.common.judging.recorded.judge import judge
-from samestep.common.judging.recorded.measured import coarser, measure, repeats_itself
+from samestep.common.judging.recorded.measured import measure_both, repeats_itself
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.steps.recorded_run import RecordedRun
@@ -50,13 +49,11 @@ def try_further(
         assert verdict.first is not None
         before, until = [*made], max(verdict.first.step, 0) + 1
         for num_steps in dict.fromkeys((until, length)):
-            rerun = side.perturbed([seed], num_steps) if side is a else _of_b(b, seed, num_steps)
+            rerun = _rerun(side, seed, num_steps)
             if not rerun:
                 break
             made[:] = [*before, *rerun]
-            sides = ((a, of_a, 0), (b, of_b, 1))
-            yardsticks = [measure(each.run, reruns, pairing, side) for each, reruns, side in sides if reruns]
-            verdict = judge(a.run, b.run, functools.reduce(coarser, yardsticks), pairing)
+            verdict = judge(a.run, b.run, measure_both(a.run, of_a, b.run, of_b, pairing), pairing)
             if verdict.first is not None and verdict.first.step < until:
                 break
     return verdict
@@ -67,8 +64,8 @@ def _is_open(verdict: RecordedVerdict) -> bool:
     return verdict.may_be_tipped and verdict.need != "steps"
 
 
-def _of_b(b: Reruns, seed: int, num_steps: int) -> list[RecordedRun]:
-    """Returns a rerun of B; none if it cannot be run again, or does other things then."""
+def _rerun(side: Reruns, seed: int, num_steps: int) -> list[RecordedRun]:
+    """Returns a rerun; none if the command cannot be run again, or does other things then."""
     with contextlib.suppress(SamestepError):
-        return [run for run in b.perturbed([seed], num_steps) if repeats_itself(b.run, run)]
+        return [run for run in side.perturbed([seed], num_steps) if repeats_itself(side.run, run)]
     return []

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 from pathlib import Path
 
 from samestep.common.judging.recorded.judge import judge
@@ -10,6 +11,9 @@ from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.recorded_run import RecordedRun
+from samestep.common.steps.recording import RecordOptions
+from samestep.experiments.recording.reruns import Reruns
+from samestep.experiments.recording.start import prepared
 from tests.recording.numpy_script import Script, run
 
 RERUNS = 4
@@ -27,3 +31,23 @@ def diff(a: Script, b: Script, below: Path, reruns: int = RERUNS) -> RecordedVer
     pairing = pair(one, other)
     perturbed = [recorded(dataclasses.replace(a, perturbed=seed), below) for seed in range(reruns)]
     return judge(one, other, measure(one, perturbed, pairing) if perturbed else None, pairing)
+
+
+class Fake:
+    """Runs the script of a command that is its fields."""
+
+    def __init__(self, **changes: object) -> None:
+        self.changes, self.runs = changes, []
+
+    def __call__(self, command: list[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
+        script = Script(**json.loads(command[2]))
+        script = dataclasses.replace(script, perturbed=options.perturb, **self.changes)
+        if options.float64:
+            script = dataclasses.replace(script, dtype="float64", is_cast=True)
+        self.runs.append(Path(options.out).name)
+        run(dataclasses.replace(script, steps=options.stop_after or script.steps), prepared(Path(options.out)))
+
+
+def side(script: Script, below: Path, name: str, rerun: Fake) -> Reruns:
+    found = recorded(script, below)
+    return Reruns(found, Path(found.name), name, rerun)

@@ -7,7 +7,8 @@ import tempfile
 from pathlib import Path
 
 from museum.reenacted.run import Reenactment
-from samestep.experiments.recording.diffing import STEPS, diff
+from samestep.experiments.recording.diffing import diff
+from samestep.experiments.recording.reruns import STEPS
 
 with tempfile.TemporaryDirectory() as below:
     reenactment = Reenactment(Path(below))

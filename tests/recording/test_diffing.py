@@ -16,30 +16,8 @@ from samestep.experiments.cli import github_actions
 from samestep.experiments.printing.diff_report import diff_document, next_step
 from samestep.experiments.printing.formats import write
 from samestep.experiments.recording.diffing import diff, in_float64, judge_as_kept
-from samestep.experiments.recording.reruns import Reruns
-from samestep.experiments.recording.start import prepared
-from tests.recording.judged import recorded
-from tests.recording.numpy_script import Script, run
-
-
-class Fake:
-    """Runs the script of a command that is its fields."""
-
-    def __init__(self, **changes: object) -> None:
-        self.changes, self.runs = changes, []
-
-    def __call__(self, command: list[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
-        script = Script(**json.loads(command[2]))
-        script = dataclasses.replace(script, perturbed=options.perturb, **self.changes)
-        if options.float64:
-            script = dataclasses.replace(script, dtype="float64", is_cast=True)
-        self.runs.append(Path(options.out).name)
-        run(dataclasses.replace(script, steps=options.stop_after or script.steps), prepared(Path(options.out)))
-
-
-def side(script: Script, below: Path, name: str, rerun: Fake) -> Reruns:
-    found = recorded(script, below)
-    return Reruns(found, Path(found.name), name, rerun)
+from tests.recording.judged import Fake, side
+from tests.recording.numpy_script import Script
 
 
 def test_reruns_are_kept_and_as_long_as_needed(tmp_path: Path) -> None:
@@ -135,58 +113,6 @@ def test_what_is_kept_judges_a_run_of_fewer_digits_only_with_its_own_reruns(tmp_
     assert isinstance(yardstick, MeasuredYardstick) and not found.notes
     assert yardstick.unit.min() == roundoff("bfloat16") and found.verdict.need == "float64"
     assert len(rerun.runs) == 10
-
-
-class WithoutSeed(Fake):
-    """A script that starts from other weights each time."""
-
-    def __call__(self, command: list[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
-        self.changes = {"seed": 5 + len(self.runs)}
-        super().__call__(command, options, directory, is_quiet)
-
-
-class WithoutSeedForWorkers(Fake):
-    """A script that is given other examples in one run of a few."""
-
-    def __call__(self, command: list[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
-        self.changes = {"mistake": "other_order"} if len(self.runs) == 3 else {}
-        super().__call__(command, options, directory, is_quiet)
-
-
-@pytest.mark.parametrize("rerun", [WithoutSeed(), WithoutSeedForWorkers()])
-def test_a_script_that_does_not_repeat_itself_is_not_judged(tmp_path: Path, rerun: Fake) -> None:
-    a, b = (side(Script(flipped=flipped), tmp_path, "A", rerun) for flipped in (False, True))
-    found = diff(a, b, 20)
-    assert (found.verdict.kind, found.verdict.need) == ("unknown", "seed")
-    assert "does not repeat itself" in found.notes[0]
-
-
-@pytest.mark.parametrize("mistake", ["off_by_a_little", "forgotten_exchange"])
-def test_a_script_that_was_edited_is_no_yardstick(tmp_path: Path, mistake: str) -> None:
-    """A is the record of a script that now makes the mistake, as it is where a pull request is held against a record."""
-    script, edited = Script(world=2), Fake(mistake=mistake)
-    a = side(script, tmp_path, "A", edited)
-    b = side(dataclasses.replace(script, mistake=mistake), tmp_path, "B", Fake())
-    found = diff(a, b, 20)
-    assert found.verdict.exit_code == 4 and found.verdict.first.step == 0
-    assert "A cannot be run again: its command takes other steps now" in found.notes[0]
-    assert "(step 0, gradient, layer net.head)" in found.notes[0] and "Reruns of B measured" in found.notes[0]
-    assert not [*(a.directory / "reruns").glob("*-*")] and len([*(b.directory / "reruns").glob("perturbed-*")]) >= 4
-    kept, _ = judge_as_kept(a, b)
-    assert kept.verdict.headline == found.verdict.headline
-    with pytest.raises(Unavailable, match="A cannot be run again in float64: its command takes other steps now"):
-        in_float64((a, b))
-    corrected = diff(a, side(dataclasses.replace(script, flipped=True), tmp_path, "B", Fake()), 20)
-    assert corrected.verdict.exit_code == 0 and "Reruns of B measured" in corrected.notes[0]
-
-
-def test_another_machine_rounds_otherwise(tmp_path: Path) -> None:
-    """The command takes the steps of the record within rounding: that is no other script."""
-    rerun = Fake(flipped=True)
-    a, b = (side(Script(world=2, mistake=m), tmp_path, "A", rerun) for m in ("", "off_by_a_little"))
-    found = diff(a, b, 20)
-    assert found.verdict.exit_code == 4 and not found.notes
-    assert rerun.runs == ["unchanged-0", *(f"perturbed-{seed}-0" for seed in range(4))]
 
 
 def test_a_command_that_fails_leaves_what_can_be_said_without_it(tmp_path: Path) -> None:

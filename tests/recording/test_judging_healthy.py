@@ -146,6 +146,20 @@ def test_where_both_are_broken_nothing_is_said_to_be_the_same(tmp_path: Path, st
     assert verdict.notes[0].startswith(f"step {step} leaves parameters of both infinite or NaN")
 
 
+def test_a_parameter_that_is_infinite_from_the_start_hides_nothing(tmp_path: Path) -> None:
+    """As a causal mask that is kept as a frozen parameter."""
+    run = recorded(Script(steps=3), tmp_path)
+    place, steps = [each.name for each in run.tensors].index("net.unused.weight"), list(run.steps)
+    for number, each in enumerate(steps):
+        held = each.sums["weight"]
+        square, projections = held.square.copy(), held.projections.copy()
+        square[place], projections[place] = np.inf, np.nan
+        made = dataclasses.replace(held, square=square, projections=projections)
+        steps[number] = dataclasses.replace(each, sums={**each.sums, "weight": made})
+    masked = dataclasses.replace(run, steps=steps)
+    assert judge(masked, masked).headline == "same: 3 steps"
+
+
 def test_what_overflowed_in_a_step_that_both_skip_is_no_difference(tmp_path: Path) -> None:
     run = recorded(Script(steps=3), tmp_path)
     a, b = (broken(run, "gradient", number, is_skipped=True) for number in (np.nan, -np.inf))

@@ -34,7 +34,8 @@ class Seen:
         off: The largest difference of all: of a loss or a gradient relative to its norm, of weights relative to their last move.
         num_unseen: How many steps have no gradients or no weights in one of the records.
         weights: A's, after the last step.
-        broken: The first step after which a parameter of both is infinite or NaN; None if there is none.
+        whole: The parameters that are finite before the first step.
+        broken: The first step after which one of these is infinite or NaN in both; None if there is none.
     """
 
     num_steps: int = 0
@@ -46,6 +47,7 @@ class Seen:
     off: float = 0.0
     num_unseen: int = 0
     weights: Sums | None = None
+    whole: np.ndarray | None = None
     broken: int | None = None
 
     @property
@@ -68,6 +70,12 @@ def look(walk: Walk, one: RunStep, other: RunStep, seen: Seen) -> None:
         seen.off = max(seen.off, _off(walk, one, other, seen.weights))
         seen.num_unseen += gradient is None or weight is None
     seen.weights = weight.one if weight is not None else None
+    if weight is not None and seen.broken is None:
+        are_finite = [np.isfinite(sums.square) | (sums.bits == 0) for sums in (weight.one, weight.other)]
+        if seen.whole is None:
+            seen.whole = walk.pairing.are_parameters & (are_finite[0] | are_finite[1])
+        if not seen.whole.any() or (seen.whole & ~are_finite[0] & ~are_finite[1]).any():
+            seen.broken = max(one.number, 0)
     if one.number < 0:
         return
     for compared in (gradient, weight):
@@ -77,15 +85,9 @@ def look(walk: Walk, one: RunStep, other: RunStep, seen: Seen) -> None:
         seen.resolution = _resolution(gradient)
         seen.jump = (one.number, *_largest_spread(walk, gradient))
     if weight is not None:
-        if seen.broken is None and _is_broken(weight.one, walk.pairing.are_parameters):
-            seen.broken = one.number
         apart = finite(weight.apart)
         norm = math.sqrt(float(apart @ apart) / (float(finite(weight.one.square).sum()) or 1.0))
         seen.first_apart, seen.last_apart = seen.first_apart or norm, norm
-
-
-def _is_broken(weights: Sums, are_parameters: np.ndarray) -> bool:
-    return bool((are_parameters & (weights.bits != 0) & ~np.isfinite(weights.square)).any())
 
 
 def _largest_spread(walk: Walk, gradient: ComparedTensors) -> tuple[str, float]:

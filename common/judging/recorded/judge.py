@@ -26,7 +26,7 @@ AMPLIFIED = 100.0
 
 MOST_EXAMPLES = 10**6
 """Of which is counted how often they came, at 100 bytes each; of more it is not known."""
-_BROKEN = "step {} leaves parameters of both infinite or NaN, so from there on nothing can be compared"
+_BROKEN = "step {} leaves parameters of both infinite or NaN: what comes after it is not compared"
 
 
 def judge(

@@ -1,13 +1,22 @@
 """The yardstick of a run whose command was run again, from weights that were moved in their last bit."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from samestep.common.judging.recorded.pairing import Pairing
-from samestep.common.judging.recorded.yardstick import THRESHOLD, RoundingScale, apart_of, finite, floor, unit_of
+from samestep.common.judging.recorded.yardstick import (
+    THRESHOLD,
+    RoundingScale,
+    apart_of,
+    coarsest_roundoff,
+    finite,
+    floor,
+    unit_of,
+)
 from samestep.common.steps.record import Phase
 from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
 
@@ -116,6 +125,35 @@ def coarser(one: MeasuredYardstick, other: MeasuredYardstick) -> MeasuredYardsti
     spreads = {key: np.fmax(each, other.spreads.get(key, each)) for key, each in one.spreads.items()}
     losses = {step: max(each, other.losses.get(step, each)) for step, each in one.losses.items()}
     return dataclasses.replace(one, spreads=spreads, losses=losses, rate=max(one.rate, other.rate))
+
+
+def measure_both(
+    a: RecordedRun, of_a: Sequence[RecordedRun], b: RecordedRun, of_b: Sequence[RecordedRun], pairing: Pairing
+) -> MeasuredYardstick:
+    """Measures what perturbations did to both runs, or to the one that was run again.
+
+    Args:
+        a: The one.
+        of_a: Its perturbed reruns.
+        b: The other.
+        of_b: Its perturbed reruns.
+        pairing: The pairing of their tensors.
+    """
+    sides = ((a, of_a, 0), (b, of_b, 1))
+    found = functools.reduce(coarser, [measure(run, reruns, pairing, side) for run, reruns, side in sides if reruns])
+    if of_b and rounds_more(b, a):
+        found = dataclasses.replace(found, unit=np.maximum(found.unit, coarsest_roundoff(b.header)))
+    return found
+
+
+def rounds_more(one: RecordedRun, other: RecordedRun) -> bool:
+    """Returns whether one run has fewer digits than another, as one in bf16 has beside one in float32.
+
+    Args:
+        one: The one.
+        other: The other.
+    """
+    return coarsest_roundoff(one.header) > coarsest_roundoff(other.header)
 
 
 def repeats_itself(a: RecordedRun, rerun: RecordedRun) -> bool:

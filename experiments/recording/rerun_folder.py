@@ -1,0 +1,53 @@
+"""The reruns that are kept beside a record: which there are, and whether they are whole."""
+
+import os
+import re
+from pathlib import Path
+
+from samestep.common.errors import SamestepError
+from samestep.common.steps.joining import read_run
+from samestep.common.steps.recorded_run import RecordedRun
+
+FOLDER = "reruns"
+"""In the directory of a record."""
+
+
+def numbered(folder: Path, pattern: str) -> list[tuple[tuple[int, ...], Path]]:
+    """Returns what is in a folder under names of a pattern, in the order of the numbers in them, and these.
+
+    Args:
+        folder: The folder; one that is not there holds nothing.
+        pattern: A regular expression whose groups are numbers.
+    """
+    names = os.listdir(folder) if folder.is_dir() else []
+    matches = [match for name in names if (match := re.fullmatch(pattern, name))]
+    return sorted((tuple(map(int, match.groups())), folder / match[0]) for match in matches)
+
+
+def read_whole(directory: Path, num_steps: int) -> RecordedRun | None:
+    """Returns a rerun; None if it was interrupted, or is too short.
+
+    Args:
+        directory: Its directory.
+        num_steps: How many steps it has to have.
+    """
+    try:
+        found = read_run(directory)
+        return found if count_steps(found, num_steps) >= num_steps else None
+    except SamestepError:
+        return None
+
+
+def count_steps(run: RecordedRun, most: int | None = None) -> int:
+    """Returns the number of steps that all ranks of a run took.
+
+    Args:
+        run: The run; no more of it is read than is needed.
+        most: Where to stop counting.
+    """
+    last = -1
+    for step in run.steps:
+        last = max(last, step.number)
+        if most is not None and last + 1 >= most:
+            break
+    return last + 1
