@@ -1,5 +1,7 @@
 """Mistakes in what a step is given: examples that are missing, doubled, repeated or in another order, and other targets."""
 
+import collections
+
 from samestep.common.mistakes.evidence import Evidence, Side, common_ratio
 from samestep.common.mistakes.mistake import Mistake, Words
 
@@ -18,7 +20,7 @@ def _same_on_ranks(evidence: Evidence) -> Words | None:
     if (
         not ranks
         or evidence.b.shares_layers
-        or _repeats(evidence.a)
+        or _groups(evidence.a)
         or len(set(evidence.b.examples)) >= len(set(evidence.a.examples))
     ):
         return None
@@ -26,16 +28,24 @@ def _same_on_ranks(evidence: Evidence) -> Words | None:
 
 
 def _other_on_shares(evidence: Evidence) -> Words | None:
-    """Ranks share layers in both; in A some were called on the same examples, and in B none was."""
-    rows = {rank: each for rank, each in (evidence.b.rows or {}).items() if each}
-    if not (evidence.a.shares_layers and evidence.b.shares_layers) or not _repeats(evidence.a) or _repeats(evidence.b):
+    """Ranks share layers in both; those of a group were called on the same examples in A, and in B they were not."""
+    ours, theirs = _groups(evidence.a), _groups(evidence.b)
+    if not (evidence.a.shares_layers and evidence.b.shares_layers and ours):
         return None
-    return {"ranks": " and ".join(map(str, rows))}
+    if evidence.a.world != evidence.b.world:  # nobody knows which ranks of B are a group
+        return None if theirs else {"ranks": "some ranks"}
+    split = [group for group in ours if group not in theirs]
+    if not split or any(group not in ours for group in theirs):  # the latter: B has other groups
+        return None
+    return {"ranks": ", and ".join(f"ranks {' and '.join(map(str, group))}" for group in split)}
 
 
-def _repeats(side: Side) -> bool:
-    rows = [each for each in (side.rows or {}).values() if each]
-    return len(set(rows)) < len(rows)
+def _groups(side: Side) -> list[list[int]]:
+    """Returns the ranks that were given the same examples, two or more together."""
+    ranks_of = collections.defaultdict[tuple[int, ...], list[int]](list)
+    for rank, rows in (side.rows or {}).items():
+        ranks_of[rows].append(rank)
+    return [ranks for rows, ranks in ranks_of.items() if rows and len(ranks) > 1]
 
 
 def _doubled(evidence: Evidence) -> Words | None:
@@ -141,7 +151,7 @@ EXAMPLES = (
         "shares_given_other_data",
         ("data",),
         _other_on_shares,
-        "ranks {ranks} of B were given different examples, but hold parts of the same layers: under tensor parallelism, all "
+        "{ranks} of B were given different examples, but hold parts of the same layers: under tensor parallelism, all "
         "ranks of a group need the same examples",
         "deepspeedai/DeepSpeed#7199",
         has_sides=True,

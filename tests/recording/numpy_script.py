@@ -119,8 +119,11 @@ class _Training:
         if s.mistake == "dropped_shard":
             indices = indices[: BATCH // 2]
         parts = np.array_split(indices, s.world)
-        if s.mistake == "same_data_on_every_worker" or ("tp" in s.layouts and s.mistake != "shares_given_other_data"):
+        if s.mistake == "same_data_on_every_worker":
             parts = [parts[0]] * s.world
+        elif "tp" in s.layouts:  # groups of two ranks
+            is_split = [s.mistake == "shares_given_other_data" and rank < 2 for rank in range(s.world)]
+            parts = [parts[rank if alone else rank - rank % 2] for rank, alone in enumerate(is_split)]
         return parts
 
     # --- a step -------------------------------------------------------------------------------------------------------

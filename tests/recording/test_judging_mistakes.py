@@ -127,6 +127,27 @@ def test_evaluation_mode_is_named_only_where_nothing_explains_more(tmp_path: Pat
     assert [cause.name for cause in verdict.causes] == [expected], verdict.headline
 
 
+@pytest.mark.parametrize(
+    ("worlds", "expected"),
+    [
+        ((2, 2), "ranks 0 and 1 of B were given different examples"),
+        ((4, 4), "ranks 0 and 1 of B were given different examples"),  # and not 2 and 3, which share theirs
+        ((4, 2), "some ranks of B were given different examples"),
+        ((2, 4), None),
+    ],
+)
+def test_the_ranks_are_named_that_hold_parts_of_the_same_layers(
+    tmp_path: Path, worlds: tuple[int, int], expected: str | None
+) -> None:
+    a = Script(layouts=("tp",), world=worlds[0], steps=1)
+    b = dataclasses.replace(a, world=worlds[1], mistake="shares_given_other_data")
+    verdict = diff(a, b, tmp_path, reruns=0)
+    named = next((cause.sentence for cause in verdict.causes if cause.name == "shares_given_other_data"), None)
+    assert (named and named.partition(",")[0]) == expected
+    right = dataclasses.replace(b, mistake="dropped_shard")
+    assert "shares_given_other_data" not in [cause.name for cause in diff(a, right, tmp_path, reruns=0).causes]
+
+
 def test_a_factor_is_found_before_clipping(tmp_path: Path) -> None:
     """B's gradients are 0.8 times A's, which alone are clipped."""
     free = recorded(Script(clip=1e9), tmp_path)
