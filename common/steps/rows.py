@@ -38,6 +38,8 @@ def coefficients(place: int, size: int) -> np.ndarray:
     Returns:
         uint64 [size], all odd.
     """
+    if size & (size - 1):  # a part of those of the next power of two, which inputs of many sizes share
+        return coefficients(place, 1 << size.bit_length())[:size]
     index = np.arange(size, dtype=np.uint64) + np.uint64(place * INPUT_STRIDE + 1)
     return mix(index * _STEP) | np.uint64(1)
 

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samestep.common.steps.projections import Piece, project, sum_of_bits
-from samestep.common.steps.rows import FEW, hash_rows
 
 SHAPES = st.lists(st.integers(1, 5), max_size=4).map(tuple)
 
@@ -78,113 +77,6 @@ def test_other_dtypes_are_projected_as_they_are(dtype: str) -> None:
     np.testing.assert_allclose(found[0]["projections"], project(value.double().numpy()), rtol=1e-5, atol=1e-5)
     words = value.view(torch.int16).numpy() if value.element_size() == 2 else value.numpy()
     assert found[0]["bits"] == sum_of_bits(words)
-
-
-@pytest.mark.torch
-def test_rows_are_hashed_as_the_statement_says() -> None:
-    import torch
-
-    from samestep.torch_impl.recording.step.examples import Examples
-
-    inputs, ids = torch.randn(4, 3, 2), torch.tensor([[1, -1], [2, 3], [0, 0], [1, -1]])
-    examples = Examples()
-    examples.add([inputs], {"b": ids, "a": torch.ones(4, dtype=torch.bool), "other": torch.ones(3)})
-    expected = hash_rows([inputs.numpy(), np.ones((4, 1), bool), ids.numpy()])
-    assert examples.hashes() == tuple(expected.tolist())
-    images = torch.randn(4, 8, 8, 3)
-    examples.clear()
-    examples.add([images], {})
-    assert examples.hashes() == tuple(hash_rows([images.numpy()]).tolist())
-    many, more = torch.randn(FEW, 3), torch.arange(2)  # too many to mix one by one
-    examples.clear()
-    examples.add([many], {})
-    examples.add([more], {})
-    assert examples.hashes() == (*hash_rows([many.numpy()]).tolist(), *hash_rows([more.numpy()]).tolist())
-    result = torch.nn.Linear(2, 2)(torch.ones(4, 2))
-    examples.clear()
-    examples.add_result(result)
-    examples.add([result.detach()], {})
-    assert examples.hashes() is None
-    data = torch.randn(3, 2)
-    examples.clear()
-    examples.add_result(result)
-    examples.add([torch.cat([result.detach(), data])], {"labels": torch.arange(7)})
-    assert examples.hashes() == tuple(hash_rows([data.numpy(), np.arange(4, 7)[:, None]]).tolist())
-    loss, prices = torch.tensor(0.5), torch.rand(3)
-    examples.clear()
-    examples.add_result(loss)
-    examples.add([prices], {})
-    assert examples.hashes() == tuple(hash_rows([prices.numpy()[:, None]]).tolist())
-
-
-@pytest.mark.filterwarnings("ignore:Sparse CSR")
-def test_sparse_examples_count_as_dense_ones() -> None:
-    """PyTorch's example of a graph network gives its model nothing else."""
-    torch = pytest.importorskip("torch")
-    from samestep.torch_impl.recording.step.examples import Examples
-
-    dense = torch.relu(torch.randn(5, 4, 3, generator=torch.Generator().manual_seed(0)))
-    counts = (dense[:, :, 0] * 3).to(torch.int64)
-    expected = tuple(hash_rows([dense.numpy(), counts.numpy()]).tolist())
-    for pair in ((dense, counts), (dense.to_sparse(), counts.to_sparse()), (dense.to_sparse(), counts.to_sparse_csr())):
-        examples = Examples()
-        examples.add_result(counts.to_sparse())
-        examples.add(pair, {})
-        assert examples.hashes() == expected
-    result = dense.to_sparse()
-    examples.clear()
-    examples.add_result(result)
-    examples.add([result], {})
-    assert examples.hashes() is None
-
-
-@pytest.mark.tf
-def test_of_a_batch_of_results_and_data_the_data_are_taken_in_a_graph() -> None:
-    import tensorflow as tf
-
-    from samestep.tf_impl.recording.examples import Results, inputs_of
-
-    results, found = Results(), list[list[str]]()
-
-    @tf.function
-    def step(data: tf.Tensor) -> tf.Tensor:
-        fake = tf.tanh(data)
-        results.add(fake)
-        scaled = 2.0 * data
-        for batch in (tf.concat([tf.stop_gradient(fake), data], 0), tf.concat([scaled, data], 0), fake, 2.0 * fake):
-            found.append([each.name.partition(":")[0] for each in inputs_of([batch], {}, results)])
-        return fake
-
-    step(tf.ones((2, 3)))
-    assert found == [["data"], ["concat_1"], [], []]
-
-
-@pytest.mark.tf
-def test_of_an_eager_batch_of_results_and_data_the_data_are_taken() -> None:
-    """Else `run_eagerly` gave a GAN other examples than its graph."""
-    import tensorflow as tf
-
-    from samestep.tf_impl.recording.examples import Results, inputs_of
-
-    results, data = Results(), tf.random.normal((2, 3))
-    fake = tf.tanh(data)
-    results.add([fake, tf.constant(0.5)])
-    for batch, expected in (
-        (tf.concat([fake, data], 0), [data]),
-        (data, [data]),
-        (fake, []),
-        (tf.concat([fake] * 2, 0), []),
-    ):
-        found = inputs_of([batch], {}, results)
-        assert [each.numpy().tolist() for each in found] == [each.numpy().tolist() for each in expected]
-
-
-def test_images_are_the_same_wherever_their_channels_are() -> None:
-    images = np.random.default_rng(0).normal(size=(4, 3, 7, 6)).astype(np.float32)
-    first = hash_rows([images])
-    assert (hash_rows([np.moveaxis(images, 1, 3)]) == first).all()
-    assert (hash_rows([np.swapaxes(images, 2, 3)]) != first).all()
-    assert len(set(first.tolist())) == 4
 
 
 def test_options_survive_the_environment() -> None:

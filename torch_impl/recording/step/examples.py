@@ -15,7 +15,7 @@ import torch
 
 from samestep.common.steps.rows import FEW, coefficients, is_channels_last, mix, mixed
 from samestep.torch_impl.recording.pieces import local_of, unwrapped
-from samestep.torch_impl.recording.step.sparse import entries_of, has_sparse_rows, values_of, width_of
+from samestep.torch_impl.recording.step.sparse import coefficients_at, entries_of, has_sparse_rows, values_of
 
 Sums = list[torch.Tensor | np.ndarray]
 """For each input of a call, the sum of each example, which are added."""
@@ -172,12 +172,14 @@ def _sparse_sums(place: int, tensor: torch.Tensor) -> torch.Tensor:
         words = values.to(_SINGLE).view(torch.int32).to(torch.int64) & 0xFFFFFFFF
     else:
         words = values.to(torch.int64)
-    products = words * _coefficients(place, width_of(tensor), words.device)[places]
+    products = words * coefficients_at(place, places)
     return torch.zeros(len(tensor), dtype=torch.int64, device=words.device).index_add_(0, examples, products)
 
 
 @functools.lru_cache(64)
 def _coefficients(place: int, size: int, device: torch.device) -> torch.Tensor:
+    if size & (size - 1):  # as coefficients() itself does
+        return _coefficients(place, 1 << size.bit_length(), device)[:size]
     return torch.from_numpy(coefficients(place, size).view(np.int64)).to(device)
 
 

@@ -1,0 +1,133 @@
+"""Both recorders hash the examples of a call as the statement in NumPy says, and take nothing else for examples."""
+
+import numpy as np
+import pytest
+
+from samestep.common.steps.rows import FEW, INPUT_STRIDE, coefficients, hash_rows
+
+
+@pytest.mark.torch
+def test_rows_are_hashed_as_the_statement_says() -> None:
+    import torch
+
+    from samestep.torch_impl.recording.step.examples import Examples
+
+    inputs, ids = torch.randn(4, 3, 2), torch.tensor([[1, -1], [2, 3], [0, 0], [1, -1]])
+    examples = Examples()
+    examples.add([inputs], {"b": ids, "a": torch.ones(4, dtype=torch.bool), "other": torch.ones(3)})
+    expected = hash_rows([inputs.numpy(), np.ones((4, 1), bool), ids.numpy()])
+    assert examples.hashes() == tuple(expected.tolist())
+    images = torch.randn(4, 8, 8, 3)
+    examples.clear()
+    examples.add([images], {})
+    assert examples.hashes() == tuple(hash_rows([images.numpy()]).tolist())
+    many, more = torch.randn(FEW, 3), torch.arange(2)  # too many to mix one by one
+    examples.clear()
+    examples.add([many], {})
+    examples.add([more], {})
+    assert examples.hashes() == (*hash_rows([many.numpy()]).tolist(), *hash_rows([more.numpy()]).tolist())
+    result = torch.nn.Linear(2, 2)(torch.ones(4, 2))
+    examples.clear()
+    examples.add_result(result)
+    examples.add([result.detach()], {})
+    assert examples.hashes() is None
+    data = torch.randn(3, 2)
+    examples.clear()
+    examples.add_result(result)
+    examples.add([torch.cat([result.detach(), data])], {"labels": torch.arange(7)})
+    assert examples.hashes() == tuple(hash_rows([data.numpy(), np.arange(4, 7)[:, None]]).tolist())
+    loss, prices = torch.tensor(0.5), torch.rand(3)
+    examples.clear()
+    examples.add_result(loss)
+    examples.add([prices], {})
+    assert examples.hashes() == tuple(hash_rows([prices.numpy()[:, None]]).tolist())
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_sparse_examples_count_as_dense_ones() -> None:
+    """PyTorch's example of a graph network gives its model nothing else."""
+    torch = pytest.importorskip("torch")
+    from samestep.torch_impl.recording.step.examples import Examples
+
+    dense = torch.relu(torch.randn(5, 4, 3, generator=torch.Generator().manual_seed(0)))
+    counts = (dense[:, :, 0] * 3).to(torch.int64)
+    expected = tuple(hash_rows([dense.numpy(), counts.numpy()]).tolist())
+    for pair in ((dense, counts), (dense.to_sparse(), counts.to_sparse()), (dense.to_sparse(), counts.to_sparse_csr())):
+        examples = Examples()
+        examples.add_result(counts.to_sparse())
+        examples.add(pair, {})
+        assert examples.hashes() == expected
+    result = dense.to_sparse()
+    examples.clear()
+    examples.add_result(result)
+    examples.add([result], {})
+    assert examples.hashes() is None
+    images = torch.relu(torch.randn(2, 8, 7, 3))
+    examples.clear()
+    examples.add([images.to_sparse()], {})
+    assert examples.hashes() == tuple(hash_rows([images.numpy()]).tolist())
+
+
+def test_sparse_examples_may_be_wider_than_memory() -> None:
+    """Only the coefficients of the numbers that there are are computed; the last is the first of the next input."""
+    torch = pytest.importorskip("torch")
+    from samestep.torch_impl.recording.step.examples import sums_of
+
+    places = [[0, 1, 1], [5, 0, INPUT_STRIDE]]
+    wide = torch.sparse_coo_tensor(places, [3, -1, 2], (2, INPUT_STRIDE + 1), check_invariants=True)
+    first, (last,) = coefficients(0, 8).tolist(), coefficients(1, 1).tolist()
+    assert [each % 2**64 for each in sums_of(0, wide).tolist()] == [3 * first[5] % 2**64, (2 * last - first[0]) % 2**64]
+
+
+def test_inputs_of_many_sizes_share_their_coefficients() -> None:
+    """A detector is given images of hundreds of sizes, and kept the coefficients of each."""
+    assert all(np.shares_memory(coefficients(0, size), coefficients(0, 1024)) for size in (600, 1000))
+
+
+@pytest.mark.tf
+def test_of_a_batch_of_results_and_data_the_data_are_taken_in_a_graph() -> None:
+    import tensorflow as tf
+
+    from samestep.tf_impl.recording.examples import Results, inputs_of
+
+    results, found = Results(), list[list[str]]()
+
+    @tf.function
+    def step(data: tf.Tensor) -> tf.Tensor:
+        fake = tf.tanh(data)
+        results.add(fake)
+        scaled = 2.0 * data
+        for batch in (tf.concat([tf.stop_gradient(fake), data], 0), tf.concat([scaled, data], 0), fake, 2.0 * fake):
+            found.append([each.name.partition(":")[0] for each in inputs_of([batch], {}, results)])
+        return fake
+
+    step(tf.ones((2, 3)))
+    assert found == [["data"], ["concat_1"], [], []]
+
+
+@pytest.mark.tf
+def test_of_an_eager_batch_of_results_and_data_the_data_are_taken() -> None:
+    """Else `run_eagerly` gave a GAN other examples than its graph."""
+    import tensorflow as tf
+
+    from samestep.tf_impl.recording.examples import Results, inputs_of
+
+    results, data = Results(), tf.random.normal((2, 3))
+    fake = tf.tanh(data)
+    results.add([fake, tf.constant(0.5)])
+    for batch, expected in (
+        (tf.concat([fake, data], 0), [data]),
+        (data, [data]),
+        (fake, []),
+        (tf.concat([fake] * 2, 0), []),
+    ):
+        found = inputs_of([batch], {}, results)
+        assert [each.numpy().tolist() for each in found] == [each.numpy().tolist() for each in expected]
+
+
+def test_images_are_the_same_wherever_their_channels_are() -> None:
+    images = np.random.default_rng(0).normal(size=(4, 3, 7, 6)).astype(np.float32)
+    first = hash_rows([images])
+    assert (hash_rows([np.moveaxis(images, 1, 3)]) == first).all()
+    assert (hash_rows([np.swapaxes(images, 2, 3)]) != first).all()
+    assert len(set(first.tolist())) == 4
