@@ -125,6 +125,41 @@ def test_of_an_eager_batch_of_results_and_data_the_data_are_taken() -> None:
         assert [each.numpy().tolist() for each in found] == [each.numpy().tolist() for each in expected]
 
 
+@pytest.mark.tf
+def test_results_that_an_eager_script_keeps_are_data_of_later_steps() -> None:
+    """Features are computed once and then given in another order, or to other ranks: that was not seen."""
+    import tensorflow as tf
+
+    from samestep.tf_impl.recording.examples import Results, inputs_of
+
+    results, source, state = Results(), tf.Variable(tf.random.normal((5, 3))), tf.ones((2, 4))
+    with tf.GradientTape() as tape:
+        followed = tf.tanh(2.0 * source[:2])
+        with tape.stop_recording():
+            features = tf.tanh(source)
+        results.add([features, followed, state])
+        some = tf.gather(features, [3, 1])
+        assert inputs_of([some], {}, results) == inputs_of([features], {}, results) == []
+        results.end_step()
+    for batch, expected in (([some], [some]), ([features], [features]), ([some, state], [some]), ([followed], [])):
+        found = inputs_of(batch, {}, results)
+        assert [each.numpy().tolist() for each in found] == [each.numpy().tolist() for each in expected]
+
+
+@pytest.mark.tf
+def test_constants_of_a_graph_are_data_beside_eager_results() -> None:
+    """A result with rows of that shape ended the record."""
+    import tensorflow as tf
+
+    from samestep.tf_impl.recording.examples import Results, inputs_of
+
+    results, constant = Results(), tf.random.normal((2, 3))
+    features, result = tf.random.normal((2, 3)), tf.tanh(constant)
+    results.add([features, result])
+    read = tf.function(lambda: inputs_of([constant, features], {}, results), autograph=False)
+    assert [each.numpy().tolist() for each in read()] == [constant.numpy().tolist(), features.numpy().tolist()]
+
+
 def test_images_are_the_same_wherever_their_channels_are() -> None:
     images = np.random.default_rng(0).normal(size=(4, 3, 7, 6)).astype(np.float32)
     first = hash_rows([images])

@@ -2,7 +2,8 @@
 
 The tensors of a call that have as many rows as its first one make the hashes together. What another model returned is a result
 and no data: its last bits may differ where the data are the same. Of a batch that was put together from results and data, as the
-discriminator of a GAN is given it, the data are taken.
+discriminator of a GAN is given it, the data are taken. Results of earlier steps that a script has kept, such as features, are the
+data of a call that is given nothing else.
 """
 
 import functools
@@ -13,6 +14,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import record
 
 from samestep.common.steps.rows import INPUT_STRIDE, MANY_PIXELS, coefficients, is_channels_last
 
@@ -23,6 +25,13 @@ class Results:
     def __init__(self) -> None:
         """Has seen none."""
         self._seen: dict[int, weakref.ref[Any]] = {}
+        self._of_step: dict[int, weakref.ref[Any]] = {}
+
+    def end_step(self) -> None:
+        """Begins another step: what eager code made for the one before it can be data, unless a tape still follows it."""
+        for key, made in [*self._of_step.items()]:
+            if (each := made()) is None or not record.should_record_backprop([each]):
+                self._of_step.pop(key, None)
 
     def add(self, value: Any) -> None:
         """Remembers a result.
@@ -33,11 +42,21 @@ class Results:
         for each in keras.tree.flatten(value):
             if tf.is_tensor(each):
                 key = id(each)
-                self._seen[key] = weakref.ref(each, lambda _, key=key: self._seen.pop(key, None))
+                self._seen[key] = weakref.ref(each, lambda _, key=key: self._forget(key))
+                if not tf.is_symbolic_tensor(each):
+                    self._of_step[key] = self._seen[key]
+
+    def _forget(self, key: int) -> None:
+        self._seen.pop(key, None)
+        self._of_step.pop(key, None)
 
     def has(self, tensor: Any) -> bool:
         """Returns whether a tensor is one of them."""
         return id(tensor) in self._seen
+
+    def is_earlier(self, tensor: Any) -> bool:
+        """Returns whether a tensor is one of them that eager code made for a step before this one."""
+        return self.has(tensor) and not tf.is_symbolic_tensor(tensor) and id(tensor) not in self._of_step
 
     def data_in(self, tensor: Any) -> list[Any]:
         """Returns what is data of a tensor: all of it, or what it was made of beside results.
@@ -47,6 +66,8 @@ class Results:
                 by their numbers.
         """
         if tf.is_tensor(tensor) and not tf.is_symbolic_tensor(tensor):
+            if not tf.executing_eagerly():  # a graph that is built holds it as a constant
+                return [tensor]
             return [] if self.has(tensor) else self._data_rows_of(tensor)
         behind, found, seen = self._behind(tensor), [], set[int]()
         waiting = [tensor]
@@ -62,12 +83,11 @@ class Results:
         return found
 
     def _data_rows_of(self, tensor: tf.Tensor) -> list[tf.Tensor]:
-        """Returns the rows of an eager tensor that no model returned."""
+        """Returns the rows of an eager tensor that no model returned within the step."""
         alike = [
             each
-            for made in [*self._seen.values()]
+            for made in [*self._of_step.values()]
             if (each := made()) is not None
-            and not tf.is_symbolic_tensor(each)
             and (each.dtype, each.shape[1:]) == (tensor.dtype, tensor.shape[1:])
             and each.shape.rank
         ]
@@ -107,8 +127,9 @@ def inputs_of(arguments: Sequence[Any], keywords: Mapping[str, Any], results: Re
         results: What is no data.
     """
     given = keras.tree.flatten([list(arguments), [keywords[name] for name in sorted(keywords)]])
-    dense = [own for each in given if isinstance(each, tf.Tensor | np.ndarray) for own in results.data_in(each)]
-    tensors = [tf.convert_to_tensor(each) for each in dense if each.shape != ()]
+    dense = [each for each in given if isinstance(each, tf.Tensor | np.ndarray) and each.shape != ()]
+    data = [own for each in dense for own in results.data_in(each)] or list(filter(results.is_earlier, dense))
+    tensors = [tf.convert_to_tensor(each) for each in data]
     numbers = [each for each in tensors if each.dtype.is_floating or each.dtype.is_integer or each.dtype.is_bool]
     return [each for each in numbers if each.shape.rank and each.shape[0] == numbers[0].shape[0]]
 

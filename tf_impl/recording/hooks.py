@@ -14,7 +14,7 @@ from tensorflow.python.eager import record
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
 from samestep.common.steps.recording import Recorder
-from samestep.tf_impl.recording.examples import Results, inputs_of, sums_of_words
+from samestep.tf_impl.recording.examples import inputs_of, sums_of_words
 from samestep.tf_impl.recording.gradient_transforms import OPTIMIZERS, is_scaling, note_scale, places
 from samestep.tf_impl.recording.session import Session
 from samestep.tf_impl.recording.slots import Slots
@@ -32,7 +32,7 @@ class Hooks:
             recorder: Guards the script from errors.
         """
         self._session, self._guard = session, recorder.guarded
-        self._here, self._results, self.tapes = threading.local(), Results(), TapeHooks(session, recorder)
+        self._here, self.tapes = threading.local(), TapeHooks(session, recorder)
 
     def install(self) -> None:
         """Sets all of them."""
@@ -64,7 +64,7 @@ class Hooks:
         return begin
 
     def _follow_calls(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        here, before = self._here, self._guard(self._before_call)
+        here, before, session = self._here, self._guard(self._before_call), self._session
 
         def call(layer: Any, *arguments: Any, **keywords: Any) -> Any:
             if vars(here).get("is_inside") or in_stateless_scope():
@@ -77,7 +77,7 @@ class Hooks:
             finally:
                 here.is_inside = False
             if is_recorded or layer.trainable_variables:  # what makes data of data learns nothing
-                self._results.add(result)
+                session.results.add(result)
             return result
 
         return call
@@ -88,7 +88,7 @@ class Hooks:
             return
         self._session.add_model(layer)
         with record.stop_recording():
-            inputs = inputs_of(arguments, keywords, self._results)
+            inputs = inputs_of(arguments, keywords, self._session.results)
             if inputs:
                 self._session.journal().add_rows(sums_of_words(inputs))
 

@@ -18,6 +18,7 @@ from samestep.common.steps.keras_scalars import written
 from samestep.common.steps.record import Phase, RecordedStep, stats_dtype
 from samestep.common.steps.recording import Recorder
 from samestep.tf_impl.recording.dtypes import dtype_of_products
+from samestep.tf_impl.recording.examples import Results
 from samestep.tf_impl.recording.first import FirstWeights
 from samestep.tf_impl.recording.journal import CAPACITY, Journal, Note
 from samestep.tf_impl.recording.plans import UpdatePlan, is_wide
@@ -37,7 +38,7 @@ class Session:
         Args:
             recorder: That of the first replica; the others get one each.
         """
-        self._recorder, self.first = recorder, FirstWeights(recorder)
+        self._recorder, self.first, self.results = recorder, FirstWeights(recorder), Results()
         self._recorders: dict[int, Recorder] = {}
         self._recorded: dict[int, list[Held]] = {}
         self._began_with, self._added = list[Held](), set[tuple[int, int]]()
@@ -137,6 +138,7 @@ class Session:
 
     def write_steps(self) -> None:
         """Writes the steps that were taken since the last call."""
+        self.results.end_step()
         last, plans = INITIAL, [*self._plans.values()]
         for replica, journal in sorted(self._journals.items()):
             for note in journal.read():
