@@ -46,5 +46,17 @@ def _figures(cores: Cores, memory: float) -> Iterator[tuple[str, float, str, flo
     for name, rate in cores.exchange_bytes_per_second.items():
         yield f"a large {name}", rate, "bytes/s", tiny, memory
     for name, (step, each) in cores.overhead_seconds.items():
-        yield f"a step of {name}", step, "s", LEAST_STEP_SECONDS, MOST_SECONDS
-        yield f"a layer and micro-batch of {name}", each, "s", LEAST_LAYER_SECONDS, MOST_SECONDS
+        yield (
+            f"what a step of {name} takes besides arithmetic and messages",
+            step,
+            "s",
+            LEAST_STEP_SECONDS,
+            MOST_SECONDS,
+        )
+        yield (
+            f"what a layer and micro-batch of {name} takes besides arithmetic and messages",
+            each,
+            "s",
+            LEAST_LAYER_SECONDS,
+            MOST_SECONDS,
+        )
