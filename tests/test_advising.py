@@ -55,4 +55,4 @@ def test_each_block_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "small all_reduce" in calibrated
     assert "First is torch:" in here and "First is torch:" in hosts
     assert "on 4 nodes of" in hosts and "each with a link of 1gbit" in hosts
-    assert "Calibrated with 3 runs in runs" in corrected
+    assert "Calibrated with 3 runs in measured" in corrected
