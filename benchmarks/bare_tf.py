@@ -11,7 +11,7 @@ from samestep.common.strategy import Run
 from samestep.tf_impl.optimizers import bind_update, coefficients
 from samestep.tf_impl.program import TrainingProgram
 from samestep.tf_impl.step import Logits
-from samestep.tf_impl.weights import fresh_model, zeros_like
+from samestep.tf_impl.weights import fresh_model
 
 Step = Callable[[Batch], object]
 
@@ -86,5 +86,6 @@ def _loss(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
 def _model(run: Run) -> tuple[Logits, list[tf.Variable], list[tuple[tf.Variable, ...]]]:
     """Returns the model, its variables, and for each its optimizer state."""
     model, params = fresh_model(run)
-    slots = [zeros_like(params).values() for _ in run.optimizer.slots]
-    return model, list(params.values()), list(zip(*slots, strict=True))
+    variables = list(params.values())
+    slots = [[tf.Variable(tf.zeros_like(variable)) for variable in variables] for _ in run.optimizer.slots]
+    return model, variables, list(zip(*slots, strict=True))

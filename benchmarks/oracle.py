@@ -21,6 +21,7 @@ from scipy.special import erf
 from samestep.common.batch import batches
 from samestep.common.program import Arrays
 from samestep.common.reference.models import layers
+from samestep.common.reference.models.images import Convolution
 from samestep.common.reference.models.transformer import Attention
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.request import RunConfig
@@ -90,7 +91,7 @@ def _attention(saved: tuple[np.ndarray, ...], y: np.ndarray) -> list[functools.p
 
 NEEDS = {
     layers.Linear: _kernel,
-    layers.Convolution: _kernel,
+    Convolution: _kernel,
     Attention: _attention,
     layers.Gelu: lambda saved, y: [functools.partial(erf, saved[0] / np.sqrt(2))],
 }

@@ -7,22 +7,21 @@ The mistakes are in `benchmarks.public_planted`, beside changes that are none. D
 NAME is a part of a script's name. Exits with 1 if a change is judged other than the list says.
 """
 
-import argparse
 import dataclasses
 import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.public_forks import begin, record
+from benchmarks.public_forks import record
 from benchmarks.public_planted import PLANTED, Planted
-from benchmarks.public_scripts import SCRIPTS, Trial, set_up
+from benchmarks.public_scripts import SCRIPTS, Trial, begun
 from samestep.common.errors import ParityFailed, WorkerFailed
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.recording import RecordOptions
-from samestep.experiments.recording.diffing import STEPS, diff
-from samestep.experiments.recording.reruns import Reruns
+from samestep.experiments.recording.diffing import diff
+from samestep.experiments.recording.reruns import STEPS, Reruns
 
 
 def side(trial: Trial, name: str) -> Reruns:
@@ -77,15 +76,7 @@ def is_as_expected(change: Planted, verdict: RecordedVerdict) -> bool:
 
 def main() -> None:
     """Plants the mistakes, and prints a table of what was said."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("framework", choices=("torch", "tf"))
-    parser.add_argument("names", nargs="*", help="parts of names of scripts; all, unless given")
-    parser.add_argument("--sources", type=Path, required=True, help="the folder of the clones")
-    parser.add_argument("--store", type=Path, default=Path("runs/planted"), help="the folder of what came out")
-    given = parser.parse_intermixed_args()
-    sources, store = given.sources.resolve(), given.store.resolve()
-    set_up(store)
-    begin(given.framework)
+    given, sources, store = begun(__doc__, "runs/planted")
     num_other = 0
     print("| script | change | said | |\n|--|--|--|--|")
     for script in (each for each in SCRIPTS if each.framework == given.framework):

@@ -188,17 +188,31 @@ def set_up(store: Path) -> None:
     MAKERS["keras"](store / ".keras" / "datasets")
 
 
+def begun(about: str | None, store: str) -> tuple[argparse.Namespace, Path, Path]:
+    """Reads the arguments, and starts the process that scripts are forked off.
+
+    Args:
+        about: What the command does.
+        store: The folder of what comes out, unless given.
+
+    Returns:
+        The arguments, the folder of the clones, and that of what comes out.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("framework", choices=("torch", "tf"))
+    parser.add_argument("names", nargs="*", help="parts of names of scripts; all that are to do, unless given")
+    parser.add_argument("--sources", type=Path, required=True, help="the folder of the clones")
+    parser.add_argument("--store", type=Path, default=Path(store), help="the folder of what came out")
+    given = parser.parse_intermixed_args()  # names may come last
+    sources, out = given.sources.resolve(), given.store.resolve()
+    set_up(out)
+    begin(given.framework)
+    return given, sources, out
+
+
 def main() -> None:
     """Tries the scripts that were not tried yet, and prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("framework", choices=("torch", "tf"))
-    parser.add_argument("names", nargs="*", help="parts of names; all scripts that were not tried, unless given")
-    parser.add_argument("--sources", type=Path, required=True, help="the folder of the clones")
-    parser.add_argument("--store", type=Path, default=Path("runs/public"), help="the folder of what came out")
-    given = parser.parse_intermixed_args()  # names may come last
-    sources, store = given.sources.resolve(), given.store.resolve()
-    set_up(store)
-    begin(given.framework)
+    given, sources, store = begun(__doc__, "runs/public")
     log = store / "public.jsonl"
     done = {row["name"]: row for row in map(json.loads, log.read_text().splitlines())} if log.exists() else {}
     for script in (each for each in SCRIPTS if each.framework == given.framework):

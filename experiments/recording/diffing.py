@@ -173,6 +173,8 @@ def in_float64(sides: Sequence[Reruns]) -> list[Reruns]:
         try:
             run = side.in_float64(length)
         except Unavailable as error:
-            raise Unavailable(f"{side.name} cannot be run again in float64: {error}; record it again.") from None
+            raise Unavailable(
+                f"{side.name} cannot be run again in float64: {error}; record it again, or give its command."
+            ) from None
         found.append(dataclasses.replace(side, run=run, directory=Path(run.name)))
     return found

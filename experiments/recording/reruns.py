@@ -124,9 +124,7 @@ class Reruns:
             return found
         self._require_repeated(num_steps)
         if self.is_unsure:
-            raise Unavailable(
-                "its rounding hides whether its script still is what was recorded: give its command in place of the record"
-            )
+            raise Unavailable("its rounding hides whether its script still is what was recorded")
         return self._new("float64", self._options(num_steps, float64=True))
 
     def started_from(self, weights: Path, num_steps: int) -> RecordedRun:
