@@ -48,11 +48,14 @@ def interrupted(sides: list[str], tmp_path: Path, number: int) -> tuple[int, str
     """Exit code, stderr and the processes of a diff that gets a signal while it runs A again."""
     line = [sys.executable, "-m", "samestep", "diff", *sides]
     with subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        while not (tmp_path / "pids").exists():
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.02)
-        process.send_signal(number)
-        _, said = process.communicate(timeout=30)
+        try:
+            while not (tmp_path / "pids").exists():
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.02)
+            process.send_signal(number)
+            _, said = process.communicate(timeout=30)
+        finally:
+            process.kill()
     return process.returncode, said, [int(pid) for pid in (tmp_path / "pids").read_text().split()]
 
 
@@ -75,7 +78,8 @@ def test_an_interrupt_ends_the_rerun_and_keeps_the_others(
 def test_a_full_disk_ends_a_rerun_at_once(tmp_path: Path) -> None:
     script = f"import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n{(SCRIPTS / 'plain.py').read_text()}"
     (tmp_path / "full.py").write_text(f"{script}\nimport time; time.sleep(100)")
-    command = f"ulimit -f 4; exec {sys.executable} {tmp_path / 'full.py'}"
+    # Python would keep what fits of the bytecode that it compiles here, and no later process could import such a module.
+    command = f"export PYTHONDONTWRITEBYTECODE=1; ulimit -f 4; exec {sys.executable} {tmp_path / 'full.py'}"
     done = record("--out", str(tmp_path / "out"), "--stop-after", "9", "--", "bash", "-c", command)
     assert done.returncode == 1, done.stderr
     assert "samestep: the record ends at step" in done.stderr and "File too large" in done.stderr

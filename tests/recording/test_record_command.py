@@ -50,13 +50,17 @@ def test_a_killed_run_keeps_its_steps(tmp_path: Path) -> None:
         str(script),
     ]
     with subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
-        path = tmp_path / "out" / rank_file(0)
-        while not (path.exists() and path.stat().st_size > 20_000):
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.05)
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        os.kill(int(children[0]), signal.SIGKILL)
-        _, error = process.communicate(timeout=100)
+        try:
+            path = tmp_path / "out" / rank_file(0)
+            while not (path.exists() and path.stat().st_size > 20_000):
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.05)
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            os.kill(int(children[0]), signal.SIGKILL)
+            _, error = process.communicate(timeout=100)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)  # else the script is waited for, and has no end
+            raise
     assert process.returncode == 137
     assert len(read(tmp_path / "out")[0][1]) > 5
     assert "samestep: recorded" in error
@@ -122,7 +126,9 @@ def test_plain_tensorflow_waits_for_its_first_tape(tmp_path: Path) -> None:
 def test_a_full_disk_ends_the_record_and_not_the_script(tmp_path: Path) -> None:
     script = f"import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n{(SCRIPTS / 'plain.py').read_text()}"
     (tmp_path / "full.py").write_text(script)
-    command = f"ulimit -f 4; cd /; exec {sys.executable} {tmp_path / 'full.py'} --fail"
+    # Python would keep what fits of the bytecode that it compiles here, and no later process could import such a module.
+    alone = "export PYTHONDONTWRITEBYTECODE=1"
+    command = f"{alone}; ulimit -f 4; cd /; exec {sys.executable} {tmp_path / 'full.py'} --fail"
     done = record("--out", str(tmp_path / "out"), "--", "bash", "-c", command)
     assert done.returncode == 3 and done.stdout.startswith("done")
     ended, recorded = done.stderr.splitlines()
