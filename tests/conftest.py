@@ -23,6 +23,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
+from tests.endless import EndsEndlessTests
 from tests.engines import slurm_box
 from tests.one_batch_worker import FIND_PARTS, ONE_BATCH
 from tests.parts import OnlyPart, Part
@@ -41,6 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(EndsEndlessTests(config))
     if part := config.getoption("part"):
         config.pluginmanager.register(OnlyPart(part))
 
