@@ -64,7 +64,6 @@ class Server:
 
     def pull(self, wanted: Wanted) -> tuple[list[torch.Tensor], int]:
         """Copies the parameters or rows that are wanted; returns them, and how many updates they have seen."""
-        self._served.opened.wait()
         with self._lock:
             pairs = zip(self._served.parameters, wanted, strict=True)
             return [p.detach().clone() if ids is None else p.detach()[ids] for p, ids in pairs], self._version
@@ -106,6 +105,10 @@ class Server:
         """
         return self._losses.give(rank, losses)
 
+    def await_restored(self) -> None:
+        """Returns once the state that is continued is in place."""
+        self._served.restored.wait()
+
     def snapshot(self, step: int) -> TrainState:
         """Copies the server's part of the state."""
         return self._served.snapshot(step)
@@ -135,6 +138,11 @@ def push(rank: int, pushed: Pushed) -> torch.futures.Future[int]:
 def add_losses(rank: int, losses: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
     """See `Server.add_losses`."""
     return _LOCAL[0].add_losses(rank, losses)
+
+
+def await_restored() -> None:
+    """See `Server.await_restored`."""
+    _LOCAL[0].await_restored()
 
 
 def snapshot(step: int) -> TrainState:

@@ -107,9 +107,10 @@ class WorkerProgram:
         """Returns None: rank 0 saves what it fetches."""
 
     def restore(self, state: TrainState) -> None:
-        """Copies what stays on the workers in place; the server does so with its own part before it opens for pulls."""
+        """Copies what stays on the workers in place, and waits until the server has done so with its own part."""
         self._step = state.step
         self._mode.local_state.restore(state)
+        rpc.rpc_sync(self._server, server.await_restored)
 
     def observe(self, batch: Batch) -> None:
         """Takes one more step; collectives among workers are recorded as they are dispatched, calls as they are made."""

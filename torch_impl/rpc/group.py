@@ -33,7 +33,7 @@ class Served:
         parameters: The parameters, in the order of their neutral names.
         optimizer: The optimizer of these parameters.
         local_state: The local state of parameters and optimizer.
-        opened: Set once calls may use the parameters: a state that is continued has been restored.
+        restored: Set once a state that is continued is in place. Until then no caller may begin with its steps.
         updated: Released after each update.
         updates_per_step: The number of updates that make a step.
         sends: What calls sent from this process up to the last update, from the one before it.
@@ -46,7 +46,7 @@ class Served:
         self.parameters = list(stage.parameters())
         self.optimizer = build_optimizer(run.optimizer, self.parameters, matrices_of(run, stage.model))
         self.local_state = build_local_state(run, self.optimizer, stage.model)
-        self.opened = threading.Event()
+        self.restored = threading.Event()
         self.updated = threading.Semaphore(0)
         self.sends: tuple[Send, ...] = ()
         self._gradients_bytes = 0
@@ -73,6 +73,7 @@ class Served:
         """Copies this process's part of a state in place."""
         self._updates, self._skipped = state.step * self.updates_per_step, state.skipped
         self.local_state.restore(state)
+        self.restored.set()
 
     def footprint(self) -> Footprint:
         """Returns the tensors of this process, with the gradients of the last update."""
@@ -90,8 +91,7 @@ class ServingProgram:
         self._served = served
 
     def step(self, batch: Batch) -> None:
-        """Opens for calls, and returns when the step's updates have been applied."""
-        self._served.opened.set()
+        """Returns when the step's updates have been applied."""
         for _ in range(self._served.updates_per_step):
             self._served.updated.acquire()
 
@@ -115,7 +115,7 @@ class ServingProgram:
         """Returns None: rank 0 saves what it fetches."""
 
     def restore(self, state: TrainState) -> None:
-        """Copies this process's part in place, before it opens for calls."""
+        """Copies this process's part in place, for which its callers wait."""
         self._served.restore(state)
 
     def observe(self, batch: Batch) -> None:

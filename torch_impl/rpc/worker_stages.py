@@ -45,11 +45,6 @@ def serve(stage: WorkerStage) -> None:
     _LOCAL[:] = [stage]
 
 
-def _opened() -> WorkerStage:
-    _LOCAL[0].served.opened.wait()
-    return _LOCAL[0]
-
-
 def call_all(workers: Sequence[str], inputs: Inputs, targets: torch.Tensor) -> torch.Tensor:
     """Goes forward from worker to worker, and returns the loss that the last one computes.
 
@@ -80,13 +75,13 @@ def forward_loss(x: rpc.RRef, targets: torch.Tensor) -> torch.Tensor:
         x: The activations, on the worker that has them.
         targets: The targets of the same examples.
     """
-    loss = _opened().loss(_apply(x), targets)
+    loss = _LOCAL[0].loss(_apply(x), targets)
     record_send("forward", loss, DRIVER)
     return loss
 
 
 def _apply(x: rpc.RRef) -> Handed:
-    stage = _opened().stage
+    stage = _LOCAL[0].stage
     return stage(with_gradient_sent(x.to_here(), x.owner().id))
 
 
@@ -128,12 +123,26 @@ def await_answers() -> None:
 
 def predict(x: Inputs | Handed) -> Handed:
     """Applies this worker's stage, without a gradient."""
-    stage = _opened().stage
+    stage = _LOCAL[0].stage
     stage.eval()
     with torch.no_grad():
         out = stage(x)
     stage.train()
     return out
+
+
+def await_restored(workers: Sequence[str]) -> None:
+    """Returns once all workers have their parts of the state that is continued.
+
+    Args:
+        workers: Their names.
+    """
+    for worker in workers:
+        rpc.rpc_sync(worker, _await_own)
+
+
+def _await_own() -> None:
+    _LOCAL[0].served.restored.wait()
 
 
 def parameters() -> list[rpc.RRef]:

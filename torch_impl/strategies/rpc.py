@@ -44,7 +44,6 @@ class DriverProgram:
 
     def step(self, batch: Batch) -> None:
         """Goes forward from worker to worker, backward the same way, and updates everywhere."""
-        self._served.opened.set()
         losses: list[torch.Tensor] = []
         share = correction(self._run.workload.model, self._run.framework, batch)  # the last worker sees no batch
         with dist_autograd.context() as context:
@@ -80,9 +79,10 @@ class DriverProgram:
         """Returns None: rank 0 saves what it fetches."""
 
     def restore(self, state: TrainState) -> None:
-        """Copies this process's part in place; every other worker does so before it opens for calls."""
+        """Copies this process's part in place, and waits until every other worker has done so."""
         self._step = state.step
         self._served.restore(state)
+        stages.await_restored(self._workers)
 
     def observe(self, batch: Batch) -> None:
         """Takes one more step."""
