@@ -22,11 +22,15 @@ from samestep.torch_impl.recording.pieces import is_wrapped, unwrapped
 from samestep.torch_impl.recording.session import Session
 from samestep.torch_impl.recording.thread import FollowedThread
 
+_HERE = contextlib.nullcontext()
+
 
 def outside() -> contextlib.AbstractContextManager[object]:
-    """Leaves the transformations of torch.func that are active."""
-    is_active = torch._C._functorch.peek_interpreter_stack() is not None
-    return temporarily_clear_interpreter_stack() if is_active else contextlib.nullcontext()
+    """Leaves the transformations of torch.func that are active.
+
+    Whoever asks for their stack makes one, which autograd copies for each of its nodes from then on.
+    """
+    return temporarily_clear_interpreter_stack() if torch._C._are_functorch_transforms_active() else _HERE
 
 
 def follow_functional(session: Session, guard: Guard, thread: FollowedThread) -> None:

@@ -83,17 +83,24 @@ class Hooks:
         Args:
             original: The method.
         """
-        before, after = self._guard(self._session.before_call), self._guard(self._session.after_call)
-        evaluate, training = self._guard(self._evaluated.see), self._guard(self._evaluated.before_training)
+        session, evaluated = self._session, self._evaluated
+        evaluate, after = self._guard(evaluated.see), self._guard(session.after_call)
+        is_within_graph, is_compiling = torch.compiler.is_dynamo_compiling, torch.compiler.is_compiling
+
+        @self._guard
+        def before(module: nn.Module, arguments: tuple[object, ...], keywords: dict[str, object]) -> None:
+            evaluated.before_training(module)
+            session.before_call(module, arguments, keywords)
 
         @functools.wraps(original)
         def call(module: nn.Module, *arguments: Any, **keywords: Any) -> Any:
-            if torch.compiler.is_compiling() or is_traced() or self._is_inside or not self._thread.is_here():
+            if is_within_graph() or self._is_inside:  # most calls, for which `is_compiling` takes twice as long
+                return original(module, *arguments, **keywords)
+            if is_compiling() or is_traced() or not self._thread.is_here():
                 return original(module, *arguments, **keywords)
             if torch.is_grad_enabled() and not _is_training(module):
                 evaluate(module, arguments, keywords)
             elif torch.is_grad_enabled() and self._thread.take():
-                training(module)
                 with outside():
                     before(module, arguments, keywords)
             self._is_inside = True
@@ -106,9 +113,16 @@ class Hooks:
 
         return call
 
+    def _before_pass(self, follow: Callable[[Roots], None]) -> Callable[[Roots], None]:
+        @self._guard
+        def before(roots: Roots) -> None:
+            self._evaluated.before_backward()
+            follow(roots)
+
+        return before
+
     def _follow_backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        before, after = self._guard(self._session.before_backward), self._guard(self._session.after_backward)
-        evaluated = self._guard(self._evaluated.before_backward)
+        before, after = self._before_pass(self._session.before_backward), self._guard(self._session.after_backward)
 
         @functools.wraps(original)
         def backward(tensors: Any, grad_tensors: Any = None, *arguments: Any, **keywords: Any) -> Any:
@@ -118,7 +132,6 @@ class Hooks:
             roots = _roots(tensors, grad_tensors)
             if any(has_no_numbers(each) for each, _ in roots):
                 return original(tensors, grad_tensors, *arguments, **keywords)
-            evaluated()
             before(roots)
             self._is_inside = True
             try:
@@ -131,8 +144,7 @@ class Hooks:
         return backward
 
     def _follow_grad(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        before, after = self._guard(self._session.before_grad), self._guard(self._session.after_grad)
-        evaluated = self._guard(self._evaluated.before_backward)
+        before, after = self._before_pass(self._session.before_grad), self._guard(self._session.after_grad)
 
         @functools.wraps(original)
         def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *arguments: Any, **keywords: Any) -> Any:
@@ -145,7 +157,6 @@ class Hooks:
             )
             if is_within or not are_trained or any(map(has_no_numbers, parameters)) or not self._thread.train():
                 return original(outputs, inputs, grad_outputs, *arguments, **keywords)
-            evaluated()
             before(_roots(outputs, grad_outputs))
             found = original(outputs, parameters, grad_outputs, *arguments, **keywords)
             after([*zip(parameters, found, strict=True)])
@@ -209,7 +220,7 @@ def _is_training(module: nn.Module) -> bool:
 
 def _kept(given: Any) -> Any:
     """Returns tensors that a script gives, one or several, so that they can be looked at twice: it may be a generator."""
-    return [*given] if isinstance(given, Iterator) else given
+    return [*given] if not isinstance(given, torch.Tensor) and isinstance(given, Iterator) else given
 
 
 def _listed(given: Any) -> list[Any]:
@@ -218,6 +229,8 @@ def _listed(given: Any) -> list[Any]:
 
 def _roots(tensors: Any, gradients: Any) -> Roots:
     """Returns where a pass begins, from the arguments of autograd. An edge of the graph has no numbers."""
+    if gradients is None and isinstance(tensors, torch.Tensor):
+        return [(tensors, None)]
     each, given = _listed(tensors), _listed(gradients)
     pairs = zip(each, given * len(each) if len(given) == 1 else given, strict=True)
     return [pair for pair in pairs if isinstance(pair[0], torch.Tensor)]

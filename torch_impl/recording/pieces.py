@@ -48,7 +48,7 @@ def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
 def local_of(tensor: torch.Tensor) -> torch.Tensor:
     """Returns the numbers of a tensor that this process holds."""
     if type(tensor) in _PLAIN:
-        return tensor.detach() if torch.is_grad_enabled() else tensor
+        return tensor.detach() if tensor.requires_grad and torch.is_grad_enabled() else tensor
     local = tensor._local_tensor if is_dtensor(tensor) else tensor
     collectives = sys.modules.get("torch.distributed._functional_collectives")
     if collectives is not None and isinstance(local, collectives.AsyncCollectiveTensor):

@@ -23,7 +23,7 @@ from samestep.torch_impl.recording.rehearsals import is_rehearsed
 from samestep.torch_impl.recording.start import start_with
 from samestep.torch_impl.recording.statistics import Pending
 from samestep.torch_impl.recording.step.counts import Counts
-from samestep.torch_impl.recording.step.examples import Examples
+from samestep.torch_impl.recording.step.examples import Examples, hashes_of
 from samestep.torch_impl.recording.step.losses import Roots, StepLosses
 from samestep.torch_impl.recording.step.scalars import StepScalars
 from samestep.torch_impl.recording.step.targets import Targets
@@ -47,8 +47,10 @@ class Session:
     def forget(self) -> None:
         """Begins a step."""
         self.losses = StepLosses()
-        self._gradients, self.stepped = list[Pending](), list[Optimizer]()
-        self.updated, self._infinite = set[int](), list[torch.Tensor]()
+        self._gradients: list[Pending] = []
+        self._infinite: list[torch.Tensor] = []
+        self.stepped: list[Optimizer] = []
+        self.updated: frozenset[int] = frozenset()
         self._is_skipped = self._is_replayed = False
         self.counts.begin_step()
         self.scalars.forget()
@@ -193,7 +195,7 @@ class Session:
     def _begin_update(self, optimizer: Optimizer) -> None:
         if not (own := self._of(optimizer)).isdisjoint(self.updated):
             self.finish()
-        self.updated |= own
+        self.updated = self.updated | own if self.updated else own
         if self.watch is None:
             self._begin_watch()
         else:
@@ -219,18 +221,11 @@ class Session:
         """Writes the step."""
         watch = self.watch if self._gradients else None
         stats = None if watch is None else watch.stats(self._gradients, self._own, self.updated)
-        self._recorder.write(
-            RecordedStep(
-                self._recorder.number,
-                self.losses.values(),
-                self.examples.hashes(),
-                self.scalars.values() | self.losses.zeroed(),
-                self._is_skipped or any(bool(each) for each in self._infinite),
-                self.counts.values(),
-                stats,
-                self.targets.hashes(),
-            )
-        )
+        rows, targets = hashes_of(self.examples.sums, self.targets.sums)
+        number, losses, counts = self._recorder.number, self.losses.values(), self.counts.values()
+        scalars = self.scalars.values() | self.losses.zeroed()
+        is_skipped = self._is_skipped or any(map(bool, self._infinite))
+        self._recorder.write(RecordedStep(number, losses, rows, scalars, is_skipped, counts, stats, targets))
         self.forget()
 
     def end(self) -> None:
@@ -242,7 +237,7 @@ class Session:
     def _take_of(self, optimizer: Optimizer) -> None:
         """Takes the gradients that an optimizer is given; a fused one divides them by the scale itself."""
         assert self.watch is not None
-        scale, infinite = (vars(optimizer).get(name) for name in ("grad_scale", "found_inf"))
+        scale, infinite = map(vars(optimizer).get, ("grad_scale", "found_inf"))
         self._infinite += [] if infinite is None else [infinite.clone()]
         if self._recorder.looks_at(self._recorder.number):
             taken = self.watch.gradients(self._of(optimizer))

@@ -28,7 +28,9 @@ class FollowedThread:
     def take(self) -> bool:
         """Returns whether the calling thread is followed: no other one trains."""
         here = threading.get_ident()
-        if here != self._ident and self._is_free():
+        if here == self._ident:
+            return True
+        if self._is_free():
             if self._ident:
                 self._begin()
             self._ident, self._thread, self._trains = here, threading.current_thread(), False

@@ -56,7 +56,7 @@ class Watch:
             products: As in the header.
         """
         self._recorder, self._held = recorder, find_tensors(called, leaves)
-        self._known = {id(each.owner) for each in self._held}
+        self._known, self._known_last = {id(each.owner) for each in self._held}, frozenset[int]()
         self._readers: dict[frozenset[int] | None, list[Callable[[], torch.Tensor | None]]] = {}
         tensors = [each.tensor for each in self._held]
         is_float64 = self._is_float64 = _is_float64(self._held)
@@ -72,14 +72,15 @@ class Watch:
             first = now if initial is None or initial.stats is None or initial.tensors != tensors else initial.stats
             recorder.write(RecordedStep(INITIAL, stats={"weight": first}))
 
-    def see_new(self, own: Set[int], called: Mapping[int, nn.Module]) -> None:
+    def see_new(self, own: frozenset[int], called: Mapping[int, nn.Module]) -> None:
         """Adds the tensors that a script has made since, and gave to an optimizer.
 
         Args:
             own: The ids of the parameters of the optimizer.
             called: The outermost modules, by their ids.
         """
-        if own <= self._known:
+        if own is self._known_last or own <= self._known:
+            self._known_last = own
             return
         names = {each.tensor.name for each in self._held}
         found = [each for each in find_tensors([*called.values()]) if id(each.owner) not in self._known]

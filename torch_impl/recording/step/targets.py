@@ -11,7 +11,7 @@ import torch
 
 from samestep.torch_impl.recording.pieces import local_of
 from samestep.torch_impl.recording.step.batches import Batches
-from samestep.torch_impl.recording.step.examples import Sums, hashed, sums_of
+from samestep.torch_impl.recording.step.examples import Sums, sums_of
 
 _MOST_NODES, _MOST_MISSES = 12, 3
 """A loss function is near the end of the graph. If a few passes have none there, the script writes its losses by hand."""
@@ -40,7 +40,7 @@ class Targets:
 
     def clear(self) -> None:
         """Begins a step."""
-        self._sums: list[Sums] = []
+        self.sums: list[Sums] = []
         self._given: list[torch.Tensor] = []
         self._beside: list[torch.Tensor] = []
 
@@ -76,11 +76,7 @@ class Targets:
             if rows and each.numel() and each.numel() % rows == 0
         ]
         if sums:
-            self._sums.append([*beside, *sums])
-
-    def hashes(self) -> tuple[int, ...] | None:
-        """Returns the hash of each example with its targets; None if no loss had any."""
-        return hashed(self._sums) if self._sums else None
+            self.sums.append([*beside, *sums])
 
 
 def _targets_of(losses: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
@@ -89,7 +85,14 @@ def _targets_of(losses: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
         target = _share(node) if target is None else target
         if target is not None:
             ignored = _signed(getattr(node, "_saved_ignore_index", 0))
-            yield target.masked_fill(target == ignored, 0) if ignored else target
+            yield _without(target, ignored) if ignored else target
+
+
+def _without(target: torch.Tensor, ignored: int) -> torch.Tensor:
+    """Returns a target with zeros where it is ignored. On the host, a look whether it is anywhere is quicker than that."""
+    if target.is_cpu and not (target.numpy() == ignored).any():
+        return target
+    return target.masked_fill(target == ignored, 0)
 
 
 def _share(node: torch.autograd.graph.Node) -> torch.Tensor | None:
