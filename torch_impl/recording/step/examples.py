@@ -150,7 +150,7 @@ def sums_of(place: int, tensor: torch.Tensor) -> torch.Tensor | np.ndarray:
     """
     if tensor.layout != torch.strided:
         return _sparse_sums(place, tensor)
-    if is_channels_last(tensor.shape):
+    if tensor.ndim == 4 and is_channels_last(tensor.shape):
         tensor = tensor.movedim(3, 1)
     flat = tensor if tensor.ndim == 2 else tensor.reshape(tensor.shape[0], -1)
     is_on_host, size = flat.device.type == "cpu", flat.shape[1]
@@ -162,7 +162,7 @@ def sums_of(place: int, tensor: torch.Tensor) -> torch.Tensor | np.ndarray:
     else:
         words = flat if flat.dtype == torch.int64 else flat.to(torch.int64)
     if is_on_host:
-        return np.dot(words.numpy().view(np.uint64), coefficients(place, size))
+        return words.numpy().view(np.uint64).dot(coefficients(place, size))
     return (words * _coefficients(place, size, words.device)).sum(1)
 
 

@@ -90,9 +90,8 @@ def _targets_of(losses: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
 
 def _without(target: torch.Tensor, ignored: int) -> torch.Tensor:
     """Returns a target with zeros where it is ignored. On the host, a look whether it is anywhere is quicker than that."""
-    if target.is_cpu and not (target.numpy() == ignored).any():
-        return target
-    return target.masked_fill(target == ignored, 0)
+    is_there = not target.is_cpu or ignored in target.numpy()
+    return target.masked_fill(target == ignored, 0) if is_there else target
 
 
 def _share(node: torch.autograd.graph.Node) -> torch.Tensor | None:
