@@ -32,3 +32,4 @@ def test_it_ends_and_the_others_go_on(tmp_path: Path) -> None:
     done = subprocess.run(line, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=50, check=False)
     assert "crashed while running 'test_these.py::test_endless'" in done.stdout, done.stdout + done.stderr
     assert "1 failed, 1 passed" in done.stdout
+    assert "in test_endless" in done.stderr, "where it waited"
