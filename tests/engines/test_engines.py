@@ -1,5 +1,6 @@
 """A prepared run under the engines themselves, by the scripts of `--for`: the losses of the local launcher, bit for bit."""
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -49,8 +50,13 @@ def started(line: Sequence[str], environment: dict[str, str], script: Path) -> s
     ) as process:
         try:
             told, _ = process.communicate(timeout=200)
-        finally:
+        except BaseException:
             process.terminate()  # every engine ends its processes
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=30)
+            raise
+        finally:
+            process.kill()
     assert process.returncode == 0, told
     return told
 

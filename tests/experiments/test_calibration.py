@@ -123,7 +123,11 @@ def test_what_measures_prints_what_is_read(tmp_path: Path) -> None:
         )
         for rank in range(2)
     ]
-    (told, _), (nothing, _) = (process.communicate() for process in started)
+    try:
+        (told, _), (nothing, _) = (process.communicate(timeout=200) for process in started)
+    finally:
+        for process in started:
+            process.kill()
     assert [process.returncode for process in started] == [0, 0]
     assert nothing == ""
     found = json.loads(told)

@@ -82,7 +82,11 @@ def test_workers_started_by_hand_need_only_tf_config(tmp_path: pathlib.Path) -> 
         )
         for spec in workers(run)
     ]
-    assert [process.wait(60) for process in started] == [0, 0]
+    try:
+        assert [process.wait(60) for process in started] == [0, 0]
+    finally:
+        for process in started:
+            process.kill()
     assert load_result(out).parity.passed
 
 

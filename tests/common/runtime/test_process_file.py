@@ -45,9 +45,11 @@ def test_it_can_be_read_while_it_is_written(tmp_path: Path) -> None:
 
     writer = threading.Thread(target=write)
     writer.start()
-    lives = [read_life(tmp_path, "rank-0") for _ in range(300)]
-    ended.set()
-    writer.join()
+    try:
+        lives = [read_life(tmp_path, "rank-0") for _ in range(300)]
+    finally:
+        ended.set()  # pytest waits for every thread before it ends
+        writer.join()
     assert {(life.phase, life.step) for life in lives} <= {("first step" * 20, 10**6), ("train", 1)}
 
 
