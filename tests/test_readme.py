@@ -13,15 +13,19 @@ from pathlib import Path
 import pytest
 
 import samestep
+from samestep.__main__ import main
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.mistakes.table import of_step
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
+from samestep.common.runtime.worker import worker
 from samestep.experiments.comparing.comparison_request import every_cell
 from samestep.experiments.comparing.stored import load
 from samestep.experiments.documenting import readme
 from tests.experiments.comparisons import keep
+from tests.lent import LentLauncher, lend
+from tests.one_batch_worker import FIND_PARTS
 from tests.results import EVERY_CELL, made
 
 ROOT = Path(__file__).parents[1]
@@ -56,8 +60,11 @@ def test_every_line_is_a_command_that_is_tested_here() -> None:
 
 
 @pytest.mark.parametrize("command", [pytest.param(line, marks=marks(line), id=line[:60]) for line in COMMANDS])
-def test_a_command_runs(command: str, tmp_path: Path) -> None:
+def test_a_command_runs(command: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     program, *given = shlex.split(command)
+    if given[0] == "compare":
+        _compare_in_this_process(given, tmp_path, request)
+        return
     arguments = [sys.executable, *(["-m", program] if program == "samestep" else []), *given]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     if "--data" in given:
@@ -68,6 +75,21 @@ def test_a_command_runs(command: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout
+
+
+def _compare_in_this_process(given: list[str], folder: Path, request: pytest.FixtureRequest) -> None:
+    """Gives a command to `samestep` in the tests' own fork servers, in which workers do all that they do for a user."""
+    patch, output = (request.getfixturevalue(name) for name in ("monkeypatch", "capfd"))
+    whole = LentLauncher(request.getfixturevalue("launcher"), worker.__name__, **{FIND_PARTS: "1"})
+    lend(whole, patch)
+    patch.chdir(folder)
+    patch.setattr(sys, "argv", ["samestep", *given])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    told = output.readouterr()
+    assert not ended.value.code, told.err
+    assert "Traceback" not in told.err
+    assert told.out
 
 
 def test_the_model_is_one() -> None:

@@ -31,13 +31,20 @@ def fast(*names: str) -> list[ParameterSet]:
 
 
 SLOW = [pytest.mark.slow]
-SEQUENCES = ("tf:mirrored", "tf:dtensor")
+SEQUENCES = ("tf:mirrored",)
 """The rows of TensorFlow that train the transformer; its others take the step of the first on a mesh of their own."""
+ELSEWHERE = ("torch:ep", "tf:context", "tf:expert")
+"""Rows whose own tests take this very step, and look at more of it."""
 
 
 def first(cell: str, row: StrategyInfo) -> str:
     """The model on which `make test` takes a row's step."""
     return "mlp" if cell.startswith("tf:") and cell not in SEQUENCES and takes(row, "mlp") else "transformer"
+
+
+def is_fast(cell: str, row: StrategyInfo, model: str) -> bool:
+    """Whether `make test` takes a row's step on a model here."""
+    return cell in USUAL or (model == first(cell, row) and cell not in ELSEWHERE)
 
 
 def took_the_same_step(run_cell: RunCell, framework: str, row: StrategyInfo, workload: str, **fields: object) -> None:
@@ -62,7 +69,7 @@ def took_the_same_step(run_cell: RunCell, framework: str, row: StrategyInfo, wor
             *p.values,
             model,
             id=f"{p.id}-{model}",
-            marks=[*p.marks, *([] if model == first(p.id, p.values[1]) or p.id in USUAL else SLOW)],
+            marks=[*p.marks, *([] if is_fast(p.id, p.values[1], model) else SLOW)],
         )
         for p in ROWS
         for model in SIZED

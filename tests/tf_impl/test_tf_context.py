@@ -20,9 +20,10 @@ FEATURES = "+dropout=0.1+tied=true+ignored=0.3"
 
 @pytest.mark.parametrize("mesh", ["context=2", *slow("context=4", "data=2,context=2", "data=2,context=4")])
 def test_it_is_the_same_step_and_obeys_its_law(run_cell: RunCell, mesh: str) -> None:
-    result = run_cell("tf:context", MODEL, mesh=mesh, **QUICK)
+    result = run_cell("tf:context", MODEL, mesh=mesh, parts=True, **QUICK)
     assert result.parity.passed, result.parity.reason
     assert not result.parity.is_amplified
+    assert result.conditions.compilations == 0
     keeps_what_was_predicted(result)
     assert result.processes[0].sends == result.predicted.sends
     assert all(row.activations_bytes is not None for row in result.predicted.devices())

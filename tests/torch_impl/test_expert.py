@@ -18,8 +18,9 @@ QUICK = {"steps": 6, "dtype": "float64", "optimizer": "adamw", "devices": None}
 @pytest.mark.parametrize("mesh", ["expert=2", *slow("expert=4", "data=2,expert=2", "data=2,expert=4")])
 def test_it_is_the_same_step_and_costs_what_its_routing_says(run_cell: RunCell, mesh: str) -> None:
     """To the byte, in the observed step; what goes over the wire is of other steps, in which routers decide otherwise."""
-    result = run_cell("torch:ep", EXPERTS, mesh=mesh, **QUICK)
+    result = run_cell("torch:ep", EXPERTS, mesh=mesh, parts=True, **QUICK)
     assert result.parity.passed, result.parity.reason
+    assert result.conditions.compilations == 0
     assert not result.parity.is_amplified
     assert bytes_of(result.processes) == bytes_of(result.predicted.devices())
     keeps_what_was_predicted(result)
