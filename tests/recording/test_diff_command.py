@@ -19,13 +19,14 @@ TO_COMMIT, TO_GATE = re.findall(r"^(?:- run: )?samestep (.+)$", GATE, re.MULTILI
 TWO = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(SCRIPT)]
 
 
-def samestep(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def samestep(*words: str, program: str = "samestep", **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs the command."""
+    common = {"OMP_NUM_THREADS": "1", "COLUMNS": "200", "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        [sys.executable, "-m", "samestep", *words],
+        [sys.executable, "-m", program, *words],
         capture_output=True,
         text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"} | environment,
+        env=os.environ | common | environment,
         timeout=280,
     )
 
@@ -68,7 +69,8 @@ def test_one_process_and_two_are_the_same(below: Path, a: str) -> None:
 
 
 def test_the_gate_lets_the_same_step_pass(below: Path, a: str) -> None:
-    found = samestep(*gated(TO_GATE, "--accumulate"))
+    """Its five reruns are forked off one process; those of the slow tests, and of an interrupted diff, are commands."""
+    found = samestep(*gated(TO_GATE, "--accumulate"), program="tests.recording.forked_reruns")
     assert found.returncode == 0, found.stdout + found.stderr
     assert [path.name.endswith("judged") for path in (below / "runs").iterdir()] == [True]
 
