@@ -3,17 +3,16 @@
 from collections.abc import Callable
 from functools import partial
 
-from samestep.common.mistakes.table import of_step
 from samestep.common.reference import silent_bugs as bugs
 from samestep.common.reference import silent_updates as updates
 from samestep.common.reference.features.mistakes import MISTAKES as OF_FEATURES
-from samestep.common.reference.known_runs import DATA_AND_RANKS, POSITIONS
-from samestep.common.reference.mutants import MUTANTS, Context, Mutant
+from samestep.common.reference.mutants import GPT, MUTANTS, Apply, Mutant, in_records
 from samestep.common.reference.program import TrainingProgram
+from samestep.common.reference.silent_positions import MISTAKES as OF_POSITIONS
+from samestep.common.reference.silent_runs import MISTAKES as OF_RUNS
 from samestep.common.reference.techniques import MISTAKES
 from samestep.common.workload.models.spec import ignores_targets
 
-GPT = "prose-gpt+layers=1+heads=2+width=8+context=8"
 TIED, IGNORED = f"{GPT}+tied=true", f"{GPT}+ignored=0.5"
 STEPS, RATE = "accumulation_steps=4", "warmup_steps=40"
 OfDevices = Callable[[TrainingProgram, int], bool]
@@ -21,15 +20,19 @@ OfDevices = Callable[[TrainingProgram, int], bool]
 
 
 def _bug(name: str, cell: str, sentence: str, apply: OfDevices) -> Mutant:
-    return Mutant(name, sentence, partial(_apply, apply), cell)
+    return Mutant(name, sentence, _of_devices(apply), cell)
 
 
-def _apply(apply: OfDevices, program: TrainingProgram, context: Context) -> bool:
-    return apply(program, context.devices)
+def _in_records(name: str, cell: str, apply: OfDevices) -> Mutant:
+    return in_records(name, _of_devices(apply), cell)
 
 
-def _by_batch(factor: Callable[..., float], on_loss: bool = False) -> OfDevices:
-    return lambda program, devices: bugs.scale_by_batch(factor, on_loss, True, program)
+def _of_devices(apply: OfDevices) -> Apply:
+    return lambda program, context: apply(program, context.devices)
+
+
+def _times_targets(program: TrainingProgram, devices: int) -> bool:
+    return bugs.scale_by_batch(lambda batch: batch.num_targets, False, True, program)
 
 
 def _counts_ignored(program: TrainingProgram, devices: int) -> bool:
@@ -42,33 +45,13 @@ def _by_micro(weight: Callable[[int, int], float]) -> OfDevices:
 
 
 LOSS_AND_SUM = (
-    _bug(
-        "mean_of_means",
-        f"{IGNORED}+{STEPS}",
-        of_step("mean_of_means"),
-        bugs.mean_of_means,
-    ),
+    _in_records("mean_of_means", f"{IGNORED}+{STEPS}", bugs.mean_of_means),
     _bug(
         "ignored_counted", IGNORED, "targets that do not count are in the divisor: padding is counted", _counts_ignored
     ),
-    _bug(
-        "times_targets",
-        GPT,
-        of_step("times_targets"),
-        _by_batch(lambda batch: batch.num_targets),
-    ),
-    _bug(
-        "times_microbatches",
-        f"{GPT}+{STEPS}",
-        of_step("times_microbatches"),
-        _by_micro(lambda micro, count: count),
-    ),
-    _bug(
-        "divided_by_microbatches",
-        f"{GPT}+{STEPS}",
-        of_step("divided_by_microbatches"),
-        _by_micro(lambda micro, count: 1 / count),
-    ),
+    _in_records("times_targets", GPT, _times_targets),
+    _in_records("times_microbatches", f"{GPT}+{STEPS}", _by_micro(lambda micro, count: count)),
+    _in_records("divided_by_microbatches", f"{GPT}+{STEPS}", _by_micro(lambda micro, count: 1 / count)),
     _bug(
         "divided_each_microbatch",
         f"{GPT}+{STEPS}",
@@ -99,11 +82,8 @@ LOSS_AND_SUM = (
         "the reported loss is that of the first shard alone; the step itself is right",
         partial(bugs.report_loss, lambda parts: len(parts) * parts[0][0]),
     ),
-    _bug(
-        "loss_summed",
-        GPT,
-        of_step("loss_summed"),
-        partial(bugs.report_loss, lambda parts: len(parts) * sum(loss for loss, _ in parts)),
+    _in_records(
+        "loss_summed", GPT, partial(bugs.report_loss, lambda parts: len(parts) * sum(loss for loss, _ in parts))
     ),
     _bug(
         "loss_divided_twice",
@@ -111,12 +91,7 @@ LOSS_AND_SUM = (
         "the reported loss is divided by {devices} replicas once more; the step itself is right",
         partial(bugs.report_loss, lambda parts: sum(loss for loss, _ in parts) / len(parts)),
     ),
-    _bug(
-        "partial_on_replicated",
-        GPT,
-        of_step("partial_on_replicated"),
-        bugs.partial_on_replicated,
-    ),
+    _in_records("partial_on_replicated", GPT, bugs.partial_on_replicated),
     _bug(
         "identity_log_softmax",
         GPT,
@@ -125,12 +100,7 @@ LOSS_AND_SUM = (
     ),
 )
 PARAMETERS = (
-    _bug(
-        "untied_head",
-        TIED,
-        of_step("untied_head"),
-        partial(bugs.tied_halves, 1.0, 0.0),
-    ),
+    _in_records("untied_head", TIED, partial(bugs.tied_halves, 1.0, 0.0)),
     _bug(
         "head_half_only",
         TIED,
@@ -151,33 +121,18 @@ PARAMETERS = (
     ),
 )
 RUN = (
-    _bug(
-        "same_data_on_every_worker",
-        GPT,
-        of_step("same_data_on_every_worker"),
-        updates.same_data_on_every_worker,
-    ),
-    _bug(
-        "padded_sample_twice",
-        GPT,
-        of_step("padded_sample_twice"),
-        updates.padded_sample_twice,
-    ),
+    _in_records("same_data_on_every_worker", GPT, updates.same_data_on_every_worker),
+    _in_records("padded_sample_twice", GPT, updates.padded_sample_twice),
     _bug("optimizer_state_lost", GPT, "the optimizer state was lost before this step", updates.optimizer_state_lost),
-    _bug("step_count_lost", GPT, of_step("step_count_lost"), updates.step_count_lost),
-    _bug(
-        "schedule_runs_n_times",
-        f"{GPT}+{RATE}",
-        of_step("schedule_runs_n_times"),
-        updates.schedule_runs_n_times,
-    ),
+    _in_records("step_count_lost", GPT, updates.step_count_lost),
+    _in_records("schedule_runs_n_times", f"{GPT}+{RATE}", updates.schedule_runs_n_times),
 )
 SILENT_BUGS: tuple[Mutant, ...] = (
     *LOSS_AND_SUM,
     *PARAMETERS,
     *RUN,
-    *POSITIONS,
-    *DATA_AND_RANKS,
+    *OF_POSITIONS,
+    *OF_RUNS,
     *OF_FEATURES,
     *MISTAKES,
 )

@@ -21,6 +21,8 @@ from samestep.common.reference.silent_bugs import combine, parts_of
 from samestep.common.workload.optimizers.spec import Update
 from samestep.common.workload.optimizers.table import MISTAKES
 
+GPT = "prose-gpt+layers=1+heads=2+width=8+context=8"
+"""The cell of mistakes that matter in any transformer."""
 TANH_SCALE = math.sqrt(2 / math.pi)
 
 
@@ -62,6 +64,17 @@ class Mutant:
     sentence: str
     apply: Apply
     cell: str = ""
+
+
+def in_records(name: str, apply: Apply, cell: str = "") -> Mutant:
+    """Makes a mutant of a mistake that records of scripts show as well, which has its sentence.
+
+    Args:
+        name: The name of the mistake.
+        apply: As in `Mutant`, like the next one.
+        cell: See there.
+    """
+    return Mutant(name, of_step(name), apply, cell)
 
 
 def _scaled(factor: Callable[[int], float], program: TrainingProgram, context: Context) -> bool:
@@ -166,33 +179,17 @@ def _tanh_backward(params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arra
 
 
 MUTANTS = (
-    Mutant(
-        "sum_for_mean",
-        of_step("sum_for_mean"),
-        partial(_scaled, lambda devices: devices),
-    ),
-    Mutant(
-        "mean_twice",
-        of_step("mean_twice"),
-        partial(_scaled, lambda devices: 1 / devices),
-    ),
-    Mutant(
-        "dropped_shard",
-        of_step("dropped_shard"),
-        partial(_weighted_shards, lambda shard, count: float(shard < count - 1)),
-    ),
-    Mutant(
-        "forgotten_exchange",
-        of_step("forgotten_exchange"),
-        partial(_weighted_shards, lambda shard, count: float(shard == 0) * count),
-    ),
+    in_records("sum_for_mean", partial(_scaled, lambda devices: devices)),
+    in_records("mean_twice", partial(_scaled, lambda devices: 1 / devices)),
+    in_records("dropped_shard", partial(_weighted_shards, lambda shard, count: float(shard < count - 1))),
+    in_records("forgotten_exchange", partial(_weighted_shards, lambda shard, count: float(shard == 0) * count)),
     Mutant(
         "unsent_gradients",
         "the gradient is only the first shard's part of the sum over {devices} devices: the others' never arrived",
         partial(_weighted_shards, lambda shard, count: float(shard == 0)),
     ),
     Mutant("swapped_batch", "it trained on the next step's batch: the order of the batches is wrong", _swapped_batch),
-    Mutant("stale_gradient", of_step("stale_gradient"), _stale_gradient),
+    in_records("stale_gradient", _stale_gradient),
     *(
         Mutant(wrong.__name__, said, partial(_update, optimizer, wrong))
         for optimizer, mistakes in MISTAKES.items()
@@ -203,12 +200,7 @@ MUTANTS = (
         "a hyper-parameter passed through float32 on its way into the update",
         _float32_hyper_parameters,
     ),
-    Mutant(
-        "late_rate",
-        of_step("late_rate"),
-        _late_rate,
-        "synthetic-mlp+width=8+warmup_steps=40",
-    ),
+    in_records("late_rate", _late_rate, "synthetic-mlp+width=8+warmup_steps=40"),
     Mutant("transposed_kernel", "a square kernel is used transposed", _transposed_kernel),
     Mutant(
         "norm_epsilon",

@@ -8,7 +8,7 @@ from samestep.common.batch import Batch
 from samestep.common.program import Arrays
 from samestep.common.reference.models.layers import layers_below
 from samestep.common.reference.models.transformer import Attention, Embedding
-from samestep.common.reference.mutants import Context
+from samestep.common.reference.mutants import GPT, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.workload.models.spec import IGNORED, ignores_targets
 
@@ -67,3 +67,25 @@ def shifted_in_parts(program: TrainingProgram, context: Context) -> bool:
 
     program.gradients = gradients
     return True
+
+
+MISTAKES = (
+    Mutant(
+        "local_positions",
+        "positions start from zero in each of {devices} parts of an example: each rank numbers its own part",
+        local_positions,
+        GPT,
+    ),
+    Mutant(
+        "local_attention",
+        "attention sees only one of {devices} parts of an example at a time: nothing was exchanged",
+        local_attention,
+        GPT,
+    ),
+    Mutant(
+        "shifted_in_parts",
+        "each of {devices} parts of an example but the last has lost its last target: targets were shifted within the parts",
+        shifted_in_parts,
+        f"{GPT}+ignored=0.5",
+    ),
+)

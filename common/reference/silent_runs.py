@@ -4,7 +4,7 @@ import dataclasses
 
 from samestep.common.batch import Batch, batches
 from samestep.common.program import Arrays
-from samestep.common.reference.mutants import Context
+from samestep.common.reference.mutants import GPT, Context, in_records
 from samestep.common.reference.program import TrainingProgram
 
 
@@ -40,3 +40,9 @@ def _at(program: TrainingProgram, batch: Batch, step: int) -> Batch:
     """Returns the same step on the examples of another one."""
     other = next(batches(batch.inputs, batch.targets, len(batch.indices), program.run.seed, step))
     return dataclasses.replace(batch, indices=other.indices)
+
+
+MISTAKES = (
+    in_records("same_order_each_epoch", same_order_each_epoch, "synthetic-mlp+width=8+examples=48"),
+    in_records("position_lost", position_lost, GPT),
+)

@@ -6,17 +6,15 @@ from collections.abc import Callable
 from functools import partial
 
 from samestep.common.batch import Batch
-from samestep.common.mistakes.table import of_step
 from samestep.common.program import Arrays
-from samestep.common.reference.mutants import Context, Mutant
+from samestep.common.reference.mutants import GPT, Context, Mutant, in_records
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.reference.silent_bugs import Part, combine, parts_of
 from samestep.common.reference.techniques.precision import LOSS_SCALE
 from samestep.common.techniques.clip_norm.statement import clip
 from samestep.common.workload.models.transformer import TOKENS
 
-_GPT = "prose-gpt+layers=1+heads=2+width=8+context=8"
-_CLIPPED = f"{_GPT}+clip_norm=0.05"
+_CLIPPED = f"{GPT}+clip_norm=0.05"
 
 
 def _set_bound(program: TrainingProgram, bound: float | None) -> None:
@@ -136,12 +134,7 @@ def clip_before_unscaling(program: TrainingProgram, context: Context) -> bool:
 
 
 MISTAKES = (
-    Mutant(
-        "clip_by_local_norm",
-        of_step("clip_by_local_norm"),
-        partial(clip_by, lambda g, devices: norm(g) / devices**0.5),
-        _CLIPPED,
-    ),
+    in_records("clip_by_local_norm", partial(clip_by, lambda g, devices: norm(g) / devices**0.5), _CLIPPED),
     Mutant(
         "clip_counts_replicas",
         "the norm it clips by counts each of {devices} replicas",
@@ -161,13 +154,13 @@ MISTAKES = (
         _CLIPPED,
     ),
     Mutant("clip_each_parameter", "each parameter is clipped by its own norm", partial(clip_each, False), _CLIPPED),
-    Mutant("clip_forgotten", of_step("clip_forgotten"), partial(set_clip, None), _CLIPPED),
+    in_records("clip_forgotten", partial(set_clip, None), _CLIPPED),
     Mutant(
         "clipped_by_default",
         "the gradient is clipped to a norm of 1, which nobody asked for",
         partial(set_clip, 1.0),
-        _GPT,
+        GPT,
     ),
-    Mutant("clip_on_one_rank", of_step("clip_on_one_rank"), clip_on_one_rank, _CLIPPED),
-    Mutant("clip_before_unscaling", of_step("clip_before_unscaling"), clip_before_unscaling, _CLIPPED),
+    in_records("clip_on_one_rank", clip_on_one_rank, _CLIPPED),
+    in_records("clip_before_unscaling", clip_before_unscaling, _CLIPPED),
 )

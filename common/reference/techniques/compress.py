@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from samestep.common.program import RESIDUAL, Arrays
-from samestep.common.reference.mutants import Context, Mutant
+from samestep.common.reference.mutants import GPT, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.strategy import Run
 from samestep.common.techniques.compress.statement import Ranks, exchange
@@ -15,7 +15,7 @@ from samestep.common.techniques.compress.statement import Ranks, exchange
 if TYPE_CHECKING:
     from samestep.common.techniques.technique import Statement
 
-_INT8 = "prose-gpt+layers=1+heads=2+width=8+context=8+compress=int8"
+_INT8 = f"{GPT}+compress=int8"
 
 
 def error_feedback_dropped(program: TrainingProgram, context: Context) -> bool:

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from samestep.common.reference.mutants import Context, Mutant
+from samestep.common.reference.mutants import GPT, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
 
 
@@ -24,6 +24,6 @@ MISTAKES = (
         "decayed_everywhere",
         "biases and the scales of norms decay as well, although only matrices should",
         decayed_everywhere,
-        "prose-gpt+layers=1+heads=2+width=8+context=8+decayed=matrices",
+        f"{GPT}+decayed=matrices",
     ),
 )

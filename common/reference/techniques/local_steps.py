@@ -8,11 +8,11 @@ import numpy as np
 
 from samestep.common.batch import Batch
 from samestep.common.program import Arrays
-from samestep.common.reference.mutants import Context, Mutant
+from samestep.common.reference.mutants import GPT, Context, Mutant
 from samestep.common.reference.periods import RankPrograms, copied
 from samestep.common.reference.program import TrainingProgram
 
-_CELL = "prose-gpt+layers=1+heads=2+width=8+context=8+outer_momentum=0.9+outer_rate=0.7+local_steps=2"
+_CELL = f"{GPT}+outer_momentum=0.9+outer_rate=0.7+local_steps=2"
 
 
 def _change_outer(momentum: float | None, rate: float, program: TrainingProgram, context: Context) -> bool:

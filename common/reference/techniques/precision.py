@@ -3,14 +3,12 @@
 import numpy as np
 
 from samestep.common.batch import Batch
-from samestep.common.mistakes.table import of_step
 from samestep.common.program import Arrays
-from samestep.common.reference.mutants import Context, Mutant
+from samestep.common.reference.mutants import GPT, Context, Mutant, in_records
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.reference.silent_bugs import combine, parts_of
 from samestep.common.techniques.precision.bound import MASTERS_IN_TWO_BYTES
 
-_GPT = "prose-gpt+layers=1+heads=2+width=8+context=8"
 LOSS_SCALE = 2.0**16
 """With which torch's loss scaler begins."""
 
@@ -83,18 +81,13 @@ MISTAKES = (
         "masters_in_two_bytes",
         MASTERS_IN_TWO_BYTES,
         masters_in_two_bytes,
-        _GPT,
+        GPT,
     ),
     Mutant(
         "loss_scale_differs_by_rank",
         "the first of {devices} ranks has twice the loss scale of the others, whose shards count half",
         loss_scale_differs_by_rank,
-        _GPT,
+        GPT,
     ),
-    Mutant(
-        "skipped_on_one_rank",
-        of_step("skipped_on_one_rank"),
-        skipped_on_one_rank,
-        _GPT,
-    ),
+    in_records("skipped_on_one_rank", skipped_on_one_rank, GPT),
 )

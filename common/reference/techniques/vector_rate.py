@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from samestep.common.reference.mutants import Context, Mutant
+from samestep.common.reference.mutants import GPT, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
 
 
@@ -24,6 +24,6 @@ MISTAKES = (
         "one_rate",
         "biases and the scales of norms have the learning rate of matrices instead of their own",
         one_rate,
-        "prose-gpt+layers=1+heads=2+width=8+context=8+vector_rate=4",
+        f"{GPT}+vector_rate=4",
     ),
 )

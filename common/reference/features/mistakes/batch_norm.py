@@ -2,8 +2,7 @@
 
 from samestep.common.features.batch_norm.statistics import batch_norms, takes_shares
 from samestep.common.features.used import initial_buffers
-from samestep.common.mistakes.table import of_step
-from samestep.common.reference.mutants import Context, Mutant
+from samestep.common.reference.mutants import Context, Mutant, in_records
 from samestep.common.reference.program import TrainingProgram
 
 _CELL = "digits-mlp+width=8+norm=batch"
@@ -71,12 +70,7 @@ def statistics_moved_twice(program: TrainingProgram, context: Context) -> bool:
 
 
 MISTAKES = (
-    Mutant(
-        "local_statistics",
-        of_step("local_statistics"),
-        local_statistics,
-        f"{_CELL}+batch_norm=sync",
-    ),
+    in_records("local_statistics", local_statistics, f"{_CELL}+batch_norm=sync"),
     Mutant(
         "running_statistics_lost",
         "the running statistics of batch normalisation were lost before this step",

@@ -11,10 +11,10 @@ from samestep.common.keys import example_keys
 from samestep.common.program import Arrays
 from samestep.common.reference.features.dropout import Dropout
 from samestep.common.reference.models.layers import Saved, layers_below
-from samestep.common.reference.mutants import Context, Mutant
+from samestep.common.reference.mutants import GPT, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
 
-_CELL = "prose-gpt+layers=1+heads=2+width=8+context=8+dropout=0.2"
+_CELL = f"{GPT}+dropout=0.2"
 
 
 def with_keys(keys_of: Callable[[np.ndarray, int], np.ndarray], program: TrainingProgram, context: Context) -> bool:

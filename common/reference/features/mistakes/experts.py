@@ -10,10 +10,10 @@ from samestep.common.batch import Batch
 from samestep.common.program import Arrays
 from samestep.common.reference.models.experts import Experts, Routed
 from samestep.common.reference.models.layers import layers_below
-from samestep.common.reference.mutants import Context, Mutant
+from samestep.common.reference.mutants import GPT, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
 
-_CELL = "prose-gpt+layers=1+heads=2+width=8+context=8+experts=4+balance=0.5"
+_CELL = f"{GPT}+experts=4+balance=0.5"
 
 
 def _each(change: Callable[[Experts, Context], object], program: TrainingProgram, context: Context) -> bool:
