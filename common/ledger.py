@@ -92,7 +92,7 @@ class Send:
     """A message or a collective of one step, as seen from one process; equal ones that follow each other are one record.
 
     Attributes:
-        phase: One of `PHASES`; "" where only totals are known, as in results of schema versions 1 to 3.
+        phase: One of `PHASES`.
         operation: What is done, such as "all_reduce".
         group: The mesh axis along which it goes, or "all".
         ranks: The number of ranks or devices along it; 0 if that is not known.

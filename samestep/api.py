@@ -238,7 +238,7 @@ def load(path: str | os.PathLike[str]) -> RunResult | Comparison:
     """Reads the result of a finished run, or a comparison as far as it got.
 
     Args:
-        path: The directory of the run or of the comparison; one of an older version is read as well.
+        path: The directory of the run or of the comparison.
 
     Raises:
         ConfigError: It holds neither, or is damaged.

@@ -65,10 +65,8 @@ def accumulation(run: Run, context: StepContext, part: BatchPart, device: torch.
         device: The device of the model; the CPU, unless given.
     """
     model = run.workload.model
-    has_keys, is_varying = (
-        takes_keys(model),
-        varies(model),
-    )  # known before any step: each would take microseconds to find
+    # Known before any step: each would take microseconds to find.
+    has_keys, is_varying = takes_keys(model), varies(model)
     *ahead, last = [part.split(micro, run.passes) for micro in range(run.passes)]
 
     def take(batch: Batch, own: BatchPart, forward_backward: ForwardBackward) -> torch.Tensor:

@@ -180,9 +180,8 @@ def rename_folder(folder: Path, name: str, below: Path) -> Path:
     """
     with _entered(folder, below) as (root, parent, leaf):
         old, new = (str(path.relative_to(below)) for path in (folder, folder.with_name(name)))
-        for entry in (
-            read(root) or {}
-        ).values():  # before the rename: a list may name what is not there, never the reverse
+        # Before the rename: a list may name what is not there, never the reverse.
+        for entry in (read(root) or {}).values():
             if entry.name == old or entry.name.startswith(f"{old}/"):
                 note(root, dataclasses.replace(entry, name=f"{new}{entry.name[len(old) :]}"))
         _sync_folder(leaf, parent)
@@ -219,10 +218,7 @@ def _entered(path: Path, below: Path | None) -> Iterator[tuple[int, int, str]]:
     """Opens the directory of a file and the folder in it; the file's name there comes with them."""
     try:
         directory = below or path.parent
-        with (
-            opened(directory) as root,
-            parent_of(root, str(path.relative_to(directory))) as (parent, leaf),
-        ):
+        with opened(directory) as root, parent_of(root, str(path.relative_to(directory))) as (parent, leaf):
             yield root, parent, leaf
     except OSError as error:
         if error.errno in _NOT_PLAIN:

@@ -69,7 +69,7 @@ class Usage:
         peak_rss_bytes: The most memory it has had.
         cpu_seconds: The time that its threads had a core, from the first timed window to the end of the last.
         busy_seconds: The processor time of its threads in the observed step. Observing adds to it. None where a device
-            is not of the CPU, whose time no process has; and None in older results, as the next one.
+            is not of the CPU, whose time no process has, as the next one.
         idle_seconds: The rest of that step on its devices: it waited for others, or for a core.
     """
 

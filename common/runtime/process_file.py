@@ -48,10 +48,8 @@ def read_life(directory: Path, role: str) -> Life:
     path = _path(directory, role)
     for _ in range(_READS):
         try:
-            seen, text = (
-                path.stat().st_mtime,
-                read_bytes(path, METRICS_BYTES),
-            )  # of a million steps it is large at the end
+            # Of a million steps it is large at the end.
+            seen, text = path.stat().st_mtime, read_bytes(path, METRICS_BYTES)
         except (OSError, Unreadable):
             break
         try:

@@ -28,14 +28,14 @@ class Throughput:
 
     Attributes:
         median: The median of the windows.
-        slowest_window: None in results of schema versions 1 and 2, like the next one.
+        slowest_window: As slow as it got.
         fastest_window: As fast as it got.
         windows: How many there are.
     """
 
     median: float
-    slowest_window: float | None
-    fastest_window: float | None
+    slowest_window: float
+    fastest_window: float
     windows: int
 
 

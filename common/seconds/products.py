@@ -72,6 +72,5 @@ def expert_seconds(shape: Shape, tokens: float, ranks: int, tensor: int, machine
     products = ((shape.width, shape.up_of(hidden) / tensor), (hidden / tensor, shape.width))
     ahead, back = product_seconds(padded, products, machine)
     weights = moved_seconds(machine, ITEM * here * shape.mlp_params(hidden) / tensor)
-    return max(ahead, weights), max(
-        back, 3 * weights
-    )  # backward they are read for one product and written for the other
+    # Backward they are read for one product and written for the other.
+    return max(ahead, weights), max(back, 3 * weights)

@@ -58,9 +58,8 @@ def _interleaved(ranks: int, rank: int, microbatches: int, hop: int, delay: int)
         delay: How many backward passes later a micro-batch's gradient by the weights is taken.
     """
     a_round = microbatches // max(1, microbatches // ranks)
-    total = (
-        2 * a_round * min(microbatches // a_round, _SEEN_ROUNDS)
-    )  # then the same moments come again, two rounds apart
+    # Behind these the same moments come again, two rounds apart.
+    total = 2 * a_round * min(microbatches // a_round, _SEEN_ROUNDS)
     ahead = min(a_round + hop * (ranks - 1 - rank), total)
     seen, ended, present, put_off = dict[Moment, None](), set[int](), [0, 0], [0, 0]
     for taken in range(total + ahead):

@@ -2,7 +2,6 @@
 
 import sys
 import time
-from types import TracebackType
 
 _EVERY_SECONDS = 0.2
 """How often the line changes at most."""
@@ -34,9 +33,7 @@ class Waiting:
             print(f"\r{line:<{self._width}}", end="", file=sys.stderr, flush=True)
             self._width = len(line)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._width:
             print(file=sys.stderr, flush=True)
 

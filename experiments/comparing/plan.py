@@ -57,9 +57,8 @@ def make_plan(asked: ComparisonConfig) -> Plan:
                 raise ConfigError(f"{flag} names {cell} twice; name it once, and measure it more often with --repeats.")
     chosen = strategies if asked.strategies is not None else every_cell(asked.framework)
     _check_names(asked, [*chosen, *required])
-    oracle = (
-        [Cell.parse(ORACLE)] if asked.base.model is None else []
-    )  # it has no user's model, whose reference is not a row
+    # The oracle has no user's model, whose reference is not a row.
+    oracle = [Cell.parse(ORACLE)] if asked.base.model is None else []
     every = dict.fromkeys([*oracle, *chosen, *required])
     if is_weak := asked.scaling == "weak":
         _check_weak(asked, list(every))

@@ -135,9 +135,8 @@ def front_table(found: Comparison, shown: Sequence[RunResult], names: Sequence[s
         shown: The results of the rows.
         names: What the rows are called.
     """
-    table = (
-        _table(shown, names, found.speeds).partition("\n* ")[0].rstrip()
-    )  # what columns mean stands where all rows do
+    # What columns mean stands where all rows do.
+    table = _table(shown, names, found.speeds).partition("\n* ")[0].rstrip()
     told = f"The last row is {demo.ROWS[0]} with a mistake planted in it, `{MISTAKE}`. samestep was not told, and says:"
     said = f"> {fill(shown[-1].parity.reason, WIDTH - 2, '> ')}"
     return f"{table}\n\n{tables.verdict(found.results)}\n{fill(told, WIDTH)}\n\n{said}"

@@ -25,12 +25,9 @@ def write(replay: Replay, target: str) -> str:
         Unavailable: MLflow is not installed.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    os.environ.setdefault(
-        "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1"
-    )  # mlflow 3.17 tries a server for four minutes otherwise
-    os.environ.setdefault(
-        "MLFLOW_ALLOW_FILE_STORE", "true"
-    )  # mlflow 3.17 refuses folders otherwise, which it still reads
+    # mlflow 3.17 tries a server for four minutes otherwise, and refuses folders, which it still reads.
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     try:
         from mlflow.exceptions import MlflowException
     except ImportError:

@@ -58,9 +58,8 @@ def _exchanging(rows: dict[str, MeasuredRow]) -> dict[str, MeasuredRow]:
 
 
 def _fastest(rows: dict[str, MeasuredRow]) -> Superlative | None:
-    real = {
-        name: row for name, row in rows.items() if not row.result.emulation
-    }  # whose speed says something of the row
+    # An emulation's speed says nothing of the row.
+    real = {name: row for name, row in rows.items() if not row.result.emulation}
     timed = {name: row.speed.prediction.median for name, row in real.items() if row.speed.prediction}
     if len(timed) < 2:
         return None

@@ -82,10 +82,7 @@ def _normalized(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor, count: float, s
         normal = centred * inverse
 
         def gradient(dy: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            own = (
-                _total(dy * normal),
-                _total(dy),
-            )  # summed with all other gradients later
+            own = _total(dy * normal), _total(dy)  # summed with all other gradients later
             along, total = (summed(each) / count for each in own)
             return (dy - total - normal * along) * (scale * inverse), *own
 

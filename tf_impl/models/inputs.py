@@ -28,10 +28,8 @@ def gathering(run: Run) -> Gather:
         run: What is trained.
     """
     model = run.workload.model
-    has_keys, is_varying = (
-        takes_keys(model),
-        varies(model),
-    )  # known before any step: each would take microseconds to find
+    # Known before any step: each would take microseconds to find.
+    has_keys, is_varying = takes_keys(model), varies(model)
 
     def gather(batch: Batch, part: BatchPart) -> tuple[np.ndarray, np.ndarray]:
         inputs, targets = batch.rows(part)

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, Self
 
 import torch
@@ -36,9 +35,7 @@ class Clips:
             self._put(name, functools.wraps(plain)(functools.partial(watch, plain)))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for name, plain in self._plain.items():
             self._put(name, plain)
 

@@ -179,9 +179,8 @@ def always_called(module: nn.Module, paths: Iterable[str], examples: np.ndarray)
     parts = [examples[start : start + EXAMPLES] for start in range(0, _TRIED * EXAMPLES, EXAMPLES)]
     tried = [as_inputs(part.copy()) for part in parts if len(part) == EXAMPLES]
     calls = [found for x in (*tried, *map(_negated, tried[:1])) if (found := _calls(module, wanted, x)) is not None]
-    nothing = _calls(
-        module, wanted, as_inputs(examples[:0].copy())
-    )  # sends no example anywhere; not every model takes it
+    # It sends no example anywhere; not every model takes it.
+    nothing = _calls(module, wanted, as_inputs(examples[:0].copy()))
 
     def is_always(path: str) -> bool:
         first = _of(path, calls[0]) if calls else []

@@ -39,9 +39,8 @@ def find_kept_roundings(module: nn.Module, inputs: Inputs, dtypes: Dtypes) -> Tw
     if not can_keep(dtypes):
         return TwoBytes()
     see_kept(module.float(), dtypes)
-    return _count(
-        module, inputs, [torch.no_grad], "its forward pass fails with them"
-    )  # without numbers, torch checks none
+    # Without numbers, torch checks none.
+    return _count(module, inputs, [torch.no_grad], "its forward pass fails with them")
 
 
 def _count(

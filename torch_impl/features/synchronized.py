@@ -67,10 +67,8 @@ class _Normalized(torch.autograd.Function):
     def backward(ctx: Any, dy: torch.Tensor, *_: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None]:
         x, weight, mean, inverse = ctx.saved_tensors
         normal = (x - mean.view(ctx.shape)) * inverse.view(ctx.shape)
-        own = (
-            (dy * normal).sum(ctx.dims),
-            dy.sum(ctx.dims, dtype=weight.dtype),
-        )  # which the strategy sums with all others
+        # The strategy sums them with all other gradients.
+        own = (dy * normal).sum(ctx.dims), dy.sum(ctx.dims, dtype=weight.dtype)
         along, total = ((_summed(each) / ctx.count).view(ctx.shape) for each in own)
         return ((dy - total - normal * along) * (weight * inverse).view(ctx.shape)).to(x.dtype), *own, None
 

@@ -1,7 +1,6 @@
 """What PyTorch sees of GPUs, and what their allocator held: `python -m samestep.torch_impl.observing.gpus` prints the first."""
 
 import json
-from types import TracebackType
 from typing import Self
 
 import torch
@@ -33,9 +32,7 @@ class AllocatorPeak:
             torch.cuda.reset_peak_memory_stats(self._device)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._device.type == "cuda":
             peak, held = torch.cuda.max_memory_allocated(self._device), torch.cuda.memory_allocated(self._device)
             torch._C._cuda_clearCublasWorkspaces()

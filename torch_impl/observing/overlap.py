@@ -22,9 +22,8 @@ class DdpExchange:
 
     def __init__(self, model: DistributedDataParallel) -> None:
         self._model = model
-        self._on_cpu = (
-            next(model.parameters()).device.type == "cpu"
-        )  # elsewhere a gradient is not there when autograd says so
+        # Elsewhere a gradient is not there when autograd says so.
+        self._on_cpu = next(model.parameters()).device.type == "cpu"
         self._steps: list[tuple[float, float]] = []
         self._logged = self._arrived = self._arrived_before = 0
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad and self._on_cpu]
@@ -49,9 +48,8 @@ class DdpExchange:
             for hook in self._hooks:
                 hook.remove()
             self._hooks = []
-        elif (
-            begun is not None and logged["has_rebuilt_buckets"]
-        ):  # the first step has one bucket, whatever was asked for
+        elif begun is not None and logged["has_rebuilt_buckets"]:
+            # The first step has one bucket, whatever was asked for.
             took = logged["backward_comm_time"]
             self._steps.append((took, min(max(0, self._arrived_before - begun), took)))
         self._logged, self._arrived_before = number, self._arrived

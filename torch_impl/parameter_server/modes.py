@@ -113,9 +113,8 @@ class PullRows:
             x: The examples' inputs.
             first: Which of the inputs that were pulled for is the first of them.
         """
-        model = (
-            self._above if torch.is_grad_enabled() else self.stage
-        )  # rank 0 predicts alone, and DDP sends its buffers
+        # Rank 0 predicts alone, and DDP sends its buffers.
+        model = self._above if torch.is_grad_enabled() else self.stage
         return model(torch.cat([leaf[first : first + len(x)] for leaf in leaves], dim=1))
 
     def exchange(self, last: bool) -> contextlib.AbstractContextManager[None]:

@@ -184,9 +184,8 @@ def keep_dtypes(run: Run, model: nn.Module) -> None:
     if not run.techniques.keep_dtypes:
         return
     for module in model.modules():
-        if isinstance(
-            module, FSDPModule
-        ):  # it looks its parameters up once more before its first forward pass (torch 2.13)
+        if isinstance(module, FSDPModule):
+            # It looks its parameters up once more before its first forward pass (torch 2.13).
             module.unshard()
             module.reshard()
     see_kept(model, run.workload.model.facts.dtypes)

@@ -137,9 +137,8 @@ def transformer(model: "TransformerSpec", item_bytes: int, wide: int = 1, gather
     inside = _between(model, wide)
     if model.experts:
         inside = model.experts + 1 + model.top_k * (inside + 2 * width + 2)
-    inputs = 3 * width + (
-        (3 if model.is_llama else 2) * width if wide > 1 else 0
-    )  # casts of what is one tensor otherwise
+    # In two bytes: casts of what is one tensor otherwise.
+    inputs = 3 * width + ((3 if model.is_llama else 2) * width if wide > 1 else 0)
     mixing = 3 * wide * width if gathers else 3 * width + wide * scores + (scores if wide > 1 else 0)
     a_position = 2 * norm + inputs + mixing + inside
     mask = tokens * width * mask_bytes(model)

@@ -144,9 +144,8 @@ def _differing(one: Hyper, other: Hyper) -> list[str]:
     if known[0] != known[1]:
         return [f"the optimizer: {kinds[0]} in {{a}}, {kinds[1]} in {{b}}"]
     ours, theirs = _neutral(one), _neutral(other)
-    names = [
-        name for name in dict.fromkeys([*ours, *theirs]) if name != CLIP_EPSILON
-    ]  # which torch always has, and Keras never
+    # Torch always has CLIP_EPSILON, and Keras never.
+    names = [name for name in dict.fromkeys([*ours, *theirs]) if name != CLIP_EPSILON]
     differing = [name for name in names if not _are_same(ours.get(name), theirs.get(name))]
     both = ((name, ours.get(name), theirs.get(name)) for name in differing)
     return [f"{name}: {_spell(one, other)} in {{a}}, {_spell(other, one)} in {{b}}" for name, one, other in both]

@@ -45,9 +45,8 @@ class _Weights:
 
 def is_foreign(path: Path) -> bool:
     """Returns whether a path is of what others wrote, by its name or by what is in the folder."""
-    return path.suffix == SUFFIX or any(
-        os.path.isfile(path / name) for name in (METADATA, LATEST)
-    )  # no error for a long path
+    # os.path: no error for a long path.
+    return path.suffix == SUFFIX or any(os.path.isfile(path / name) for name in (METADATA, LATEST))
 
 
 def read_foreign(run: Run, path: Path) -> TrainState:

@@ -144,9 +144,8 @@ def _failure(directory: Path, job: Job, end: JobEnd) -> SamestepError:
         return left  # its one line says it all
     text = read_log(job.log)
     killed = next((line.strip() for line in text.splitlines() if _KILLED.search(line)), "")
-    first = killed or (
-        "" if left is None else f"{role}: {left}"
-    )  # what others say of a process that was killed comes of that
+    # What others say of a process that was killed comes of that.
+    first = killed or ("" if left is None else f"{role}: {left}")
     said = f": {first}" if first and not end.is_engines_doing else ""
     log = f"; log: {job.log}.{last_lines(text)}" if job.log.exists() else f", and nothing was written to {job.log}."
     return WorkerFailed(f"{job.name} ended without a result ({end.word}){said}{log}")

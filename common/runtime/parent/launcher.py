@@ -5,7 +5,6 @@ import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from samestep.common.catalog import framework_info, row_module
@@ -55,9 +54,7 @@ class Launcher:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with hold_signals():
             for server in self._servers.values():
                 server.close()

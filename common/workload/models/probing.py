@@ -105,9 +105,8 @@ def find_habits(probe: ProbedModel) -> Habits:
         return Habits(is_steady=False)  # what it keeps could pass for any of the others
     others = [probe.take(How(seed=1, is_still=is_still)).outputs for is_still in (False, True)]
     is_random = not (_are_same(plain.outputs, others[0]) and _are_same(plain.outputs, plain.again))
-    is_random |= bool(plain.drawing) and not _are_same(
-        plain.outputs, still.outputs
-    )  # the forward pass has its own seed
+    # The forward pass has its own seed.
+    is_random |= bool(plain.drawing) and not _are_same(plain.outputs, still.outputs)
     running, restless = _find_running(probe, still)
     return Habits(
         randoms=(plain.drawing or (FORWARD_PASS,)) if is_random else (),

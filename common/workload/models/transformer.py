@@ -168,9 +168,8 @@ class TransformerSpec:
         tokens, width = self.context, self.width
         factors = [param for param in self._block("").values() if param.role == "kernel"]
         kernels = sum(param.size for param in factors if not param.stacked)
-        kernels += self.top_k * sum(
-            param.size // param.stacked for param in factors if param.stacked
-        )  # that a token takes
+        # Those of the experts that a token takes.
+        kernels += self.top_k * sum(param.size // param.stacked for param in factors if param.stacked)
         block = 2 * tokens * kernels + 4 * tokens**2 * width
         return (
             Segment("embedding", tokens * width, (tokens, width)),

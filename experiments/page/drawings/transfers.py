@@ -101,13 +101,8 @@ def transfers(mesh: Mesh, result: Senders, most: int) -> list[DrawnTransfer]:
         if len(found) > most:
             found = _runs(found, kind)
     if len(found) > most:  # without their order
-        found = _runs(sorted(found, key=lambda each: (_place(each.phase), *_same_kind(each))), _same_kind)
+        found = _runs(sorted(found, key=lambda each: (PHASES.index(each.phase), *_same_kind(each))), _same_kind)
     return found
-
-
-def _place(phase: str) -> int:
-    """Returns the place of a phase; results of older schemas have none."""
-    return PHASES.index(phase) if phase in PHASES else -1
 
 
 def _alike(each: DrawnTransfer) -> Hashable:
@@ -158,7 +153,7 @@ def _join(mesh: Mesh, result: Senders) -> list[DrawnTransfer]:
     for index, row in enumerate(rows):
         seen: collections.Counter[Hashable] = collections.Counter()
         for place, send in enumerate(_expanded(row.sends) if expand else row.sends):
-            order = (send.at or 0.0, float(_place(send.phase)), float(place))
+            order = (send.at or 0.0, float(PHASES.index(send.phase)), float(place))
             for path in _paths(send, index, rows, mesh):
                 each = DrawnTransfer(
                     send.phase, send.operation, send.group, (path,), send.bytes, send.count, send.ranks

@@ -7,7 +7,6 @@ import shutil
 import stat
 import tempfile
 from pathlib import Path
-from types import TracebackType
 
 from samestep.common.runtime.processes import look
 
@@ -36,9 +35,7 @@ class Scratch:
     def __enter__(self) -> str:
         return self.name
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.cleanup()
 
 
