@@ -12,11 +12,7 @@ import tensorflow as tf
 
 from samestep.common.batch import Batch, batches
 from samestep.common.errors import ConfigError
-from samestep.common.porting.model_trace import (
-    ModelTrace,
-    TraceRequest,
-    write_trace,
-)
+from samestep.common.porting.model_trace import ModelTrace, TraceRequest, write_trace
 from samestep.common.porting.starting_weights import read_weights, saved_weights, write_weights
 from samestep.common.porting.traced_call import layer_calls
 from samestep.common.workload.data.dataset import Split

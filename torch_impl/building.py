@@ -19,12 +19,7 @@ Part = TypeVar("Part", bound=nn.Module)
 """What a process holds of a model."""
 
 
-def build_switched(
-    run: Run,
-    device: torch.device,
-    context: StepContext,
-    cut: Callable[[nn.Module], Part],
-) -> Part:
+def build_switched(run: Run, device: torch.device, context: StepContext, cut: Callable[[nn.Module], Part]) -> Part:
     """Builds the workload's model in the run's dtype, with the layers off that the run switches off; it may hold no numbers yet.
 
     Args:

@@ -12,12 +12,7 @@ from torch import nn
 from samestep.common.batch import batches
 from samestep.common.errors import ConfigError
 from samestep.common.files.safetensors import write_safetensors
-from samestep.common.porting.model_trace import (
-    NUDGE,
-    ModelTrace,
-    TraceRequest,
-    write_trace,
-)
+from samestep.common.porting.model_trace import NUDGE, ModelTrace, TraceRequest, write_trace
 from samestep.common.porting.starting_weights import read_weights, saved_weights
 from samestep.common.porting.traced_call import layer_calls
 from samestep.common.workload.data.dataset import Split

@@ -7,13 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
 from samestep.common.judging.power import detectable, pairs_needed
-from samestep.common.judging.statistics import (
-    holm,
-    mean_interval,
-    p_value,
-    prediction_interval,
-    welch,
-)
+from samestep.common.judging.statistics import holm, mean_interval, p_value, prediction_interval, welch
 
 LEVEL = 0.05
 """The chance that a comparison calls any pair of equal rows different."""

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from samestep.common.judging.parity import (
-    Parity,
-    judge,
-    judge_batches,
-    judge_statistics,
-    relative_distance,
-)
+from samestep.common.judging.parity import Parity, judge, judge_batches, judge_statistics, relative_distance
 from samestep.common.judging.reference_run import ComparedSteps, Curve, Rerun
 from samestep.common.judging.roundoff import gradient_error, statistics_noise
 from samestep.common.judging.updates import judge_updates

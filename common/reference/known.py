@@ -127,14 +127,6 @@ RUN = (
     _in_records("step_count_lost", GPT, updates.step_count_lost),
     _in_records("schedule_runs_n_times", f"{GPT}+{RATE}", updates.schedule_runs_n_times),
 )
-SILENT_BUGS: tuple[Mutant, ...] = (
-    *LOSS_AND_SUM,
-    *PARAMETERS,
-    *RUN,
-    *OF_POSITIONS,
-    *OF_RUNS,
-    *OF_FEATURES,
-    *MISTAKES,
-)
+SILENT_BUGS: tuple[Mutant, ...] = (*LOSS_AND_SUM, *PARAMETERS, *RUN, *OF_POSITIONS, *OF_RUNS, *OF_FEATURES, *MISTAKES)
 KNOWN: tuple[Mutant, ...] = (*MUTANTS, *SILENT_BUGS)
 """What the diagnosis tries."""

@@ -85,10 +85,7 @@ def _zbv(ranks: int, rank: int, microbatches: int) -> Peaks:
 
 
 def _breadth_first(ranks: int, rank: int, microbatches: int) -> Peaks:
-    return (
-        Moment(((microbatches, 0), (microbatches, 0)), stage=1),
-        Moment(((microbatches, 0), (0, 0)), stage=0),
-    )
+    return (Moment(((microbatches, 0), (microbatches, 0)), stage=1), Moment(((microbatches, 0), (0, 0)), stage=0))
 
 
 def _none_put_off(*counts: int) -> Peaks:

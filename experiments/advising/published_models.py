@@ -70,12 +70,7 @@ def giants() -> str:
         headers.append(f"{name} {unit}")
         columns.append([in_unit(of(row), unit) for row in found])
     lines = [
-        [
-            row.run.workload.name,
-            large_number(num_params(row.run.workload.model)),
-            row.run.name,
-            str(row.run.mesh),
-        ]
+        [row.run.workload.name, large_number(num_params(row.run.workload.model)), row.run.name, str(row.run.mesh)]
         for row in found
     ]
     return github(headers, [line + list(cells) for line, cells in zip(lines, zip(*columns, strict=True), strict=True)])

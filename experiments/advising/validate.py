@@ -12,13 +12,7 @@ from samestep.common.seconds.published_causes import (
     megatron_causes,
     torchtitan_causes,
 )
-from samestep.common.seconds.published_rows import (
-    llm_foundry,
-    llm_foundry_a100,
-    megatron,
-    megatron_a100,
-    torchtitan,
-)
+from samestep.common.seconds.published_rows import llm_foundry, llm_foundry_a100, megatron, megatron_a100, torchtitan
 from samestep.common.seconds.validation import (
     FAR,
     Compared,

@@ -120,10 +120,6 @@ def say_status(cells: Sequence[str], status: str, reason: str) -> str:
 
         return explain_missed(cells, reason)
     was = "were" if len(cells) > 1 else "was"
-    verbs = {
-        FAILED: "failed",
-        SAME: "took the same step",
-        REFERENCE: "cannot be judged",
-    }
+    verbs = {FAILED: "failed", SAME: "took the same step", REFERENCE: "cannot be judged"}
     verb = verbs.get(status, f"{was} {status}")
     return f"{', '.join(cells)} {verb}: {reason}"

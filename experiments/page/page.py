@@ -67,12 +67,7 @@ def page(loaded: Loaded) -> str:
     """
     written = [(section, section.write(loaded)) for section in SECTIONS]
     there = [(section.name, section.title, content) for section, content in written if content is not None]
-    return assembled(
-        _title(loaded),
-        _about(loaded),
-        there,
-        _script(there),
-    )
+    return assembled(_title(loaded), _about(loaded), there, _script(there))
 
 
 def _script(sections: Sequence[tuple[str, str, Markup]]) -> Markup:

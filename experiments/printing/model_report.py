@@ -72,12 +72,7 @@ def _text(found: Understood) -> str:
     takes = [row for row, why in found.rows.items() if not why]
     lines.append(f"Rows that can take it: {', '.join(takes) or 'none'}.")
     lines += [why if why.startswith(row) else f"{row}: {why}" for row, why in found.rows.items() if why]
-    return "\n\n".join(
-        [
-            table(columns, params, width),
-            "\n".join(fill(line, width, "  ") for line in lines),
-        ]
-    )
+    return "\n\n".join([table(columns, params, width), "\n".join(fill(line, width, "  ") for line in lines)])
 
 
 def _remarks(about: Description, name: str, param: Param) -> Iterator[str]:

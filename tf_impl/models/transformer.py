@@ -204,11 +204,7 @@ class Transformer:
             return self.behind(x_BTD, keys_B)
 
         blocks = {f"blocks/{i}": functools.partial(block, keys_B=keys_B) for i, block in enumerate(self.blocks)}
-        return {
-            "embedding": embed,
-            **blocks,
-            "head": lambda x_BTD: self.logits(self.norm(x_BTD)),
-        }
+        return {"embedding": embed, **blocks, "head": lambda x_BTD: self.logits(self.norm(x_BTD))}
 
     def __call__(self, x: Inputs) -> tf.Tensor:
         """Runs all segments in order."""

@@ -26,12 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samestep.common.axes.axis import Keeps
 from samestep.common.axes.used import as_left, segments_left, splits_between, used
 from samestep.common.costs.saved_activations.copies import keeps_wide
-from samestep.common.costs.saved_activations.kept_lists import (
-    keep_again,
-    keep_all,
-    keep_inputs,
-    lists_of,
-)
+from samestep.common.costs.saved_activations.kept_lists import keep_again, keep_all, keep_inputs, lists_of
 from samestep.common.costs.saved_activations.peak import KeptByStage, KeptBytes, largest, peak_bytes
 from samestep.common.features.used import keeps_buffers
 from samestep.common.strategy import Run

@@ -9,14 +9,7 @@ from samestep.common.porting.alignment import Aligned
 from samestep.common.porting.array_layouts import Both, apart
 from samestep.common.porting.functions import FUNCTION, moves
 from samestep.common.porting.model_trace import LayerCall
-from samestep.common.porting.ways.identify import (
-    EXAMPLES,
-    LAST_STEP,
-    SAME,
-    Settings,
-    differing,
-    is_other,
-)
+from samestep.common.porting.ways.identify import EXAMPLES, LAST_STEP, SAME, Settings, differing, is_other
 from samestep.common.porting.ways.one_step import MOST_SOURCES, few, identify_step
 from samestep.common.porting.ways.programs import Named, spell_term
 from samestep.common.porting.ways.recurrent import ends

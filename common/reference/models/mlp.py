@@ -15,9 +15,6 @@ def Mlp(spec: MlpSpec, context: StepContext) -> Sequential:  # noqa: N802 (a cla
     """
     layers: list[Layer] = [Flatten()]
     for layer in range(spec.layers - 1):
-        layers += [
-            Linear(f"layers/{layer}", bias=spec.norm == "none"),
-            *within(spec, f"layers/{layer}/norm", context),
-        ]
+        layers += [Linear(f"layers/{layer}", bias=spec.norm == "none"), *within(spec, f"layers/{layer}/norm", context)]
         layers += [ACTIVATIONS[spec.activation](), *behind(spec, layer, context)]
     return Sequential([*layers, Linear(f"layers/{spec.layers - 1}")])

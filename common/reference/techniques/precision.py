@@ -77,12 +77,7 @@ def skipped_on_one_rank(program: TrainingProgram, context: Context) -> bool:
 
 
 MISTAKES = (
-    Mutant(
-        "masters_in_two_bytes",
-        MASTERS_IN_TWO_BYTES,
-        masters_in_two_bytes,
-        GPT,
-    ),
+    Mutant("masters_in_two_bytes", MASTERS_IN_TWO_BYTES, masters_in_two_bytes, GPT),
     Mutant(
         "loss_scale_differs_by_rank",
         "the first of {devices} ranks has twice the loss scale of the others, whose shards count half",

@@ -95,10 +95,7 @@ def _of_facet(facet: Facet) -> Iterator[tuple[str, Figure]]:
         ),
         ("time", step_parts.swatches([result for _, result in facet.rows])),
         ("memory", memory.swatches([result for _, result in facet.rows])),
-        (
-            "sent",
-            [*((f"bar {name}", f"{title}, measured") for name, title in titles), *wire.MARKS],
-        ),
+        ("sent", [*((f"bar {name}", f"{title}, measured") for name, title in titles), *wire.MARKS]),
     ]
     for (name, key), make in zip(keys, (speed.plot, step_parts.plot, memory.plot, wire.plot), strict=True):
         if (made := make(facet)) is not None:
