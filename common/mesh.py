@@ -205,3 +205,10 @@ class Mesh:
 
     def __str__(self) -> str:
         return ",".join(f"{name}={size}" for name, size in self.axes)
+
+
+@functools.lru_cache(maxsize=2**10)
+def divisors(number: int) -> Sequence[int]:
+    """Returns what divides a number, in ascending order."""
+    small = [count for count in range(1, math.isqrt(number) + 1) if number % count == 0]
+    return tuple(sorted({*small, *(number // count for count in small)}))

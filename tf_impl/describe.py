@@ -12,6 +12,7 @@ from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.draws import DRAWS
 from samestep.common.workload.models.description_report import EXAMPLES, BuildReport, write_found
 from samestep.common.workload.models.probing import find_habits
+from samestep.common.workload.models.returned import kind_of
 from samestep.common.workload.models.spec import Segment
 from samestep.tf_impl.describing.optimizer import describe_optimizer
 from samestep.tf_impl.describing.probing import Probe
@@ -20,7 +21,7 @@ from samestep.tf_impl.describing.roundings import find_roundings
 from samestep.tf_impl.features.applied import layers_of
 from samestep.tf_impl.features.draws import STILL
 from samestep.tf_impl.models.inputs import as_inputs
-from samestep.tf_impl.models.outputs import main_outputs, returns
+from samestep.tf_impl.models.outputs import is_tensor, main_outputs
 from samestep.tf_impl.models.user_loss import loss_function
 from samestep.tf_impl.models.user_model import UserModel, begin_in_float64
 
@@ -56,7 +57,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     found = BuildReport(
         outputs=outputs.numpy(),
         loss_of_each=None if loss_function(model) is None else lambda: np.asarray(losses),
-        returns=returns(model, returned),
+        returns=kind_of(model, returned, is_tensor),
         params=params,
         buffers={name: variable.numpy() for name, variable in built.buffers.items()},
         dtypes=built.fixed_dtypes(),

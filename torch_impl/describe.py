@@ -17,6 +17,7 @@ from samestep.common.workload.models.description_report import EXAMPLES, BuildRe
 from samestep.common.workload.models.dtypes import is_real
 from samestep.common.workload.models.habits import Habits
 from samestep.common.workload.models.probing import FORWARD_PASS, find_habits
+from samestep.common.workload.models.returned import kind_of
 from samestep.common.workload.models.spec import layer
 from samestep.torch_impl import weights
 from samestep.torch_impl.describing.blocks import find_blocks
@@ -32,7 +33,7 @@ from samestep.torch_impl.describing.uses import describe_uses
 from samestep.torch_impl.features.applied import layers_of
 from samestep.torch_impl.features.draws import STILL
 from samestep.torch_impl.models.inputs import Inputs, as_inputs
-from samestep.torch_impl.models.outputs import main_outputs, returns
+from samestep.torch_impl.models.outputs import is_tensor, main_outputs
 from samestep.torch_impl.models.uncast import find_casts, keep_float64
 from samestep.torch_impl.models.user_loss import loss_function
 from samestep.torch_impl.models.user_model import build_declared, dtypes_of
@@ -68,7 +69,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
     found = BuildReport(
         outputs=main_outputs(returned).detach().numpy(),
         loss_of_each=_loss_of_each(model, returned, targets, source),
-        returns=returns(model, returned),
+        returns=kind_of(model, returned, is_tensor),
         unread=reach.unread,
         params={name: weight.to_neutral(weight.parameter) for name, weight in named.items()},
         splits=splits,

@@ -14,6 +14,7 @@ References:
     2205.05198, section 4 (activations).
 """
 
+import functools
 import math
 from typing import TYPE_CHECKING, cast
 
@@ -91,6 +92,9 @@ def zero(run: Run, backend: str, stage: int) -> tuple[Formula, ...]:
     if run.mesh.parts("positions") > 1:  # attentions send as well, of which the paper knows nothing
         return (state,)
     return state, Formula("sent", sent, f"{factor} (N - 1) w Ψ", f"{_ZERO}, section 7")
+
+
+REPLICATED, ZERO1, ZERO2, ZERO3 = (functools.partial(zero, stage=stage) for stage in range(4))
 
 
 def split(run: Run, backend: str) -> tuple[Formula, ...]:

@@ -1,10 +1,10 @@
 """Judges a run that left its reference, or may have where its bounds are too wide to see it, by steps that are taken again."""
 
+import dataclasses
 import functools
 import importlib
 
 from samestep.common.judging.attribution import attribute, find_other_step
-from samestep.common.judging.loss_terms import name_sums
 from samestep.common.judging.parity import Parity
 from samestep.common.judging.ported import is_right_but_for_port, judge_with_port
 from samestep.common.judging.reference_run import Rerun
@@ -12,6 +12,7 @@ from samestep.common.judging.rounding import excuse, replay_to
 from samestep.common.judging.verdict import Trial
 from samestep.common.program import TrainState
 from samestep.common.request import FRAMEWORKS
+from samestep.common.strategy import Run
 
 
 def judge_again(trial: Trial, parity: Parity, rerun: Rerun) -> Parity:
@@ -34,12 +35,23 @@ def _find_cause(trial: Trial, parity: Parity, start: TrainState, rerun: Rerun) -
     """Finds why a run is not the same step: by its suspects, or of our own models by the known mistakes."""
     run = trial.run
     if not trial.has_oracle:
-        parity = name_sums(run, parity)
+        parity = _name_sums(run, parity)
         return parity.reason if trial.is_continued else attribute(run, parity, rerun)
     diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
     bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
     cause = diagnosis.diagnose(run, start.step, bad, start, functools.partial(replay_to, run, rerun))
     return f"{cause} ({parity.reason})"
+
+
+def _name_sums(run: Run, parity: Parity) -> Parity:
+    """Says first that a run is another function on shards, if layers add to its loss what is not a mean over examples."""
+    sums = run.workload.model.facts.sums
+    if not sums or run.mesh.replicas * run.microbatches == 1:
+        return parity
+    count, names = len(sums), ", ".join(sums)
+    layers = f"{count} layer{'s' if count > 1 else ''} ({names})"
+    said = f"not the same function on shards: what {layers} put into the loss by add_loss is not a mean over examples"
+    return dataclasses.replace(parity, reason=f"{said}: {parity.reason}")
 
 
 def find_step_unseen(trial: Trial, parity: Parity, rerun: Rerun) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from samestep.common.axes.used import hooks_of
 from samestep.common.catalog import strategy_info
 from samestep.common.cell import Cell
-from samestep.common.mesh import AXES, SPLITS_MODEL, Dimension, Mesh
+from samestep.common.mesh import AXES, SPLITS_MODEL, Dimension, Mesh, divisors
 from samestep.common.seconds.core_time import Taken
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import period_flags
@@ -133,13 +133,6 @@ class Candidate:
         given |= {"recompute": "true"} if self.forward_passes > 1 else {}
         given |= period_flags(self.run.techniques)
         return str(Cell(self.run.framework, self.run.strategy.name).extended({**given, "mesh": self.run.mesh}))
-
-
-@functools.lru_cache(maxsize=2**10)
-def divisors(number: int) -> Sequence[int]:
-    """Returns what divides a number, in ascending order."""
-    small = [count for count in range(1, math.isqrt(number) + 1) if number % count == 0]
-    return tuple(sorted({*small, *(number // count for count in small)}))
 
 
 def meshes(

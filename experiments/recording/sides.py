@@ -4,19 +4,22 @@ import dataclasses
 import os
 import shlex
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.steps.joining import read_run
+from samestep.experiments.printing.progress import spell_seconds
 from samestep.experiments.recording.commands import record_argument
-from samestep.experiments.recording.progress import ReadingProgress
 from samestep.experiments.recording.rerun_folder import count_steps
 from samestep.experiments.recording.reruns import Reruns
 from samestep.experiments.recording.start import check_command, default_directory
 
 Argument = str | os.PathLike[str]
 """The directory of a record, or a command in one string."""
+_FIRST_SECONDS, _SECONDS = 3.0, 10.0
+"""Before the first line that says how far a record was read, and between two."""
 
 
 def read_sides(a: Argument, b: Argument, takes_weights: bool = False, is_quiet: bool = False) -> tuple[Reruns, Reruns]:
@@ -58,7 +61,7 @@ def _command(argument: Argument) -> list[str] | None:
 def _side(who: str, argument: Argument, command: Sequence[str] | None, weights: Path | None, is_quiet: bool) -> Reruns:
     """Reads a record, or makes one of a command."""
     if command is None:
-        watch = ReadingProgress(who) if who == "A" and not is_quiet else None
+        watch = _ReadingProgress(who) if who == "A" and not is_quiet else None
         side = Reruns(read_run(Path(argument), watch), Path(argument).resolve(), who, is_quiet=is_quiet)
         if weights is None:
             return side
@@ -72,3 +75,23 @@ def _side(who: str, argument: Argument, command: Sequence[str] | None, weights: 
         print(f"samestep: {who} is recorded into {out} ...", file=sys.stderr, flush=True)
     run = record_argument(command, out, weights, is_quiet)
     return Reruns(run, out, who, is_quiet=is_quiet, weights=str(weights or ""), repeated=sys.maxsize)
+
+
+class _ReadingProgress:
+    """Prints a line every few seconds while the steps of a record are read."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._began = time.monotonic()
+        self._next = self._began + _FIRST_SECONDS
+
+    def __call__(self, number: int, share: float) -> None:
+        """Prints, if the last line is old enough: the step that is read, -1 first, and which share of the record was read."""
+        now = time.monotonic()
+        if number < 0:
+            self._began, self._next = now, now + _FIRST_SECONDS
+        elif now >= self._next:
+            self._next = now + _SECONDS
+            left = spell_seconds((now - self._began) * (1 - share) / share)
+            line = f"samestep: {self._name} is read and compared: step {number:,}, {share:.0%}, about {left} left ..."
+            print(line, file=sys.stderr, flush=True)

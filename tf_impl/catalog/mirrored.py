@@ -1,9 +1,7 @@
 """`mirrored` in the catalogue. Imports no framework."""
 
-import functools
-
-from samestep.common.costs import textbook
 from samestep.common.costs.one_process import mirrored
+from samestep.common.costs.textbook import REPLICATED
 from samestep.common.strategy import Answer
 from samestep.tf_impl.catalog.presets import SHARD_PER_REPLICA, in_one_process
 from samestep.tf_impl.rows import needs, options
@@ -18,7 +16,7 @@ ROW = in_one_process(
     hardware="several GPUs of one machine; logical devices of one CPU",
     refuses=ONE_DTYPE,
     cost=mirrored,
-    textbook=functools.partial(textbook.zero, stage=0),
+    textbook=REPLICATED,
     reference="tf.distribute.MirroredStrategy",
     status="stable",
     twin="torch:ddp",

@@ -1,9 +1,7 @@
 """`multi_worker_mirrored` in the catalogue. Imports no framework."""
 
-import functools
-
-from samestep.common.costs import textbook
 from samestep.common.costs.data_parallel import replicated
+from samestep.common.costs.textbook import REPLICATED
 from samestep.common.runtime.topology import workers
 from samestep.common.strategy import Answer
 from samestep.tf_impl.catalog.presets import over_grpc
@@ -20,7 +18,7 @@ ROW = over_grpc(
     topology=workers,
     refuses=ONE_DTYPE,
     cost=replicated,
-    textbook=functools.partial(textbook.zero, stage=0),
+    textbook=REPLICATED,
     reference="tf.distribute.MultiWorkerMirroredStrategy",
     status="stable; Keras 3.15's fit fails under it, so a custom loop is the only way",
     twin="torch:c10d",

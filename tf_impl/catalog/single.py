@@ -1,9 +1,7 @@
 """`single` in the catalogue. Imports no framework."""
 
-import functools
-
-from samestep.common.costs import textbook
 from samestep.common.costs.data_parallel import replicated
+from samestep.common.costs.textbook import REPLICATED
 from samestep.common.strategy import Answer
 from samestep.tf_impl.catalog.presets import in_one_process
 from samestep.tf_impl.rows.refusals import ALONE
@@ -18,7 +16,7 @@ ROW = in_one_process(
     axes=(),
     refuses=ALONE,
     cost=replicated,
-    textbook=functools.partial(textbook.zero, stage=0),
+    textbook=REPLICATED,
     reference="tf.function, tf.GradientTape",
     status="stable",
     twin="torch:single",

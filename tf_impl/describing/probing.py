@@ -16,9 +16,9 @@ from samestep.common.workload.declared import call_user
 from samestep.common.workload.draws import DRAWS
 from samestep.common.workload.models.habits import Habits
 from samestep.common.workload.models.loss_check import part_losses, reduction_of
-from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, HALVES, Halves, How, ProbedPass, Rows
+from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, HALVES, Halves, How, ProbedPass, Rows, cut
 from samestep.tf_impl.features.applied import norms_of
-from samestep.tf_impl.models.inputs import Inputs, as_inputs
+from samestep.tf_impl.models.inputs import as_inputs
 from samestep.tf_impl.models.outputs import main_outputs
 from samestep.tf_impl.models.user_loss import loss_function
 from samestep.tf_impl.models.user_model import UserModel
@@ -95,7 +95,7 @@ class Probe:
         function = loss_function(self._model)
         if function is None:
             return None
-        targets = _cut(self._targets, rows)
+        targets = cut(self._targets, rows)
         losses = np.asarray(call_user(function, self._source, "the loss", returned, targets))
         return part_losses(self._model, self._source, losses, np.asarray(targets))
 
@@ -113,7 +113,7 @@ class Probe:
 
     def _pass(self, how: How) -> tuple[np.ndarray, np.ndarray | None]:
         what = "the forward pass in training"
-        returned = call_user(self._built, self._source, what, _cut(self._inputs, how.rows))
+        returned = call_user(self._built, self._source, what, cut(self._inputs, how.rows))
         return tf.cast(main_outputs(returned), tf.float64).numpy(), self._losses(returned, how.rows)
 
     def _buffers(self) -> dict[str, np.ndarray]:
@@ -122,14 +122,6 @@ class Probe:
     def _set(self, buffers: Mapping[str, np.ndarray], seed: int = 0) -> None:
         for name, value in buffers.items():
             self._built.buffers[name].assign(value + (seed if name.endswith(_SEED) else 0))
-
-
-def _cut(arrays: Inputs, rows: Rows) -> Inputs:
-    return (
-        {name: one[slice(*rows)] for name, one in arrays.items()}
-        if isinstance(arrays, Mapping)
-        else arrays[slice(*rows)]
-    )
 
 
 def _half(layer: Any, args: Any, named: Any, half: Rows) -> np.ndarray:

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from samestep.common.workload.declaration import RETURNED, Model
 from samestep.common.workload.models.dtypes import check_outputs
-from samestep.common.workload.models.returned import Returns, logits_of, loss_of, main_of
+from samestep.common.workload.models.returned import logits_of, loss_of, main_of
 
 Finish = Callable[[object, int], object]
 """(what a model returned, of how many examples) -> what its loss takes."""
@@ -15,18 +15,6 @@ Finish = Callable[[object, int], object]
 def is_tensor(value: object) -> bool:
     """Returns whether something is a tensor."""
     return bool(tf.is_tensor(value))
-
-
-def returns(model: Model, outputs: object) -> Returns:
-    """Returns what a model hands to its loss.
-
-    Args:
-        model: The declaration.
-        outputs: What it returned.
-    """
-    if model.loss == RETURNED:
-        return "loss"
-    return "outputs" if is_tensor(outputs) else "several"
 
 
 def finish_outputs(model: Model) -> Finish:

@@ -1,8 +1,6 @@
 """`fsdp` in the catalogue. Imports no framework."""
 
-import functools
-
-from samestep.common.costs import textbook
+from samestep.common.costs.textbook import ZERO3
 from samestep.common.costs.zero import fsdp
 from samestep.common.strategy import Answer
 from samestep.torch_impl.catalog.presets import SHARDED, data_parallel
@@ -17,7 +15,7 @@ ROW = data_parallel(
     axes=SHARDED,
     options=options.ContextOptions,
     cost=fsdp,
-    textbook=functools.partial(textbook.zero, stage=3),
+    textbook=ZERO3,
     needs=sums.check_shards,
     refuses=refusals.NO_SWITCH | refusals.BY_GROUPS,
     reference="torch.distributed.fsdp.fully_shard",

@@ -6,7 +6,7 @@ from samestep.common.costs import textbook
 from samestep.common.costs.routes import routes
 from samestep.common.runtime.topology import one_process, ranks
 from samestep.common.strategy import Answer, StrategyInfo
-from samestep.torch_impl.rows import dangers, measures, options, refusals
+from samestep.torch_impl.rows import measures, options, refusals
 
 DATA, PIPE = ("data",), ("pipe",)
 SHARDED = ("shard", "data", "context", "expert")
@@ -15,6 +15,8 @@ SHARD_PER_RANK = Answer("yes", "one contiguous shard of the global batch per ran
 WHOLE_MODEL = Answer("no", "every rank holds the whole model")
 WHOLE_BATCH = Answer("no", "the whole batch goes through every stage")
 EQUAL_STAGES = Answer("yes", "contiguous stages of layers, of about equal FLOPs")
+_CONNECTS = "every user of this machine can connect to its processes on 127.0.0.1 and run code as you"
+"""torch binds to 127.0.0.1 and asks nobody who connects for a password (2.13). See docs/security.md."""
 in_one_process = functools.partial(
     StrategyInfo, topology=one_process, backend="memory", scales_loss=True, refuses=refusals.ALONE
 )
@@ -33,17 +35,17 @@ data_parallel = functools.partial(
     data_split=SHARD_PER_RANK,
     model_split=WHOLE_MODEL,
     axes=DATA,
-    textbook=functools.partial(textbook.zero, stage=0),
+    textbook=textbook.REPLICATED,
 )
 pipelined = functools.partial(
     layer_parallel,
     options=options.PipelineOptions,
     measures=measures.PIPELINE,
-    danger_of_open_ports=dangers.UNPICKLES,
+    danger_of_open_ports=f"{_CONNECTS}: torch's pipelines unpickle the shapes that a stage is sent",
 )
 over_rpc = functools.partial(
     StrategyInfo,
-    danger_of_open_ports=dangers.UNPICKLES_CALLS,
+    danger_of_open_ports=f"{_CONNECTS}: TensorPipe unpickles what it is sent",
     backend="tensorpipe",
     status="maintenance; upstream calls the RPC package stable and in maintenance mode",
     refuses=refusals.NO_WHOLE_GRADIENT,

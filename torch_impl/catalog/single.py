@@ -1,9 +1,7 @@
 """`single` in the catalogue. Imports no framework."""
 
-import functools
-
-from samestep.common.costs import textbook
 from samestep.common.costs.data_parallel import replicated
+from samestep.common.costs.textbook import REPLICATED
 from samestep.common.strategy import Answer
 from samestep.torch_impl.catalog.presets import in_one_process
 
@@ -16,7 +14,7 @@ ROW = in_one_process(
     hardware="one CPU core or one GPU",
     axes=(),
     cost=replicated,
-    textbook=functools.partial(textbook.zero, stage=0),
+    textbook=REPLICATED,
     reference="torch.nn.Module, torch.optim",
     status="stable",
     twin="tf:single",

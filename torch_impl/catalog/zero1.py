@@ -1,8 +1,6 @@
 """`zero1` in the catalogue. Imports no framework."""
 
-import functools
-
-from samestep.common.costs import textbook
+from samestep.common.costs.textbook import ZERO1
 from samestep.common.costs.zero import zero1
 from samestep.common.strategy import Answer
 from samestep.torch_impl.catalog.presets import data_parallel
@@ -15,7 +13,7 @@ ROW = data_parallel(
     model_split=Answer("partial", "the optimizer state only, whole parameters to a rank"),
     refuses=refusals.BROADCASTS,
     cost=zero1,
-    textbook=functools.partial(textbook.zero, stage=1),
+    textbook=ZERO1,
     needs=needs.refuse_some,
     reference="torch.distributed.optim.ZeroRedundancyOptimizer",
     measures=measures.OVERLAP,

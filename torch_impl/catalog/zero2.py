@@ -1,8 +1,6 @@
 """`zero2` in the catalogue. Imports no framework."""
 
-import functools
-
-from samestep.common.costs import textbook
+from samestep.common.costs.textbook import ZERO2
 from samestep.common.costs.zero import zero2
 from samestep.common.strategy import Answer
 from samestep.torch_impl.catalog.presets import SHARDED, data_parallel
@@ -16,7 +14,7 @@ ROW = data_parallel(
     axes=SHARDED,
     options=options.ContextOptions,
     cost=zero2,
-    textbook=functools.partial(textbook.zero, stage=2),
+    textbook=ZERO2,
     needs=sums.check_shards,
     refuses=refusals.NO_SWITCH | refusals.BY_GROUPS,
     reference="torch.distributed.fsdp.fully_shard(reshard_after_forward=False)",

@@ -15,10 +15,10 @@ from samestep.common.workload.declaration import RETURNED, Model
 from samestep.common.workload.declared import call_user
 from samestep.common.workload.draws import DRAWS
 from samestep.common.workload.models.loss_check import part_losses, reduction_of
-from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, HALVES, Halves, How, ProbedPass, Rows
+from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, HALVES, Halves, How, ProbedPass, Rows, cut
 from samestep.torch_impl import weights
 from samestep.torch_impl.features.applied import freeze, held_still, norms_of
-from samestep.torch_impl.models.inputs import Inputs, as_inputs, tensors
+from samestep.torch_impl.models.inputs import as_inputs, tensors
 from samestep.torch_impl.models.outputs import main_outputs
 from samestep.torch_impl.models.user_loss import loss_function
 
@@ -77,7 +77,7 @@ class Probe:
         function = loss_function(self._model)
         if function is None:
             return None
-        targets = _cut(self._targets, rows)
+        targets = cut(self._targets, rows)
         losses = call_user(function, self._source, "the loss", returned, targets)
         if not isinstance(losses, torch.Tensor):
             return None
@@ -99,7 +99,7 @@ class Probe:
         np.random.seed(how.seed)
         what = "the forward pass in training"
         with torch.no_grad(), DRAWS.held(how.is_still):
-            returned = call_user(module, self._source, what, _cut(self._inputs, how.rows))
+            returned = call_user(module, self._source, what, cut(self._inputs, how.rows))
             return main_outputs(returned).double().numpy().copy(), self._losses(returned, how.rows)
 
 
@@ -164,14 +164,6 @@ def _calls(module: nn.Module, call: Callable[[], object]) -> dict[str, tuple[obj
 
 def _first(outputs: object) -> torch.Tensor:
     return tensors(outputs)[0]
-
-
-def _cut(arrays: Inputs, rows: Rows) -> Inputs:
-    return (
-        {name: one[slice(*rows)] for name, one in arrays.items()}
-        if isinstance(arrays, Mapping)
-        else arrays[slice(*rows)]
-    )
 
 
 def _buffers(module: nn.Module) -> dict[str, np.ndarray]:

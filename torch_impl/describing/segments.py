@@ -6,11 +6,12 @@ from torch import nn
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user
+from samestep.common.workload.models.returned import kind_of
 from samestep.common.workload.models.spec import Segment
 from samestep.torch_impl import weights
 from samestep.torch_impl.describing.flops import FlopCounter
 from samestep.torch_impl.models.inputs import Inputs
-from samestep.torch_impl.models.outputs import main_outputs, returns
+from samestep.torch_impl.models.outputs import is_tensor, main_outputs
 from samestep.torch_impl.models.segmented import Handed, run_segments, tensors_of
 from samestep.torch_impl.models.user_model import find_segments
 
@@ -35,7 +36,7 @@ def describe_segments(
         ConfigError: A segment fails, hands on something else than tensors, or they are not the forward pass.
     """
     named = weights.named_weights(module)
-    functions = {} if returns(model, outputs) != "outputs" else find_segments(model, module, source)
+    functions = {} if kind_of(model, outputs, is_tensor) != "outputs" else find_segments(model, module, source)
     if not functions or not isinstance(outputs, torch.Tensor):
         return (Segment("", flops, tuple(main_outputs(outputs).shape[1:]), tuple(named)),)
     rows, found, x = len(outputs), [], inputs

@@ -1,12 +1,12 @@
 """What the rows that split a model refuse before anything starts. Imports no framework."""
 
-import math
 import os
 import shutil
 
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.features.used import refuse_exchange
 from samestep.common.flags import flags
+from samestep.common.mesh import divisors
 from samestep.common.optimizer import refuse_some
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice
@@ -21,11 +21,6 @@ from samestep.torch_impl.rows.options import (
 )
 
 _MOST_NAMED = 20
-
-
-def _divisors(number: int) -> set[int]:
-    small = [count for count in range(1, math.isqrt(number) + 1) if number % count == 0]
-    return {*small, *(number // count for count in small)}
 
 
 def check_stages(run: Run, stages_per_rank: int = 1) -> None:
@@ -86,7 +81,7 @@ def check_schedule(run: Run[PipelineOptions]) -> None:
         )
     rows = run.examples_per_pass
     if rows % microbatches:
-        fitting = sorted(_divisors(rows), key=lambda count: abs(count - microbatches))[:_MOST_NAMED]
+        fitting = sorted(divisors(rows), key=lambda count: abs(count - microbatches))[:_MOST_NAMED]
         raise ConfigError(
             f"{rows} examples do not divide into {microbatches} micro-batches; use --microbatches with one of "
             f"{', '.join(map(str, sorted(fitting)))}."

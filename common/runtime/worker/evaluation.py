@@ -1,18 +1,25 @@
 """The metric of a trained model on held-out examples: on no more of them than it was trained on, unless all are asked for."""
 
+import importlib
 import math
 import os
+from collections.abc import Callable
 
 import numpy as np
 
 from samestep.common.errors import ConfigError
+from samestep.common.judging.metrics import METRICS
 from samestep.common.program import Program
-from samestep.common.request import Launch
+from samestep.common.request import FRAMEWORKS, Launch
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.runtime.topology import UNEVALUATED
-from samestep.common.runtime.worker.metric import metric_of
 from samestep.common.strategy import Run
 from samestep.common.workload.data.dataset import Split
+from samestep.common.workload.declaration import CLASSES_FIRST, LOSS_METRIC
+from samestep.common.workload.declared import call_metric, load_model
+
+Measure = Callable[[np.ndarray, np.ndarray], float]
+"""(outputs, targets) -> the metric."""
 
 
 def num_evaluated(run: Run, asked: bool | None, held_out: int) -> int:
@@ -61,5 +68,20 @@ def evaluate(program: Program, run: Run, launch: Launch, data: Split, file: Proc
         file.beat(min(count, start + run.batch_size))
     if file.rank != 0:
         return None
-    value = metric_of(run)(np.concatenate(logits)[:count], data.test_targets[:count])
+    value = _metric_of(run)(np.concatenate(logits)[:count], data.test_targets[:count])
     return value if math.isfinite(value) else None
+
+
+def _metric_of(run: Run) -> Measure:
+    """Finds what measures the workload's metric: one of ours, or the user's function, in a process of the run's framework."""
+    spec, name = run.workload.model, run.workload.metric
+    if source := spec.facts.source:
+        model = load_model(source, run.framework)
+        if callable(given := model.metric):
+            return lambda outputs, targets: call_metric(given, source, outputs, targets)
+        if name == LOSS_METRIC:
+            return importlib.import_module(f"{FRAMEWORKS[run.framework]}.models.user_loss").user_mean_loss(spec)
+    measure = METRICS[name].measure
+    if spec.loss == CLASSES_FIRST:
+        return lambda outputs, targets: measure(np.moveaxis(outputs, 1, -1), targets)
+    return measure

@@ -8,7 +8,7 @@ called again.
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -26,8 +26,21 @@ _MIXED = 1e-5
 """How far the outputs of an example may be apart, relative to the largest, before other examples are in them; a forward pass
 that computes some of it in float32 is off by less."""
 Rows = tuple[int, int]
+Arrays = TypeVar("Arrays")
 Halves = Callable[[np.ndarray, list[np.ndarray]], bool]
 """(what was made of all examples, of each half) -> whether it is the same."""
+
+
+def cut(arrays: Arrays, rows: Rows) -> Arrays:
+    """Returns some rows of a tensor, or of several by name.
+
+    Args:
+        arrays: The tensor or tensors, of any framework.
+        rows: The first, and the one behind the last.
+    """
+    if isinstance(arrays, Mapping):
+        return {name: one[slice(*rows)] for name, one in arrays.items()}  # type: ignore[return-value]
+    return arrays[slice(*rows)]  # type: ignore[index]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,19 +1,22 @@
 """Sections of large drawings, a row each: those that tell most are drawn, up to a number that a page can hold."""
 
+import collections
+import copy
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, SubElement, tostring
 
 from markupsafe import Markup
 
 from samestep.common.catalog import strategy_info
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.page.drawings.common_parts import share_parts
 from samestep.experiments.page.loaded import Entry, Loaded
 from samestep.experiments.page.rendering import render
 
 MOST_DRAWN = 32
 """Rows that a section of large drawings shows: more than there are strategies."""
+_REFERENCE, _ID = 20, 10
+"""About as many characters as a reference to what several drawings have in common has, and an id."""
 Draw = Callable[[Entry, RunResult], Element | str | None]
 """Draws a row, says why it cannot be drawn, or returns None where there is nothing to draw."""
 
@@ -37,7 +40,7 @@ def render_drawings(
     note = f"{how} {more if next(found, None) else ''}".strip()
     common = None
     if not is_zoomed:
-        shared, common = share_parts([each for _, each in drawn if isinstance(each, Element)])
+        shared, common = _share_parts([each for _, each in drawn if isinstance(each, Element)])
         drawn = [(entry, shared.pop(0) if isinstance(each, Element) else each) for entry, each in drawn]
     content = {"note": note, "alt": alt, "kind": kind, "drawings": drawn, "common": common, "is_open": is_zoomed}
     return render("drawings", content) if drawn else None
@@ -66,3 +69,39 @@ def most_telling(rows: Sequence[tuple[Entry, RunResult]]) -> list[tuple[Entry, R
         return times[number], min(own, place.get((framework, strategy), own)), own
 
     return [rows[number] for number in sorted(range(len(rows)), key=order)]
+
+
+def _share_parts(drawings: Sequence[Element]) -> tuple[list[Element], Element]:
+    """Takes out of copies of drawings what is the same in several of them, wherever that makes them shorter.
+
+    Returns:
+        The drawings with references, and a drawing that shows nothing and holds what they refer to.
+    """
+    shared = [copy.deepcopy(drawing) for drawing in drawings]
+    held = Element("svg", {"class": "drawing common", "aria-hidden": "true"})
+    parts, ids = SubElement(held, "defs"), dict[str, str]()
+    level = list(shared)
+    while level:  # whole groups first, then what is inside of those that differ, and of those that are shared
+        spelled = [[_spell(part) for part in parent] for parent in level]
+        fresh: list[Element] = []
+        times = collections.Counter(text for texts in spelled for text in texts)
+        for parent, texts in zip(level, spelled, strict=True):
+            for place, (part, text) in enumerate(zip(list(parent), texts, strict=True)):
+                if text not in ids and _is_worth_it(part, len(text), times[text]):
+                    ids[text] = f"p{len(ids)}"
+                    parts.append(copy.deepcopy(part))
+                    parts[-1].set("id", ids[text])
+                    fresh += [parts[-1]] if part.tag == "g" else []
+                if text in ids:
+                    parent[place] = Element("use", {"href": f"#{ids[text]}"})
+        level = [*(part for parent in level for part in parent if part.tag == "g"), *fresh]
+    return shared, held
+
+
+def _is_worth_it(part: Element, length: int, times: int) -> bool:
+    """Returns whether references to a part are shorter than it; what a drawing says of itself stays where it is."""
+    return part.tag not in ("title", "desc", "use") and times * (length - _REFERENCE) > length + _ID
+
+
+def _spell(part: Element) -> str:
+    return tostring(part, encoding="unicode").replace(" />", "/>")
