@@ -19,9 +19,9 @@ from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.cli.vary import read_vary
 from samestep.experiments.comparing.comparison_request import SHARED, ComparisonConfig, check_bit_equal
 from samestep.experiments.printing.formats import add_format, check_format, write
-from samestep.experiments.report import report_comparison
 
 if TYPE_CHECKING:
+    from samestep.experiments.comparing.against import Earlier
     from samestep.experiments.comparing.comparison import Comparison
     from samestep.experiments.submitting.targets import Target
 
@@ -61,10 +61,9 @@ def main(arguments: Sequence[str]) -> int:
     allowed = check_allowed(name.strip() for text in allow for name in text.split(","))
     given["vary"] = read_vary(given.pop("vary"))
     out = given.pop("out", None)
-    from samestep.experiments.comparing import execution  # here, like the next one: --help imports no NumPy
-    from samestep.experiments.comparing.baseline import load_earlier
+    from samestep.experiments.comparing import execution  # here: --help imports no NumPy
 
-    earlier = None if against is None else load_earlier(Path(against))
+    earlier = None if against is None else _load_earlier(Path(against))
     there = open_engine(target)
     if directory is None:
         asked = execution.ask(None if file is None else Path(file), given)
@@ -83,6 +82,12 @@ def main(arguments: Sequence[str]) -> int:
     if unwritten:
         raise unwritten
     return 0
+
+
+def _load_earlier(directory: Path) -> "Earlier":
+    from samestep.experiments.comparing.baseline import load_earlier  # here: few comparisons are held against another
+
+    return load_earlier(directory)
 
 
 def _take_rows(given: dict[str, object]) -> None:
@@ -112,6 +117,8 @@ def _check_resumed(directory: str, out: str | None, file: str | None) -> None:
 
 def _write_page(comparison: "Comparison", form: str, opens: bool) -> WorkerFailed | None:
     """Writes the page of a comparison; returns what keeps it from that, since what its rows did comes first."""
+    from samestep.experiments.report import report_comparison  # here: few comparisons have a page
+
     try:
         page = report_comparison(comparison)
     except ConfigError as error:

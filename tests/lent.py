@@ -50,8 +50,7 @@ class LentLauncher(Launcher):
         run: Run,
         launch: Launch,
         progress: Progress | None = None,
-        launched_at: float | None = None,
         environment: dict[str, str] | None = None,
     ) -> None:
         """Executes as the launcher does; the arguments are the same."""
-        super().execute(directory, run, launch, progress, launched_at, {**self._given, **(environment or {})})
+        super().execute(directory, run, launch, progress, {**self._given, **(environment or {})})

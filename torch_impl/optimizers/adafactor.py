@@ -62,14 +62,4 @@ def _rms(values: torch.Tensor) -> float:
     return values.square().mean().sqrt().item()
 
 
-def build(
-    spec: Adafactor, parameters: Iterable[nn.Parameter], matrices: Collection[nn.Parameter]
-) -> torch.optim.Optimizer:
-    """Builds the optimizer.
-
-    Args:
-        spec: The hyper-parameters.
-        parameters: The parameters to update.
-        matrices: Those of them that are kernels of two dimensions.
-    """
-    return AdafactorOptimizer(spec, parameters, matrices)
+build = AdafactorOptimizer

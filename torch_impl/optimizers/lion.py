@@ -43,11 +43,4 @@ class LionOptimizer(torch.optim.Optimizer):
         moment.mul_(beta2).add_(gradient, alpha=1 - beta2)
 
 
-def build(spec: Lion, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """Builds the optimizer.
-
-    Args:
-        spec: The hyper-parameters.
-        parameters: The parameters to update.
-    """
-    return LionOptimizer(spec, parameters)
+build = LionOptimizer

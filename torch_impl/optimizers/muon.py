@@ -69,12 +69,4 @@ def orthogonalized(matrix: torch.Tensor) -> torch.Tensor:
     return x.T if is_tall else x
 
 
-def build(spec: Muon, parameters: Iterable[nn.Parameter], matrices: Collection[nn.Parameter]) -> torch.optim.Optimizer:
-    """Builds the optimizer.
-
-    Args:
-        spec: The hyper-parameters.
-        parameters: The parameters to update.
-        matrices: Those of them that are updated as matrices.
-    """
-    return MuonOptimizer(spec, parameters, matrices)
+build = MuonOptimizer

@@ -6,9 +6,8 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
 
 from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.request import Launch
@@ -16,17 +15,12 @@ from samestep.common.run import as_config
 from samestep.common.runtime.directory import is_running, open_run, refuse_run, reserve_error, write_config
 from samestep.common.runtime.parent.processes.following import Progress
 from samestep.common.runtime.process_file import forget
-from samestep.common.runtime.topology import RESTARTS
+from samestep.common.runtime.topology import LAUNCHED_AT, RESTARTS
 from samestep.common.steps.log import METRICS, read_log
 from samestep.common.strategy import Run
 
-
-class Begin(Protocol):
-    """Starts the processes of a run, and waits for them."""
-
-    def __call__(  # noqa: D102
-        self, run: Run, launch: Launch, progress: Progress | None, launched_at: float, environment: dict[str, str]
-    ) -> None: ...
+Begin = Callable[[Run, Launch, Progress | None, dict[str, str]], None]
+"""(run, launch, what is called at every window's end, variables): starts the processes of a run, and waits for them."""
 
 
 class _TriesAll(Exception):
@@ -71,8 +65,8 @@ class Attempts:
                 write_config(self.directory, as_config(now, self.launch))
                 newest = self._newest()
             try:
-                environment = {**self.environment, RESTARTS: str(number)}
-                begin(now, self.launch, self._until(now, wanted), launched_at, environment)
+                environment = {**self.environment, RESTARTS: str(number), LAUNCHED_AT: str(launched_at)}
+                begin(now, self.launch, self._until(now, wanted), environment)
                 return now
             except _TriesAll:
                 following, why = self.run, f"goes on with {self.run.num_devices} devices again"

@@ -82,7 +82,6 @@ class Elsewhere:
         run: Run,
         launch: Launch,
         progress: Progress | None = None,
-        launched_at: float | None = None,
         environment: dict[str, str] | None = None,
     ) -> None:
         """Hands a run over and waits until it has a result.
@@ -92,7 +91,6 @@ class Elsewhere:
             run: The run.
             launch: How to start it.
             progress: Called at every window's end.
-            launched_at: When the command was given; the processes take their own start.
             environment: Added to what starts the processes.
 
         Raises:

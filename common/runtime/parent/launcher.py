@@ -131,7 +131,6 @@ class Launcher:
         run: Run,
         launch: Launch,
         progress: Progress | None = None,
-        launched_at: float | None = None,
         environment: dict[str, str] | None = None,
     ) -> None:
         """Starts the processes of a run directory and waits for them.
@@ -141,13 +140,12 @@ class Launcher:
             run: The run.
             launch: How to start it.
             progress: Called at every window's end.
-            launched_at: When the command was given; now, unless given.
-            environment: Added to every process's.
+            environment: Added to every process's; says when the command was given, if that is not now.
 
         Raises:
             SamestepError: A process failed; nothing is left running.
         """
-        shared = {LAUNCHED_AT: str(launched_at or time.time()), **(environment or {})}
+        shared = {LAUNCHED_AT: str(time.time()), **(environment or {})}
         try:
             start(directory, run, launch, self._serve(run, launch), shared, progress).wait()
         except KeyboardInterrupt as interrupt:

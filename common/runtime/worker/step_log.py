@@ -4,7 +4,6 @@ import math
 import platform
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from samestep.common.batch import Batch
@@ -38,10 +37,8 @@ class RunLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._writer.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._writer.__exit__(None, None, None)
 
     def add(self, part: Sequence[Batch], seconds: float, losses: Sequence[float]) -> None:
         """Adds steps; their batches are digested now, while no clock runs.

@@ -43,9 +43,7 @@ class Machine:
     step: int = 0
     took: list[tuple[int, int]] = dataclasses.field(default_factory=list)
 
-    def begin(
-        self, run: Run, launch: Launch, progress: Progress | None, launched_at: float, environment: dict[str, str]
-    ) -> None:
+    def begin(self, run: Run, launch: Launch, progress: Progress | None, environment: dict[str, str]) -> None:
         there = self.devices[min(len(self.took), len(self.devices) - 1)]
         self.took.append((run.num_devices, 0))
         if run.num_devices > there:
