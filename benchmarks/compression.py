@@ -147,7 +147,7 @@ def _compared(
             for each in PAIRS[cell]:
                 result = _take(launcher, each, workload=WORKLOAD, steps=STEPS, bandwidth=bandwidth, batch_size=32)
                 assert result.examples_per_second is not None
-                fastest = result.global_batch_size / result.examples_per_second.fastest_window
+                fastest = result.global_batch_size / (result.examples_per_second.fastest_window or 0)
                 results[each] = result
                 found[bandwidth, each] = min(found.get((bandwidth, each), fastest), fastest)
     seconds = {

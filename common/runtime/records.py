@@ -28,14 +28,14 @@ class Throughput:
 
     Attributes:
         median: The median of the windows.
-        slowest_window: As slow as it got.
+        slowest_window: None where nobody noted it, like the next one.
         fastest_window: As fast as it got.
         windows: How many there are.
     """
 
     median: float
-    slowest_window: float
-    fastest_window: float
+    slowest_window: float | None
+    fastest_window: float | None
     windows: int
 
 

@@ -196,7 +196,7 @@ def range_of(row: MeasuredRow) -> tuple[float, float] | None:
     predicted, windows = row.speed.prediction, row.result.examples_per_second
     if predicted is not None and predicted.low is not None and predicted.high is not None:
         return None if predicted.high > _WIDEST * predicted.low else (predicted.low, predicted.high)
-    if windows is None or windows.windows == 1:
+    if windows is None or windows.slowest_window is None or windows.fastest_window is None or windows.windows == 1:
         return None
     return windows.slowest_window, windows.fastest_window
 
