@@ -1,16 +1,25 @@
-"""The figures of a result as columns for programs: raw numbers, named as in `result.json`, with their units."""
+"""The figures of a result as columns for programs: raw numbers, named as in `result.json`. And such columns as a data frame."""
 
 import dataclasses
 import functools
+import importlib
+import itertools
 import types
 import typing
+from collections.abc import Mapping, Sequence
 
+from samestep.common.errors import Unavailable, unknown
 from samestep.common.flags import Scalar
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.quantities import QUANTITIES
 from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.printing.misses import misses
 
+if typing.TYPE_CHECKING:
+    import pandas
+    import polars  # pyrefly: ignore
+
+LIBRARIES = ("pandas", "polars")
 _LEFT_OUT = ("config", "status")
 """Fields of a result that make no columns: `command` repeats the configuration, and the row has a status of its own."""
 
@@ -44,3 +53,23 @@ def _plain_fields(kind: type, value: object, prefix: str = "") -> dict[str, Scal
         elif dataclasses.is_dataclass(part := kinds.pop()):
             columns |= _plain_fields(part, inner, f"{prefix}{name}_")
     return columns
+
+
+def frame(rows: Sequence[Mapping[str, object]], library: str) -> "pandas.DataFrame | polars.DataFrame":
+    """Makes a data frame with all columns that any of the rows has; what a row lacks is None.
+
+    Args:
+        rows: The rows, as names and values.
+        library: One of `LIBRARIES`.
+
+    Raises:
+        ConfigError: It is another one.
+        Unavailable: It is not installed.
+    """
+    if library not in LIBRARIES:
+        raise unknown("library", library, LIBRARIES)
+    try:
+        made = importlib.import_module(library).DataFrame
+    except ImportError:
+        raise Unavailable(f"a data frame needs {library}: pip install {library}") from None
+    return made({name: [row.get(name) for row in rows] for name in dict.fromkeys(itertools.chain(*rows))})
