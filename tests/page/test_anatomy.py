@@ -181,15 +181,6 @@ def test_numbers_stand_for_the_order_whatever_the_phase() -> None:
     ]
 
 
-def test_totals_of_an_older_result_are_listed_without_a_phase() -> None:
-    sends = [sent("", f"operation_{n}", bytes=8) for n in range(20)]
-    result = observed("data=2", *(device(rank, sends) for rank in range(2)))
-    root = drawn("torch:ddp", result)
-    assert marks(root) == []
-    assert len(transfers(result, 12)) == 20
-    assert "operation_19" in "".join(root.itertext())
-
-
 def test_more_devices_than_there_is_room_for_are_counted() -> None:
     result = observed("data=12", *(device(rank, [sent(ranks=12)]) for rank in range(12)))
     text = "".join(drawn("torch:ddp", result).itertext())
