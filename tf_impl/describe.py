@@ -10,9 +10,8 @@ from samestep.common.errors import ConfigError
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declared import call_user, load_model
 from samestep.common.workload.draws import DRAWS
-from samestep.common.workload.models.description_report import EXAMPLES, BuildReport, write_found
+from samestep.common.workload.models.description_report import EXAMPLES, BuildReport, kind_of, write_found
 from samestep.common.workload.models.probing import find_habits
-from samestep.common.workload.models.returned import kind_of
 from samestep.common.workload.models.spec import Segment
 from samestep.tf_impl.describing.optimizer import describe_optimizer
 from samestep.tf_impl.describing.probing import Probe

@@ -6,7 +6,7 @@ from torch import nn
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.workload.declaration import Model
 from samestep.common.workload.declared import call_user
-from samestep.common.workload.models.returned import kind_of
+from samestep.common.workload.models.description_report import kind_of
 from samestep.common.workload.models.spec import Segment
 from samestep.torch_impl import weights
 from samestep.torch_impl.describing.flops import FlopCounter

@@ -8,12 +8,13 @@ import numpy as np
 
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.workload.data.dataset import Split
-from samestep.common.workload.declaration import BUILDERS, LOSS_METRIC, METRICS, NAMED_METRICS, Model
+from samestep.common.workload.declaration import BUILDERS, LOSS_METRIC, METRICS, NAMED_METRICS, RETURNED, Model
 from samestep.common.workload.declared import call_metric
 from samestep.common.workload.models.description import Description, write_description
 from samestep.common.workload.models.findings import Findings
 from samestep.common.workload.models.layer import ParameterLayer
 from samestep.common.workload.models.loss_check import find_loss
+from samestep.common.workload.models.returned import IsTensor, Returns
 from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
 
 EXAMPLES = 2
@@ -167,3 +168,16 @@ def _role(name: str, num_dims: int, table: str) -> Role:
     if num_dims > 1:
         return "table" if name == table else "kernel"
     return _ROLES.get(name, "kernel")
+
+
+def kind_of(model: Model, outputs: object, is_tensor: IsTensor) -> Returns:
+    """Returns what a model hands to its loss.
+
+    Args:
+        model: The declaration.
+        outputs: What it returned.
+        is_tensor: Whether something is a tensor.
+    """
+    if model.loss == RETURNED:
+        return "loss"
+    return "outputs" if is_tensor(outputs) else "several"

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, Protocol, TypeVar
 
 from samestep.common.errors import ConfigError
-from samestep.common.workload.declaration import RETURNED, Model
 
 Returns = Literal["outputs", "several", "loss"]
 """A tensor with the outputs of each example; several tensors, which only a loss of the user's knows what to do with; the loss."""
@@ -20,19 +19,6 @@ class _Shaped(Protocol):
 
 Tensor = TypeVar("Tensor", bound=_Shaped)
 IsTensor = Callable[[object], bool]
-
-
-def kind_of(model: Model, outputs: object, is_tensor: IsTensor) -> Returns:
-    """Returns what a model hands to its loss.
-
-    Args:
-        model: The declaration.
-        outputs: What it returned.
-        is_tensor: Whether something is a tensor.
-    """
-    if model.loss == RETURNED:
-        return "loss"
-    return "outputs" if is_tensor(outputs) else "several"
 
 
 def named_tensors(returned: object, is_tensor: IsTensor, name: str = "") -> Iterator[tuple[str, object]]:
