@@ -73,6 +73,7 @@ def align(matching: Matching, source: ModelTrace, target: ModelTrace, weights: S
     held = _held(matching, weights)
     pairs = anchors | {(i, j): i for i, j in _between(sorted(anchors), source.calls, target.calls)}
     ours, theirs = source.calls, target.calls
+    pairs = {(i, j): first for (i, j), first in pairs.items() if not _pools(ours[i], theirs[j])}
     both = {(i, j): (merged(ours, i, theirs[j]), merged(theirs, j, ours[i])) for i, j in pairs}
     placed = [
         (i, _aligned(*both[i, j], held, None if first is None else ours[first])) for (i, j), first in pairs.items()
@@ -82,6 +83,11 @@ def align(matching: Matching, source: ModelTrace, target: ModelTrace, weights: S
         one, other = source.calls[i], target.calls[j]
         placed.append((i, Aligned(one, other, FUNCTION, None, (turned(one.output, axes), other.output))))
     return [*(layer for _, layer in sorted(placed, key=lambda each: each[0])), _returned(source, target)]
+
+
+def _pools(one: LayerCall, other: LayerCall) -> bool:
+    """Returns whether one side pools what it looks up in the same call: its counterpart is then what the other pools."""
+    return one.kind == "EmbeddingBag" and one.output.ndim < other.output.ndim
 
 
 def _joined(

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from samestep.common.porting.alignment import OUTPUTS, Aligned
-from samestep.common.porting.array_layouts import apart
+from samestep.common.porting.array_layouts import apart, apart_but_hidden
 from samestep.common.porting.case import FLOAT32, GROWTH, LAYER_BOUND, PortCase, PortVerdict, differ, different, off
 from samestep.common.porting.functions import FUNCTION
 from samestep.common.porting.gaps import common_inputs, explain_order, explain_place, find_gap
@@ -27,8 +27,11 @@ def go_forward(case: PortCase) -> tuple[PortVerdict | None, list[Aligned], float
     constants: list[Aligned] = []
     bound = LAYER_BOUND
     for number, layer in enumerate(case.layers):
-        if layer.family == FUNCTION:
-            continue  # aligned since it computes the same
+        if layer.family == FUNCTION:  # aligned since it computes the same, but for a constant in float32
+            if bound < (deviation := apart_but_hidden(*layer.output)) <= FLOAT32:
+                constants.append(layer)
+                bound = max(bound, GROWTH * deviation)
+            continue
         given = 0.0 if layer.inputs is None else apart(*layer.inputs)
         deviation = apart(*layer.output)
         if max(given, deviation) <= bound:

@@ -22,6 +22,7 @@ from samestep.common.porting.case import (
 )
 from samestep.common.porting.ceilings import notes_on_ceilings
 from samestep.common.porting.forward import go_forward
+from samestep.common.porting.functions import FUNCTION
 from samestep.common.porting.matching.pairing import Pair
 from samestep.common.porting.training import update_differences
 from samestep.common.porting.training.configurations import (
@@ -64,7 +65,8 @@ def _judge(case: PortCase) -> PortVerdict:
         return PortVerdict(
             kind=SAME, sentence=f"{same}: every layer within {LAYER_BOUND:.0e}{steps}", notes=found_notes
         )
-    names = ", ".join(dict.fromkeys(f"`{layer.target.name}`" for layer in constants))
+    called = [layer.source.name if layer.family == FUNCTION else layer.target.name for layer in constants]
+    names = ", ".join(dict.fromkeys(f"`{name}`" for name in called))
     deviation = max(off(layer) for layer in constants)
     return PortVerdict(
         kind=CONSTANTS,

@@ -59,7 +59,7 @@ def check(verdicts: dict[str, PortVerdict]) -> None:
     assert wrong == {}
 
 
-FEW = ("mlp", "bias", "adam")
+FEW = ("mlp", "bias", "adam", "pooled")
 """Of kinds that the catalogue of small ports has not; `make test-slow` takes every one."""
 SMALL = ("norm", "half residual", "layer without a mask")
 """Of most kinds of cause in that catalogue."""

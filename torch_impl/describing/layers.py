@@ -18,6 +18,8 @@ _RECURRENT = {
     "bias_hh": ("second_bias", (0,)),
 }
 _ROLES = {"weight": "kernel", "bias": "bias"}
+_BAG = {"weight": "value"}
+"""Of an `EmbeddingBag`, whose table is no kernel, though its neutral axes are a kernel's."""
 
 
 def describe_layers(model: nn.Module, inputs: Inputs) -> tuple[ParameterLayer, ...]:
@@ -80,7 +82,11 @@ def _layers(path: str, call: str, module: nn.Module, held: dict[str, LayerTensor
         used |= {f"in_proj_{name}" for name in _ROLES}
         if params:
             yield ParameterLayer(name=path, kind=kind, call=call, params=params)
-    known = {name: role for name, role in _roles(held).items() if name in held}
+    known = {
+        name: role
+        for name, role in _roles(held, _BAG if isinstance(module, nn.EmbeddingBag) else _ROLES).items()
+        if name in held
+    }
     if known:
         params = {role: held[name] for name, role in known.items()}
         yield ParameterLayer(name=path, kind=kind, call=call, params=params, buffers=_buffers(path, module))
@@ -90,11 +96,11 @@ def _layers(path: str, call: str, module: nn.Module, held: dict[str, LayerTensor
         )
 
 
-def _roles(held: Mapping[str, LayerTensor]) -> dict[str, str]:
+def _roles(held: Mapping[str, LayerTensor], usual: Mapping[str, str]) -> dict[str, str]:
     """Torch's names -> roles: those that the neutral names have, else a weight is a kernel, and one of one axis a scale."""
     known = {"kernel", "table", "scale", "bias"}
     roles = {name: last for name, each in held.items() if (last := each.neutral.rpartition("/")[2]) in known}
-    rest = {name: role for name, role in _ROLES.items() if name in held and name not in roles}
+    rest = {name: role for name, role in usual.items() if name in held and name not in roles}
     return roles | {name: "scale" if name == "weight" and len(held[name].shape) == 1 else rest[name] for name in rest}
 
 

@@ -82,12 +82,13 @@ def fit(one: ParameterLayer, other: ParameterLayer) -> list[Pair] | None:
     if "recurrent" in one.params and "recurrent" in other.params:
         return list(_recurrent(one, other)) if _gates(one) == _gates(other) else None
     ours, theirs = _weights(one), _weights(other)
-    if len(ours) == len(theirs) == 1 and {"value"} & {*ours, *theirs}:
+    bias = None if {*ours} == {"bias"} else one.params.get("bias")  # what has a bias alone has it as its weight
+    if len(ours) == len(theirs) == 1 and {"value", "bias"} & {*ours, *theirs}:
         ours, theirs = {"value": next(iter(ours.values()))}, {"value": next(iter(theirs.values()))}
     if ours.keys() != theirs.keys():
         return None
     pairs = []
-    for role, held in (ours | {"bias": one.params.get("bias")}).items():
+    for role, held in (ours | {"bias": bias}).items():
         target = theirs.get(role, other.params.get(role))
         if held is None or target is None:
             continue

@@ -157,6 +157,14 @@ def test_a_square_kernel_of_nobody_knows_what_is_ambiguous() -> None:
     assert not match([linear("0", 4, 4)], [dense("dense", 4, 4)]).pairs[0].is_ambiguous
 
 
+def test_a_bias_of_several_axes_is_matched_as_a_weight() -> None:
+    ours = ParameterLayer(name="block", kind="Block", call="block", params={"bias": held("block.bias", (4, 7), LINEAR)})
+    theirs = ParameterLayer(name="block", kind="Block", call="block", params={"bias": held("block/bias", (4, 7))})
+    (pair,) = match([ours], [theirs]).pairs
+    values = np.arange(28.0).reshape(4, 7)
+    assert (pair.to_target({"block/bias": values.T})["block/bias"] == values).all()
+
+
 def test_a_missing_bias_is_noted() -> None:
     found = match([linear("0", 4, 3), linear("1", 3, 3)], [dense("dense", 4, 3), dense("dense_1", 3, 3, False)])
     assert [held.native for held, *_ in found.only_source] == ["1.bias"]

@@ -2,7 +2,7 @@
 
 import functools
 
-from tests.own.whole_ports.tables import defect, model
+from tests.own.whole_ports.tables import ROUNDED, defect, model
 
 part = functools.partial
 
@@ -84,6 +84,23 @@ def bag_keras():
     return keras.Sequential(
         [keras.Input((6,), dtype="int64"), layers.Embedding(31, 8), layers.GlobalAveragePooling1D(), layers.Dense(4)]
     )
+
+
+def pooled_torch():
+    from torch import nn
+
+    return nn.Sequential(nn.EmbeddingBag(31, 8, mode="mean"), nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4))
+
+
+def pooled_keras():
+    """What torch has in one layer, and its GELU, as functions between the layers."""
+    import keras
+    from keras import layers
+
+    ids = keras.Input((6,), dtype="int64")
+    pooled = keras.ops.mean(layers.Embedding(31, 8)(ids), axis=1)
+    hidden = keras.activations.gelu(layers.Dense(16)(pooled), approximate=False)
+    return keras.Model(ids, layers.Dense(4)(hidden))
 
 
 def stacked_torch():
@@ -171,6 +188,7 @@ model("stacked", "tokens", stacked_torch, stacked_keras)
 model("bidirectional", "sentences", both_ways_torch, both_ways_keras)
 model("masked", "masked_sentences", masked_torch, masked_keras)
 model("bag", "sentences", bag_torch, bag_keras)
+model("pooled", "sentences", pooled_torch, pooled_keras, table=ROUNDED)
 defect(
     "gates",
     "tokens",
