@@ -127,7 +127,8 @@ def load_machine(name: str) -> Machine:
     """
     path = Path(name) if name.endswith(".toml") else machines().get(name)
     if path is None:
-        raise unknown("machine", name, machines())
+        hint = "A file of your own ends in .toml." if "." in name or "/" in name else ""
+        raise unknown("machine", name, machines(), hint)
     try:
         read = read_toml(path)
     except Unreadable as error:

@@ -636,6 +636,10 @@ def test_4096_devices(workload: str) -> None:
     [
         ("--workload gpt4", ["unknown workload 'gpt4'", "gpt3-175b"]),
         ("--workload gpt3-175b --machine a100", ["unknown machine 'a100'", "a100-80gb"]),
+        (
+            "--workload gpt3-175b --machine mine.json",
+            ["unknown machine 'mine.json'. A file of your own ends in .toml."],
+        ),
         ("--workload gpt3-175b --nodes 8 --mesh tensor=6", ["tensor=6", "do not divide the 64", "divides 64"]),
         ("--workload gpt3-175b --nodes 8 --mesh tensr=8", ["unknown mesh axis 'tensr'"]),
         ("--workload gpt3-175b --nodes 0", ["--nodes", "from 1 up"]),

@@ -1,5 +1,6 @@
 """A user's own Keras model: every strategy that can take it takes the steps of the model itself on one device."""
 
+import dataclasses
 import math
 import time
 from pathlib import Path
@@ -124,6 +125,16 @@ def test_a_loss_that_is_added_in_training_alone_is_found(launcher: Launcher) -> 
 def test_a_loss_beside_the_logits_is_refused(launcher: Launcher) -> None:
     with pytest.raises(ConfigError, match="`aux_loss` beside its logits, which no strategy would train on"):
         launcher.describe(Cell.parse("tf:single").apply_to(RunConfig(**own("LEAKING"))))
+
+
+def test_a_stateful_layer_is_refused_by_name(launcher: Launcher, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "import samestep\n\ndef net():\n    import keras\n    inner = keras.layers.GRU(2, stateful=True, name='inner')\n"
+        "    return keras.Sequential([keras.Input((6, 1), batch_size=4), inner])\n\nmodel = samestep.Model(tf=net)\n"
+    )
+    config = dataclasses.replace(RunConfig(**own("BALANCED")), model=str(tmp_path / "net.py"))
+    with pytest.raises(ConfigError, match=r"the GRU `inner` is stateful: .* give stateful=False"):
+        launcher.describe(Cell.parse("tf:single").apply_to(config))
 
 
 def test_running_statistics_are_state(run_cell: RunCell, tmp_path: Path) -> None:

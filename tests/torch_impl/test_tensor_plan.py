@@ -55,6 +55,15 @@ def test_packed_queries_keys_and_values_are_named_and_not_the_layers_that_are_ri
         planned(Net(), right | wrong)
 
 
+def test_a_fixed_number_of_heads_is_refused_with_what_to_write() -> None:
+    class Net(Attention):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.mix(self.query(x).reshape(2, 5, 8))
+
+    with pytest.raises(ConfigError, match=r"fails on 2 ranks: shape '\[2, 5, 8\]' is invalid .* write -1 there"):
+        planned(Net(False), {"query": "column", "mix": "row"})
+
+
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_a_plan_that_the_model_publishes_is_taken_if_it_is_right(is_packed: bool) -> None:
     module, plan = Attention(is_packed), PACKED if is_packed else SPLIT

@@ -79,6 +79,13 @@ def test_a_row_that_cannot_take_the_model_says_what_it_lacks(
             ],
             "the model returns `aux_loss` beside its logits, which no strategy would train on; leave it out",
         ),
+        (
+            [
+                "import samestep, torch",
+                "model = samestep.Model(torch=lambda: torch.nn.utils.spectral_norm(torch.nn.Linear(6, 2)))",
+            ],
+            "has torch.nn.utils.spectral_norm, and torch copies no module that has it; use torch.nn.utils.parametrizations.",
+        ),
         (["import samestep", "model = samestep.Model(torch=lambda: 1 / 0)"], "ZeroDivisionError: division by zero"),
         (
             ["import samestep, torch", "model = samestep.Model(torch=lambda: torch.nn.Linear(5, 2))"],

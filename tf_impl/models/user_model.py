@@ -82,6 +82,11 @@ class UserModel:
             raise ConfigError(
                 f"--model {source}: the function given as tf= returned {kind}, not a Keras model or a tf.Module with __call__."
             )
+        if stateful := next((layer for layer in self.layers(keras.layers.RNN) if layer.stateful), None):
+            raise ConfigError(
+                f"--model {source}: the {type(stateful).__name__} `{stateful.name}` is stateful: what it keeps of one batch goes "
+                f"into the next, so no batch could be split; give stateful=False, or hand the state in as an input."
+            )
         self._check_numbers()  # of those that are there already: complex ones make the forward pass fail
         call_user(self.predict, source, f"the forward pass of {_told(example)}", example)
         self.added = call_user(Added, source, "what it adds to its loss", self.model if self._is_keras else None)

@@ -25,6 +25,10 @@ _SAME = 1e-9
 """How far outputs in float64 may be apart, relative to the largest."""
 
 
+_FIXED = "is invalid for input of size"
+"""What torch says of a reshape to numbers of which a rank has a part."""
+
+
 def find_plan(model: Model, module: nn.Module, inputs: Inputs, source: str) -> Plan:
     """Returns how each linear layer is cut; none if that is not known.
 
@@ -53,7 +57,16 @@ def find_plan(model: Model, module: nn.Module, inputs: Inputs, source: str) -> P
     def cut(patterns: Iterable[str]) -> Plan:
         return {path: model.tensor_plan[pattern] for pattern in patterns for path in paths[pattern]}
 
-    if off := _deviation(module, linear, cut(paths), inputs):
+    try:
+        off = _try(module, linear, cut(paths), inputs)
+    except Exception as error:  # the run will show what the simulation cannot, but for a shape
+        if _FIXED in str(error):
+            raise ConfigError(
+                f"--model {source}: cut as the tensor_plan says, the forward pass fails on {RANKS} ranks: {error}; a rank "
+                f"has its part of {' and '.join(paths)}, so write -1 there in place of a number of heads or a width."
+            ) from None
+        off = None
+    if off:
         groups = itertools.groupby(sorted(paths, key=_parent), _parent)
         wrong = next(
             (g for g in (list(group) for _, group in groups) if _deviation(module, linear, cut(g), inputs)), paths
@@ -84,19 +97,21 @@ def _matches(path: str, pattern: str) -> bool:
 
 def _deviation(module: nn.Module, linear: Mapping[str, nn.Module], plan: Plan, inputs: Inputs) -> float | None:
     """Returns how far the outputs of two ranks are from those of one, relative; None if that could not be tried here."""
-    even = {path: way for path, way in plan.items() if not _cut(linear[path], way) % RANKS}  # as rows cut them
     try:
-        with torch.no_grad(), DRAWS.held():
-            whole = main_outputs(module(inputs))
-            with two_ranks() as mesh:
-                cut = parallelize_module(
-                    copy.deepcopy(module), mesh, {path: STYLES[way]() for path, way in even.items()}
-                )
-                made = main_outputs(cut(inputs))
-            parts = made._local_tensors.values() if isinstance(made, LocalTensor) else [made]
-            off = max(float((part - whole).abs().max() / whole.abs().max()) for part in parts)
+        return _try(module, linear, plan, inputs)
     except Exception:  # the run will show what the simulation cannot
         return None
+
+
+def _try(module: nn.Module, linear: Mapping[str, nn.Module], plan: Plan, inputs: Inputs) -> float:
+    even = {path: way for path, way in plan.items() if not _cut(linear[path], way) % RANKS}  # as rows cut them
+    with torch.no_grad(), DRAWS.held():
+        whole = main_outputs(module(inputs))
+        with two_ranks() as mesh:
+            cut = parallelize_module(copy.deepcopy(module), mesh, {path: STYLES[way]() for path, way in even.items()})
+            made = main_outputs(cut(inputs))
+        parts = made._local_tensors.values() if isinstance(made, LocalTensor) else [made]
+        off = max(float((part - whole).abs().max() / whole.abs().max()) for part in parts)
     return 0.0 if off <= _SAME else off
 
 

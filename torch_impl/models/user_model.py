@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from samestep.common.errors import ConfigError
 from samestep.common.workload.declaration import Model
@@ -19,6 +21,9 @@ from samestep.torch_impl.models.outputs import dtype_of, finish_outputs
 from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
 from samestep.torch_impl.models.uncast import keep_float64
 from samestep.torch_impl.step_context import StepContext
+
+_FORMER = (WeightNorm, SpectralNorm)
+"""Hooks that keep a weight that is no parameter."""
 
 
 def declared(spec: ModelSpec) -> Model:
@@ -87,8 +92,15 @@ def _refuse_odd(built: nn.Module) -> None:
 
 
 def _refuse_unfit(built: nn.Module, source: str) -> None:
-    """Refuses parameters and buffers that no strategy could lay out: those without a size, and sparse ones."""
+    """Refuses what no strategy could lay out: parameters without a size, sparse ones, and former norms of weights."""
     for path, each in built.named_modules():
+        if (former := next((h for h in each._forward_pre_hooks.values() if isinstance(h, _FORMER)), None)) is not None:
+            where = f"`{path}`" if path else "the model itself"
+            use = type(former).__module__.rpartition(".")[2]
+            raise ConfigError(
+                f"--model {source}: the {type(each).__name__} {where} has torch.nn.utils.{use}, and torch copies no module that "
+                f"has it; use torch.nn.utils.parametrizations.{use}."
+            )
         for name, held in (*each.named_parameters(recurse=False), *each.named_buffers(recurse=False)):
             kind, where = type(each).__name__, f"`{path}`" if path else "the model itself"
             if is_lazy(held):

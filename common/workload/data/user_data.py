@@ -82,15 +82,23 @@ class UserSpec:
         if not fits or (spec.ids is None) != (array.dtype.kind == "f"):
             kind, sizes = ("real" if spec.ids is None else "whole"), "".join(f", {n}" for n in spec.shape)
             raise ConfigError(
-                f"--data {self.path}: the {model.name} takes {kind} numbers [examples{sizes}], "
+                f"--data {self.path}: {_told(model)} takes {kind} numbers [examples{sizes}], "
                 f"not {array.dtype} {list(array.shape)} as {name}{_remedy(name, array, spec)}."
             )
 
 
+def _told(model: ModelSpec) -> str:
+    return "your model with this loss" if model.name == "own" else f"the {model.name}"
+
+
 def _remedy(name: str, array: np.ndarray, spec: ArraySpec) -> str:
-    """Returns the line that turns a column of labels into labels; "" for anything else."""
-    is_column = not spec.shape and array.shape[1:] == (1,) and array.dtype.kind == "i"
-    return f"; give `{name}[:, 0]`" if is_column else ""
+    """Returns the line that makes labels of a column of them, or of labels stored as real numbers; "" for anything else."""
+    column = "[:, 0]" if not spec.shape and array.shape[1:] == (1,) else ""
+    is_stored = spec.ids is not None and array.dtype.kind == "f" and name.endswith("targets")
+    cast = ".astype(int)" if is_stored and (array == np.round(array)).all() else ""
+    fits = (() if column else array.shape[1:]) == spec.shape and (cast or array.dtype.kind == "i")
+    column = ".ravel()" if column and cast else column  # a single real target got that dimension here
+    return f"; give `{name}{column}{cast}`" if fits and column + cast else ""
 
 
 def _sizes(split: Split) -> DataSizes:

@@ -229,6 +229,7 @@ def test_arrays_that_are_missing_are_listed(refusal):
         ({"test_inputs": real(0, 6), "test_targets": whole(3, 0)}, "positive number of examples"),
         ({"train_targets": real(12)}, "takes real numbers [examples, 1], not int64 [4] as test_targets"),
         ({"test_targets": real(4)}, "takes whole numbers [examples], not float64"),
+        ({"test_targets": np.ones(4)}, "give `test_targets.ravel().astype(int)`."),
         (
             {"train_targets": real(12, 2), "test_targets": real(4, 3)},
             "takes real numbers [examples, 2], not float64 [4, 3]",
