@@ -52,7 +52,8 @@ def _measured(size: str, steps: int) -> dict[str, list[float]]:
 def _parts_of_torch(num_sequences: int, descriptor: int) -> dict[str, Callable[[], object]]:
     import torch
 
-    tokens, by = torch.randint(VOCABULARY, (num_sequences, LENGTH + 1))[:, :-1], coefficients(0, LENGTH)
+    tokens = torch.randint(VOCABULARY, (num_sequences, LENGTH + 1))[:, :-1]
+    by = torch.from_numpy(coefficients(0, LENGTH).view("int64"))
     group = torch.optim.AdamW([torch.zeros(1)]).param_groups[0]
     loss = torch.zeros(())
 
@@ -64,7 +65,7 @@ def _parts_of_torch(num_sequences: int, descriptor: int) -> dict[str, Callable[[
             hook(1, name=2)
 
     return {
-        "hashes of the examples": lambda: tokens.numpy().view("uint64").dot(by),
+        "hashes of the examples": lambda: torch.mv(tokens, by).tolist(),
         "loss": loss.item,
         "scalars": lambda: [each for name, each in group.items() if name != "params"],
         **_writing(num_sequences, descriptor),

@@ -25,8 +25,6 @@ Phase = Literal["local", "stray", "gradient", "weight"]
 that a backward pass left where this step updates nothing. gradient: what the optimizer was given. weight: after the update; in
 the frame of step -1, the initial weights."""
 PHASES: tuple[Phase, ...] = get_args(Phase)
-Hashes = tuple[int, ...] | np.ndarray
-"""Of examples. A recorder may have them as an array, little-endian uint64; a reader has numbers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,12 +107,12 @@ class RecordedStep:
 
     number: int
     losses: tuple[float, ...] = ()
-    rows: Hashes | None = None
+    rows: tuple[int, ...] | None = None
     scalars: Mapping[str, float] = dataclasses.field(default_factory=dict)
     is_skipped: bool = False
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     stats: Mapping[Phase, np.ndarray] | None = None
-    targets: Hashes | None = None
+    targets: tuple[int, ...] | None = None
 
 
 @functools.lru_cache(2)
@@ -151,19 +149,13 @@ def added_frame(tensors: Sequence[RecordedTensor], weights: np.ndarray) -> bytes
 
 def step_frame(step: RecordedStep) -> bytes:
     """Returns the frame of a step."""
-    stats, (rows, num_rows), (targets, num_targets) = step.stats or {}, _packed(step.rows), _packed(step.targets)
+    stats, rows, targets = step.stats or {}, step.rows or (), step.targets or ()
     same = _spelled(tuple(step.scalars.items()), step.is_skipped, tuple(step.counts.items()), tuple(stats))
-    beside = "" if step.targets is None else f', "targets": {num_targets}'
-    text = f'{{"number": {step.number}, "losses": {_numbers(step.losses)}, "rows": {num_rows}{beside}, {same[1:]}'
-    return frame_of_text(text, b"".join([rows, targets, *[each.tobytes() for each in stats.values()]]))
-
-
-def _packed(hashes: Hashes | None) -> tuple[bytes, int | str]:
-    """Returns the bytes of hashes, and how JSON spells their number."""
-    if hashes is None:
-        return b"", "null"
-    words = hashes.tobytes() if isinstance(hashes, np.ndarray) else struct.pack(f"<{len(hashes)}Q", *hashes)
-    return words, len(hashes)
+    num_rows = "null" if step.rows is None else len(rows)
+    num_targets = "" if step.targets is None else f', "targets": {len(targets)}'
+    text = f'{{"number": {step.number}, "losses": {_numbers(step.losses)}, "rows": {num_rows}{num_targets}, {same[1:]}'
+    arrays = b"".join([each.tobytes() for each in stats.values()])
+    return frame_of_text(text, struct.pack(f"<{len(rows) + len(targets)}Q", *rows, *targets) + arrays)
 
 
 def _numbers(values: Sequence[float]) -> str:

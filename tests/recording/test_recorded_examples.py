@@ -1,21 +1,9 @@
 """Both recorders hash the examples of a call as the statement in NumPy says, and take nothing else for examples."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
-from samestep.common.steps.rows import INPUT_STRIDE, coefficients, hash_rows
-
-if TYPE_CHECKING:
-    from samestep.torch_impl.recording.step.examples import Examples
-
-
-def _hashes(examples: "Examples") -> tuple[int, ...] | None:
-    from samestep.torch_impl.recording.step.examples import hashes_of
-
-    found, _ = hashes_of(examples.sums, ())
-    return None if found is None else tuple(found.tolist())
+from samestep.common.steps.rows import FEW, INPUT_STRIDE, coefficients, hash_rows
 
 
 @pytest.mark.torch
@@ -28,31 +16,31 @@ def test_rows_are_hashed_as_the_statement_says() -> None:
     examples = Examples()
     examples.add([inputs], {"b": ids, "a": torch.ones(4, dtype=torch.bool), "other": torch.ones(3)})
     expected = hash_rows([inputs.numpy(), np.ones((4, 1), bool), ids.numpy()])
-    assert _hashes(examples) == tuple(expected.tolist())
+    assert examples.hashes() == tuple(expected.tolist())
     images = torch.randn(4, 8, 8, 3)
     examples.clear()
     examples.add([images], {})
-    assert _hashes(examples) == tuple(hash_rows([images.numpy()]).tolist())
-    many, more = torch.randn(64, 3), torch.arange(2)
+    assert examples.hashes() == tuple(hash_rows([images.numpy()]).tolist())
+    many, more = torch.randn(FEW, 3), torch.arange(2)  # too many to mix one by one
     examples.clear()
     examples.add([many], {})
     examples.add([more], {})
-    assert _hashes(examples) == (*hash_rows([many.numpy()]).tolist(), *hash_rows([more.numpy()]).tolist())
+    assert examples.hashes() == (*hash_rows([many.numpy()]).tolist(), *hash_rows([more.numpy()]).tolist())
     result = torch.nn.Linear(2, 2)(torch.ones(4, 2))
     examples.clear()
     examples.add_result(result)
     examples.add([result.detach()], {})
-    assert _hashes(examples) is None
+    assert examples.hashes() is None
     data = torch.randn(3, 2)
     examples.clear()
     examples.add_result(result)
     examples.add([torch.cat([result.detach(), data])], {"labels": torch.arange(7)})
-    assert _hashes(examples) == tuple(hash_rows([data.numpy(), np.arange(4, 7)[:, None]]).tolist())
+    assert examples.hashes() == tuple(hash_rows([data.numpy(), np.arange(4, 7)[:, None]]).tolist())
     loss, prices = torch.tensor(0.5), torch.rand(3)
     examples.clear()
     examples.add_result(loss)
     examples.add([prices], {})
-    assert _hashes(examples) == tuple(hash_rows([prices.numpy()[:, None]]).tolist())
+    assert examples.hashes() == tuple(hash_rows([prices.numpy()[:, None]]).tolist())
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR")
@@ -68,16 +56,16 @@ def test_sparse_examples_count_as_dense_ones() -> None:
         examples = Examples()
         examples.add_result(counts.to_sparse())
         examples.add(pair, {})
-        assert _hashes(examples) == expected
+        assert examples.hashes() == expected
     result = dense.to_sparse()
     examples.clear()
     examples.add_result(result)
     examples.add([result], {})
-    assert _hashes(examples) is None
+    assert examples.hashes() is None
     images = torch.relu(torch.randn(2, 8, 7, 3))
     examples.clear()
     examples.add([images.to_sparse()], {})
-    assert _hashes(examples) == tuple(hash_rows([images.numpy()]).tolist())
+    assert examples.hashes() == tuple(hash_rows([images.numpy()]).tolist())
 
 
 def test_sparse_examples_may_be_wider_than_memory() -> None:

@@ -23,7 +23,7 @@ from samestep.torch_impl.recording.rehearsals import is_rehearsed
 from samestep.torch_impl.recording.start import start_with
 from samestep.torch_impl.recording.statistics import Pending
 from samestep.torch_impl.recording.step.counts import Counts
-from samestep.torch_impl.recording.step.examples import Examples, hashes_of
+from samestep.torch_impl.recording.step.examples import Examples
 from samestep.torch_impl.recording.step.losses import Roots, StepLosses
 from samestep.torch_impl.recording.step.scalars import StepScalars
 from samestep.torch_impl.recording.step.targets import Targets
@@ -221,7 +221,7 @@ class Session:
         """Writes the step."""
         watch = self.watch if self._gradients else None
         stats = None if watch is None else watch.stats(self._gradients, self._own, self.updated)
-        rows, targets = hashes_of(self.examples.sums, self.targets.sums)
+        rows, targets = self.examples.hashes(), self.targets.hashes()
         number, losses, counts = self._recorder.number, self.losses.values(), self.counts.values()
         scalars = self.scalars.values() | self.losses.zeroed()
         is_skipped = self._is_skipped or any(map(bool, self._infinite))

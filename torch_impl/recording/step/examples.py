@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import torch
 
-from samestep.common.steps.rows import coefficients, is_channels_last, mix
+from samestep.common.steps.rows import FEW, coefficients, is_channels_last, mix, mixed
 from samestep.torch_impl.recording.pieces import local_of, unwrapped
 from samestep.torch_impl.recording.step.sparse import coefficients_at, entries_of, has_sparse_rows, values_of
 
@@ -29,23 +29,22 @@ class Examples:
 
     def __init__(self) -> None:
         """Has seen none."""
-        self.sums: list[Sums] = []
-        self._num_taken = 0
+        self._sums, self._num_taken = list[Sums](), 0
         self._results: list[weakref.ref[torch.Tensor]] = []
 
     def clear(self) -> None:
         """Begins a step."""
-        self.sums, self._results, self._num_taken = [], [], 0
+        self._sums, self._results, self._num_taken = [], [], 0
 
     @property
     def is_pending(self) -> bool:
         """Whether there were calls since they were taken."""
-        return len(self.sums) > self._num_taken
+        return len(self._sums) > self._num_taken
 
     def taken(self) -> list[Sums]:
         """Returns the sums of the calls since it was asked last."""
-        first, self._num_taken = self._num_taken, len(self.sums)
-        return self.sums[first:]
+        first, self._num_taken = self._num_taken, len(self._sums)
+        return self._sums[first:]
 
     def add(self, arguments: Sequence[object], keywords: Mapping[str, object]) -> list[torch.Tensor]:
         """Adds the examples of a call; returns the tensors that hold them.
@@ -57,7 +56,7 @@ class Examples:
         inputs = self.given(arguments, keywords)
         together = [each for each in inputs if each.shape[0] == inputs[0].shape[0]]
         if together:
-            self.sums.append(self._of_data([*map(sums_of, itertools.count(), together)], together[0]))
+            self._sums.append(self._of_data([*map(sums_of, itertools.count(), together)], together[0]))
         return together
 
     def _of_data(self, sums: Sums, inputs: torch.Tensor) -> Sums:
@@ -102,19 +101,21 @@ class Examples:
             self._results = [each for each in self._results if each() is not None]
         self._results += map(weakref.ref, [result] if type(result) is torch.Tensor else tensors_in([result]))
 
+    def hashes(self) -> tuple[int, ...] | None:
+        """Returns the hash of each example of the step; None if no call had any."""
+        return hashed(self._sums) if self._sums else None
 
-def hashes_of(examples: Sequence[Sums], targets: Sequence[Sums]) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Returns the hash of each example of a step, and that with its targets, uint64; None where no call had any.
+
+def hashed(calls: Sequence[Sums]) -> tuple[int, ...]:
+    """Returns the hash of each example of some calls.
 
     Args:
-        examples: The sums of each call.
-        targets: The same for targets.
+        calls: The sums of each.
     """
-    sums = [functools.reduce(np.add, map(_on_host, inputs)) for inputs in (*examples, *targets)]
-    if not sums:
-        return None, None
-    hashes, size = mix(np.concatenate(sums)), sum(map(len, sums[: len(examples)]))
-    return hashes[:size] if examples else None, hashes[size:] if targets else None
+    if sum(len(inputs[0]) for inputs in calls) <= FEW:
+        return mixed([sum(row) for inputs in calls for row in zip(*[each.tolist() for each in inputs], strict=True)])
+    sums = [functools.reduce(np.add, map(_on_host, inputs)) for inputs in calls]
+    return tuple(mix(np.concatenate(sums)).tolist())
 
 
 def _has_rows(tensor: torch.Tensor) -> bool:
@@ -161,9 +162,8 @@ def sums_of(place: int, tensor: torch.Tensor) -> torch.Tensor | np.ndarray:
         words = bits.to(torch.int64) & 0xFFFFFFFF
     else:
         words = flat if flat.dtype == torch.int64 else flat.to(torch.int64)
-    if is_on_host:
-        return words.numpy().view(np.uint64).dot(coefficients(place, size))
-    return (words * _coefficients(place, size, words.device)).sum(1)
+    by = _coefficients(place, size, words.device)
+    return torch.mv(words, by) if is_on_host else (words * by).sum(1)
 
 
 def _sparse_sums(place: int, tensor: torch.Tensor) -> torch.Tensor:

@@ -11,10 +11,12 @@ import torch
 
 from samestep.torch_impl.recording.pieces import local_of
 from samestep.torch_impl.recording.step.batches import Batches
-from samestep.torch_impl.recording.step.examples import Sums, sums_of
+from samestep.torch_impl.recording.step.examples import Sums, hashed, sums_of
 
 _MOST_NODES, _MOST_MISSES = 12, 3
 """A loss function is near the end of the graph. If a few passes have none there, the script writes its losses by hand."""
+_EXACT = 2**24
+"""Numbers below it that float32 can count."""
 _PLACE = 1024
 """Behind the inputs of a call, which are hashed by their places."""
 _INPUTS = {
@@ -40,7 +42,7 @@ class Targets:
 
     def clear(self) -> None:
         """Begins a step."""
-        self.sums: list[Sums] = []
+        self._sums: list[Sums] = []
         self._given: list[torch.Tensor] = []
         self._beside: list[torch.Tensor] = []
 
@@ -76,7 +78,11 @@ class Targets:
             if rows and each.numel() and each.numel() % rows == 0
         ]
         if sums:
-            self.sums.append([*beside, *sums])
+            self._sums.append([*beside, *sums])
+
+    def hashes(self) -> tuple[int, ...] | None:
+        """Returns the hash of each example with its targets; None if no loss had any."""
+        return hashed(self._sums) if self._sums else None
 
 
 def _targets_of(losses: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
@@ -85,13 +91,15 @@ def _targets_of(losses: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
         target = _share(node) if target is None else target
         if target is not None:
             ignored = _signed(getattr(node, "_saved_ignore_index", 0))
-            yield _without(target, ignored) if ignored else target
+            yield target.masked_fill(target == ignored, 0) if ignored and not _counts_all(node, target) else target
 
 
-def _without(target: torch.Tensor, ignored: int) -> torch.Tensor:
-    """Returns a target with zeros where it is ignored. On the host, a look whether it is anywhere is quicker than that."""
-    is_there = not target.is_cpu or ignored in target.numpy()
-    return target.masked_fill(target == ignored, 0) if is_there else target
+def _counts_all(node: torch.autograd.graph.Node, target: torch.Tensor) -> bool:
+    """Returns whether none of the targets is ignored: a mean or a sum without weights of classes has counted the others."""
+    counted = getattr(node, "_saved_total_weight", None)
+    if counted is None or not counted.is_cpu or getattr(node, "_saved_weight", None) is not None:
+        return False
+    return counted.itemsize >= 4 and target.numel() < _EXACT and counted.item() == target.numel()
 
 
 def _share(node: torch.autograd.graph.Node) -> torch.Tensor | None:
