@@ -1,5 +1,6 @@
 """The numbers of an optimizer, under the names that torch's have."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ _OTHERS = {"built", "learning_rate", "gradient_accumulation_steps"}
 """What is not a hyper-parameter, and what a record has elsewhere: a step is an update, of however many batches."""
 
 
+@functools.lru_cache(16)
 def written(number: float) -> float:
     """Returns what a script most likely wrote for a number that became a float32: 0.1, not the float32 next to it."""
     return float(str(np.float32(number)))

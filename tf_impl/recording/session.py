@@ -210,8 +210,11 @@ class Session:
         )
         self._recorders[replica].write(recorded)
 
-    def _stats(self, replica: int, seen: dict[Phase, np.ndarray], held: Iterable[Held]) -> dict[Phase, np.ndarray]:
+    def _stats(self, replica: int, seen: dict[Phase, np.ndarray], held: Sequence[Held]) -> dict[Phase, np.ndarray]:
         """Returns the statistics of all recorded tensors; the weights of other optimizers are what they were."""
+        if self._recorded[replica] == held:  # one optimizer updates all
+            self._last[replica] = seen["weight"]
+            return seen
         places = {id(each.container): place for place, each in enumerate(self._recorded[replica])}
         to = [places[id(each.container)] for each in held]
         last = self._last[replica]

@@ -122,8 +122,7 @@ class Slots:
         else:
             (words,) = gather_now(self._ring, np.array([number % self._journal.capacity]))
         phases: list[Phase] = [*self._gradients, "weight"]
-        parts = (unpack(part, is_float64) for part in np.split(words, len(phases)))
-        return dict(zip(phases, parts, strict=True))
+        return dict(zip(phases, unpack(words, is_float64).reshape(len(phases), -1), strict=True))
 
 
 def _do_where(condition: Any, action: Callable[[], object]) -> None:
