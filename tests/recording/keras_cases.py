@@ -171,16 +171,16 @@ def longer() -> None:
 
 
 def kinds() -> None:
-    """Layers of many kinds; the weights after the last step are kept beside the record."""
+    """Layers of many kinds, two of them large; the weights after the last step are kept beside the record."""
     keras.utils.set_random_seed(3)
     image, token = keras.Input((6, 6, 2)), keras.Input((5,), dtype="int32")
     seen = keras.layers.Conv2D(4, (3, 2), name="conv")(image)
     seen = keras.layers.DepthwiseConv2D(2, depth_multiplier=2, name="depthwise")(seen)
     seen = keras.layers.BatchNormalization(name="norm")(seen)
-    read = keras.layers.Embedding(7, 6, name="table")(token)
+    read = keras.layers.Embedding(1000, 6, name="table")(token)
     read = keras.layers.MultiHeadAttention(2, 4, name="mha")(read, read)
     read = keras.layers.LSTM(3, name="lstm")(read)
-    frozen = keras.layers.Dense(2, name="frozen", trainable=False)(read)
+    frozen = keras.layers.Dense(1400, name="frozen", trainable=False)(read)
     both = keras.layers.concatenate([keras.layers.Flatten()(seen), read, frozen])
     made = keras.Model([image, token], keras.layers.Dense(1, name="last")(both))
     made.compile(keras.optimizers.SGD(0.01, global_clipnorm=1.0), "mse")

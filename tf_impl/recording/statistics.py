@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,12 +15,14 @@ from samestep.common.steps.record import stats_dtype
 
 NUMBERS = PROJECTIONS + 2
 """Of a tensor: its projections, square norm and sum of bits."""
-_MOST_HELD = 2**14
+_MOST_HELD = 2**15
 """Signs of a tensor that a graph holds itself."""
+_FEW_NUMBERS = _MOST_HELD // PROJECTIONS
+"""A matrix of up to so many numbers is a line: copying it beside others of its shape takes less than ops of its own."""
 
 
 class _Signs:
-    """How one tensor is projected: as a matrix of its first axes and its last ones, or as a line if either is a single place."""
+    """How one tensor is projected: as a matrix of its first axes and its last ones, or as a line if it is small."""
 
     def __init__(self, layout: KerasLayout, dtype: tf.DType) -> None:
         """Makes the constants.
@@ -30,10 +33,13 @@ class _Signs:
         """
         rows, columns = (np.ascontiguousarray(each.T) for each in layout.signs())
         first, last = (columns, rows) if layout.is_turned else (rows, columns)
-        self.is_line = 1 in (first.shape[1], last.shape[1])
-        self.shape = [-1] if self.is_line else [first.shape[1], last.shape[1]]
-        self.key = (first * last if self.is_line else last).tobytes()
-        self.last = _constant(first * last if self.is_line else last, dtype)
+        self.shape = [first.shape[1], last.shape[1]]
+        self.is_line = 1 in self.shape or math.prod(self.shape) <= _FEW_NUMBERS
+        if self.is_line:
+            self.shape = [math.prod(self.shape)]
+            last = (first[:, :, None] * last[:, None, :]).reshape(PROJECTIONS, *self.shape)
+        self.key = last.tobytes()
+        self.last = _constant(last, dtype)
         self.first = _constant(np.ascontiguousarray(first.T), dtype)  # [rows, PROJECTIONS] is packed faster
 
 
@@ -56,7 +62,6 @@ class Statistics:
             layouts: The layouts of the tensors.
             is_float64: Whether to compute in float64.
         """
-        self.layouts = layouts
         self._dtype = tf.float64 if is_float64 else tf.float32
         with tf.init_scope():
             self._signs = [_Signs(layout, self._dtype) for layout in layouts]
@@ -102,7 +107,7 @@ class Statistics:
         if signs[0].is_line:
             lines = tf.stack(values)
             x_NS = tf.cast(lines, self._dtype)
-            projected = tf.matmul(x_NS, signs[0].last, transpose_b=True)
+            projected = tf.add_n([tf.matmul(each, signs[0].last, transpose_b=True) for each in _parts(x_NS)])
             words = _words(lines)
             return projected, tf.reduce_sum(x_NS * x_NS, 1), tf.reduce_sum(words, range(1, words.shape.rank))
         found = [self._of_matrix(value, each.first) for value, each in zip(values, signs, strict=True)]
@@ -116,22 +121,16 @@ class Statistics:
         with tf.control_dependencies([square]):
             bits = tf.reduce_sum(_words(value))
         with tf.control_dependencies([bits]):
-            return square, bits, _product(signs, x)
+            return square, bits, tf.add_n([tf.matmul(signs, each, transpose_a=True) for each in _parts(x)])
 
 
-def _product(signs: np.ndarray | tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
-    """Multiplies matrices. A GPU leaves out the last 13 bits of a float32 (TF32), so these are multiplied on their own.
-
-    Args:
-        signs: [rows, PROJECTIONS].
-        matrix: [rows, columns].
-    """
-    if matrix.dtype != tf.float32 or not _has_gpu() or not tf.config.experimental.tensor_float_32_execution_enabled():
-        return tf.matmul(signs, matrix, transpose_a=True)
-    upper = tf.bitcast(
-        tf.bitwise.bitwise_and(tf.bitcast(matrix, tf.int32), tf.constant(-(2**13), tf.int32)), tf.float32
-    )
-    return tf.matmul(signs, upper, transpose_a=True) + tf.matmul(signs, matrix - upper, transpose_a=True)
+def _parts(values: tf.Tensor) -> list[tf.Tensor]:
+    """Splits a factor of products. A GPU leaves out the last 13 bits of a float32 (TF32), so these are a part."""
+    if values.dtype != tf.float32 or not _has_gpu() or not tf.config.experimental.tensor_float_32_execution_enabled():
+        return [values]
+    words = tf.bitwise.bitwise_and(tf.bitcast(values, tf.int32), tf.constant(-(2**13), tf.int32))
+    upper = tf.bitcast(words, tf.float32)
+    return [upper, values - upper]
 
 
 def _words(values: tf.Tensor) -> tf.Tensor:
