@@ -78,8 +78,9 @@ class Forecast:
 
     def _one(self, row: Prediction, width: int) -> str:
         table = ledger_table(row.ledger, textbook=row.formulas, width=width)
+        each = f"sent by each of {row.num_devices:,} devices: {size(row.sent_bytes_per_device)}, on average"
         told = [
-            f"sent by each of {row.num_devices:,} devices: {size(row.sent_bytes_per_device)}, on average",
+            *([each] if row.num_devices > 1 else []),
             f"needed: at most {size(row.needed_bytes)} on a device, if parameters, gradients, optimizer state and "
             "activations are at their peaks at once; buffers and the framework come on top",
         ]

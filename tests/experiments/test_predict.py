@@ -81,6 +81,12 @@ def test_it_fits_the_screen(
     assert [line for line in lines if len(line) > columns] == []
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+def test_one_device_is_not_said_to_send(devices: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert predict.main(["torch:fsdp", "--devices", str(devices)]) == 0
+    assert ("sent by each of" in capsys.readouterr().out) == (devices > 1)
+
+
 def test_every_row_is_predicted_or_refused_with_a_reason() -> None:
     found = samestep.predict(workload="prose-gpt", devices=4)
     refused = {cell for cells in found.refused for cell in cells.split(", ")}
