@@ -20,7 +20,7 @@ from samestep.common.steps.record import (
     stats_dtype,
     step_frame,
 )
-from samestep.experiments.recording import progress
+from samestep.experiments.recording import sides
 from tests.recording.judged import recorded
 from tests.recording.numpy_script import Script
 
@@ -87,8 +87,8 @@ def test_a_record_is_read_no_further_than_rounding_leaves_it_open(tmp_path: Path
 
 def test_what_is_read_for_long_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     clock = iter([0.0, 100.0, 102.0, 104.0, 113.0, 114.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
-    read = progress.ReadingProgress("A")
+    monkeypatch.setattr(sides.time, "monotonic", lambda: next(clock))
+    read = sides._ReadingProgress("A")
     for number, share in ((-1, 0.0), (63, 0.1), (127, 0.2), (191, 0.3), (1255, 0.5)):
         read(number, share)
     assert capsys.readouterr().err.splitlines() == [

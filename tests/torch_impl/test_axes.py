@@ -113,17 +113,15 @@ def test_experts_compose_with_axes(run_cell: RunCell, cell: str, mesh: str, styl
     obeys_its_law(result)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cell", "mesh"),
     [
         ("torch:fsdp", "shard=2,expert=2"),
-        ("torch:hybrid+microbatches=2", "pipe=2,expert=2"),
-        ("torch:hybrid", "expert=2,tensor=2"),
+        pytest.param("torch:hybrid+microbatches=2", "pipe=2,expert=2", marks=pytest.mark.slow),
+        pytest.param("torch:hybrid", "expert=2,tensor=2", marks=pytest.mark.slow),
     ],
 )
 def test_a_router_that_spreads_tokens_unevenly_takes_the_same_step(run_cell: RunCell, cell: str, mesh: str) -> None:
-    """Such a router alone is in test_expert.py's first test, and each mesh with an even one above."""
     result = run_cell(cell, f"{COUNTED}+experts=4+balance=0", mesh=mesh, **QUICK)
     assert result.parity.passed, result.parity.reason
     assert not result.parity.is_amplified

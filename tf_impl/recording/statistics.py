@@ -38,9 +38,10 @@ class _Signs:
         if self.is_line:
             self.shape = [math.prod(self.shape)]
             last = (first[:, :, None] * last[:, None, :]).reshape(PROJECTIONS, *self.shape)
+        else:
+            self.first = _constant(np.ascontiguousarray(first.T), dtype)  # [rows, PROJECTIONS] is packed faster
         self.key = last.tobytes()
         self.last = _constant(last, dtype)
-        self.first = _constant(np.ascontiguousarray(first.T), dtype)  # [rows, PROJECTIONS] is packed faster
 
 
 def _constant(values: np.ndarray, dtype: tf.DType) -> np.ndarray | tf.Tensor:
@@ -130,7 +131,7 @@ def _parts(values: tf.Tensor) -> list[tf.Tensor]:
         return [values]
     words = tf.bitwise.bitwise_and(tf.bitcast(values, tf.int32), tf.constant(-(2**13), tf.int32))
     upper = tf.bitcast(words, tf.float32)
-    return [upper, values - upper]
+    return [upper, tf.where(tf.math.is_finite(values), values - upper, 0.0)]  # what is infinite is so once
 
 
 def _words(values: tf.Tensor) -> tf.Tensor:

@@ -82,8 +82,9 @@ def fit(one: ParameterLayer, other: ParameterLayer) -> list[Pair] | None:
     if "recurrent" in one.params and "recurrent" in other.params:
         return list(_recurrent(one, other)) if _gates(one) == _gates(other) else None
     ours, theirs = _weights(one), _weights(other)
-    bias = None if {*ours} == {"bias"} else one.params.get("bias")  # what has a bias alone has it as its weight
-    if len(ours) == len(theirs) == 1 and {"value", "bias"} & {*ours, *theirs}:
+    roles = {*ours, *theirs}
+    bias = None if "bias" in roles else one.params.get("bias")  # what has a bias alone has it as its weight
+    if len(ours) == len(theirs) == 1 and ("value" in roles or roles == {"bias"}):
         ours, theirs = {"value": next(iter(ours.values()))}, {"value": next(iter(theirs.values()))}
     if ours.keys() != theirs.keys():
         return None

@@ -99,7 +99,12 @@ def read_description(folder: str) -> Description:
     from samestep.common.workload.described import DESCRIPTIONS  # here: --help needs no pydantic
 
     try:
-        return DESCRIPTIONS.validate_python(read_json(Path(folder) / SPEC, _MOST_BYTES))
+        found = read_json(Path(folder) / SPEC, _MOST_BYTES)
+        if isinstance(found, dict) and "two_bytes" in found:  # as older files call it
+            found["rounded"] = found.pop("two_bytes")
+        if isinstance(found, dict) and "batch_norms" in found:  # likewise
+            found["featured"] = {"batch_norm": found.pop("batch_norms")}
+        return DESCRIPTIONS.validate_python(found)
     except (Unreadable, ValueError) as error:
         raise ConfigError(f"{folder} holds no description of a model: {error}; repeat the command.") from None
 

@@ -7,6 +7,7 @@ import pytest
 
 from samestep.common.errors import ConfigError
 from samestep.common.porting.matching.matching import Matching, match
+from samestep.common.porting.matching.pairing import fit
 from samestep.common.workload.models.layer import LayerTensor, ParameterLayer
 
 LINEAR = (1, 0)
@@ -163,6 +164,13 @@ def test_a_bias_of_several_axes_is_matched_as_a_weight() -> None:
     (pair,) = match([ours], [theirs]).pairs
     values = np.arange(28.0).reshape(4, 7)
     assert (pair.to_target({"block/bias": values.T})["block/bias"] == values).all()
+
+
+def test_a_bias_alone_is_no_weight_of_another_layer() -> None:
+    block = ParameterLayer(name="block", kind="Block", call="block", params={"bias": held("block/bias", (3,))})
+    assert fit(linear("0", 1, 3), block) is None
+    scaled = ParameterLayer(name="norm", kind="RMSNorm", call="norm", params={"scale": held("norm.weight", (3,))})
+    assert fit(scaled, block) is None and fit(block, scaled) is None
 
 
 def test_a_missing_bias_is_noted() -> None:

@@ -339,6 +339,7 @@ def test_a_signal_ends_a_run_in_order(tmp_path: Path, number: signal.Signals) ->
     path = tmp_path / "run"
     with endless(path, "oracle --dtype float64") as (command, started):
         command.send_signal(number)
+        time.sleep(0.1)  # two at once may come to two threads, and the second be first
         command.send_signal(signal.SIGTERM)  # whoever is impatient
         _, told = command.communicate(timeout=60)
         assert all_end(started, 10) == set()

@@ -18,10 +18,16 @@ from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.parent.models.description_request import Servers
 from samestep.common.runtime.parent.models.porting import BATCH_SIZE, port
 from samestep.common.strategy import Run
+from samestep.common.workload.declaration import BUILDERS
 from samestep.common.workload.models.description import DATA, INITIAL, MATCHING, read_description
 from samestep.common.workload.models.user_model import UserModelSpec
 
 _MOST_BYTES = 2**26
+_FORMER = {
+    f"{start}{name}": f"{start}{side}"
+    for start in ("", "only_")
+    for name, side in zip(BUILDERS, ("source", "target"), strict=True)
+}
 
 
 def transfer_weights(source: Path, target: Path, config: RunConfig, server: Servers) -> None:
@@ -82,6 +88,15 @@ def in_own_names(run: Run, params: Mapping[str, np.ndarray]) -> Mapping[str, np.
     model = run.workload.model
     if (folder := model.facts.folder) is None or model.facts.counterpart is None:
         return params
-    made = pydantic.TypeAdapter(Matching).validate_python(read_json(Path(folder) / MATCHING, _MOST_BYTES))
+    made = pydantic.TypeAdapter(Matching).validate_python(_renamed(read_json(Path(folder) / MATCHING, _MOST_BYTES)))
     transferred = made.to_target(params)
     return {name: transferred[name] for name in model.params()}
+
+
+def _renamed(stored: object) -> object:
+    """Returns a stored matching, whose sides an earlier version called by their frameworks."""
+    if isinstance(stored, list):
+        return [_renamed(each) for each in stored]
+    if isinstance(stored, dict):
+        return {_FORMER.get(name, name): _renamed(value) for name, value in stored.items()}
+    return stored
