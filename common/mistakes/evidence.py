@@ -105,6 +105,7 @@ class Side:
         again: How many examples all steps together were given more often than those of the other run, which has them as well;
             None if nobody knows.
         alone: How many examples all steps were given that the other run does not have at all; None if nobody knows.
+        repeated: How many examples came again within one pass through a DataLoader; None if nobody knows.
         is_evaluated: Whether the model was in evaluation mode.
         shares_layers: Whether its ranks hold parts of the same layers (tensor parallelism), so they need the same examples.
     """
@@ -125,6 +126,7 @@ class Side:
     only: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     again: int | None = None
     alone: int | None = None
+    repeated: int | None = None
     is_evaluated: bool = False
     shares_layers: bool = False
 

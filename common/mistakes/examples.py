@@ -61,10 +61,13 @@ def _doubled(evidence: Evidence) -> Words | None:
 
 def _dropped(evidence: Evidence) -> Words | None:
     """B has some of A's examples and no other."""
-    less = evidence.a.examples - evidence.b.examples
-    if evidence.b.examples - evidence.a.examples or not less or not evidence.b.examples:
+    ours, theirs = evidence.a.examples, evidence.b.examples
+    less, times = ours - theirs, {ours[row] / count for row, count in theirs.items()}
+    if (
+        theirs - ours or not less or not theirs or (len(ours) == len(theirs) and len(times) == 1)
+    ):  # the latter: more passes
         return None
-    return {"less": _counted(less.total()), "total": str(evidence.a.examples.total())}
+    return {"less": _counted(less.total()), "total": str(ours.total())}
 
 
 def _ranks_of(side: Side, examples: set[int]) -> str:
@@ -93,6 +96,11 @@ def _shifted(evidence: Evidence) -> Words | None:
 def _reordered(evidence: Evidence) -> Words | None:
     counts = {count for side in (evidence.a, evidence.b) for count in (side.again, side.alone)}
     return {} if counts == {0} else None
+
+
+def _repeated(evidence: Evidence) -> Words | None:
+    """Within one pass through the data, B is given examples again, and A is not."""
+    return {"more": _counted(evidence.b.repeated)} if evidence.b.repeated and evidence.a.repeated == 0 else None
 
 
 def _overlapping(evidence: Evidence) -> Words | None:
@@ -200,6 +208,15 @@ EXAMPLES = (
         "over all steps, B repeats {more} of A's and is missing as many: its ranks shuffle with different seeds, or "
         "their shares overlap",
         "mlcommons/training#625",
+        has_sides=True,
+    ),
+    Mistake(
+        "repeated_in_a_pass",
+        ("data",),
+        _repeated,
+        "within one pass of its DataLoader, B is given {more} again, and A none: its workers all read the same data, or its "
+        "sampler repeats them",
+        "huggingface/datasets#3423",
         has_sides=True,
     ),
     Mistake(

@@ -2,7 +2,7 @@
 
 from samestep.common.mistakes.evidence import Evidence, common_ratio
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
-from samestep.common.steps.gradient_transforms import ZEROED_PASSES
+from samestep.common.steps.gradient_transforms import KEPT_CALLS, ZEROED_PASSES
 
 
 def _times(evidence: Evidence) -> Words | None:
@@ -22,6 +22,12 @@ def _zeroed(evidence: Evidence) -> Words | None:
     return {"zeroed": str(theirs), "passes": str(evidence.b.passes)} if not ours and theirs else None
 
 
+def _kept(evidence: Evidence) -> Words | None:
+    """The closure of B adds to the gradients of the call before, and that of A does not."""
+    ours, theirs = (int(side.scalars.get(KEPT_CALLS, 0)) for side in (evidence.a, evidence.b))
+    return {"count": str(theirs)} if theirs and not ours else None
+
+
 MICROBATCHES = (
     Mistake(
         "zeroed_between_passes",
@@ -30,6 +36,15 @@ MICROBATCHES = (
         "B sets its gradients to zero after {zeroed} of the {passes} backward passes of the step, and A after none: "
         "B's update has only what came later",
         "allenai/open-instruct#1498",
+        has_sides=True,
+    ),
+    Mistake(
+        "kept_between_calls",
+        ("gradient", "update"),
+        _kept,
+        "the optimizer of B calls its closure several times a step, and {count} of the calls of this step added their gradients "
+        "to those of the call before: the closure does not set them to zero",
+        "skorch-dev/skorch#636",
         has_sides=True,
     ),
     Mistake(

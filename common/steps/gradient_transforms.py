@@ -10,6 +10,8 @@ CLIP_NORM, CLIP_MOST, CLIP_CALLS = "clip_norm", "clip_max_norm", "clip_calls"
 """The norm before clipping, the most that it leaves, and how often gradients were clipped before the update."""
 ZEROED_PASSES = "zeroed_passes"
 """The backward passes of a step whose gradients were set to zero before its update, if those of others were not."""
+KEPT_CALLS = "kept_calls"
+"""The calls of a closure by the optimizer that added to the gradients of the call before, if there are any."""
 LOSS_SCALE = "loss_scale"
 """The scale of the loss."""
 TRANSFORMS = (CLIP_NORM, LOSS_SCALE)
@@ -19,7 +21,7 @@ KERAS_NAMES = {"global_clipnorm": CLIP_MOST, "clipvalue": "clip_max_value"}
 
 FOLLOWING = (CLIP_NORM, CLIP_CALLS)
 """Scalars that differ wherever gradients do."""
-COMPUTED = (*FOLLOWING, LOSS_SCALE, ZEROED_PASSES)
+COMPUTED = (*FOLLOWING, LOSS_SCALE, ZEROED_PASSES, KEPT_CALLS)
 """Scalars that a step computes; all others are hyper-parameters."""
 
 GRADIENT_PHASES = ("gradient", "clipping")

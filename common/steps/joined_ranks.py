@@ -99,6 +99,7 @@ class JoinedRanks:
             scalars={name: value for step in reversed(steps) for name, value in step.scalars.items()},
             is_skipped=first.is_skipped,
             is_evaluated="evaluated_calls" in first.counts,
+            counts=first.counts,
             passes=max(len(step.losses) for step in steps),
             parts=tuple(loss for step in steps for loss in step.losses),
             sums=joined or None,

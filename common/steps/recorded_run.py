@@ -61,6 +61,7 @@ class RunStep:
         splits: Ranks that differ although they should not.
         targets: The hashes of each rank's examples with their targets; None if nobody knows them.
         is_evaluated: Whether the model was in evaluation mode.
+        counts: As `RecordedStep.counts` of the first rank.
     """
 
     number: int
@@ -74,6 +75,7 @@ class RunStep:
     splits: tuple[RankSplit, ...] = ()
     targets: Mapping[int, tuple[int, ...]] | None = None
     is_evaluated: bool = False
+    counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def examples(self) -> collections.Counter[int] | None:

@@ -28,19 +28,42 @@ def test_rows_are_hashed_as_the_statement_says() -> None:
     assert examples.hashes() == (*hash_rows([many.numpy()]).tolist(), *hash_rows([more.numpy()]).tolist())
     result = torch.nn.Linear(2, 2)(torch.ones(4, 2))
     examples.clear()
-    examples.add_result(result)
+    examples.add_result(result, ())
     examples.add([result.detach()], {})
     assert examples.hashes() is None
     data = torch.randn(3, 2)
     examples.clear()
-    examples.add_result(result)
+    examples.add_result(result, ())
     examples.add([torch.cat([result.detach(), data])], {"labels": torch.arange(7)})
     assert examples.hashes() == tuple(hash_rows([data.numpy(), np.arange(4, 7)[:, None]]).tolist())
     loss, prices = torch.tensor(0.5), torch.rand(3)
     examples.clear()
-    examples.add_result(loss)
+    examples.add_result(loss, ())
     examples.add([prices], {})
     assert examples.hashes() == tuple(hash_rows([prices.numpy()[:, None]]).tolist())
+
+
+@pytest.mark.torch
+def test_a_result_is_known_by_its_memory() -> None:
+    """A generator's output of which a script keeps a view alone is no data; a view of data that a module returns is."""
+    import torch
+
+    from samestep.torch_impl.recording.step.examples import Examples
+
+    examples, data = Examples(), torch.randn(4, 3, 2)
+    result = torch.nn.Linear(2, 6)(data[:, 0])
+    examples.add_result(result, [data])
+    fake = result.detach()
+    del result
+    examples.add([fake], {})
+    assert examples.hashes() is None
+    examples.add([torch.cat([fake, data.flatten(1)])], {})
+    assert examples.hashes() == tuple(hash_rows([data.numpy()]).tolist())
+    del fake
+    examples.clear()
+    examples.add_result(flat := torch.nn.Flatten()(data), [data])
+    examples.add([flat], {})
+    assert examples.hashes() == tuple(hash_rows([data.numpy()]).tolist())
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR")
@@ -54,12 +77,12 @@ def test_sparse_examples_count_as_dense_ones() -> None:
     expected = tuple(hash_rows([dense.numpy(), counts.numpy()]).tolist())
     for pair in ((dense, counts), (dense.to_sparse(), counts.to_sparse()), (dense.to_sparse(), counts.to_sparse_csr())):
         examples = Examples()
-        examples.add_result(counts.to_sparse())
+        examples.add_result(counts.to_sparse(), ())
         examples.add(pair, {})
         assert examples.hashes() == expected
     result = dense.to_sparse()
     examples.clear()
-    examples.add_result(result)
+    examples.add_result(result, ())
     examples.add([result], {})
     assert examples.hashes() is None
     images = torch.relu(torch.randn(2, 8, 7, 3))

@@ -3,24 +3,37 @@
 import functools
 from collections.abc import Callable
 
+from torch.optim import Optimizer
+
+from samestep.common.steps.gradient_transforms import KEPT_CALLS
+from samestep.torch_impl.recording.step.scalars import StepScalars
+from samestep.torch_impl.recording.tensors import has_gradient
+
 Given = tuple[tuple[object, ...], dict[str, object]]
 """The arguments and the keywords of an optimizer's step, it first."""
 
 
-def with_followed_closure(arguments: Given, closure: Callable[..., object], after: Callable[[], object]) -> Given:
+def with_followed_closure(
+    arguments: Given,
+    closure: Callable[..., object],
+    before: Callable[[object], object],
+    after: Callable[[object], object],
+) -> Given:
     """Follows the closure that an optimizer is given; returns the arguments with it.
 
     Args:
         arguments: The arguments of the step.
         closure: The one among them.
-        after: Is called after each call of the closure.
+        before: Is called before each call of the closure, with the optimizer.
+        after: Likewise after it.
     """
     places, keywords = arguments
 
     @functools.wraps(closure)
     def followed(*own: object, **named: object) -> object:
+        before(places[0])
         result = closure(*own, **named)
-        after()
+        after(places[0])
         return result
 
     return (
@@ -28,3 +41,29 @@ def with_followed_closure(arguments: Given, closure: Callable[..., object], afte
         if len(places) > 1
         else (places, keywords | {"closure": followed})
     )
+
+
+class ClosureCalls:
+    """The calls of closures: whether each sets the gradients of the call before to zero."""
+
+    def __init__(self) -> None:
+        """Has seen none."""
+        self._begun: Optimizer | None = None
+
+    def begin(self, optimizer: Optimizer) -> None:
+        """An optimizer calls its closure.
+
+        Args:
+            optimizer: The optimizer.
+        """
+        self._begun = optimizer
+
+    def see_backward(self, scalars: StepScalars) -> None:
+        """A backward pass begins in a call that is not the first of its step. Only the first pass of a call counts.
+
+        Args:
+            scalars: Those of the step.
+        """
+        begun, self._begun = self._begun, None
+        if begun is not None and has_gradient(begun):
+            scalars.count(KEPT_CALLS)

@@ -108,7 +108,7 @@ class Hooks:
                 result = original(module, *arguments, **keywords)
             finally:
                 self._is_inside = False
-            after(result)
+            after(result, arguments)
             return result
 
         return call

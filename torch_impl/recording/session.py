@@ -5,7 +5,6 @@ a parameter again: so optimizers that update different parameters after one back
 A script without an optimizer ends a step where its weights have changed between two passes.
 """
 
-import functools
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -14,7 +13,7 @@ from torch.optim import Optimizer
 
 from samestep.common.steps.record import RecordedStep
 from samestep.common.steps.recording import Recorder
-from samestep.torch_impl.recording.closures import Given, with_followed_closure
+from samestep.torch_impl.recording.closures import ClosureCalls, Given, with_followed_closure
 from samestep.torch_impl.recording.dtypes import Products
 from samestep.torch_impl.recording.leaves import Leaves
 from samestep.torch_impl.recording.own_gradients import OwnGradients
@@ -39,7 +38,7 @@ class Session:
         self._recorder, self.examples, self._own = recorder, Examples(), OwnGradients(recorder)
         self.called, self.leaves, self.targets = dict[int, nn.Module](), Leaves(), Targets()
         self.watch: Watch | None = None
-        self._initial: FirstWeights | None = None
+        self._initial, self._closures = None, ClosureCalls()  # type: FirstWeights | None, ClosureCalls
         self._depth, self.has_optimizer, self._scale = 0, False, None  # type: int, bool, torch.Tensor | None
         self.counts, self.scalars, self.products, self._of = Counts(), StepScalars(), Products(), ParameterIds()
         self.forget()
@@ -79,9 +78,14 @@ class Session:
         if not self._is_replayed:
             self.targets.follow(self.examples.add(arguments, keywords))
 
-    def after_call(self, result: object) -> None:
-        """It returned."""
-        self.examples.add_result(result)
+    def after_call(self, result: object, arguments: Sequence[object]) -> None:
+        """It returned.
+
+        Args:
+            result: What it returned.
+            arguments: The arguments of the call.
+        """
+        self.examples.add_result(result, arguments)
         if self.watch is None:
             self.products.see_result(result)
 
@@ -93,6 +97,8 @@ class Session:
         if not self._is_replayed:
             self.losses.add(roots, scale)
             self.see_targets(roots)
+        else:
+            self._closures.see_backward(self.scalars)
 
     def before_grad(self, roots: Roots) -> None:
         """`torch.autograd.grad` is called for the gradients of parameters."""
@@ -174,8 +180,8 @@ class Session:
         if not callable(closure):
             self._take_of(optimizer)
             return None
-        after = functools.partial(self._recorder.guarded(self._after_closure), optimizer)
-        return with_followed_closure((arguments, keywords), closure, after)
+        before, after = map(self._recorder.guarded, (self._closures.begin, self._after_closure))
+        return with_followed_closure((arguments, keywords), closure, before, after)
 
     def after_update(self, optimizer: Optimizer) -> None:
         """It has stepped."""
@@ -222,7 +228,8 @@ class Session:
         watch = self.watch if self._gradients else None
         stats = None if watch is None else watch.stats(self._gradients, self._own, self.updated)
         rows, targets = self.examples.hashes(), self.targets.hashes()
-        number, losses, counts = self._recorder.number, self.losses.values(), self.counts.values()
+        number, losses = self._recorder.number, self.losses.values()
+        counts = self.counts.values() | self.targets.kinds()
         scalars = self.scalars.values() | self.losses.zeroed()
         is_skipped = self._is_skipped or any(map(bool, self._infinite))
         self._recorder.write(RecordedStep(number, losses, rows, scalars, is_skipped, counts, stats, targets))

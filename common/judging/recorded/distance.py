@@ -5,10 +5,13 @@ import math
 
 import numpy as np
 
+from samestep.common.judging.recorded.bounds import Bound
 from samestep.common.judging.recorded.walk import ComparedTensors, Walk
 from samestep.common.judging.recorded.yardstick import apart_of, finite
 from samestep.common.steps.recorded_run import RunStep, Sums
 
+BLIND = 1e-3
+"""The relative error of a gradient that a judgement has to be able to see."""
 SHOWN = 0.03
 """The least of a difference that eight projections show of it, but for a chance of 1.3e-7. That is where the difference is an
 outer product of two long vectors, as one example makes: a projection is then the product of two sums of random signs. A
@@ -36,6 +39,7 @@ class Seen:
         weights: A's, after the last step.
         whole: The parameters that are finite before the first step.
         broken: The first step after which one of these is infinite or NaN in both; None if there is none.
+        bounds: To what either run clips its gradients.
     """
 
     num_steps: int = 0
@@ -49,6 +53,7 @@ class Seen:
     weights: Sums | None = None
     whole: np.ndarray | None = None
     broken: int | None = None
+    bounds: tuple[Bound, Bound] = dataclasses.field(default_factory=lambda: (Bound(), Bound()))
 
     @property
     def hidden(self) -> float:
@@ -69,6 +74,8 @@ def look(walk: Walk, one: RunStep, other: RunStep, seen: Seen) -> None:
     if one.number >= 0:
         seen.off = max(seen.off, _off(walk, one, other, seen.weights))
         seen.num_unseen += gradient is None or weight is None
+        for bound, step in zip(seen.bounds, (one, other), strict=True):
+            bound.note(step.scalars)
     seen.weights = weight.one if weight is not None else None
     if weight is not None and seen.broken is None:
         are_finite = [np.isfinite(sums.square) | (sums.bits == 0) for sums in (weight.one, weight.other)]
@@ -82,7 +89,7 @@ def look(walk: Walk, one: RunStep, other: RunStep, seen: Seen) -> None:
         if compared is not None and compared.times.size:
             seen.worst = max(seen.worst, float(compared.times.max()))
     if gradient is not None and seen.resolution is None:
-        seen.resolution = _resolution(gradient)
+        seen.resolution = resolution_of(gradient)
         seen.jump = (one.number, *_largest_spread(walk, gradient))
     if weight is not None:
         apart = finite(weight.apart)
@@ -98,7 +105,12 @@ def _largest_spread(walk: Walk, gradient: ComparedTensors) -> tuple[str, float]:
     return walk.pairing.tensors[place].name, float(share[place])
 
 
-def _resolution(gradient: ComparedTensors) -> float | None:
+def resolution_of(gradient: ComparedTensors) -> float | None:
+    """Returns the smallest relative error of gradients that would be seen; None if none has numbers.
+
+    Args:
+        gradient: The gradients of a step.
+    """
     known = np.nan_to_num(gradient.one.norm) > 0
     relative = gradient.scale.rounding[known] / gradient.one.norm[known]
     return float(np.median(gradient.scale.same * relative)) if known.any() else None

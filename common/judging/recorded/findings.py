@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from samestep.common.judging.recorded.given import Finding, find_examples, find_targets
+from samestep.common.judging.recorded.given import Finding, find_examples, find_targets, with_effect
 from samestep.common.judging.recorded.verdict import FirstDifference
 from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
 from samestep.common.judging.recorded.yardstick import apart_of, roundoff_of_weights, times_rounding, unit_of
 from samestep.common.mistakes.evidence import SeenTensor, common_ratio
 from samestep.common.mistakes.gradient_arithmetic import phase_of
+from samestep.common.mistakes.groups import is_regrouped
 from samestep.common.mistakes.mistake import near, spell
 from samestep.common.mistakes.rates import same_number
 from samestep.common.steps.gradient_transforms import COMPUTED, scale_words
@@ -42,7 +43,11 @@ def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> F
         functools.partial(_update, before=past[0].weights),
         _replicas,
     )
-    found = [finding for check in checks if (finding := check(walk, one, other)) is not None]
+    all_found = [finding for check in checks if (finding := check(walk, one, other)) is not None]
+    found = with_effect(all_found)
+    walk.has_idle_calls |= any(each.first.phase == "data" for each in all_found) and not any(
+        each.first.phase == "data" for each in found
+    )
     certain = next((finding for finding in found if finding.is_certain), None)
     if certain is None:
         return next(iter(found), None)
@@ -79,7 +84,10 @@ def _scalars(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     words = [f"{name} is {one.scalars[name]:.6g} in A and {other.scalars[name]:.6g} in B" for name in differ[:4]]
     words += [f"{each.name} of rank {each.ranks[0]} of B is another one" for each in split[: not words]]
     ranks = () if differ else split[0].ranks
-    return Finding(FirstDifference(one.number, "hyper-parameters", "", ranks, ", ".join(words)))
+    first = FirstDifference(one.number, "hyper-parameters", "", ranks, ", ".join(words))
+    return Finding(
+        first, shows_in=("update",) if not split and is_regrouped(one.scalars, other.scalars, differ) else ()
+    )
 
 
 def _loss(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
@@ -181,14 +189,19 @@ def _is_turned(walk: Walk, one: RunStep, other: RunStep, compared: ComparedTenso
     """A gradient within rounding of 0 turns one number's update around, where updates follow signs as Adam's first does.
 
     Then gradients agree, few tensors differ, and none by more than twice what the update moves one of its numbers. Eight
-    projections may show half of that.
+    projections may show half of that. If a factor makes all of a tensor's move, no single number
+    does; but one near 1 may be rounding as well, as where Adam's bias correction is computed in float32.
     """
     gradients = walk.compare("gradient", one, other)
     if walk.a.header.is_float64 or gradients is None or (gradients.differs | gradients.is_unsure).any():
         return False
     moved = apart_of(compared.one, before) / np.sqrt(walk.pairing.sizes)
     is_small = apart_of(compared.one, compared.other) <= 4 * moved
-    return 2 * compared.differs.sum() < len(compared.differs) and bool(is_small[compared.differs].all())
+    if 2 * compared.differs.sum() >= len(compared.differs) or not is_small[compared.differs].all():
+        return False
+    moves = walk.seen(compared, (before.projections, before.projections))
+    ratios = [common_ratio([each]) if each.size > 1 else None for each in moves if each.differs]
+    return any(ratio is None or near(ratio, 1.0) for ratio in ratios)
 
 
 def _replicas(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:

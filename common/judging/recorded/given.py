@@ -1,11 +1,16 @@
 """What two recorded runs were given at a step: whether their examples and targets are the same."""
 
 import dataclasses
+from collections.abc import Sequence
 
+from samestep.common.judging.recorded.distance import BLIND, resolution_of
 from samestep.common.judging.recorded.verdict import FirstDifference
 from samestep.common.judging.recorded.walk import Walk
 from samestep.common.judging.recorded.yardstick import roundoff_of_weights
 from samestep.common.steps.recorded_run import RunStep
+
+COMPUTED = ("loss", "gradient", "clipping", "update")
+"""Phases in which a step computes something of its examples."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -18,6 +23,8 @@ class Finding:
         is_kink: Whether a unit that rounding tipped over a kink would look like that.
         is_first: Whether it is known that no phase before it differs.
         has_other_targets: Whether the targets are what differs.
+        shows_in: Phases of which one has to be the next that differs for certain, else this is no difference; empty if it always
+            is one.
     """
 
     first: FirstDifference
@@ -25,6 +32,21 @@ class Finding:
     is_kink: bool = False
     is_first: bool = True
     has_other_targets: bool = False
+    shows_in: tuple[str, ...] = ()
+
+
+def with_effect(found: Sequence[Finding]) -> list[Finding]:
+    """Returns the differences of a step without those that have no effect, and so are none.
+
+    Args:
+        found: All, in the order of the phases.
+    """
+    kept = []
+    for place, each in enumerate(found):
+        effect = next((later.first.phase for later in found[place + 1 :] if later.is_certain), "")
+        if not each.shows_in or effect in each.shows_in:
+            kept.append(each)
+    return kept
 
 
 def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool = True) -> Finding | None:
@@ -47,7 +69,18 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
     ours, theirs = one.rows or {}, other.rows or {}
     ranks = tuple(rank for rank in theirs if sorted(ours.get(rank, ())) != sorted(theirs[rank]))
     words = f"{alike} of A's {a.total()} examples are among the {b.total()} of B"
+    if a.keys() == b.keys():
+        words = f"A calls its model on {len(a)} examples {a.total()} times, and B on the same {b.total()} times"
+        if walk.has_idle_calls or _is_fine(walk, one, other):
+            return Finding(FirstDifference(one.number, "data", "", (), words), shows_in=COMPUTED)
     return Finding(FirstDifference(one.number, "data", "", ranks if 0 < len(ranks) < len(theirs) else (), words))
+
+
+def _is_fine(walk: Walk, one: RunStep, other: RunStep) -> bool:
+    """Returns whether the loss and the gradients of a step would show one more example."""
+    gradient = walk.compare("gradient", one, other)
+    resolution = None if gradient is None else resolution_of(gradient)
+    return resolution is not None and resolution <= BLIND and one.loss is not None and other.loss is not None
 
 
 def find_targets(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
@@ -63,8 +96,9 @@ def find_targets(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     a, b = one.targeted, other.targeted
     if a is None or b is None or a.total() != b.total() or not (alone := (a - b).total()):
         return None
-    if alone == a.total() and _rounds_otherwise(walk):
-        return None
+    kinds = [step.counts.get("target_kinds") for step in (one, other)]
+    if (alone == a.total() and _rounds_otherwise(walk)) or kinds[0] != kinds[1]:
+        return None  # the latter: one loss has a term that the other has not, so nobody knows whether the targets are others
     what = "targets" if one.rows is not None else "data"
     words = f"the {what} of {alone} of {a.total()} examples are different in B"
     return Finding(FirstDifference(one.number, "data", "", (), words), has_other_targets=True)

@@ -5,11 +5,13 @@ import dataclasses
 import math
 
 from samestep.common.errors import ConfigError
-from samestep.common.judging.recorded.distance import SHOWN, Seen, look
+from samestep.common.judging.recorded.bounds import unreached
+from samestep.common.judging.recorded.distance import BLIND, SHOWN, Seen, look
 from samestep.common.judging.recorded.findings import Finding, find
 from samestep.common.judging.recorded.measured import MeasuredYardstick
 from samestep.common.judging.recorded.notes import find_notes
 from samestep.common.judging.recorded.pairing import Pairing, pair
+from samestep.common.judging.recorded.passes import Passes
 from samestep.common.judging.recorded.verdict import EXACT, Kind, Need, RecordedVerdict, TensorRow
 from samestep.common.judging.recorded.walk import Past, Walk
 from samestep.common.judging.recorded.yardstick import Derived, Yardstick, finite
@@ -17,8 +19,6 @@ from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.table import causes
 from samestep.common.steps.recorded_run import RecordedRun, RunStep
 
-BLIND = 1e-3
-"""The relative error of a gradient that a judgement has to be able to see."""
 RANDOM = 0.5
 """From which resolution on no rounding of smooth numbers can be the reason."""
 AMPLIFIED = 100.0
@@ -111,6 +111,7 @@ def _same(walk: Walk, seen: Seen) -> RecordedVerdict:
         return dataclasses.replace(_verdict(walk, seen, "unknown", None), notes=(_BROKEN.format(0), *find_notes(walk)))
     made = _verdict(walk, seen, "amplified" if growth >= AMPLIFIED else "same", None)
     notes, last = made.notes, walk.yardstick.last if isinstance(walk.yardstick, MeasuredYardstick) else seen.num_steps
+    notes += unreached(*seen.bounds)
     if seen.num_steps - 1 > last:
         notes += (
             f"from step {last + 1} on, rounding is taken to grow as before; --steps {seen.num_steps} measures it",
@@ -194,6 +195,7 @@ def _is_broken(walk: Walk, one: RunStep, other: RunStep) -> bool:
 def _with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
     """Adds what only the steps after the first difference show: whether all examples are the same, how rates and data go on."""
     past, given = (Past(1), Past(1)), (collections.Counter[int](), collections.Counter[int]())
+    passes = (Passes(), Passes())
     is_known = True
     for one, other in walk.steps():
         past[0].note(one)
@@ -201,13 +203,17 @@ def _with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
         is_known &= one.number < 0 or (
             one.rows is not None and other.rows is not None and len(given[0]) < MOST_EXAMPLES
         )
-        for counts, step in zip(given, (one, other), strict=True):
+        for counts, own, step in zip(given, passes, (one, other), strict=True):
             counts.update(step.examples if is_known and step.examples else {})
+            if is_known:
+                own.add(step)
     sides = []
-    for side, each, own, others in zip((evidence.a, evidence.b), past, given, given[::-1], strict=True):
+    for side, each, own, others, through in zip(
+        (evidence.a, evidence.b), past, given, given[::-1], passes, strict=True
+    ):
         more = own - others
         alone = sum(count for row, count in more.items() if row not in others)
-        known = {"again": more.total() - alone, "alone": alone} if is_known else {}
+        known = {"again": more.total() - alone, "alone": alone, "repeated": through.repeated} if is_known else {}
         sides.append(dataclasses.replace(side, rates=each.rates, later=each.digests[len(side.digests) :], **known))
     return dataclasses.replace(evidence, a=sides[0], b=sides[1])
 

@@ -62,8 +62,7 @@ class Past:
         digests: A hash of the examples of each step.
         weights: After the step before; None if it was not looked at.
         gradients: The gradients of the step before; None if it was not looked at.
-        strays: The projections of gradients that steps left where they updated nothing, until something updates them; NaN where
-            there are none. None if none ever were.
+        strays: The projections of gradients that steps left and that no update used yet; NaN or None where there are none.
         examples: Those of all steps.
     """
 
@@ -88,9 +87,8 @@ class Past:
     def end(self, step: RunStep) -> None:
         """Notes what a step did, after it was judged."""
         self.usual_passes = max(self.usual_passes, step.passes)
-        self.weights = step.sums.get("weight") if step.sums else None
-        self.gradients = step.sums.get("gradient") if step.sums else None
-        stray = step.sums.get("stray") if step.sums else None
+        sums = step.sums or {}
+        self.weights, self.gradients, stray = sums.get("weight"), sums.get("gradient"), sums.get("stray")
         if self.strays is not None and self.gradients is not None:
             self.strays[~np.isnan(self.gradients.square)] = np.nan
         if stray is not None:
@@ -107,7 +105,8 @@ class Walk:
         b: The other.
         pairing: The pairing of their tensors.
         yardstick: How far rounding takes a step.
-        longer: "A" or "B", if only that one has steps after those that both have; known after the last of these.
+        longer: "A" or "B", if only that one has later steps than both have; known after the last of these.
+        has_idle_calls: Whether one has called its model more often on the same examples, to no effect.
     """
 
     a: RecordedRun
@@ -115,6 +114,7 @@ class Walk:
     pairing: Pairing
     yardstick: Yardstick
     longer: str = ""
+    has_idle_calls: bool = False
     _pair: tuple[RunStep | None, RunStep | None] = (None, None)
     _compared: dict[Phase, ComparedTensors | None] = dataclasses.field(default_factory=dict)
 

@@ -7,21 +7,19 @@ result in a batch that holds data as well, as the discriminator of a GAN may be 
 
 import functools
 import itertools
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
 
 from samestep.common.steps.rows import FEW, coefficients, is_channels_last, mix, mixed
-from samestep.torch_impl.recording.pieces import local_of, unwrapped
+from samestep.torch_impl.recording.pieces import has_no_numbers, local_of, unwrapped
+from samestep.torch_impl.recording.step.results import Results
 from samestep.torch_impl.recording.step.sparse import coefficients_at, entries_of, has_sparse_rows, values_of
 
 Sums = list[torch.Tensor | np.ndarray]
 """For each input of a call, the sum of each example, which are added."""
 _SINGLE = torch.float32  # before float64 mode renames it
-_MOST_RESULTS = 64
-"""Remembered, before those that are gone are dropped."""
 
 
 class Examples:
@@ -30,11 +28,12 @@ class Examples:
     def __init__(self) -> None:
         """Has seen none."""
         self._sums, self._num_taken = list[Sums](), 0
-        self._results: list[weakref.ref[torch.Tensor]] = []
+        self._results = Results()
 
     def clear(self) -> None:
         """Begins a step."""
-        self._sums, self._results, self._num_taken = [], [], 0
+        self._sums, self._num_taken = [], 0
+        self._results.clear()
 
     @property
     def is_pending(self) -> bool:
@@ -66,9 +65,8 @@ class Examples:
             sums: Of each input of a call.
             inputs: The first of them.
         """
-        for each in self._results:
-            result = each()
-            if result is None or (result.ndim, result.dtype) != (inputs.ndim, inputs.dtype) or not _has_rows(result):
+        for result in self._results.alive():
+            if (result.ndim, result.dtype) != (inputs.ndim, inputs.dtype) or not _has_rows(result):
                 continue
             if result.shape[1:] == inputs.shape[1:]:
                 computed = _on_host(sums_of(0, local_of(unwrapped(result.detach()))))
@@ -90,16 +88,20 @@ class Examples:
             )
             if (inner := unwrapped(each)).ndim and not each.requires_grad and _has_rows(each)
         ]
-        if self._results:
-            results = {memory_of(result) for each in self._results if (result := each()) is not None}
-            inputs = [each for each in inputs if memory_of(each) not in results]
-        return inputs
+        results = {*map(memory_of, self._results.alive())}
+        return [each for each in inputs if memory_of(each) not in results] if results else inputs
 
-    def add_result(self, result: object) -> None:
-        """Remembers what a module returned, in whatever mode."""
-        if len(self._results) > _MOST_RESULTS:
-            self._results = [each for each in self._results if each() is not None]
-        self._results += map(weakref.ref, [result] if type(result) is torch.Tensor else tensors_in([result]))
+    def add_result(self, result: object, arguments: Sequence[object]) -> None:
+        """Remembers what a module returned, in whatever mode.
+
+        Args:
+            result: What it returned.
+            arguments: What it was called on.
+        """
+        dense = [each for each in tensors_in(arguments) if each.layout is torch.strided and not has_no_numbers(each)]
+        given = {*map(memory_of, dense)}
+        for each in [result] if type(result) is torch.Tensor else tensors_in([result]):
+            self._results.add(each, given)
 
     def hashes(self) -> tuple[int, ...] | None:
         """Returns the hash of each example of the step; None if no call had any."""

@@ -5,6 +5,7 @@ kept of a float has 8 binary digits. Where a loss has saved none, they are what 
 came in one batch of a DataLoader with the inputs of the model.
 """
 
+import zlib
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -43,6 +44,7 @@ class Targets:
     def clear(self) -> None:
         """Begins a step."""
         self._sums: list[Sums] = []
+        self._kinds = set[str]()
         self._given: list[torch.Tensor] = []
         self._beside: list[torch.Tensor] = []
 
@@ -72,13 +74,22 @@ class Targets:
         self._given, self._beside = [], []
         beside = calls[0] if len(calls) == 1 else []
         rows = len(beside[0]) if beside else len(found[0]) if found else 0
+        kinds = [f"{each.numel() / rows}" if each.is_floating_point() else "whole" for each in found] if rows else []
+        places = [
+            *dict.fromkeys(sorted(kinds))
+        ]  # and not in the order of the graph, which depends on how losses are added
         sums = [
-            sums_of(_PLACE + place, _rounded(each).reshape(rows, -1))
-            for place, each in enumerate(found)
-            if rows and each.numel() and each.numel() % rows == 0
+            sums_of(_PLACE + places.index(kind), _rounded(each).reshape(rows, -1))
+            for kind, each in zip(kinds, found, strict=False)
+            if each.numel() and each.numel() % rows == 0
         ]
+        self._kinds.update(kinds)
         if sums:
             self._sums.append([*beside, *sums])
+
+    def kinds(self) -> dict[str, int]:
+        """Returns a hash of what kinds of targets there are: a loss with another term has others, wherever it is looked at."""
+        return {"target_kinds": zlib.crc32(" ".join(sorted(self._kinds)).encode())} if self._sums else {}
 
     def hashes(self) -> tuple[int, ...] | None:
         """Returns the hash of each example with its targets; None if no loss had any."""

@@ -1,0 +1,30 @@
+"""Which examples came more than once within one pass through a DataLoader."""
+
+from samestep.common.steps.recorded_run import RunStep, own_rows
+
+
+class Passes:
+    """The passes of a run, one step after the other."""
+
+    def __init__(self) -> None:
+        """Has seen none."""
+        self._seen: set[int] | None = None
+        self._repeated = 0
+
+    def add(self, step: RunStep) -> None:
+        """Adds the examples of a step.
+
+        Args:
+            step: The step.
+        """
+        if step.counts.get("data_passes"):
+            self._seen = set()
+        if self._seen is not None and step.rows is not None:
+            rows = own_rows(step.rows)
+            self._repeated += len(rows) - len({*rows} - self._seen)
+            self._seen.update(rows)
+
+    @property
+    def repeated(self) -> int | None:
+        """How many examples came again in a pass; None if no pass of a DataLoader was seen."""
+        return None if self._seen is None else self._repeated

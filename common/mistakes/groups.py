@@ -1,0 +1,43 @@
+"""The groups of parameters that optimizers have, each with hyper-parameters of its own: "lr", "lr/1" of the second, and so on."""
+
+import collections
+from collections.abc import Iterable, Mapping
+
+from samestep.common.mistakes.rates import same_number
+
+
+def is_regrouped(one: Mapping[str, float], other: Mapping[str, float], differing: Iterable[str]) -> bool:
+    """Returns whether two steps have the same groups, but for their order, or for one that is cut into several alike.
+
+    Then the same hyper-parameters stand in other places. Whether a parameter has come to another group shows in its update.
+
+    Args:
+        one: The scalars of the one step.
+        other: Those of the other.
+        differing: The names of those that differ; none of anything but groups.
+    """
+    names = {_place_of(name)[0] for scalars in (one, other) for name in scalars if _place_of(name)[1]}
+    groups, others = _groups(one, names), _groups(other, names)
+    if not all(_place_of(name)[0] in names for name in differing):
+        return False
+    pairs = ((groups, others), (others, groups))
+    return all(any(_is_alike(each, group) for group in theirs) for ours, theirs in pairs for each in ours)
+
+
+def _is_alike(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
+    return one.keys() == other.keys() and all(same_number(value, other[name]) for name, value in one.items())
+
+
+def _groups(scalars: Mapping[str, float], names: set[str]) -> list[dict[str, float]]:
+    found = collections.defaultdict[int, dict[str, float]](dict)
+    for key, value in scalars.items():
+        name, place = _place_of(key)
+        if name in names:
+            found[place][name] = value
+    return [*found.values()]
+
+
+def _place_of(name: str) -> tuple[str, int]:
+    """Returns the name of a hyper-parameter, and the place of its group."""
+    base, _, place = name.rpartition("/")
+    return (base, int(place)) if base and place.isdigit() else (name, 0)

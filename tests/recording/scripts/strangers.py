@@ -1,0 +1,111 @@
+"""Scripts as strangers write them: strangers.py KIND [WORD...], where a word is a refactoring or a mistake."""
+
+import sys
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+kind, *words = sys.argv[1:]
+torch.manual_seed(0)
+torch.set_num_threads(1)
+inputs, targets, noise = torch.randn(32, 6), torch.randint(3, (32,)), torch.randn(32, 4)
+model = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, 3))
+BATCHES = [slice(start, start + 8) for start in range(0, 32, 8)]
+
+
+def groups():
+    matrices, others = (
+        [each for each in model.parameters() if (each.ndim > 1) == is_matrix] for is_matrix in (True, False)
+    )
+    decays = [(matrices, 0.1), (others, 0.0)]
+    if "each" in words:
+        decays = [([each], 0.1 if each.ndim > 1 else 0.0) for each in model.parameters()]
+    if "swapped" in words:
+        decays = [(others, 0.1), (matrices, 0.0)]
+    optimizer = torch.optim.AdamW([{"params": each, "weight_decay": decay} for each, decay in decays], lr=0.01)
+    for part in BATCHES:
+        optimizer.zero_grad()
+        functional.cross_entropy(model(inputs[part]), targets[part]).backward()
+        optimizer.step()
+
+
+def gan():
+    generator, critic = nn.Linear(4, 6), nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (generator, critic)]
+    for part in BATCHES:
+        critic.zero_grad()
+        real, fake = inputs[part], generator(noise[part]).detach()
+        if "together" in words:
+            both = critic(torch.cat([real, fake]))
+            (both[8:].mean() - both[:8].mean()).backward()
+        else:
+            (critic(fake).mean() - critic(real).mean()).backward()
+        optimizers[1].step()
+        generator.zero_grad()
+        (-critic(generator(noise[part])).mean()).backward()
+        optimizers[0].step()
+
+
+def terms():
+    """Of several losses, and with a model that is called once more to see how well it does."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for part in BATCHES:
+        for _ in range(2 if "twice" in words else 1):
+            optimizer.zero_grad()
+            out = model(inputs[part])
+            soft = functional.binary_cross_entropy_with_logits(out, inputs[part, :3].sigmoid())
+            hard = 0.1 * functional.cross_entropy(out, targets[part])
+            (soft + hard if "flat" in words else soft + hard + out.square().mean()).backward()
+        if "idle" in words:
+            print("right:", (model(inputs[part]).argmax(1) == targets[part]).float().mean())
+        nn.utils.clip_grad_norm_(model.parameters(), 100.0) if "clipped" in words else None
+        optimizer.step()
+
+
+def closures():
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4)
+
+    def closure():
+        if "kept" not in words:
+            optimizer.zero_grad()
+        loss = functional.cross_entropy(model(inputs), targets)
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        optimizer.zero_grad()
+        optimizer.step(closure)
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        worker = get_worker_info()
+        step = worker.num_workers if "repeated" not in words else 1
+        for place in range(worker.id if step > 1 else 0, 32, step):
+            yield inputs[place], targets[place]
+
+
+def stream():
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        for batch, wanted in DataLoader(Stream(), batch_size=8, num_workers=2):
+            optimizer.zero_grad()
+            functional.cross_entropy(model(batch), wanted).backward()
+            optimizer.step()
+
+
+def moved():
+    """An update by a factor of a small matrix alone, which is more than one number that turned around."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for part in BATCHES:
+        optimizer.zero_grad()
+        functional.cross_entropy(model(inputs[part]), targets[part]).backward()
+        before = model[3].weight.detach().clone()
+        optimizer.step()
+        if "less" in words:
+            model[3].weight.data.lerp_(before, 0.3)
+
+
+{each.__name__: each for each in (groups, gan, terms, closures, stream, moved)}[kind]()

@@ -1,0 +1,66 @@
+"""Pairs of scripts as strangers write them: refactorings are the same, and mistakes are named, or have no name."""
+
+from pathlib import Path
+
+import pytest
+
+from samestep.common.judging.recorded.judge import judge
+from samestep.common.judging.recorded.measured import measure
+from samestep.common.judging.recorded.pairing import pair
+from samestep.common.judging.recorded.verdict import RecordedVerdict
+from samestep.common.mistakes.groups import is_regrouped
+from samestep.common.steps.joining import read_run
+from tests.recording.records import recorded_once
+
+pytestmark = pytest.mark.torch
+PAIRS = [
+    ("groups", "each", "same", ""),
+    ("groups", "swapped", "unnamed", "update"),
+    ("gan", "together", "same", ""),
+    ("terms", "idle", "same", "one of the two calls its model more often on the same examples, which changes nothing"),
+    ("terms", "clipped", "same", "B clips its gradients to a norm of 100, and A does not; no step shows it"),
+    ("terms", "twice", "unnamed", "A calls its model on 8 examples 8 times, and B on the same 16 times"),
+    ("terms", "flat", "other_targets", "the same inputs and weights give another loss"),
+    (
+        "closures",
+        "kept",
+        "kept_between_calls",
+        "3 of the calls of this step added their gradients to those of the call before",
+    ),
+    ("stream", "repeated", "repeated_in_a_pass", "B is given 32 examples again, and A none"),
+    ("moved", "less", "unnamed", "update, layer 3"),
+]
+KINDS = [*dict.fromkeys(kind for kind, *_ in PAIRS)]
+SEEDS = range(4)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    words = [*KINDS, *(f"{kind} {word}" for kind, word, *_ in PAIRS)]
+    cases: dict[str, tuple[str, dict[str, object]]] = {each: (f"strangers.py {each}", {}) for each in words}
+    for kind in KINDS:
+        cases |= {f"{kind} {seed}": (f"strangers.py {kind}", {"perturb": seed, "stop_after": 4}) for seed in SEEDS}
+    return recorded_once(tmp_path_factory, "records-of-strangers", cases)
+
+
+def judged(folder: Path, kind: str, word: str) -> RecordedVerdict:
+    a, b = read_run(folder / kind), read_run(folder / f"{kind} {word}")
+    pairing = pair(a, b)
+    return judge(a, b, measure(a, [read_run(folder / f"{kind} {seed}") for seed in SEEDS], pairing), pairing)
+
+
+@pytest.mark.parametrize(("kind", "word", "expected", "said"), PAIRS)
+def test_it_is_the_same_or_another(folder: Path, kind: str, word: str, expected: str, said: str) -> None:
+    verdict = judged(folder, kind, word)
+    names = [cause.name for cause in verdict.causes]
+    assert (names or [verdict.kind]) == [expected], verdict.headline
+    assert said in " ".join([verdict.headline, *verdict.notes])
+
+
+def test_groups_are_the_same_in_any_order_but_not_with_other_numbers() -> None:
+    one = {"lr": 0.1, "weight_decay": 0.1, "lr/1": 0.1, "weight_decay/1": 0.0}
+    turned = {"lr": 0.1, "weight_decay": 0.0, "lr/1": 0.1, "weight_decay/1": 0.1, "lr/2": 0.1, "weight_decay/2": 0.0}
+    assert is_regrouped(one, turned, ["weight_decay", "weight_decay/1"])
+    assert not is_regrouped(one, turned | {"weight_decay/2": 0.2}, ["weight_decay", "weight_decay/1"])
+    assert not is_regrouped(one, turned, ["weight_decay", "clip_max_norm"])
+    assert not is_regrouped({"lr": 0.1}, {"lr": 0.2}, ["lr"])
