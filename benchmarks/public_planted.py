@@ -76,7 +76,7 @@ PLANTED = (
     ),
     Planted(_FORWARD, "foreach", "lr=args.lr)", "lr=args.lr, foreach=True)", is_wrong=False),
     Planted(_SEQUENCE, "targets are not shifted", "(data[3:, 1:])", "(data[3:, :-1])", "targets_differ"),
-    Planted(_SEQUENCE, "zero_grad is forgotten", "            optimizer.zero_grad()\n", ""),
+    Planted(_SEQUENCE, "zero_grad is forgotten", "            optimizer.zero_grad()\n", "", "kept_between_calls"),
     Planted(_SEQUENCE, "the loss by hand", "criterion(out, target)", "((out - target) ** 2).mean()", is_wrong=False),
     Planted(_GAT, "model.train() is forgotten", "    model.train()\n", "", "evaluation_mode"),
     Planted(_GAT, "zero_grad is forgotten", "    optimizer.zero_grad()\n", "", "gradients_not_cleared"),

@@ -11,25 +11,9 @@ from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.mistakes.groups import is_regrouped
 from samestep.common.steps.joining import read_run
 from tests.recording.records import recorded_once
+from tests.recording.stranger_pairs import PAIRS
 
 pytestmark = pytest.mark.torch
-PAIRS = [
-    ("groups", "each", "same", ""),
-    ("groups", "swapped", "unnamed", "update"),
-    ("gan", "together", "same", ""),
-    ("terms", "idle", "same", "one of the two calls its model more often on the same examples, which changes nothing"),
-    ("terms", "clipped", "same", "B clips its gradients to a norm of 100, and A does not; no step shows it"),
-    ("terms", "twice", "unnamed", "A calls its model on 8 examples 8 times, and B on the same 16 times"),
-    ("terms", "flat", "other_targets", "the same inputs and weights give another loss"),
-    (
-        "closures",
-        "kept",
-        "kept_between_calls",
-        "3 of the calls of this step added their gradients to those of the call before",
-    ),
-    ("stream", "repeated", "repeated_in_a_pass", "B is given 32 examples again, and A none"),
-    ("moved", "less", "unnamed", "update, layer 3"),
-]
 KINDS = [*dict.fromkeys(kind for kind, *_ in PAIRS)]
 SEEDS = range(4)
 

@@ -19,14 +19,23 @@ class Bound:
     norm: float | None = None
 
     def note(self, scalars: Mapping[str, float]) -> None:
-        """Notes the scalars of a step."""
+        """Notes the scalars of a step.
+
+        Args:
+            scalars: Its scalars.
+        """
         if CLIP_MOST in scalars and CLIP_NORM in scalars:
             self.most = scalars[CLIP_MOST]
             self.norm = max(scalars[CLIP_NORM], self.norm or 0.0)
 
 
 def unreached(a: Bound, b: Bound) -> tuple[str, ...]:
-    """Returns what is said where only one of two runs clips, and they are the same."""
+    """Returns what is said where only one of two runs clips, and they are the same.
+
+    Args:
+        a: The bound of the one.
+        b: That of the other.
+    """
     for who, other, bound, of_other in (("A", "B", a, b), ("B", "A", b, a)):
         if bound.most is not None and bound.norm is not None and of_other.most is None and bound.norm <= bound.most:
             return (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from samestep.common.judging.recorded.given import Finding, find_examples, find_targets, with_effect
+from samestep.common.judging.recorded.given import IDLE_CALLS, Finding, find_examples, find_targets, with_effect
 from samestep.common.judging.recorded.verdict import FirstDifference
 from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
 from samestep.common.judging.recorded.yardstick import apart_of, roundoff_of_weights, times_rounding, unit_of
@@ -19,6 +19,10 @@ from samestep.common.mistakes.rates import same_number
 from samestep.common.steps.gradient_transforms import COMPUTED, scale_words
 from samestep.common.steps.recorded_run import RunStep, Sums
 
+REGROUPED = (
+    "the optimizers' groups are the same in another order, or cut otherwise: whether a parameter is in the right one shows in "
+    "its update alone"
+)
 KINK = 0.01
 """The most that a unit which rounding tips over a kink moves a gradient, relative to its norm."""
 
@@ -45,9 +49,7 @@ def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> F
     )
     all_found = [finding for check in checks if (finding := check(walk, one, other)) is not None]
     found = with_effect(all_found)
-    walk.has_idle_calls |= any(each.first.phase == "data" for each in all_found) and not any(
-        each.first.phase == "data" for each in found
-    )
+    walk.asides.update({IDLE_CALLS: None} if len(found) < len(all_found) else {})
     certain = next((finding for finding in found if finding.is_certain), None)
     if certain is None:
         return next(iter(found), None)

@@ -9,6 +9,7 @@ from samestep.common.judging.recorded.walk import Walk
 from samestep.common.judging.recorded.yardstick import roundoff_of_weights
 from samestep.common.steps.recorded_run import RunStep
 
+IDLE_CALLS = "one of the two calls its model more often on the same examples, which changes nothing"
 COMPUTED = ("loss", "gradient", "clipping", "update")
 """Phases in which a step computes something of its examples."""
 
@@ -71,7 +72,7 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
     words = f"{alike} of A's {a.total()} examples are among the {b.total()} of B"
     if a.keys() == b.keys():
         words = f"A calls its model on {len(a)} examples {a.total()} times, and B on the same {b.total()} times"
-        if walk.has_idle_calls or _is_fine(walk, one, other):
+        if IDLE_CALLS in walk.asides or _is_fine(walk, one, other):
             return Finding(FirstDifference(one.number, "data", "", (), words), shows_in=COMPUTED)
     return Finding(FirstDifference(one.number, "data", "", ranks if 0 < len(ranks) < len(theirs) else (), words))
 

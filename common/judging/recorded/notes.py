@@ -22,8 +22,7 @@ def find_notes(walk: Walk) -> tuple[str, ...]:
             f"{who} computes products in {each.products}" for who, each in (("A", one), ("B", other)) if each.products
         ]
         said.append(" and ".join(few) + ", and the other does not" * (len(few) < 2))
-    if walk.has_idle_calls:
-        said.append("one of the two calls its model more often on the same examples, which changes nothing")
+    said += walk.asides
     if one.framework != other.framework:
         said.append(f"A is a record of {one.framework}, B of {other.framework}")
     shapes, others = walk.pairing.only(walk.a.tensors, 0), walk.pairing.only(walk.b.tensors, 1)

@@ -106,7 +106,7 @@ class Walk:
         pairing: The pairing of their tensors.
         yardstick: How far rounding takes a step.
         longer: "A" or "B", if only that one has later steps than both have; known after the last of these.
-        has_idle_calls: Whether one has called its model more often on the same examples, to no effect.
+        asides: What was seen that is no difference, as sentences.
     """
 
     a: RecordedRun
@@ -114,7 +114,7 @@ class Walk:
     pairing: Pairing
     yardstick: Yardstick
     longer: str = ""
-    has_idle_calls: bool = False
+    asides: dict[str, None] = dataclasses.field(default_factory=dict)
     _pair: tuple[RunStep | None, RunStep | None] = (None, None)
     _compared: dict[Phase, ComparedTensors | None] = dataclasses.field(default_factory=dict)
 

@@ -1,0 +1,19 @@
+"""Pairs of scripts as strangers write them: the script, a word for it, what is said of the two, and words of that."""
+
+PAIRS = [
+    ("groups", "each", "same", "groups are the same in another order"),
+    ("groups", "swapped", "unnamed", "update"),
+    ("gan", "together", "same", ""),
+    ("terms", "idle", "same", "one of the two calls its model more often on the same examples, which changes nothing"),
+    ("terms", "clipped", "same", "B clips its gradients to a norm of 100, and A does not; no step shows it"),
+    ("terms", "twice", "unnamed", "A calls its model on 8 examples 8 times, and B on the same 16 times"),
+    ("terms", "flat", "other_targets", "the same inputs and weights give another loss"),
+    (
+        "closures",
+        "kept",
+        "kept_between_calls",
+        "3 of the calls of this step added their gradients to those of the call before",
+    ),
+    ("stream", "repeated", "repeated_in_a_pass", "B is given 32 examples again, and A none"),
+    ("moved", "less", "unnamed", "update, layer 3"),
+]
