@@ -84,8 +84,13 @@ class Hooks:
             original: The method.
         """
         session, evaluated = self._session, self._evaluated
-        evaluate, after = self._guard(evaluated.see), self._guard(session.after_call)
+        evaluate = self._guard(evaluated.see)
         is_within_graph, is_compiling = torch.compiler.is_dynamo_compiling, torch.compiler.is_compiling
+
+        @self._guard
+        def after(result: object, arguments: tuple[object, ...]) -> None:
+            session.examples.add_result(result, arguments)
+            session.after_call(result)
 
         @self._guard
         def before(module: nn.Module, arguments: tuple[object, ...], keywords: dict[str, object]) -> None:

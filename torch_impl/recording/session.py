@@ -78,14 +78,8 @@ class Session:
         if not self._is_replayed:
             self.targets.follow(self.examples.add(arguments, keywords))
 
-    def after_call(self, result: object, arguments: Sequence[object]) -> None:
-        """It returned.
-
-        Args:
-            result: What it returned.
-            arguments: The arguments of the call.
-        """
-        self.examples.add_result(result, arguments)
+    def after_call(self, result: object) -> None:
+        """It returned."""
         if self.watch is None:
             self.products.see_result(result)
 
@@ -225,8 +219,7 @@ class Session:
 
     def finish(self) -> None:
         """Writes the step."""
-        watch = self.watch if self._gradients else None
-        stats = None if watch is None else watch.stats(self._gradients, self._own, self.updated)
+        stats = self.watch.stats(self._gradients, self._own, self.updated) if self.watch and self._gradients else None
         rows, targets = self.examples.hashes(), self.targets.hashes()
         number, losses = self._recorder.number, self.losses.values()
         counts = self.counts.values() | self.targets.kinds()

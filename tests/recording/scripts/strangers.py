@@ -21,7 +21,7 @@ def groups():
     )
     decays = [(matrices, 0.1), (others, 0.0)]
     if "each" in words:
-        decays = [([each], 0.1 if each.ndim > 1 else 0.0) for each in model.parameters()]
+        decays = [([each], 0.1 if each.ndim > 1 else 0.0) for each in reversed([*model.parameters()])]
     if "swapped" in words:
         decays = [(others, 0.1), (matrices, 0.0)]
     optimizer = torch.optim.AdamW([{"params": each, "weight_decay": decay} for each, decay in decays], lr=0.01)

@@ -75,9 +75,7 @@ class Targets:
         beside = calls[0] if len(calls) == 1 else []
         rows = len(beside[0]) if beside else len(found[0]) if found else 0
         kinds = [f"{each.numel() / rows}" if each.is_floating_point() else "whole" for each in found] if rows else []
-        places = [
-            *dict.fromkeys(sorted(kinds))
-        ]  # and not in the order of the graph, which depends on how losses are added
+        places = sorted({*kinds})  # not in the order of the graph, which depends on how losses are added
         sums = [
             sums_of(_PLACE + places.index(kind), _rounded(each).reshape(rows, -1))
             for kind, each in zip(kinds, found, strict=False)
