@@ -86,10 +86,10 @@ def _scalars(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     words = [f"{name} is {one.scalars[name]:.6g} in A and {other.scalars[name]:.6g} in B" for name in differ[:4]]
     words += [f"{each.name} of rank {each.ranks[0]} of B is another one" for each in split[: not words]]
     ranks = () if differ else split[0].ranks
-    first = FirstDifference(one.number, "hyper-parameters", "", ranks, ", ".join(words))
-    return Finding(
-        first, shows_in=("update",) if not split and is_regrouped(one.scalars, other.scalars, differ) else ()
-    )
+    if not split and is_regrouped(one.scalars, other.scalars, differ):
+        walk.asides[REGROUPED] = None
+        return None
+    return Finding(FirstDifference(one.number, "hyper-parameters", "", ranks, ", ".join(words)))
 
 
 def _loss(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
@@ -191,8 +191,8 @@ def _is_turned(walk: Walk, one: RunStep, other: RunStep, compared: ComparedTenso
     """A gradient within rounding of 0 turns one number's update around, where updates follow signs as Adam's first does.
 
     Then gradients agree, few tensors differ, and none by more than twice what the update moves one of its numbers. Eight
-    projections may show half of that. If a factor makes all of a tensor's move, no single number
-    does; but one near 1 may be rounding as well, as where Adam's bias correction is computed in float32.
+    projections may show half of that. If a factor makes all of a tensor's move, no single number does;
+    but one near 1 may be rounding as well, as where Adam's bias correction is computed in float32.
     """
     gradients = walk.compare("gradient", one, other)
     if walk.a.header.is_float64 or gradients is None or (gradients.differs | gradients.is_unsure).any():
