@@ -1,5 +1,6 @@
 """Pairs of scripts as strangers write them: refactorings are the same, and mistakes are named, or have no name."""
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,20 @@ def test_groups_are_the_same_in_any_order_but_not_with_other_numbers() -> None:
     assert not is_regrouped(one, turned | {"weight_decay/2": 0.2}, ["weight_decay", "weight_decay/1"])
     assert not is_regrouped(one, turned, ["weight_decay", "clip_max_norm"])
     assert not is_regrouped({"lr": 0.1}, {"lr": 0.2}, ["lr"])
+
+
+def test_networks_of_one_class_are_named_by_their_age_whenever_garbage_is_collected() -> None:
+    from torch import nn
+
+    from samestep.torch_impl.recording.tensors import find_objects
+
+    gc.collect()
+    gc.disable()
+    try:
+        first = nn.Sequential(nn.Linear(2, 3))
+        gc.collect(0)
+        second = nn.Sequential(nn.Linear(3, 2))
+        found = [each for each in find_objects()[0] if each is first or each is second]
+    finally:
+        gc.enable()
+    assert found[0] is first and found[1] is second

@@ -48,8 +48,12 @@ class Held:
 
 
 def find_objects() -> tuple[list[nn.Module], list[Optimizer]]:
-    """All modules and optimizers of the process. Types are asked, not objects: some objects compute what they are asked for."""
-    objects = gc.get_objects()
+    """All modules and optimizers of the process. Types are asked, not objects: some objects compute what they are asked for.
+
+    The oldest generation comes first: else two networks of one class were named in an order that depends on when garbage was
+    collected between them.
+    """
+    objects = [each for generation in (2, 1, 0) for each in gc.get_objects(generation)]
     kinds = {type(each) for each in objects}
     of_modules = {kind for kind in kinds if issubclass(kind, nn.Module)}
     of_optimizers = {kind for kind in kinds if issubclass(kind, Optimizer)}
