@@ -8,7 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from samestep.common.porting.array_layouts import Both, family, find_axes, like, squeezed, turned, without_border
+from samestep.common.porting.array_layouts import (
+    Both,
+    apart,
+    family,
+    find_axes,
+    like,
+    squeezed,
+    turned,
+    without_border,
+    without_steps,
+)
 from samestep.common.porting.families import OTHER, SPATIAL, WITH_PARAMETERS
 from samestep.common.porting.functions import FUNCTION, align_functions
 from samestep.common.porting.matching.matching import Matching
@@ -20,6 +30,8 @@ Sides = tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
 _IN_PIECES = ("split", "packed")
 """Changes between one call on one side and three on the other."""
 _SIDES = ("source", "target")
+_SAME = 1e-7
+"""How far arrays may be apart that are the same: a framework may hold a constant in float32."""
 OUTPUTS = "outputs"
 """The kind of the last call of an alignment: what the model returns."""
 
@@ -73,7 +85,8 @@ def align(matching: Matching, source: ModelTrace, target: ModelTrace, weights: S
     held = _held(matching, weights)
     pairs = anchors | {(i, j): i for i, j in _between(sorted(anchors), source.calls, target.calls)}
     ours, theirs = source.calls, target.calls
-    pairs = {(i, j): first for (i, j), first in pairs.items() if not _pools(ours[i], theirs[j])}
+    moved = {(i, j) for i, j in pairs if ours[i].name in source.stilled and _is_moved(ours[i].output, theirs[j].output)}
+    pairs = {(i, j): first for (i, j), first in pairs.items() if not _pools(ours[i], theirs[j]) and (i, j) not in moved}
     both = {(i, j): (merged(ours, i, theirs[j]), merged(theirs, j, ours[i])) for i, j in pairs}
     placed = [
         (i, _aligned(*both[i, j], held, None if first is None else ours[first])) for (i, j), first in pairs.items()
@@ -88,6 +101,13 @@ def align(matching: Matching, source: ModelTrace, target: ModelTrace, weights: S
 def _pools(one: LayerCall, other: LayerCall) -> bool:
     """Returns whether one side pools what it looks up in the same call: its counterpart is then what the other pools."""
     return one.kind == "EmbeddingBag" and one.output.ndim < other.output.ndim
+
+
+def _is_moved(one: np.ndarray, other: np.ndarray) -> bool:
+    """Returns whether two arrays differ by what makes no difference to what is dropped: a ReLU before or after a dropout."""
+    is_turned = sorted(one.shape) == sorted(other.shape)
+    is_same = is_turned and apart(np.sort(one, axis=None), np.sort(other, axis=None)) <= _SAME
+    return not is_same and apart(without_steps(one), without_steps(other)) <= _SAME
 
 
 def _joined(

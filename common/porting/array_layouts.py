@@ -91,6 +91,18 @@ def apart(one: np.ndarray, other: np.ndarray) -> float:
     return found if np.isfinite(found) else np.inf
 
 
+def without_steps(array: np.ndarray) -> np.ndarray:
+    """Returns what a ReLU, a positive factor, and another order or shape of the elements leave of an array as it is.
+
+    It makes no difference whether elements are dropped before or after any of these.
+
+    Args:
+        array: The array.
+    """
+    positive = np.sort(np.maximum(array, 0.0), axis=None)
+    return positive / max(float(positive.max(initial=0.0)), float(np.finfo(np.float64).tiny))
+
+
 def hidden(array: np.ndarray) -> np.ndarray:
     """Returns which elements a mask hides: those that are not finite, and low ones that are beyond everything else.
 

@@ -31,6 +31,7 @@ from samestep.common.porting.training.configurations import (
     compare_rates,
     compare_stilled,
 )
+from samestep.common.porting.training.dropout_places import compare_places, notes_on_places
 from samestep.common.porting.training.loss_differences import explain_loss, is_explained
 from samestep.common.porting.training.running import explain_buffers, notes
 from samestep.common.porting.words import name_sides, percent, relative
@@ -50,11 +51,12 @@ def judge_port(case: PortCase) -> PortVerdict:
 
 def _judge(case: PortCase) -> PortVerdict:
     found, constants, bound = go_forward(case)
-    for check in (compare_stilled, _loss, _evaluation, _backward, _buffers, _update, _curve):
+    for check in (compare_stilled, compare_places, _loss, _evaluation, _backward, _buffers, _update, _curve):
         found = found or check(case, bound)
     found_notes = (*notes(case), *notes_on_ceilings(case))
     if found is not None:
         return dataclasses.replace(found, notes=found_notes)
+    found_notes += notes_on_places(case)
     steps = (
         f", {len([*_finite_losses(case)])} steps within {_curve_words(case, bool(constants))}"
         if case.source.losses

@@ -97,6 +97,17 @@ def with_dropout(side: str, **dropouts: tuple[str, float]) -> ModelTrace:
     )
 
 
+def with_place(side: str, output: np.ndarray, before: str) -> ModelTrace:
+    """A trace whose dropout stands before a layer, or last for "", and sees some array."""
+    made = trace(side)
+    rest, moved = (
+        made.calls[:-1],
+        dataclasses.replace(made.calls[-1], inputs=(output,), output=output, evaluated=output),
+    )
+    place = next((i for i, call in enumerate(rest) if call.name == before), len(rest))
+    return dataclasses.replace(made, calls=(*rest[:place], moved, *rest[place:]))
+
+
 def with_settings(side: str, on: str = "", **settings: object) -> ModelTrace:
     """A trace whose optimizer is set otherwise, for all parameters or for those whose names end so."""
     made = trace(side)

@@ -23,6 +23,7 @@ from tests.common.porting.made_up_ports import (
     weights,
     with_dropout,
     with_measure,
+    with_place,
     with_settings,
 )
 
@@ -123,6 +124,26 @@ def test_what_is_dropped_has_to_be_the_same(dropouts: dict[str, tuple[str, float
     assert verdict.kind == (DIFFERENT if cause else SAME), verdict.sentence
     assert verdict.cause == cause
     assert not cause or verdict.phase == "dropout"
+
+
+def test_dropout_before_a_normalisation_is_not_dropout_after_it() -> None:
+    kernel, normal, _, _ = (call.output for call in trace("tf").calls)
+    verdict = judge_port(case(torch=with_place("torch", normal, "act"), tf=with_place("tf", kernel, "norm")))
+    assert (verdict.kind, verdict.phase) == (DIFFERENT, "dropout"), verdict.sentence
+    assert verdict.cause == "torch drops elements of the output of `norm`, TensorFlow of the input of `norm`"
+
+
+def test_dropout_beside_a_relu_a_factor_or_a_reshape_is_the_same() -> None:
+    normal = trace("tf").calls[1].output
+    for array in (normal, np.maximum(normal, 0.0), 3.0 * normal, normal.reshape(-1)):
+        verdict = judge_port(case(torch=with_place("torch", normal, "act"), tf=with_place("tf", array, "")))
+        assert (verdict.kind, verdict.notes) == (SAME, ()), verdict.sentence
+
+
+def test_a_place_that_is_not_known_is_said_and_is_no_alarm() -> None:
+    kernel, _, active, _ = (call.output for call in trace("tf").calls)
+    verdict = judge_port(case(torch=with_place("torch", kernel, "norm"), tf=with_place("tf", active, "")))
+    assert verdict.kind == SAME and "where dropout stands was not compared" in " ".join(verdict.notes)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,109 @@
+"""Where the layers stand that are switched off while two implementations are compared: dropout before a layer, or after it.
+
+Where they stand does not show in numbers, but the numbers that flow through them do. Layers that see the same numbers stand at
+the same place. So do those between which there is only what makes no difference to what is dropped: a ReLU, a positive factor,
+a reshape or a permutation.
+"""
+
+import itertools
+
+import numpy as np
+
+from samestep.common.porting.alignment import Aligned
+from samestep.common.porting.array_layouts import apart, family, without_steps
+from samestep.common.porting.case import FLOAT32, PortCase, PortVerdict, first_difference
+from samestep.common.porting.model_trace import LayerCall, ModelTrace
+from samestep.common.workload.models.layer import Stilled
+
+UNKNOWN = (
+    "where {feature} stands was not compared everywhere: its place differs, and that may make a difference in training"
+)
+_MIXING = ("linear", "convolution", "normalisation")
+"""Families whose result depends on whether elements are dropped before or after them."""
+
+
+def compare_places(case: PortCase, bound: float) -> PortVerdict | None:
+    """Finds the first layer before which one side drops elements, and after which the other side does.
+
+    Only where all places that differ are such ones is this certain; otherwise `notes_on_places` says that it is not.
+
+    Args:
+        case: Both implementations.
+        bound: Not used: the numbers are those that agreed in the forward pass.
+    """
+    ours, theirs = _left(case)
+    found = [_passed(case, *both) for both in zip(ours, theirs, strict=False)]
+    if not found or len(ours) != len(theirs) or None in found:
+        return None
+    layer, is_first_before = next(each for each in found if each is not None)
+    one, other, feature = ours[0].name, theirs[0].name, _stilled(case.source, ours[0]).feature
+    said = ("the input", "the output") if is_first_before else ("the output", "the input")
+    cause = f"{{a}} drops elements of {said[0]} of `{layer.source.name}`, {{b}} of {said[1]} of `{layer.target.name}`"
+    seen = f"{feature} is off in all that was compared, and stands elsewhere"
+    return first_difference(feature, f"{{a:key}} `{one}`, {{b:key}} `{other}`", seen, cause, (one, other))
+
+
+def notes_on_places(case: PortCase) -> tuple[str, ...]:
+    """Returns the line that says that places could not be compared, if so.
+
+    Args:
+        case: Both implementations, between which no difference was found.
+    """
+    left = _left(case)
+    named = [
+        _stilled(trace, call).feature
+        for trace, calls in zip((case.source, case.target), left, strict=True)
+        for call in calls
+    ]
+    return tuple(UNKNOWN.format(feature=feature) for feature in dict.fromkeys(named))
+
+
+def _left(case: PortCase) -> tuple[list[LayerCall], list[LayerCall]]:
+    """Returns the calls on each side that have no counterpart at the same place."""
+    ours, theirs = (
+        [
+            call
+            for call in trace.calls
+            if _is_stilled(trace, call) and _stilled(trace, call).feature not in case.accepted
+        ]
+        for trace in (case.source, case.target)
+    )
+    prints = {id(call): without_steps(call.output) for call in (*ours, *theirs)}
+    for one in list(ours):
+        for other in theirs:
+            if apart(prints[id(one)], prints[id(other)]) <= FLOAT32:
+                ours = [call for call in ours if call is not one]
+                theirs = [call for call in theirs if call is not other]
+                break
+    return ours, theirs
+
+
+def _is_stilled(trace: ModelTrace, call: LayerCall) -> bool:
+    return (
+        call.name in trace.stilled
+        and bool(_stilled(trace, call).share)
+        and family(call) == _stilled(trace, call).feature
+    )
+
+
+def _stilled(trace: ModelTrace, call: LayerCall) -> Stilled:
+    return trace.stilled[call.name]
+
+
+def _passed(case: PortCase, one: LayerCall, other: LayerCall) -> tuple[Aligned, bool] | None:
+    """Returns the layer on whose two sides two calls stand, and whether the source's stands before it; None if there is none."""
+    both = _stilled(case.source, one), _stilled(case.target, other)
+    if both[0] != both[1] or both[0].what != "elements":
+        return None  # whole channels may be dropped before or after what mixes none of them
+    for layer, is_before in itertools.product(case.layers, (True, False)):
+        sides = ((one, layer.source, is_before), (other, layer.target, not is_before))
+        is_mixing = layer.family in _MIXING and layer.source.settings.get("groups", 1) == 1
+        if is_mixing and all(_is_at(*side) for side in sides):
+            return layer, is_before
+    return None
+
+
+def _is_at(call: LayerCall, layer: LayerCall, is_before: bool) -> bool:
+    """Returns whether what a call was given is what a layer was given, or what it returned."""
+    seen = layer.inputs[:1] if is_before else (layer.output,)
+    return any(apart(np.sort(call.output, axis=None), np.sort(each, axis=None)) <= FLOAT32 for each in seen)
