@@ -11,7 +11,7 @@ from samestep.common.judging.recorded.findings import Finding, find
 from samestep.common.judging.recorded.measured import MeasuredYardstick
 from samestep.common.judging.recorded.notes import find_notes
 from samestep.common.judging.recorded.pairing import Pairing, pair
-from samestep.common.judging.recorded.passes import Passes
+from samestep.common.judging.recorded.passes import DataPasses
 from samestep.common.judging.recorded.verdict import EXACT, Kind, Need, RecordedVerdict, TensorRow
 from samestep.common.judging.recorded.walk import Past, Walk
 from samestep.common.judging.recorded.yardstick import Derived, Yardstick, finite
@@ -195,7 +195,7 @@ def _is_broken(walk: Walk, one: RunStep, other: RunStep) -> bool:
 def _with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
     """Adds what only the steps after the first difference show: whether all examples are the same, how rates and data go on."""
     past, given = (Past(1), Past(1)), (collections.Counter[int](), collections.Counter[int]())
-    passes = (Passes(), Passes())
+    passes = (DataPasses(), DataPasses())
     is_known = True
     for one, other in walk.steps():
         past[0].note(one)

@@ -3,7 +3,7 @@
 from samestep.common.steps.recorded_run import RunStep, own_rows
 
 
-class Passes:
+class DataPasses:
     """The passes of a run, one step after the other."""
 
     def __init__(self) -> None:
