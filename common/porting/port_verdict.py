@@ -31,9 +31,9 @@ from samestep.common.porting.training.configurations import (
     compare_rates,
     compare_stilled,
 )
-from samestep.common.porting.training.dropout_places import compare_places, notes_on_places
 from samestep.common.porting.training.loss_differences import explain_loss, is_explained
 from samestep.common.porting.training.running import explain_buffers, notes
+from samestep.common.porting.training.stilled_places import compare_places, notes_on_places
 from samestep.common.porting.words import name_sides, percent, relative
 
 
