@@ -113,7 +113,7 @@ def import_file(path: str, framework: str) -> types.ModuleType:
     try:
         content = code.read(path)
         _refuse_other_framework(path, content, framework)
-        sys.path.insert(0, str(Path(path).parent))
+        sys.path[:] = [str(Path(path).parent), *sys.path, str(Path.cwd())]
         spec = importlib.util.spec_from_file_location(Path(path).stem, path)
         assert spec is not None
         module = importlib.util.module_from_spec(spec)

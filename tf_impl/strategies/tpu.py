@@ -10,7 +10,6 @@ that function has ever run on a TPU. With `--tpu-topology`, `compile_step` asks 
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pydantic
@@ -23,6 +22,7 @@ from samestep.common.files.writing import replacing
 from samestep.common.ledger import Compiled
 from samestep.common.program import Hardware
 from samestep.common.runtime.directory import write_json
+from samestep.common.runtime.imports import module_line
 from samestep.common.strategy import Run
 from samestep.common.workload.split import even_split_table
 from samestep.tf_impl.devices import kind, use_cpu
@@ -92,7 +92,7 @@ def compile_step(run: Run[TpuOptions], batch: Batch, directory: Path) -> Compile
     write_json(directory / "step.json", request)
     with replacing(directory / "step.stablehlo") as file:
         file.write(lower(ReplicaStep(run, replicas), batch))
-    line = [sys.executable, "-m", "samestep.tf_impl.tpu.compile_worker", str(directory), str(os.getpid())]
+    line = module_line("samestep.tf_impl.tpu.compile_worker", str(directory), str(os.getpid()))
     done = subprocess.run(line, env=os.environ | COMPILER_ENVIRONMENT, check=False)
     if done.returncode:
         raise WorkerFailed(f"the TPU compiler ended with exit code {done.returncode}")

@@ -4,10 +4,10 @@ import dataclasses
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 
 from samestep.common.errors import WorkerFailed
+from samestep.common.runtime.imports import module_line
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,8 @@ def ask(questions: Sequence[Question], timeout_seconds: float) -> list[object]:
     started: list[subprocess.Popen[str]] = []
     try:
         for each in questions:
-            line = [sys.executable, "-W", "ignore", "-m", each.module, *each.arguments]
+            python, *line = module_line(each.module, *each.arguments)
+            line = [python, "-W", "ignore", *line]
             started.append(subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
             if each.core is not None:
                 os.sched_setaffinity(started[-1].pid, {each.core})

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import WorkerFailed
+from samestep.common.runtime.parent.asking import Question, ask
 from samestep.common.runtime.parent.processes import started
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.parent.processes.started import hold_signals
@@ -306,3 +307,15 @@ def test_what_cannot_be_ended_is_told(capsys: pytest.CaptureFixture[str], monkey
         run_command(lambda given: 0, [])
     told = capsys.readouterr().err
     assert f"{os.getpid()} (" in told and "still running" in told
+
+
+def test_files_of_the_user_do_not_take_the_place_of_pythons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("queue", "random", "signal", "types"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not the one of Python')")
+    monkeypatch.chdir(tmp_path)
+    client = ForkClient("numpy", 1, "samestep.common.runtime.worker.worker", str(tmp_path))
+    try:
+        client.wait_ready()
+    finally:
+        assert client.close() == []
+    assert ask([Question(module="samestep.common.runtime.host_bytes", late="late", failed="failed")], SECONDS) == [None]

@@ -6,7 +6,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from samestep.common.catalog import framework_info, require
 from samestep.common.errors import WorkerFailed
 from samestep.common.files.writing import create
 from samestep.common.request import RunConfig
+from samestep.common.runtime.imports import module_line
 from samestep.common.runtime.parent.processes import started
 from samestep.common.runtime.parent.processes.memory_kills import MemoryKills
 from samestep.common.runtime.parent.processes.obituary import ending, last_lines
@@ -62,7 +62,7 @@ class ForkClient:
         )
         with hold_signals():  # what is started is known to `started.end_all`
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, framework, worker, str(os.getpid())],
+                module_line(module, framework, worker, str(os.getpid())),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
