@@ -11,7 +11,7 @@ from samestep.common.catalog import require
 from samestep.common.cell import Cell
 from samestep.common.errors import WorkerFailed
 from samestep.common.flags import Scalar
-from samestep.common.runtime.parent.processes.scratch import Scratch
+from samestep.common.runtime.parent.processes.scratch import make_scratch
 from samestep.experiments.advising.candidate_meshes import FRAMEWORK
 from samestep.experiments.cli.arguments import read_request, run_command
 from samestep.experiments.cli.parser import Parser
@@ -124,7 +124,7 @@ def _measure_rates() -> Rates:
     from samestep.common.runtime.parent.asking import Question, ask
 
     allowed = sorted(os.sched_getaffinity(0))
-    with Scratch() as scratch:
+    with make_scratch() as scratch:
         ranks = [
             Question(
                 module="samestep.torch_impl.rates",
@@ -169,7 +169,7 @@ def _overhead(launcher: "Launcher", row: str, here: "Here") -> tuple[float, floa
 
     points = []
     for layers in LAYERS:
-        with Scratch() as scratch:
+        with make_scratch() as scratch:
             config = read_request(*_tiny(row, layers, str(Path(scratch) / "run")))
             run = parse(config)
             speed = launcher.run(run, launch_of(config)).examples_per_second

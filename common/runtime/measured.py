@@ -200,14 +200,12 @@ def conditions(num_parameters: int, watched: Sequence[Watched], cpu_seconds: flo
         cpu_seconds: What all processes of the run had of the cores.
     """
     first = watched[0]
-
-    def share(seconds: float) -> float | None:
-        return max(0.0, seconds) / first.core_seconds if first.core_seconds >= LEAST_CORE_SECONDS else None
-
+    spent = {"others_share": first.busy_core_seconds - cpu_seconds, "stolen_share": first.stolen_core_seconds}
+    if first.core_seconds < LEAST_CORE_SECONDS:
+        spent = {}
     return Conditions(
         num_parameters=num_parameters,
         order_sha256=first.order_sha256,
         compilations=sum(each.compilations for each in watched),
-        others_share=share(first.busy_core_seconds - cpu_seconds),
-        stolen_share=share(first.stolen_core_seconds),
+        **{name: max(0.0, seconds) / first.core_seconds for name, seconds in spent.items()},
     )

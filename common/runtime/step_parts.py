@@ -39,34 +39,23 @@ class StepParts:
     steps: int
     own_step_seconds: float
 
-    @property
-    def step_seconds(self) -> float:
-        """The whole."""
-        return sum(getattr(self, name) or 0.0 for name in PARTS)
-
-    def scaled(self, step_seconds: float) -> "StepParts":
-        """Returns the same shares of another step.
-
-        Args:
-            step_seconds: Of the whole.
-        """
-        factor = step_seconds / self.step_seconds
-        return dataclasses.replace(self, **{n: v * factor for n in PARTS if (v := getattr(self, n)) is not None})
-
 
 PARTS = tuple(field.name for field in dataclasses.fields(StepParts) if field.name not in ("steps", "own_step_seconds"))
 """The names of the parts, in the order in which they are shown."""
 
 
-def mean(found: Sequence[StepParts]) -> StepParts:
-    """Returns the mean over processes.
+def mean(found: Sequence[StepParts], step_seconds: float) -> StepParts:
+    """Returns the mean over processes, as shares of a step.
 
     Args:
         found: At least one; whether the update is told apart is the same in all.
+        step_seconds: What the parts add up to.
     """
     columns = {name: [getattr(each, name) for each in found] for name in (*PARTS, "own_step_seconds")}
     means = {n: None if None in values else sum(values) / len(found) for n, values in columns.items()}
-    return StepParts(**means, steps=found[0].steps)
+    factor = step_seconds / sum(means[name] or 0.0 for name in PARTS)
+    scaled = {name: value and value * factor for name, value in means.items() if name in PARTS}
+    return StepParts(**means | scaled, steps=found[0].steps)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ import re
 import string
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from samestep.common.errors import ConfigError
 from samestep.common.request import MAX_PROCESSES
@@ -28,21 +28,22 @@ TIMEOUT = "SAMESTEP_TIMEOUT_SECONDS"
 """Set by a worker for its strategy: how long it may wait for other processes."""
 
 
-class ClientOptions(Protocol):
-    """Options that say how many processes share the devices."""
+if TYPE_CHECKING:
 
-    @property
-    def clients(self) -> int: ...  # noqa: D102
+    class ClientOptions(Protocol):
+        """Options that say how many processes share the devices."""
 
+        @property
+        def clients(self) -> int: ...  # noqa: D102
 
-class ServerOptions(Protocol):
-    """Options of parameter servers."""
+    class ServerOptions(Protocol):
+        """Options of parameter servers."""
 
-    @property
-    def parameter_servers(self) -> int: ...  # noqa: D102
+        @property
+        def parameter_servers(self) -> int: ...  # noqa: D102
 
-    @property
-    def consistency(self) -> str: ...  # noqa: D102
+        @property
+        def consistency(self) -> str: ...  # noqa: D102
 
 
 def one_process(run: Run) -> list[ProcessSpec]:
@@ -50,18 +51,14 @@ def one_process(run: Run) -> list[ProcessSpec]:
     return [ProcessSpec("rank-0", {})]
 
 
-def ranks(run: Run) -> list[ProcessSpec]:
-    """Returns one process per device, as torchrun starts them."""
-    return _ranks(run.num_devices)
+def ranks(run: Run, further: int = 0) -> list[ProcessSpec]:
+    """Returns one process per device, as torchrun starts them.
 
-
-def ranks_and_server(run: Run) -> list[ProcessSpec]:
-    """Returns one process per device, as in `ranks`, and one more, the last, that holds parameters for them."""
-    *workers, server = _ranks(run.num_devices + 1)
-    return [*workers, dataclasses.replace(server, role="server-0")]
-
-
-def _ranks(count: int) -> list[ProcessSpec]:
+    Args:
+        run: The run.
+        further: How many more there are.
+    """
+    count = run.num_devices + further
     _check_count(count)
     shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "${host0}", "MASTER_PORT": "${port0}"}
     return [
@@ -69,18 +66,24 @@ def _ranks(count: int) -> list[ProcessSpec]:
     ]
 
 
+def ranks_and_server(run: Run) -> list[ProcessSpec]:
+    """Returns one process per device, as in `ranks`, and one more, the last, that holds parameters for them."""
+    *workers, server = ranks(run, further=1)
+    return [*workers, dataclasses.replace(server, role="server-0")]
+
+
 def workers(run: Run) -> list[ProcessSpec]:
     """Returns one TensorFlow worker per device, each given all addresses by TF_CONFIG; the first is the chief."""
     return tf_cluster({"worker": run.num_devices})
 
 
-def clients(run: Run[ClientOptions]) -> list[ProcessSpec]:
+def clients(run: "Run[ClientOptions]") -> list[ProcessSpec]:
     """As many TensorFlow workers as the option `clients` says, which share the devices."""
     count = run.options.clients
     return one_process(run) if count == 1 else tf_cluster({"worker": count})
 
 
-def chief_workers_and_servers(run: Run[ServerOptions]) -> list[ProcessSpec]:
+def chief_workers_and_servers(run: "Run[ServerOptions]") -> list[ProcessSpec]:
     """Returns a chief, one worker per device, and as many servers as the option `parameter_servers` says.
 
     Asynchronous, the chief hands a dead worker's updates to the others.

@@ -11,7 +11,7 @@ from samestep.common.run import as_config
 from samestep.common.runtime.directory import open_run
 from samestep.common.runtime.measured import adapter
 from samestep.common.runtime.parent.asking import Question, ask
-from samestep.common.runtime.parent.processes.scratch import Scratch
+from samestep.common.runtime.parent.processes.scratch import make_scratch
 from samestep.common.runtime.topology import ranks
 from samestep.common.strategy import Run
 from samestep.experiments.advising.prediction import Prediction
@@ -60,7 +60,7 @@ class Observation:
         """
         run = row.run
         _check_observed(run)
-        with Scratch() as scratch:
+        with make_scratch() as scratch:
             directory = open_run(Path(scratch) / "run", as_config(run, launch))
             step = Question(
                 module=f"{FRAMEWORKS[run.framework]}.observing.absent_ranks",

@@ -31,7 +31,7 @@ _AGAIN, _AGAIN_SECONDS = signal.SIGALRM, 0.01
 @contextlib.contextmanager
 def report_errors() -> Iterator[list[int]]:
     """Makes one line and an exit code of whatever ends a command; yields the list that holds the code."""
-    code, before = [0], started.everything()
+    code, before = [0], [*started.STARTED]
     _open_streams()
     handlers = {number: signal.getsignal(number) for number in (*SIGNALS, _AGAIN)}
     ignored, sys.unraisablehook = sys.unraisablehook, _come_again

@@ -9,7 +9,7 @@ from samestep.common.catalog import catalogue
 from samestep.common.cell import Cell
 from samestep.common.errors import Unavailable
 from samestep.common.request import RunConfig, launch_of
-from samestep.common.runtime.parent.processes.scratch import Scratch
+from samestep.common.runtime.parent.processes.scratch import make_scratch
 from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.page.drawings.svg import file_of
 from samestep.experiments.page.drawings.timeline import drawn_from, timeline
@@ -66,7 +66,7 @@ def trace_schedule(launcher: "Launcher", schedule: str, like: RunConfig = _LARGE
     config = Cell.parse(f"torch:pp+microbatches=4+schedule={schedule}").apply_to(
         dataclasses.replace(like, devices=DEVICES)
     )
-    with Scratch() as scratch:
+    with make_scratch() as scratch:
         config = dataclasses.replace(config, out=f"{scratch}/run")
         launcher.run(parse(config), launch_of(config))
         trace = load_trace(Path(config.out or ""))

@@ -11,7 +11,7 @@ from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.mesh import AXES
 from samestep.common.request import Launch, RunConfig, launch_of
-from samestep.common.runtime.parent.processes.scratch import Scratch
+from samestep.common.runtime.parent.processes.scratch import make_scratch
 from samestep.common.strategy import Run
 from samestep.common.workload.optimizers.table import DEFAULT
 from samestep.experiments.page.drawings.anatomy import WIDTH, Scale, anatomy
@@ -76,7 +76,7 @@ def observe(launcher: "Launcher", cell: str) -> "tuple[Run, RunResult]":
         SamestepError: It cannot be run here, or failed.
     """
     run, launch = small_run(cell)
-    with Scratch() as scratch:
+    with make_scratch() as scratch:
         return run, launcher.run(run, dataclasses.replace(launch, out=f"{scratch}/run"))
 
 

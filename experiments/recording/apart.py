@@ -8,8 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from samestep.common.runtime.parent.processes import started
-from samestep.common.runtime.parent.processes.started import hold_signals
+from samestep.common.runtime.parent.processes.started import STARTED, hold_signals
 from samestep.common.runtime.processes import Process, descendants
 
 _END_SECONDS, _KILL_SECONDS, _PAUSE_SECONDS = 5.0, 3.0, 0.02
@@ -33,7 +32,7 @@ class ApartCommand:
             self._process = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=directory, process_group=0
             )  # fmt: skip
-            started.remember(self)
+            STARTED.append(self)
 
     def wait(self) -> int:
         """Waits for its end; returns its exit code."""
@@ -45,8 +44,8 @@ class ApartCommand:
     def close(self) -> Sequence[Process]:
         """Ends it if it runs, and what it started; returns what could not be ended."""
         with hold_signals():
-            if self in started.everything():
-                started.forget(self)
+            if self in STARTED:
+                STARTED.remove(self)
             return self._end() if self._process.poll() is None else []
 
     def _end(self) -> list[Process]:

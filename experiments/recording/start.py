@@ -18,7 +18,7 @@ from samestep.common.files.writing import copy_file, create, open_directory
 from samestep.common.files.written import LIST
 from samestep.common.frameworks import FRAMEWORKS, conventions
 from samestep.common.runtime.parent.attempts import new_directory
-from samestep.common.runtime.parent.processes.scratch import Scratch
+from samestep.common.runtime.parent.processes.scratch import make_scratch
 from samestep.common.steps.record import rank_files
 from samestep.common.steps.recording import VARIABLE, RecordOptions
 from samestep.common.workload.declaration import BUILDERS
@@ -62,7 +62,7 @@ def record_command(
     """
     check_command(command)
     out, place = prepared(Path(options.out)), str(directory or Path.cwd())
-    with Scratch() as scratch:
+    with make_scratch() as scratch:
         os.close(create(notes := Path(scratch, "notes")))
         copy_file(_INJECTED, Path(scratch, _INJECTED.name))
         full = dataclasses.replace(

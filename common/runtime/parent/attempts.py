@@ -66,7 +66,8 @@ class Attempts:
                 newest = self._newest()
             try:
                 environment = {**self.environment, RESTARTS: str(number), LAUNCHED_AT: str(launched_at)}
-                begin(now, self.launch, self._until(now, wanted), environment)
+                progress = self.progress if now == self.run else self._until(wanted)
+                begin(now, self.launch, progress, environment)
                 return now
             except _TriesAll:
                 following, why = self.run, f"goes on with {self.run.num_devices} devices again"
@@ -99,10 +100,8 @@ class Attempts:
 
         return find_folders(self.directory)[:1]
 
-    def _until(self, now: Run, wanted: int) -> Progress | None:
-        """Returns what is called at every window's end; with fewer devices than there may be, it ends the attempt in time."""
-        if now == self.run:
-            return self.progress
+    def _until(self, wanted: int) -> Progress:
+        """Returns what is called at every window's end with fewer devices than there may be: it ends the attempt in time."""
         seen = [self._newest()]
 
         def look(step: int, losses: list[float], seconds: float) -> None:

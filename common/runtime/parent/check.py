@@ -48,7 +48,7 @@ def check_launch(run: Run, launch: Launch, is_here: bool = True) -> str:
     if not is_here and launch.bandwidth is not None:
         raise ConfigError("--bandwidth limits links on this machine, and an engine starts the processes; leave it out.")
     processes = len(run.strategy.topology(run))
-    notes = [*_notes_on_own(run, launch)]
+    notes = [*_notes_on_own(run, launch)] if launch.model or launch.data else []
     if launch.start_from is not None:
         notes.append(_check_start(run, launch.start_from))
     if launch.out is not None:

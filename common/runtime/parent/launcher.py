@@ -15,11 +15,11 @@ from samestep.common.runtime.directory import write_error
 from samestep.common.runtime.measured import Measured, adapter
 from samestep.common.runtime.parent.attempts import Attempts, begin_again, prepare
 from samestep.common.runtime.parent.judging.finishing import Finished, finish
-from samestep.common.runtime.parent.judging.means import LaunchedRerun, Means, Ports
+from samestep.common.runtime.parent.judging.means import LaunchedRerun, Means
 from samestep.common.runtime.parent.processes.following import Progress
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
-from samestep.common.runtime.parent.processes.run_processes import start
-from samestep.common.runtime.parent.processes.scratch import Scratch
+from samestep.common.runtime.parent.processes.network import start
+from samestep.common.runtime.parent.processes.scratch import make_scratch
 from samestep.common.runtime.parent.processes.started import hold_signals
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.runtime.topology import LAUNCHED_AT
@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # what a run of our own models does without
     from samestep.common.runtime.parent.elsewhere import Elsewhere
     from samestep.common.runtime.parent.models.converting import WeightsFile
     from samestep.common.runtime.parent.models.descriptions import Descriptions
+    from samestep.common.runtime.parent.models.ports import Ports
 
 WORKER = "samestep.common.runtime.worker.worker"
 
@@ -48,8 +49,7 @@ class Launcher:
         self._worker = worker
         self._servers: dict[tuple[str, int, str], ForkClient] = {}
         self.last_run: Path | None = None
-        self._scratch = Scratch()
-        self._ports = Ports(self.port)
+        self._scratch = make_scratch()
 
     def __enter__(self) -> Self:
         return self
@@ -114,7 +114,9 @@ class Launcher:
         directory, launch = finished.directory, finished.launch
         try:
             rerun = LaunchedRerun(self.execute, self._scratch.name, launch, environment)
-            means = Means(alone=self.reference_rerun(launch), rerun=rerun, ask=self._ports.ask)
+            means = Means(
+                alone=self.reference_rerun(launch), rerun=rerun, ask=self._ports.ask if launch.model else None
+            )
             return finish(finished, means)
         except (OSError, ConfigError) as error:  # a disk that is full, or a file that somebody removed or damaged
             failure = WorkerFailed(f"the run in {directory} trained, but it has no result: {error}")
@@ -199,6 +201,12 @@ class Launcher:
         from samestep.common.runtime.parent.models.descriptions import Descriptions
 
         return Descriptions(Path(self._scratch.name), self._server_for_models)
+
+    @functools.cached_property
+    def _ports(self) -> "Ports":
+        from samestep.common.runtime.parent.models.ports import Ports
+
+        return Ports(self.port)
 
     def _serve(self, run: Run, launch: Launch) -> ForkClient:
         """Returns a fork server that has imported the strategy of a run, and what a user's model does."""

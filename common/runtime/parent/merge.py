@@ -104,7 +104,7 @@ def _time(run: Run, first: Measured) -> tuple[float | None, Throughput | None, f
 def _step_parts(measured: Sequence[Measured], step_seconds: float | None) -> StepParts | None:
     """Returns the parts of the median step; None unless every process found those of its own."""
     found = [each.step_parts for each in measured if each.step_parts]
-    return mean(found).scaled(step_seconds) if step_seconds and len(found) == len(measured) else None
+    return mean(found, step_seconds) if step_seconds and len(found) == len(measured) else None
 
 
 def _device_rows(measured: Measured) -> list[DeviceRow]:

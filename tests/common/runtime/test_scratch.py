@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.parent.processes.scratch import OWNER, PREFIX, Scratch, sweep
+from samestep.common.runtime.parent.processes.scratch import OWNER, PREFIX, make_scratch, sweep
 from tests.children import NOBODY
 
 ROOT = Path(__file__).parents[3]
 HOME = "samestep.common.runtime.parent.processes.scratch"
-MADE = f"from {HOME} import Scratch; made = Scratch(); print(made.name, flush=True); input()"
+MADE = f"from {HOME} import make_scratch; made = make_scratch(); print(made.name, flush=True); input()"
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +104,7 @@ SPARED: dict[str, Callable[[Path], object]] = {
 def test_what_may_be_in_use_or_somebody_elses_stays(temporary: Path, why: str) -> None:
     if "another user's" in why and os.geteuid():
         pytest.skip("only root can give a file away")
-    with Scratch() as name:
+    with make_scratch() as name:
         (Path(name) / "kept").write_text("mine")
         SPARED[why](Path(name))
         sweep(temporary)
@@ -112,7 +112,7 @@ def test_what_may_be_in_use_or_somebody_elses_stays(temporary: Path, why: str) -
 
 
 def test_a_process_of_the_same_id_that_was_started_later_is_another_one(temporary: Path) -> None:
-    with Scratch() as name:
+    with make_scratch() as name:
         rewrite(Path(name), started="1")
         sweep(temporary)
         assert not Path(name).exists()

@@ -132,7 +132,7 @@ def _judge(finished: Finished, reference: Run, measured: Measured, log: Log, mea
             wanted=reach_curve(reference, launch, measured, budget_seconds, means.alone, names),
             start=functools.partial(_start, run, launch),
             is_continued=is_continued,
-            in_own_names=_naming(run),
+            in_own_names=None if run.workload.model.facts.counterpart is None else _naming(run),
             alone=means.alone,
             rerun=means.rerun,
             ask=None if ask is None or is_continued else functools.partial(ask, launch),
@@ -146,10 +146,8 @@ def _start(run: Run, launch: Launch) -> "TrainState":
     return initial_state(run, launch)
 
 
-def _naming(run: Run) -> "Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] | None":
-    """Returns what names the reference's parameters, and lays them out, as the run's own model does; None if that is the same."""
-    if run.workload.model.facts.counterpart is None:
-        return None
+def _naming(run: Run) -> "Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]":
+    """Returns what names the parameters of a counterpart, and lays them out, as the run's own model does."""
     from samestep.common.runtime.parent.models.weight_transfer import in_own_names
 
     return functools.partial(in_own_names, run)

@@ -17,11 +17,10 @@ from samestep.common.errors import WorkerFailed
 from samestep.common.files.writing import create
 from samestep.common.request import RunConfig
 from samestep.common.runtime.imports import module_line
-from samestep.common.runtime.parent.processes import started
 from samestep.common.runtime.parent.processes.memory_kills import MemoryKills
 from samestep.common.runtime.parent.processes.obituary import ending, last_lines
 from samestep.common.runtime.parent.processes.server_processes import ServerProcesses
-from samestep.common.runtime.parent.processes.started import hold_signals
+from samestep.common.runtime.parent.processes.started import STARTED, hold_signals
 from samestep.common.runtime.processes import Process, is_stopped
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class ForkClient:
             self._processes = ServerProcesses(framework, self._process)
             assert self._process.stdin is not None and self._process.stdout is not None
             self._commands, self._answers = self._process.stdin, self._process.stdout
-            started.remember(self)
+            STARTED.append(self)
         os.set_blocking(self._answers.fileno(), False)
 
     @property
@@ -215,7 +214,7 @@ class ForkClient:
                 self._answers.close()
                 self._log.close()
                 if not self._left:
-                    started.forget(self)
+                    STARTED.remove(self)
         return self._left
 
     def _wait_for(self, kind: str, what: str) -> "Reply":

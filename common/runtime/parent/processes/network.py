@@ -1,4 +1,4 @@
-"""Addresses for the processes of one machine, and who can reach them there."""
+"""Starts the processes of a run on one machine, all of them or none: at which addresses, and who can reach them there."""
 
 import contextlib
 import dataclasses
@@ -6,11 +6,17 @@ import os
 import socket
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from samestep.common.errors import Unavailable
+from samestep.common.request import Launch
 from samestep.common.runtime.link_addresses import DEVICE, MAX_LINKED, address
+from samestep.common.runtime.parent.processes.following import Progress
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
-from samestep.common.strategy import ProcessSpec
+from samestep.common.runtime.parent.processes.watch import ProcessWatch
+from samestep.common.runtime.process_file import forget
+from samestep.common.runtime.topology import fill_in
+from samestep.common.strategy import ProcessSpec, Run
 
 HOST = "127.0.0.1"
 FIRST_PRIVATE_PORT = 10000
@@ -122,3 +128,38 @@ def link(server: ForkClient, count: int, bits_per_second: int) -> Meeting:
     addresses = [(address(place), FIRST_PRIVATE_PORT) for place in range(count)]
     names = dict.fromkeys(("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), DEVICE)
     return Meeting(addresses, True, {**bypass_proxies(host for host, _ in addresses), **names})
+
+
+def start(
+    directory: Path,
+    run: Run,
+    launch: Launch,
+    server: ForkClient,
+    environment: Mapping[str, str],
+    progress: Progress | None,
+) -> ProcessWatch:
+    """Starts the processes of a run; returns what watches them.
+
+    Args:
+        directory: The run directory.
+        run: The run.
+        launch: How to start it.
+        server: Starts each process.
+        environment: Added to every process's.
+        progress: Called at every window's end.
+    """
+    specs = run.strategy.topology(run)
+    meeting = meet(server, run.strategy.danger_of_open_ports, specs, launch.bandwidth)
+    independent = not run.strategy.synchronous(run.options)
+    for spec in specs:
+        forget(directory, spec.role)
+    watch = ProcessWatch(directory, run.framework, launch.timeout_seconds, server, {}, progress, independent)
+    try:
+        for place, spec in enumerate(specs):
+            own = {**meeting.environment, **environment, **fill_in(spec, meeting.addresses)}
+            log = directory / f"{spec.role}.log"
+            watch.processes[server.start_worker(directory, log, own, place if meeting.private else None)] = spec
+    except BaseException:
+        watch.stop()
+        raise
+    return watch

@@ -16,27 +16,14 @@ OWNER = "owner.json"
 _MOST_BYTES = 4096
 
 
-class Scratch:
-    """A folder for temporary files that is removed with everything in it. Use it as a context manager."""
-
-    def __init__(self) -> None:
-        """Makes the folder, after those of commands that were killed are removed."""
-        sweep(Path(tempfile.gettempdir()))
-        self._folder = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
-        self.name = self._folder.name
-        with contextlib.suppress(OSError):  # where there is no /proc nothing is swept
-            owner = {"pid": os.getpid(), "started": _started(os.getpid()), "place": _place()}
-            Path(self.name, OWNER).write_text(json.dumps(owner))
-
-    def cleanup(self) -> None:
-        """Removes the folder."""
-        self._folder.cleanup()
-
-    def __enter__(self) -> str:
-        return self.name
-
-    def __exit__(self, *_: object) -> None:
-        self.cleanup()
+def make_scratch() -> tempfile.TemporaryDirectory[str]:
+    """Makes a folder for temporary files, after those of commands that were killed are removed. Use it as a context manager."""
+    sweep(Path(tempfile.gettempdir()))
+    folder = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
+    with contextlib.suppress(OSError):  # where there is no /proc nothing is swept
+        owner = {"pid": os.getpid(), "started": _started(os.getpid()), "place": _place()}
+        Path(folder.name, OWNER).write_text(json.dumps(owner))
+    return folder
 
 
 def sweep(temporary: Path) -> None:

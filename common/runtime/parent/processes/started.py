@@ -23,22 +23,8 @@ class Started(Protocol):
         ...
 
 
-_started: list[Started] = []
-
-
-def remember(each: Started) -> None:
-    """Keeps in mind what has been started."""
-    _started.append(each)
-
-
-def forget(each: Started) -> None:
-    """Notes that none of its processes is left."""
-    _started.remove(each)
-
-
-def everything() -> list[Started]:
-    """Returns everything that was started and has not been ended."""
-    return [*_started]
+STARTED: list[Started] = []
+"""Everything that was started and has not been ended; whoever starts something adds it, and takes it out once nothing is left."""
 
 
 def end_all(spared: Sequence[Started] = ()) -> list[Process]:
@@ -47,7 +33,7 @@ def end_all(spared: Sequence[Started] = ()) -> list[Process]:
     Args:
         spared: The processes that other code started and will end.
     """
-    return [process for each in everything() if each not in spared for process in each.close() if process.is_alive]
+    return [process for each in [*STARTED] if each not in spared for process in each.close() if process.is_alive]
 
 
 @contextlib.contextmanager
