@@ -169,12 +169,14 @@ class Hooks:
         session, write = self._session, self._guard(self._session.write_steps)
         manual = self.tapes.manual
         before, after = self._guard(manual.end_step), self._guard(manual.end_call)
+        begin_pass = self._guard(session.begin_pass)
 
         def call(function: Any, *arguments: Any, **keywords: Any) -> Any:
             if not tf.executing_eagerly():
                 return original(function, *arguments, **keywords)
             if manual.is_followed:
                 before()
+            begin_pass()
             outer, session.function = session.function, function
             try:
                 result = original(function, *arguments, **keywords)

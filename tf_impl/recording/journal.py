@@ -17,6 +17,7 @@ from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 from samestep.common.steps.gradient_transforms import TRANSFORMS
 from samestep.common.steps.recording import DENSE_STEPS
 from samestep.common.steps.rows import FEW, mix, mixed
+from samestep.tf_impl.recording.open_step import OpenStep
 
 CAPACITY = 64
 """Steps of a call that are kept, unless a model says that its calls take more."""
@@ -101,14 +102,27 @@ class Journal:
         self._rows_seen, self._rows_noted = (own_variable(0, tf.int64) for _ in range(2))
         self._latest = own_variable(np.zeros(1 + WIDTH + FEW, np.int64), tf.int64)
         self.num_lost = self.num_read = self._rows_read = 0
+        self.open_step = OpenStep()
 
     # --- in a graph ----------------------------------------------------------------------------------------------------
 
-    def is_looked_at(self) -> Any:
-        """Returns whether the step that is taken is looked at: a tensor, or True where all are."""
+    def number(self, is_joined: bool = False) -> tf.Tensor:
+        """Returns the number of the step that is taken.
+
+        Args:
+            is_joined: Whether an optimizer has ended it already, and another one joins it.
+        """
+        return self.clock.read_value() - int(is_joined)
+
+    def is_looked_at(self, is_joined: bool = False) -> Any:
+        """Returns whether the step that is taken is looked at: a tensor, or True where all are.
+
+        Args:
+            is_joined: Whether an optimizer has ended it already.
+        """
         if self._every == 1:
             return True
-        clock = self.clock.read_value()
+        clock = self.number(is_joined)
         return (clock < DENSE_STEPS) | (clock % self._every == 0)
 
     def add_loss(self, loss: tf.Tensor) -> None:
@@ -121,6 +135,7 @@ class Journal:
         Args:
             sums: int64 [examples].
         """
+        self.open_step.close()
         size = tf.shape(sums, tf.int64)[0]
         places = (self._rows_seen.read_value() + tf.range(size)) % self._num_rows
         tf.raw_ops.ResourceScatterUpdate(resource=self._words.handle, indices=places, updates=sums)
@@ -136,6 +151,14 @@ class Journal:
         if name not in self._transforms:  # a step of another optimizer neither reads it nor sets it back
             self._transforms[name] = own_variable(float("nan"), tf.float64)
         self._transforms[name].assign(number)
+
+    def take_loss(self) -> tf.Tensor:
+        """Returns the loss of the step and the number of its scalars, and sets back what the note of a step is made of."""
+        for variable in self._transforms.values():
+            variable.assign(np.nan)
+        loss = self._loss.read_value()
+        self._loss.assign([0.0, 0.0])
+        return loss
 
     def end_step(self, has_ended: Any, optimizer: int, is_skipped: Any, is_looked_at: Any, lr: tf.Tensor) -> None:
         """Writes the note of a step.

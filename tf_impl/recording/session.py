@@ -14,16 +14,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from samestep.common.steps.keras_scalars import written
 from samestep.common.steps.record import Phase, RecordedStep, stats_dtype
 from samestep.common.steps.recording import Recorder
 from samestep.tf_impl.recording.dtypes import dtype_of_products
 from samestep.tf_impl.recording.examples import Results
 from samestep.tf_impl.recording.first import FirstWeights
+from samestep.tf_impl.recording.joined import empty, in_order, joined_notes, merged, numbers_of
 from samestep.tf_impl.recording.journal import CAPACITY, Journal, Note
 from samestep.tf_impl.recording.plans import UpdatePlan, is_wide
 from samestep.tf_impl.recording.slots import Slots
-from samestep.tf_impl.recording.tensors import Held, TensorTable
+from samestep.tf_impl.recording.tensors import Held, TensorTable, container_of
 
 INITIAL = -1
 """The number of the frame with the initial weights."""
@@ -50,6 +50,7 @@ class Session:
         self.function: Any = None
         self._passes, self._passes_written = 0, dict[int, int]()
         self._is_loss_noted = False
+        self._open_notes: dict[int, Note] = {}
         self._steppers = weakref.WeakSet[Any]()
 
     # --- what hooks ask ------------------------------------------------------------------------------------------------
@@ -95,9 +96,10 @@ class Session:
                 self._owners[id(inner)] = owner
             for model in sorted(self._models, key=lambda each: each.name):
                 self._table.add_model(model)
-            held = self._table.of_optimizer(list(variables))
-            num_replicas = tf.distribute.get_strategy().num_replicas_in_sync
-            self._plans[id(owner)] = UpdatePlan(len(self._plans), inner, held, num_replicas, inner is not owner)
+            own = list(variables)
+            held, updated = self._table.of_optimizer(own), frozenset(id(container_of(each)) for each in own)
+            num_replicas, number = tf.distribute.get_strategy().num_replicas_in_sync, len(self._plans)
+            self._plans[id(owner)] = UpdatePlan(number, inner, held, updated, num_replicas, inner is not owner)
         return self._plans[id(owner)]
 
     def slots(self, plan: UpdatePlan) -> Slots:
@@ -110,7 +112,7 @@ class Session:
         if replica not in plan.slots:
             weights = [each.of_replica(replica) for each in plan.held]
             plan.slots[replica] = Slots(
-                self.journal(), plan.number, plan.statistics, weights, plan.phases, plan.always_updates
+                self.journal(), plan.number, plan.statistics, weights, plan.phases, plan.updated
             )
             self.first.expect(replica, self._table.held)
         return plan.slots[replica]
@@ -126,9 +128,16 @@ class Session:
     def step_was_taken(self) -> None:
         """Reads the slots, or remembers that a step is in the graph that is built."""
         if tf.executing_eagerly():
-            self.write_steps()
+            self.write_steps(is_open=True)
         elif self.function is not None:
             self._steppers.add(self.function)
+
+    def begin_pass(self) -> None:
+        """A tape begins, or a call of a tf.function, of which nobody knows what it does: ends the step before it."""
+        if self._open_notes and tf.executing_eagerly():
+            self.write_steps()
+        for journal in self._journals.values():
+            journal.open_step.close()
 
     def count_pass(self) -> None:
         """Keras begins a pass through data, for the next batch that is trained on."""
@@ -136,19 +145,22 @@ class Session:
 
     # --- writing -------------------------------------------------------------------------------------------------------
 
-    def write_steps(self) -> None:
-        """Writes the steps that were taken since the last call."""
+    def write_steps(self, is_open: bool = False) -> None:
+        """Writes the steps that were taken since the last call.
+
+        Args:
+            is_open: Whether other optimizers may join the last one, which is written later then.
+        """
         self.results.end_step()
         last, plans = INITIAL, [*self._plans.values()]
         for replica, journal in sorted(self._journals.items()):
-            for note in journal.read():
-                plan = plans[note.optimizer]
-                if replica not in self._recorders:
-                    self._open(replica, plan.num_replicas)
-                if (replica, plan.number) not in self._added:
-                    self._added.add((replica, plan.number))
-                    self._add(replica, plan.held)
-                self._write(replica, note, plan)
+            notes = journal.read()
+            if (before := self._open_notes.pop(replica, None)) is not None:
+                notes.insert(0, before)
+            if is_open and notes:
+                self._open_notes[replica] = notes.pop()
+            for note in notes:
+                self._write(replica, note, plans)
                 last = max(last, note.number)
             if journal.num_lost and not self._is_loss_noted:
                 self._note_lost(journal)
@@ -187,47 +199,47 @@ class Session:
 
     def _first(self, replica: int, held: Sequence[Held]) -> np.ndarray:
         """Returns the first weights of a replica; NaN where they were not seen."""
-        weights = _empty(len(held), stats_dtype(is_wide(held)))
+        weights = empty(len(held), stats_dtype(is_wide(held)))
         for place, each in enumerate(held):
             if (seen := self.first.of(replica, each)) is not None:
                 weights[place] = seen
         return weights
 
-    def _write(self, replica: int, note: Note, plan: UpdatePlan) -> None:
-        is_float64 = plan.is_float64
-        scalars = {"lr": note.lr if is_float64 else written(note.lr), **note.transforms}
+    def _write(self, replica: int, note: Note, plans: Sequence[UpdatePlan]) -> None:
+        plan, joined = plans[note.optimizer], joined_notes(plans, replica, note)
+        if replica not in self._recorders:
+            self._open(replica, plan.num_replicas)
+        for each in (plan, *joined):
+            if (replica, each.number) not in self._added:
+                self._added.add((replica, each.number))
+                self._add(replica, each.held)
+        transforms = {} if joined else {name: value for name, value in note.transforms.items() if not math.isnan(value)}
+        rates, notes = {plan: note.lr}, [note, *joined.values()]
+        if joined:
+            rates = in_order(rates | {each: more.lr for each, more in joined.items()}, self._recorded[replica])
+        loss = math.fsum(each.loss for each in notes) * plan.num_replicas / plan.num_batches
         passes = self._passes - self._passes_written.get(replica, 0)
         self._passes_written[replica] = self._passes
-        seen = plan.slots[replica].read(note.number, is_float64) if note.is_looked_at else None
         recorded = RecordedStep(
             number=note.number,
-            losses=(note.loss * plan.num_replicas / plan.num_batches,) if note.has_loss else (),
+            losses=(loss,) if any(each.has_loss for each in notes) else (),
             rows=note.rows,
-            scalars={name: value for name, value in scalars.items() if not math.isnan(value)} | plan.scalars,
+            scalars=numbers_of(rates) | transforms,
             is_skipped=note.is_skipped,
             counts={"data_passes": passes} if passes else {},
-            stats=None if seen is None else self._stats(replica, seen, plan.held),
+            stats=self._stats(replica, note.number, [*rates]) if note.is_looked_at else None,
         )
         self._recorders[replica].write(recorded)
 
-    def _stats(self, replica: int, seen: dict[Phase, np.ndarray], held: Sequence[Held]) -> dict[Phase, np.ndarray]:
+    def _stats(self, replica: int, number: int, plans: Sequence[UpdatePlan]) -> dict[Phase, np.ndarray]:
         """Returns the statistics of all recorded tensors; the weights of other optimizers are what they were."""
-        if self._recorded[replica] == held:  # one optimizer updates all
-            self._last[replica] = seen["weight"]
-            return seen
+        found = [plan.slots[replica].read(number, plan.is_float64) for plan in plans]
+        if self._recorded[replica] == plans[0].held:  # one optimizer updates all
+            self._last[replica] = found[0]["weight"]
+            return found[0]
         places = {id(each.container): place for place, each in enumerate(self._recorded[replica])}
-        to = [places[id(each.container)] for each in held]
-        last = self._last[replica]
-        stats: dict[Phase, np.ndarray] = {phase: _empty(len(last), last.dtype) for phase in seen} | {"weight": last}
-        for phase, rows in seen.items():
-            stats[phase][to] = rows
-        return stats
-
-
-def _empty(size: int, dtype: np.dtype) -> np.ndarray:
-    empty = np.zeros(size, dtype)
-    empty["projections"], empty["square"] = np.nan, np.nan
-    return empty
+        to = [[places[id(each.container)] for each in plan.held] for plan in plans]
+        return merged(found, to, self._last[replica])
 
 
 def replica_id() -> int:

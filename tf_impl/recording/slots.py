@@ -9,6 +9,7 @@ import tensorflow as tf
 from tensorflow.core.framework.attr_value_pb2 import AttrValue
 
 from samestep.common.steps.record import Phase
+from samestep.tf_impl.recording.joined import JoinedNote, JoinedNotes
 from samestep.tf_impl.recording.journal import Journal, gather_now, own_variable, read_now
 from samestep.tf_impl.recording.statistics import NUMBERS, Statistics, unpack
 
@@ -23,7 +24,7 @@ class Slots:
         statistics: Statistics,
         weights: Sequence[Any],
         phases: Sequence[Phase],
-        always_updates: bool,
+        updated: frozenset[int] | None,
     ) -> None:
         """Makes the variables.
 
@@ -33,18 +34,19 @@ class Slots:
             statistics: The statistics of the tensors.
             weights: The replica's variables, of TensorFlow.
             phases: Those of gradients that can be seen.
-            always_updates: Whether it neither accumulates gradients nor leaves updates out.
+            updated: The ids of the variables of each update; None if it accumulates gradients or leaves updates out.
         """
         self.weights = weights
         self._journal, self._optimizer, self._statistics = journal, optimizer, statistics
-        self._always_updates = always_updates
+        self._updated, self._always_updates = updated or frozenset(), updated is not None
+        self._joined: JoinedNotes | None = None
         size = len(weights) * NUMBERS
         self._gradients = {phase: own_variable(np.zeros(size, np.int64), tf.int64) for phase in phases}
         self._is_applied, self._is_updated = (own_variable(False, tf.bool) for _ in range(2))
         self._ring = own_variable(np.zeros((journal.capacity, (len(phases) + 1) * size), np.int64), tf.int64)
         self._latest = own_variable(np.zeros((len(phases) + 1) * size, np.int64), tf.int64)
         self._given: dict[Phase, Sequence[tf.Tensor | None]] = {}
-        self._commit: Any = None
+        self._commits: dict[bool, Any] = {}
 
     def note_applied(self) -> None:
         """The optimizer was given gradients: it updates its variables, or accumulates."""
@@ -69,7 +71,8 @@ class Slots:
         if is_before_commit and self._always_updates and not tf.executing_eagerly():
             self._given[phase] = gradients  # one condition for these and the weights costs less than two
             return
-        _do_where(self._journal.is_looked_at(), lambda: self._gradients[phase].assign(self._statistics(gradients)))
+        is_looked_at = self._journal.is_looked_at(self._joins())
+        _do_where(is_looked_at, lambda: self._gradients[phase].assign(self._statistics(gradients)))
 
     def commit(self, lr: tf.Tensor) -> None:
         """Ends a step, unless the optimizer only accumulated.
@@ -77,14 +80,24 @@ class Slots:
         Args:
             lr: The learning rate that the step was taken with.
         """
+        is_joined = self._joins()
         if not tf.executing_eagerly():
-            self._commit_in_graph(lr)
-            return
-        if self._commit is None:
-            self._commit = tf.function(self._commit_in_graph, autograph=False).get_concrete_function(lr)
-        self._commit(lr)
+            self._commit_in_graph(lr, is_joined)
+        else:
+            if is_joined not in self._commits:
+                commit = functools.partial(self._commit_in_graph, is_joined=is_joined)
+                self._commits[is_joined] = tf.function(commit, autograph=False).get_concrete_function(lr)
+            self._commits[is_joined](lr)
+        self._journal.open_step.add(self._updated) if self._always_updates else self._journal.open_step.close()
 
-    def _commit_in_graph(self, lr: tf.Tensor) -> None:
+    def _joins(self) -> bool:
+        """Returns whether another optimizer has ended the step that this one takes."""
+        return self._always_updates and self._journal.open_step.takes(self._updated)
+
+    def _commit_in_graph(self, lr: tf.Tensor, is_joined: bool) -> None:
+        if is_joined:
+            self._join_in_graph(lr)
+            return
         has_ended: Any = True
         is_skipped: Any = False
         is_looked_at = self._journal.is_looked_at()
@@ -98,7 +111,21 @@ class Slots:
         _do_where(is_looked_at, lambda: self._write_tensors(given))
         self._journal.end_step(has_ended, self._optimizer, is_skipped, is_looked_at, lr)
 
-    def _write_tensors(self, given: Mapping[Phase, Sequence[tf.Tensor | None]]) -> None:
+    def _join_in_graph(self, lr: tf.Tensor) -> None:
+        self._joined = self._joined or JoinedNotes(self._journal)
+        given, self._given = self._given, {}
+        _do_where(self._journal.is_looked_at(True), lambda: self._write_tensors(given, True))
+        self._joined.write(self._journal.number(True), lr)
+
+    def joined(self, number: int) -> JoinedNote | None:
+        """Returns what the optimizer added to the note of a step that another one had ended; None if it did not.
+
+        Args:
+            number: The number of the step.
+        """
+        return None if self._joined is None else self._joined.read(number)
+
+    def _write_tensors(self, given: Mapping[Phase, Sequence[tf.Tensor | None]], is_joined: bool = False) -> None:
         lists = [*(given[phase] for phase in self._gradients if phase in given), self.weights]
         *found, of_weights = tf.split(self._statistics(*lists), len(lists))
         seen = dict(zip((phase for phase in self._gradients if phase in given), found, strict=True))
@@ -107,7 +134,7 @@ class Slots:
         ]
         row = tf.concat([*gradients, of_weights], 0)
         self._latest.assign(row)
-        place = self._journal.clock.read_value() % self._journal.capacity
+        place = self._journal.number(is_joined) % self._journal.capacity
         tf.raw_ops.ResourceScatterUpdate(resource=self._ring.handle, indices=place, updates=row)
 
     def read(self, number: int, is_float64: bool) -> dict[Phase, np.ndarray]:

@@ -1,6 +1,7 @@
 """How tapes are followed: of what loss they are asked for gradients, and what they return to a script without an optimizer."""
 
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -35,15 +36,21 @@ class TapeHooks:
             original: The method.
         """
         end_step, first = self._guard(self.manual.end_step), self._guard(self.manual.begin)
+        begin_pass = self._guard(self._begin_pass)
 
         def begin(tape: Any) -> Any:
             if self.manual.is_followed:
                 end_step()
             elif self.manual.is_followed is None:
                 first()
+            begin_pass()
             return original(tape)
 
         return begin
+
+    def _begin_pass(self) -> None:
+        self._here.targets = []
+        self._session.begin_pass()
 
     def follow_gradient(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps the method that returns gradients.
@@ -67,8 +74,15 @@ class TapeHooks:
         if any(_is_variable(each) for each in keras.tree.flatten(sources)):
             scaled, plain = vars(self._here).get("scaled", (None, None))
             with record.stop_recording():
-                for each in keras.tree.flatten(target):
+                for each in self._new_targets(target):
                     self._session.journal().add_loss(tf.reduce_sum(plain if each is scaled else each))
+
+    def _new_targets(self, target: Any) -> list[Any]:
+        """Returns of what gradients were not asked for since the last tape began: of others, of more variables."""
+        known = vars(self._here).setdefault("targets", [])
+        new = [each for each in keras.tree.flatten(target) if not any(made() is each for made in known)]
+        known += [weakref.ref(each) for each in new]
+        return new
 
     def _after_backward(self, sources: Any, found: Any) -> None:
         """It returned them."""

@@ -1,0 +1,60 @@
+"""Scripts of Keras as strangers write them: keras_strangers.py KIND [WORD...], where a word is a refactoring or a mistake."""
+
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+kind, *words = sys.argv[1:]
+keras.utils.set_random_seed(0)
+generator = np.random.default_rng(0)
+inputs, noise, targets = (generator.normal(size=(32, size)).astype(np.float32) for size in (6, 4, 1))
+BATCHES = [slice(start, start + 8) for start in range(0, 32, 8)]
+
+
+def network(size, outputs, name):
+    dense = keras.layers.Dense
+    return keras.Sequential([keras.Input((size,)), dense(8, activation="tanh"), dense(outputs)], name=name)
+
+
+def gan():
+    """Both networks are updated after one pass of each."""
+    maker, critic = network(4, 6, "maker"), network(6, 1, "critic")
+    optimizers = keras.optimizers.Adam(0.001), keras.optimizers.SGD(0.1)
+
+    def step(real, noise):
+        with tf.GradientTape() as of_maker, tf.GradientTape() as of_critic:
+            fake = maker(noise, training=True)
+            right, wrong = critic(real, training=True), critic(fake, training=True)
+            losses = -tf.reduce_mean(wrong), tf.reduce_mean(wrong) - tf.reduce_mean(right)
+        networks, tapes = [maker, critic], [of_maker, of_critic]
+        asks = [lambda k=k: tapes[k].gradient(losses[k], networks[k].trainable_variables) for k in range(2)]
+        found = {} if "late" in words else {k: ask() for k, ask in enumerate(asks)}
+        for k in (1, 0) if "swapped" in words else (0, 1):
+            gradients = found[k] if k in found else asks[k]()
+            optimizers[k].apply(gradients, networks[k].trainable_variables)
+
+    run = step if "eager" in words else tf.function(step)
+    for part in BATCHES:
+        run(tf.constant(inputs[part]), tf.constant(noise[part]))
+
+
+def towers():
+    """Two networks of one loss, each with an optimizer of its own."""
+    one, other = network(6, 4, "one"), network(4, 4, "other")
+    networks, rates = (one, other), (0.01, 0.2 if "faster" in words else 0.1)
+    optimizers = keras.optimizers.Adam(rates[0]), keras.optimizers.Adagrad(rates[1])
+    for part in BATCHES:
+        with tf.GradientTape(persistent=True) as tape:
+            product = tf.reduce_sum(one(inputs[part], training=True) * other(noise[part], training=True), 1)
+            loss = tf.reduce_mean((product - targets[part, 0]) ** 2)
+        if "apart" in words:
+            found = [tape.gradient(loss, each.trainable_variables) for each in networks]
+        else:
+            found = tape.gradient(loss, [each.trainable_variables for each in networks])
+        for k in (1, 0) if "swapped" in words else (0, 1):
+            optimizers[k].apply(found[k], networks[k].trainable_variables)
+
+
+{each.__name__: each for each in (gan, towers)}[kind]()

@@ -1,0 +1,78 @@
+"""Pairs of scripts of Keras as strangers write them: refactorings are the same, and mistakes are named, or have no name."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from samestep.common.judging.recorded.judge import judge
+from samestep.common.judging.recorded.measured import measure
+from samestep.common.judging.recorded.pairing import pair
+from samestep.common.judging.recorded.verdict import RecordedVerdict
+from samestep.common.steps.joining import read_run
+from tests.cells import takes_slow_tests
+from tests.recording.records import ROOT, SCRIPTS
+from tests.sharing import made_once
+
+pytestmark = [pytest.mark.tf, pytest.mark.timeout(600)]
+PAIRS = [
+    ("gan", "swapped", "same", ""),
+    ("gan", "late swapped", "same", ""),
+    ("towers", "swapped", "same", ""),
+    ("towers", "apart", "same", ""),
+    ("towers", "faster", "other_hyperparameter", "step 0, hyper-parameters: lr"),
+]
+"""The script, what is changed in it, the verdict or the name of the mistake, and words of what is said."""
+MORE = [
+    ("gan", "eager swapped", "same", ""),
+    ("gan", "eager late", "same", ""),
+]
+SEEDS = range(4)
+
+
+@pytest.fixture(scope="module")
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pairs = [*PAIRS, *(MORE if takes_slow_tests(request) else ())]
+    kinds = dict.fromkeys(kind for kind, *_ in pairs)
+    lines: dict[str, dict[str, object]] = {
+        each: {} for each in (*kinds, *(f"{kind} {word}" for kind, word, *_ in pairs))
+    }
+    lines |= {f"{kind} {seed}": {"perturb": seed, "stop_after": 4} for kind in kinds for seed in SEEDS}
+
+    def make(out: Path) -> None:
+        cases = []
+        for name, options in lines.items():
+            (out / name).mkdir(parents=True)
+            words = name.split()[: 1 if options else None]
+            cases.append([str(SCRIPTS / "keras_strangers.py"), words, {"out": str(out / name)} | options])
+        runner = [sys.executable, str(SCRIPTS.parent / "run_keras.py"), json.dumps(cases)]
+        done = subprocess.run(runner, cwd=ROOT, capture_output=True, text=True, timeout=500)
+        assert done.returncode == 0, done.stderr
+        assert "samestep:" not in done.stderr, done.stderr
+
+    return made_once(tmp_path_factory, "records-of-keras-strangers", make)
+
+
+def verdict(folder: Path, kind: str, word: str) -> RecordedVerdict:
+    a, b = read_run(folder / kind), read_run(folder / f"{kind} {word}")
+    pairing = pair(a, b)
+    return judge(a, b, measure(a, [read_run(folder / f"{kind} {seed}") for seed in SEEDS], pairing), pairing)
+
+
+SLOW = [pytest.param(*each, marks=pytest.mark.slow) for each in MORE]
+
+
+@pytest.mark.parametrize(("kind", "word", "expected", "said"), [*PAIRS, *SLOW])
+def test_it_is_the_same_or_another(folder: Path, kind: str, word: str, expected: str, said: str) -> None:
+    found = verdict(folder, kind, word)
+    assert ([each.name for each in found.causes] or [found.kind]) == [expected], found.headline
+    assert said in " ".join([found.headline, *found.notes])
+
+
+def test_optimizers_that_update_different_variables_take_one_step_together(folder: Path) -> None:
+    run = read_run(folder / "towers")
+    steps = [each for each in run.steps if each.number >= 0]
+    assert len(steps) == 4
+    assert all({"lr": each.scalars["lr"], "lr/1": each.scalars["lr/1"]} == {"lr": 0.01, "lr/1": 0.1} for each in steps)

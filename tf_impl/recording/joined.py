@@ -1,0 +1,136 @@
+"""What an optimizer notes of a step that another one has ended, in whatever order they update their variables."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import tensorflow as tf
+
+from samestep.common.steps.record import Phase
+from samestep.tf_impl.recording.journal import Journal, Note, gather_now, own_variable
+from samestep.tf_impl.recording.tensors import Held
+
+if TYPE_CHECKING:  # its slots have notes of this kind
+    from samestep.tf_impl.recording.plans import UpdatePlan
+
+_NONE = -1
+_WIDTH = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class JoinedNote:
+    """What an optimizer adds to the note of a step that another one has ended.
+
+    Attributes:
+        lr: The learning rate.
+        loss: The sum of the scalars of which gradients were asked for since.
+        has_loss: Whether there were any.
+    """
+
+    lr: float
+    loss: float
+    has_loss: bool
+
+
+class JoinedNotes:
+    """Those of one optimizer on one replica."""
+
+    def __init__(self, journal: Journal) -> None:
+        """Makes the variable.
+
+        Args:
+            journal: The journal of the replica.
+        """
+        self._journal = journal
+        self._ring = own_variable(np.full((journal.capacity, _WIDTH), _NONE, np.int64), tf.int64)
+
+    def write(self, number: tf.Tensor, lr: tf.Tensor) -> None:
+        """Writes, in a graph, what is added to the last note.
+
+        Args:
+            number: The number of the step.
+            lr: The learning rate.
+        """
+        floats = tf.stack([tf.cast(lr, tf.float64), *tf.unstack(self._journal.take_loss())])
+        row = tf.concat([number[None], tf.bitcast(floats, tf.int64)], 0)
+        place = number % self._journal.capacity
+        tf.raw_ops.ResourceScatterUpdate(resource=self._ring.handle, indices=place, updates=row)
+
+    def read(self, number: int) -> JoinedNote | None:
+        """Returns what was added to the note of a step; None if nothing was.
+
+        Args:
+            number: The number of the step.
+        """
+        (row,) = gather_now(self._ring, np.array([number % self._journal.capacity]))
+        lr, loss, num_losses = row[1:].view(np.float64).tolist()
+        return JoinedNote(lr, loss, num_losses > 0) if row[0] == number else None
+
+
+def joined_notes(plans: Sequence["UpdatePlan"], replica: int, note: Note) -> dict["UpdatePlan", JoinedNote]:
+    """Returns what optimizers added to a note, by the plans of these.
+
+    Args:
+        plans: Those of all optimizers.
+        replica: The replica whose note it is.
+        note: The note.
+    """
+    if len(plans) == 1:
+        return {}
+    found = {each: each.slots[replica].joined(note.number) for each in plans if replica in each.slots}
+    return {plan: each for plan, each in found.items() if each is not None and plan.number != note.optimizer}
+
+
+def in_order(rates: Mapping["UpdatePlan", float], recorded: Sequence[Held]) -> dict["UpdatePlan", float]:
+    """Returns the optimizers of a step in the order of their variables: that of their updates makes no difference.
+
+    Args:
+        rates: The learning rate of each.
+        recorded: All tensors of the record.
+    """
+    places = {id(each.container): place for place, each in enumerate(recorded)}
+    plans = sorted(
+        rates, key=lambda plan: min((places[each] for each in plan.updated or () if each in places), default=0)
+    )
+    return {plan: rates[plan] for plan in plans}
+
+
+def numbers_of(rates: Mapping["UpdatePlan", float]) -> dict[str, float]:
+    """Returns the numbers of the optimizers of a step.
+
+    Args:
+        rates: The learning rate of each, in order.
+    """
+    found = [plan.numbers(lr, place) for place, (plan, lr) in enumerate(rates.items())]
+    return found[0] if len(found) == 1 else {name: value for each in found for name, value in each.items()}
+
+
+def merged(
+    found: Sequence[Mapping[Phase, np.ndarray]], places: Sequence[Sequence[int]], last: np.ndarray
+) -> dict[Phase, np.ndarray]:
+    """Returns the statistics of all tensors at a step; the weights that nobody updated are what they were.
+
+    Args:
+        found: Those that each optimizer has seen.
+        places: The places of its tensors among all.
+        last: The weights of all, which become those of this step.
+    """
+    stats: dict[Phase, np.ndarray] = {phase: empty(len(last), last.dtype) for phase in found[0]} | {"weight": last}
+    for seen, own in zip(found, map(np.array, places), strict=True):
+        for phase, rows in seen.items():
+            is_there = (rows["bits"] != 0) | ~np.isnan(rows["square"])
+            stats[phase][own[is_there]] = rows[is_there]
+    return stats
+
+
+def empty(size: int, dtype: np.dtype) -> np.ndarray:
+    """Returns the statistics of tensors that are not there.
+
+    Args:
+        size: How many there are.
+        dtype: The dtype of the statistics.
+    """
+    made = np.zeros(size, dtype)
+    made["projections"], made["square"] = np.nan, np.nan
+    return made

@@ -1,0 +1,38 @@
+"""The step that an update has ended and that others may join: optimizers of different variables take one step after one pass."""
+
+import weakref
+
+import tensorflow as tf
+
+
+class OpenStep:
+    """The step that an update has ended: until a tape begins, or a model is given data, updates of other variables belong to it.
+
+    A graph runs what it was built of in that order, so what is known while it is built holds in every call.
+    """
+
+    def __init__(self) -> None:
+        """Is none."""
+        self._graph, self._updated = None, frozenset[int]()  # type: weakref.ref[Any] | None, frozenset[int]
+
+    def close(self) -> None:
+        """A pass begins, or what another optimizer does to the step is not known while a graph is built."""
+        self._graph = None
+
+    def takes(self, updated: frozenset[int]) -> bool:
+        """Returns whether an update belongs to the step.
+
+        Args:
+            updated: The ids of its variables.
+        """
+        is_open = self._graph is not None and self._graph() is tf.compat.v1.get_default_graph()
+        return is_open and self._updated.isdisjoint(updated)
+
+    def add(self, updated: frozenset[int]) -> None:
+        """An update belongs to the step, or begins another one.
+
+        Args:
+            updated: The ids of its variables.
+        """
+        self._updated = updated | self._updated if self.takes(updated) else updated
+        self._graph = weakref.ref(tf.compat.v1.get_default_graph())
