@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from samestep.common.catalog import cells, frameworks_with, read_options, strategy_info
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.flags import Scalar, flags, read_fields, split_spelling
+from samestep.common.frameworks import FRAMEWORKS
 from samestep.common.request import ORACLE, RunConfig
 from samestep.common.strategy import StrategyInfo
 from samestep.common.techniques import Techniques
@@ -172,9 +173,19 @@ def _owner(text: str, strategy: str, default: str | None) -> str:
     owners = frameworks_with(strategy)
     if not owners:
         every = dict.fromkeys(cell.partition(":")[2] for cell in cells())
-        raise unknown("strategy", strategy, every, "Write it as in torch:ddp.")
+        raise unknown("strategy", strategy, every, "Write it as in torch:ddp.", _kind_of(strategy))
     if len(owners) > 1 and default not in owners:
         raise ConfigError(
             f"'{strategy}' is a strategy of several frameworks; give {' or '.join(f'{o}:{text}' for o in owners)}."
         )
     return default if default in owners else owners[0]
+
+
+def _kind_of(word: str) -> str:
+    """Says what a word names that names no strategy; "" if nothing."""
+    if word in FRAMEWORKS:
+        return "It is a framework."
+    from samestep.common.workload.published import PUBLISHED  # here, like the next: --help imports no NumPy
+    from samestep.common.workload.table import WORKLOADS
+
+    return f"It is a workload: --workload {word}." if word in (*WORKLOADS, *PUBLISHED) else ""

@@ -10,6 +10,7 @@ MOST_CHARACTERS = 400
 """Of the line that refuses a request, however long the values are that it quotes."""
 _LONG_WORD = 300
 _KEPT_END = 150
+_MOST_GUESSES = 4
 
 
 def printable(text: str, kept: str = "") -> str:
@@ -108,20 +109,22 @@ def unknown(what: str, value: str, choices: Iterable[str], hint: str = "", owner
     """
     choices = [choice for choice in choices if choice != value]  # one that is valid elsewhere only is no offer here
     nearest = [] if owner else _nearest(value[:_LONG_WORD], choices)
-    guess = f"Did you mean '{nearest[0]}'?" if nearest else ""
+    guess = f"Did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
     return ConfigError(" ".join(filter(None, (f"unknown {what} '{value}'.", guess, owner, hint, _offer(choices)))))
 
 
 def _nearest(value: str, choices: Sequence[str]) -> Sequence[str]:
-    """The choices that a word may stand for: by the first letters of their words, as `--lr` does, else what looks like it."""
+    """What a word may stand for: by first letters, as `--lr` does, else what looks like it, else what has it as a word."""
     letters = value.lstrip("-")
-    initials = [each for each in choices if letters == "".join(word[0] for word in re.findall("[a-z0-9]+", each))]
+    words = {each: re.findall("[a-z0-9]+", each) for each in choices}
+    initials = [each for each in choices if letters == "".join(word[0] for word in words[each])]
     spelled = {each.lstrip("-"): each for each in choices}
     least = 0.51 if value.startswith("-") else 0.5  # of the letters: `ft` for `tf` has half of them in order
     alike = difflib.get_close_matches(letters, spelled, n=max(1, len(spelled)), cutoff=least)
     order = list(spelled)  # decides where two are as near
     nearest = sorted(alike, key=lambda each: (_slips(letters, each), order.index(each)))[:1]
-    return (initials if len(letters) > 1 else []) or [spelled[each] for each in nearest]
+    with_it = [each for each in choices if letters in words[each]]
+    return (initials[:1] if len(letters) > 1 else []) or [spelled[each] for each in nearest] or with_it[:_MOST_GUESSES]
 
 
 def _slips(word: str, choice: str) -> float:

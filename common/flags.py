@@ -28,6 +28,7 @@ def flag(
     compared: bool = True,
     in_cell: bool = False,
     changes_step: bool = True,
+    elsewhere: Mapping[str, str] | None = None,
 ) -> typing.Any:  # what dataclasses.field returns has no nameable type
     """Declares a field that is a flag on the command line.
 
@@ -42,9 +43,15 @@ def flag(
         compared: Whether a comparison takes it for all its runs.
         in_cell: Whether rows of a comparison may differ in it, so that a cell may set it.
         changes_step: Whether it changes the step itself, and not only how it is computed and rounded.
+        elsewhere: Values that another flag takes -> the sentence that says so.
     """
     listed = f"one of {', '.join(map(str, choices))}" if choices else ""
-    about = {"help": ": ".join(filter(None, (listed, text))), "choices": tuple(choices), "place": place}
+    about = {
+        "help": ": ".join(filter(None, (listed, text))),
+        "choices": tuple(choices),
+        "place": place,
+        "elsewhere": elsewhere or {},
+    }
     bounds = {"least": least, "above": above, "most": most}
     kinds = {"compared": compared, "in_cell": in_cell, "changes_step": changes_step}
     return dataclasses.field(default=default, metadata={**about, **bounds, **kinds})
@@ -89,7 +96,8 @@ def _check_field(owner: type, name: str, value: object, prefix: str = "--") -> N
     if type(value) not in kinds:
         raise ConfigError(f"{spelled} is {_quote(value)}; give {_WANTED[kinds[0]]}.")
     if about["choices"] and value not in about["choices"]:
-        raise unknown(name.replace("_", " "), str(value), map(str, about["choices"]))
+        owner = about["elsewhere"].get(value, "")
+        raise unknown(name.replace("_", " "), str(value), map(str, about["choices"]), owner=owner)
     if name in _PATHS and (value == "" or "\0" in str(value)):
         raise ConfigError(f"{spelled} is {'no path' if value else 'empty'}; name a path.")
     if isinstance(value, float) and 0 < abs(value) < LEAST_FLOAT:

@@ -25,6 +25,12 @@ MAX_SEED = 2**63 - 1
 MAX_RESTARTS = 10**6
 DTYPES = {"float32": 4, "float64": 8}
 """Dtype -> bytes of a number."""
+_TWO_BYTES = {"fp16": ("float16", "fp16", "half"), "bf16": ("bfloat16", "bf16")}
+_HALF = {
+    name: f"Products in {kind}, with weights in float32, are --precision {kind}."
+    for kind, names in _TWO_BYTES.items()
+    for name in names
+}
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
 """How far rounding moves a number, relative to it, at most."""
 KEPT_WEIGHTS = tuple(name for name in UNIT_ROUNDOFF if name not in DTYPES)
@@ -71,7 +77,13 @@ class TrainedConfig:
         most=MAX_FACTOR,
         in_cell=True,
     )
-    dtype: str = flag("float32", "the type of parameters, activations and gradients", choices=DTYPES, in_cell=True)
+    dtype: str = flag(
+        "float32",
+        "the type of parameters, activations and gradients",
+        choices=DTYPES,
+        in_cell=True,
+        elsewhere=_HALF,
+    )
     seed: int = flag(
         0, "determines the initial weights and the order of the examples", least=0, most=MAX_SEED, in_cell=True
     )

@@ -39,6 +39,7 @@ _VARY = (
     f"print the best layout for each value of {', '.join(_VARIED)} or a size of the workload, as in devices=64,512; may be given "
     "several times"
 )
+_DEVICES = "Devices come by whole nodes: give --nodes, or --vary devices=64."
 _ABOUT = (
     "Rank every layout of a model that fits a machine by its predicted time: strategy, mesh, schedule, micro-batch and "
     "recomputation. Nothing is run. Besides the workloads that can be run, there are published models: "
@@ -89,6 +90,7 @@ def main(arguments: Sequence[str]) -> int:
         "samestep advise --workload prose-gpt --machine here",
         "samestep advise --machine here --nodes 4 --bandwidth 1gbit",
     )
+    parser.elsewhere = {"--devices": _DEVICES, "--gpus": _DEVICES}
     add_flags(parser, "model", RunConfig, tuple(name for name in flags(RunConfig) if name not in ASKED))
     add_flags(parser, "machine", SearchAssumptions).add_argument(
         "--vary", action="append", default=[], metavar="NAME=VALUE,VALUE", help=_VARY

@@ -16,6 +16,8 @@ BEGIN = {
     "samestep compare": "every strategy, in one table",
 }
 """What a newcomer can type first."""
+OTHER_NAMES = {"forecast": "predict", "train": "run", "benchmark": "compare", "list": "strategies"}
+"""What somebody may type -> the command."""
 COMPLETION = "--completion"
 
 
@@ -59,7 +61,8 @@ def _complete(arguments: Sequence[str]) -> int:
 
 def _command(name: str) -> Callable[[Sequence[str]], int]:
     if name not in COMMANDS:
-        raise unknown("command", name, COMMANDS)
+        owner = f"It is called {OTHER_NAMES[name]} here." if name in OTHER_NAMES else ""
+        raise unknown("command", name, COMMANDS, owner=owner)
     return importlib.import_module(f"samestep.experiments.{name}").main
 
 

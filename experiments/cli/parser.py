@@ -7,7 +7,8 @@ import argparse
 import dataclasses
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NoReturn
 
 from samestep.common.errors import ConfigError, unknown
@@ -28,9 +29,15 @@ class _WholeWords(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaints are ours: one line, exit code 2. Its help opens with examples, if it has any."""
+    """An argument parser whose complaints are ours: one line, exit code 2. Its help opens with examples, if it has any.
+
+    Attributes:
+        examples: Lines that somebody may type.
+        elsewhere: Flags that it does not have -> the sentence that says what to give instead.
+    """
 
     examples: Sequence[str] = ()
+    elsewhere: Mapping[str, str] = MappingProxyType({})
 
     def format_help(self) -> str:
         """Returns the usage in one line where there are examples, the examples, and what there is."""
@@ -47,10 +54,25 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raises instead of printing the whole usage; of an unknown flag with the one that is most like it."""
-        flag = re.match("unrecognized arguments: (--[^ =]+)", message)
-        if flag:
-            raise unknown("option", flag[1], [name for name in self._option_string_actions if name[:2] == "--"])
-        raise ConfigError(f"{message}; {self.prog} --help lists what there is.")
+        known = [name for name in self._option_string_actions if name[:2] == "--"]
+        if found := re.match("unrecognized arguments: (--[^ =]+)", message):
+            raise unknown("option", found[1], known, owner=self.elsewhere.get(found[1], ""))
+        if found := re.match("unrecognized arguments: ([^- ][^ ]*)", message):
+            message = self._say_word(found[1], known)
+        elif found := re.match("(?:the following|one of the) arguments (?:are|--.* is) required", message):
+            names = re.findall(r"--[\w-]+|[A-Z]\w*", message)
+            message = f"{self.prog} needs {(' or ' if names[0][0] == '-' else ' and ').join(names)}"
+            message += f", as in: {self.examples[0]}" if self.examples else ""
+        elif found := re.match("argument (--[^ ]+): expected one argument", message):
+            message = f"{found[1]} has no value"
+        raise ConfigError(f"{message}{'' if message[-1] == '?' else ';'} {self.prog} --help lists what there is.")
+
+    def _say_word(self, word: str, known: Collection[str]) -> str:
+        """Says of a word that is no flag and no value of one why nothing takes it."""
+        if any(not action.option_strings for action in self._actions):
+            return f"'{word}' is one word too many"
+        flag = "--model" if word.endswith(".py") else "--workload"
+        return f"'{word}' follows no flag{f': did you mean {flag} {word}?' * (flag in known)}"
 
 
 def _spell_word(action: argparse.Action) -> str:

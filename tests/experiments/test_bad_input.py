@@ -24,7 +24,7 @@ from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.state_file import write_state
 from samestep.common.workload.data.dataset import load
 from samestep.common.workload.initial import init
-from samestep.experiments import compare, run, strategies
+from samestep.experiments import advise, compare, demo, diff, doctor, export, port, predict, run, strategies
 from samestep.experiments.cli.arguments import run_command
 from tests.processes import descendants
 
@@ -194,7 +194,7 @@ def test_an_unknown_format_is_answered_with_the_list(refused: Refused) -> None:
     "name", [*COUNTS, *REAL, "strategy", "framework", "workload", "out", "data", "start-from", "mesh"]
 )
 def test_a_flag_without_a_value_is_named(refused: Refused, name: str) -> None:
-    holds(refused(run, f"--{name}"), f"--{name}: expected one argument")
+    holds(refused(run, f"--{name}"), f"--{name} has no value; samestep run --help lists")
 
 
 def test_a_cell_that_is_not_spelled_as_one_is_told_how(refused: Refused) -> None:
@@ -206,7 +206,40 @@ def test_a_cell_that_is_not_spelled_as_one_is_told_how(refused: Refused) -> None
             line,
             "'single' is a strategy of several frameworks; give torch:single+clip_norm=1 or tf:single+clip_norm=1.",
         )
-    holds(refused(strategies, "torch:ddp", "tf:mirrored"), "unrecognized arguments: tf:mirrored")
+    holds(refused(strategies, "torch:ddp", "tf:mirrored"), "'tf:mirrored' is one word too many")
+
+
+@pytest.mark.parametrize(
+    ("command", "line", "told"),
+    [
+        (
+            advise,
+            "llama3-8b --nodes 2",
+            "'llama3-8b' follows no flag: did you mean --workload llama3-8b? samestep advise",
+        ),
+        (advise, "net.py", "'net.py' follows no flag: did you mean --model net.py? samestep advise --help"),
+        (
+            advise,
+            "--gpus 8",
+            "unknown option '--gpus'. Devices come by whole nodes: give --nodes, or --vary devices=64.",
+        ),
+        (port, "net.py", "'net.py' follows no flag: did you mean --model net.py? samestep port --help"),
+        (doctor, "torch", "'torch' follows no flag; samestep doctor --help"),
+        (diff, "one", "samestep diff needs B, as in: samestep diff runs/one runs/two; samestep diff --help"),
+        (diff, "", "samestep diff needs A and B, as in: "),
+        (export, "runs", "samestep export needs --to or --format, as in: samestep export runs"),
+        (demo, "--mistake clip", "Did you mean 'clip_forgotten' or 'clip_by_local_norm' or 'clip_each_parameter' or "),
+        (
+            run,
+            "torch:ddp --dtype float16",
+            "unknown dtype 'float16'. Products in fp16, with weights in float32, are --precision",
+        ),
+        (run, "torch ddp", "unknown strategy 'torch'. It is a framework. Write it as in torch:ddp. Choose from: "),
+        (predict, "llama3-8b", "unknown strategy 'llama3-8b'. It is a workload: --workload llama3-8b. Write it as in "),
+    ],
+)
+def test_a_newcomer_is_told_what_to_type(refused: Refused, command: types.ModuleType, line: str, told: str) -> None:
+    holds(refused(command, *line.split()), told)
 
 
 # --- options ----------------------------------------------------------------------------------------------------------

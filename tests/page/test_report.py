@@ -217,7 +217,7 @@ def test_nothing_to_report_is_refused(told: Told, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match=r"there is nothing to report: .*empty: holds no run"):
         told(tmp_path / "empty")
-    with pytest.raises(ConfigError, match="the following arguments are required: RUNS"):
+    with pytest.raises(ConfigError, match="samestep report needs RUNS, as in: samestep report"):
         told()
 
 
