@@ -57,8 +57,14 @@ class Unavailable(SamestepError, RuntimeError):
 
     exit_code = 3
 
-    def __init__(self, message: str) -> None:
-        super().__init__(one_line(message))
+    def __init__(self, message: str, *others: str) -> None:
+        """Makes one line of what is lacking.
+
+        Args:
+            message: What the machine lacks.
+            *others: What else it lacks; each is shortened alone, so none hides another.
+        """
+        super().__init__("; ".join(map(one_line, (message, *others))))
 
 
 class ParityFailed(SamestepError, RuntimeError):

@@ -103,9 +103,7 @@ def test_help_is_a_command_as_well() -> None:
     assert ran(ROOT, *line, "worker").startswith("usage: samestep worker")
 
 
-@pytest.mark.parametrize(
-    ("name", "told"), [("rnu", "Did you mean 'run'?"), ("forecast", "It is called predict here.")]
-)
+@pytest.mark.parametrize(("name", "told"), [("rnu", "Did you mean 'run'?"), ("forecast", "It is called predict here.")])
 def test_an_unknown_command_is_one_line(name: str, told: str) -> None:
     line = [sys.executable, "-m", "samestep", name]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)

@@ -25,7 +25,7 @@ def find_failure(found: "Comparison") -> SamestepError | None:
     if failed := [row for row in found.rows if row.status == FAILED]:
         return WorkerFailed(_say_failed(failed))
     if lacking := [lack for lack in (*(_lack(found, row) for row in found.rows), found.missing) if lack]:
-        return Unavailable("; ".join(lacking))
+        return Unavailable(*lacking)
     if found.parity and not any(row.is_judged for row in found.rows):
         return Unavailable("parity was asked for, but no row was judged.")
     if found.against and (lack := found.against.lack(found.required)):

@@ -238,10 +238,10 @@ def _alone(result: RunResult) -> str:
 
 
 def measures(result: RunResult) -> list[tuple[str, str, str]]:
-    """Returns the strategy's own quantities over all its processes: name, least to most with the unit, and meaning."""
+    """Returns the strategy's own quantities over all its processes: title, least to most with the unit, and meaning."""
     found = []
     for measure in strategy_info(result.framework, result.strategy).measures:
-        values = [row.measures[measure.name] for row in result.processes if measure.name in row.measures]
-        shown = dict.fromkeys(f"{value:.4g}" for value in ([min(values), max(values)] if values else []))
-        found += [(measure.name, f"{' to '.join(shown)} {measure.unit}", measure.meaning)] if values else []
+        if values := [row.measures[measure.name] for row in result.processes if measure.name in row.measures]:
+            shown = " to ".join(dict.fromkeys(f"{value:.4g}" for value in (min(values), max(values))))
+            found.append((measure.name.replace("_", " "), f"{shown} {measure.unit}", measure.meaning))
     return found

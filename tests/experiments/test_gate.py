@@ -174,6 +174,15 @@ def test_every_required_row_that_was_not_judged_is_named(gate: Gate) -> None:
     assert "torch:ddp" not in last
 
 
+def test_the_reasons_of_two_rows_are_told_whole(gate: Gate) -> None:
+    reasons = {
+        cell: Unavailable(f"{cell} lacks {', '.join(f'thing {n}' for n in range(25))}") for cell in TWO.split(",")
+    }
+    code, _, last = gate(f"--strategies {TWO},torch:fsdp", reasons)
+    assert code == 3
+    assert [cell for cell, why in reasons.items() if f"{cell} was unavailable: {why}" not in last] == [], last
+
+
 def test_a_required_row_is_added_and_judged_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     started = make_up(monkeypatch, {})

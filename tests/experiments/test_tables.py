@@ -258,3 +258,11 @@ def test_the_flag_that_a_narrow_table_names_shows_the_rest(
     printed = capsys.readouterr().out
     assert ("start-up s" in row(printed, "strategy")) == shown
     assert ("start-up s; --wide shows all" in printed) != shown
+
+
+def test_quantities_of_the_strategy_alone_have_titles() -> None:
+    result = made("torch:ddp")
+    processes = tuple(dataclasses.replace(each, measures={"communication_seconds": 0.012}) for each in result.processes)
+    table = tables.report(dataclasses.replace(result, processes=processes))
+    assert row(table, "communication seconds")[1] == "0.012 s per step"
+    assert "* communication seconds: how long" in table and "communication_seconds" not in table
