@@ -1,5 +1,6 @@
 """Mistakes in scaling and clipping: by which norm, before what, on which rank, and not at all."""
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -14,7 +15,15 @@ from samestep.common.mistakes.gradient_arithmetic import (
 )
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
 from samestep.common.mistakes.replicas import of_one_kind
-from samestep.common.steps.gradient_transforms import CLIP_CALLS, CLIP_MOST, CLIP_NORM, GRADIENT_PHASES, LOSS_SCALE
+from samestep.common.steps.gradient_transforms import (
+    CLIP_CALLS,
+    CLIP_EACH,
+    CLIP_MOST,
+    CLIP_NORM,
+    CLIP_VALUE,
+    GRADIENT_PHASES,
+    LOSS_SCALE,
+)
 
 
 def clip(ratio_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) -> Words | None:
@@ -66,6 +75,18 @@ def each_microbatch(evidence: Evidence) -> Words | None:
     return None if common_ratio(evidence.gradients) is not None else {"passes": str(passes)}
 
 
+def each_tensor(evidence: Evidence) -> Words | None:
+    """B alone clips each tensor's gradient to a norm, and the norm of A's says by which factor it is multiplied."""
+    scalars, most, factor = evidence.a.scalars, evidence.b.scalars.get(CLIP_EACH), evidence.a.factor
+    if not most or CLIP_NORM in evidence.b.scalars or CLIP_EACH in scalars or CLIP_VALUE in scalars:
+        return None
+    for each in evidence.gradients:
+        norm = each.norms[0] / factor if each.norms else math.nan
+        if not each.explained_by((most / norm if norm > most else 1.0) / factor):
+            return None
+    return {"most": f"{most:g}", "how": f"all of them to one of {scalars[CLIP_MOST]:g}" if factor < 1 else "none"}
+
+
 def loss_and_norm(evidence: Evidence) -> Words | None:
     """The loss has a factor, which clipping takes out of the gradients again."""
     ratio = evidence.loss_ratio
@@ -109,6 +130,14 @@ CLIPPING = (
         "the gradients are the same before clipping, but A clips by a norm of {a} and B by one of {b}: one of the two"
         " leaves some gradients out of it, or counts some twice",
         "NVIDIA/Megatron-LM#5916",
+    ),
+    Mistake(
+        "clip_each_tensor",
+        GRADIENT_PHASES,
+        each_tensor,
+        "B clips the gradient of each tensor to a norm of {most}, and A {how}",
+        "",
+        has_sides=True,
     ),
     Mistake(
         "clip_forgotten",

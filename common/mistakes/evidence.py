@@ -29,6 +29,7 @@ class SeenTensor:
         strays: The projections of the gradients that steps before left there, which updated others, in A and in B.
         shape: The shape of the whole tensor.
         digits: The most binary digits behind the first that its numbers have in A, and in B; None where nobody knows.
+        norms: The norms of its gradient, from all of its numbers, in A and in B.
     """
 
     name: str
@@ -44,6 +45,7 @@ class SeenTensor:
     strays: tuple[np.ndarray, np.ndarray] | None = None
     shape: tuple[int, ...] = ()
     digits: tuple[int, int] | None = None
+    norms: tuple[float, float] | None = None
 
     @property
     def norm(self) -> float:
@@ -172,6 +174,7 @@ class Evidence:
                     other=each.one,
                     strays=each.strays and each.strays[::-1],
                     digits=each.digits and each.digits[::-1],
+                    norms=each.norms and each.norms[::-1],
                 )
                 for each in seen
             )

@@ -16,7 +16,9 @@ LOSS_SCALE = "loss_scale"
 """The scale of the loss."""
 TRANSFORMS = (CLIP_NORM, LOSS_SCALE)
 """What a graph writes down of a step, where no Python function runs."""
-KERAS_NAMES = {"global_clipnorm": CLIP_MOST, "clipvalue": "clip_max_value"}
+CLIP_EACH, CLIP_VALUE = "clipnorm", "clip_max_value"
+"""The most that clipping leaves of the norm of each tensor's gradient, and of each of its numbers."""
+KERAS_NAMES = {"global_clipnorm": CLIP_MOST, "clipvalue": CLIP_VALUE}
 """The names that Keras' optimizers have for what torch is called with."""
 
 FOLLOWING = (CLIP_NORM, CLIP_CALLS)

@@ -26,6 +26,8 @@ def scalars_of(optimizer: Any) -> dict[str, float]:
     """
     values = {"weight_decay": 0.0} | {name: value for name, value in vars(optimizer).items() if name not in _OTHERS}
     numbers = {name: value or 0.0 if name == "weight_decay" else value for name, value in values.items()}
+    if not values.get("use_ema"):
+        numbers.pop("ema_momentum", None)
     return {
         _NAMES.get(name, name): float(value)
         for name, value in numbers.items()

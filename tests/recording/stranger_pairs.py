@@ -17,3 +17,25 @@ PAIRS = [
     ("stream", "repeated", "repeated_in_a_pass", "B is given 32 examples again, and A none"),
     ("moved", "less", "unnamed", "update, layer 3"),
 ]
+KERAS_PAIRS = [
+    ("gan", "swapped", "same", ""),
+    ("gan", "late swapped", "same", ""),
+    ("towers", "swapped", "same", ""),
+    ("towers", "apart", "same", ""),
+    ("towers", "faster", "other_hyperparameter", "step 0, hyper-parameters: lr"),
+    ("fit", "each", "clip_each_tensor", "B clips the gradient of each tensor to a norm of 0.2, and A none"),
+    ("fit", "value", "unnamed", "B clips each number of its gradients to 0.01, and A does not"),
+    ("fit", "loose", "same", "B clips the gradient of each tensor to a norm of 1000, and A does not; no step shows it"),
+    ("fit", "average", "same", ""),
+]
+"""As above, of Keras."""
+MORE_KERAS_PAIRS = [
+    ("gan", "eager swapped", "same", ""),
+    ("gan", "eager late", "same", ""),
+    (
+        "fit all",
+        "each",
+        "clip_each_tensor",
+        "B clips the gradient of each tensor to a norm of 0.2, and A all of them to one of 0.2",
+    ),
+]

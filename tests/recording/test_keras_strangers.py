@@ -14,27 +14,16 @@ from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.steps.joining import read_run
 from tests.cells import takes_slow_tests
 from tests.recording.records import ROOT, SCRIPTS
+from tests.recording.stranger_pairs import KERAS_PAIRS, MORE_KERAS_PAIRS
 from tests.sharing import made_once
 
 pytestmark = [pytest.mark.tf, pytest.mark.timeout(600)]
-PAIRS = [
-    ("gan", "swapped", "same", ""),
-    ("gan", "late swapped", "same", ""),
-    ("towers", "swapped", "same", ""),
-    ("towers", "apart", "same", ""),
-    ("towers", "faster", "other_hyperparameter", "step 0, hyper-parameters: lr"),
-]
-"""The script, what is changed in it, the verdict or the name of the mistake, and words of what is said."""
-MORE = [
-    ("gan", "eager swapped", "same", ""),
-    ("gan", "eager late", "same", ""),
-]
 SEEDS = range(4)
 
 
 @pytest.fixture(scope="module")
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pairs = [*PAIRS, *(MORE if takes_slow_tests(request) else ())]
+    pairs = [*KERAS_PAIRS, *(MORE_KERAS_PAIRS if takes_slow_tests(request) else ())]
     kinds = dict.fromkeys(kind for kind, *_ in pairs)
     lines: dict[str, dict[str, object]] = {
         each: {} for each in (*kinds, *(f"{kind} {word}" for kind, word, *_ in pairs))
@@ -45,7 +34,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         cases = []
         for name, options in lines.items():
             (out / name).mkdir(parents=True)
-            words = name.split()[: 1 if options else None]
+            words = name.split()[: -1 if options else None]
             cases.append([str(SCRIPTS / "keras_strangers.py"), words, {"out": str(out / name)} | options])
         runner = [sys.executable, str(SCRIPTS.parent / "run_keras.py"), json.dumps(cases)]
         done = subprocess.run(runner, cwd=ROOT, capture_output=True, text=True, timeout=500)
@@ -61,10 +50,10 @@ def verdict(folder: Path, kind: str, word: str) -> RecordedVerdict:
     return judge(a, b, measure(a, [read_run(folder / f"{kind} {seed}") for seed in SEEDS], pairing), pairing)
 
 
-SLOW = [pytest.param(*each, marks=pytest.mark.slow) for each in MORE]
+SLOW = [pytest.param(*each, marks=pytest.mark.slow) for each in MORE_KERAS_PAIRS]
 
 
-@pytest.mark.parametrize(("kind", "word", "expected", "said"), [*PAIRS, *SLOW])
+@pytest.mark.parametrize(("kind", "word", "expected", "said"), [*KERAS_PAIRS, *SLOW])
 def test_it_is_the_same_or_another(folder: Path, kind: str, word: str, expected: str, said: str) -> None:
     found = verdict(folder, kind, word)
     assert ([each.name for each in found.causes] or [found.kind]) == [expected], found.headline

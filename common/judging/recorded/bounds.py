@@ -3,7 +3,12 @@
 import dataclasses
 from collections.abc import Mapping
 
-from samestep.common.steps.gradient_transforms import CLIP_MOST, CLIP_NORM
+from samestep.common.steps.gradient_transforms import CLIP_EACH, CLIP_MOST, CLIP_NORM, CLIP_VALUE
+
+_WORDS = {
+    CLIP_VALUE: "each number of its gradients to {:g}",
+    CLIP_EACH: "the gradient of each tensor to a norm of {:g}",
+}
 
 
 @dataclasses.dataclass(eq=False)
@@ -13,10 +18,12 @@ class Bound:
     Attributes:
         most: The largest norm that clipping leaves; None if no step clips.
         norm: The largest norm of the gradient before clipping; None if none was recorded.
+        others: Bounds of which nobody knows whether they were reached, by the names of their scalars.
     """
 
     most: float | None = None
     norm: float | None = None
+    others: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def note(self, scalars: Mapping[str, float]) -> None:
         """Notes the scalars of a step.
@@ -27,6 +34,7 @@ class Bound:
         if CLIP_MOST in scalars and CLIP_NORM in scalars:
             self.most = scalars[CLIP_MOST]
             self.norm = max(scalars[CLIP_NORM], self.norm or 0.0)
+        self.others |= {name: scalars[name] for name in _WORDS if name in scalars}
 
 
 def unreached(a: Bound, b: Bound) -> tuple[str, ...]:
@@ -42,4 +50,19 @@ def unreached(a: Bound, b: Bound) -> tuple[str, ...]:
                 f"{who} clips its gradients to a norm of {bound.most:g}, and {other} does not; no step shows it, as the largest "
                 f"norm is {bound.norm:.3g}",
             )
-    return ()
+    return tuple(f"{each}; no step shows it" for each in one_sided(a, b))
+
+
+def one_sided(a: Bound, b: Bound) -> tuple[str, ...]:
+    """Returns what is said where only one of two runs clips in a way of which a record keeps no norm.
+
+    Args:
+        a: The bound of the one.
+        b: That of the other.
+    """
+    return tuple(
+        f"{who} clips {_WORDS[name].format(most)}, and {other} does not"
+        for who, other, bound, of_other in (("A", "B", a, b), ("B", "A", b, a))
+        for name, most in bound.others.items()
+        if name not in of_other.others
+    )

@@ -179,8 +179,7 @@ class Walk:
         shares = ["tp" in run.header.layouts for run in (self.a, self.b)]
         a, b = (_side(*each) for each in zip((one, other), past, only, shares, strict=True))
         seen = self.seen(gradient) if gradient else ()
-        if past[0].gradients is not None:
-            seen = _with_earlier(seen, self.pairing, past[0].gradients)
+        seen = _with_earlier(seen, self.pairing, past[0].gradients) if past[0].gradients is not None else seen
         if any(each.strays is not None for each in past):
             seen = _with_strays(seen, self.pairing, past)
         return Evidence(phase, one.number, a, b, seen, moves)
@@ -204,11 +203,12 @@ class Walk:
             kind = kind_of(tensor.name, tensor.layer, tensor.piece.shape)
             size = int(self.pairing.sizes[place])
             rounding, bound = float(compared.scale.rounding[place]), compared.scale.same
+            norms = (compared.one.norm[place], compared.other.norm[place]) if before is None else None
             held = None if before is None else before[0][place]
             bits = [digits_of(int(sums.bits[place]), tensor.dtype) for sums in (compared.one, compared.other)]
             digits = None if bits[0] is None or bits[1] is None else (bits[0], bits[1])
             made = SeenTensor(tensor.name, kind, tensor.role, size, one, other, rounding, bound, held)
-            found.append(dataclasses.replace(made, shape=tensor.piece.shape, digits=digits))
+            found.append(dataclasses.replace(made, shape=tensor.piece.shape, digits=digits, norms=norms))
         return tuple(found)
 
 

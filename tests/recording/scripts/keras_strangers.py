@@ -57,4 +57,17 @@ def towers():
             optimizers[k].apply(found[k], networks[k].trainable_variables)
 
 
-{each.__name__: each for each in (gan, towers)}[kind]()
+def fit():
+    options = {
+        "each": {"clipnorm": 0.2},
+        "value": {"clipvalue": 0.01},
+        "loose": {"clipnorm": 1000.0},
+        "all": {"global_clipnorm": 0.2},
+    }
+    options["average"] = {"ema_momentum": 0.9}  # of an average that is not kept
+    model = network(6, 1, "model")
+    model.compile(keras.optimizers.SGD(0.1, **options.get(words[-1] if words else "", {})), "mse")
+    model.fit(inputs, targets, batch_size=8, shuffle=False, verbose=0)
+
+
+{each.__name__: each for each in (gan, towers, fit)}[kind]()
