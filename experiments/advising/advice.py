@@ -1,6 +1,7 @@
 """Layouts ranked by predicted time, and what of the machine or the request would change the first of them."""
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 
 from samestep.common.errors import ConfigError
@@ -10,11 +11,12 @@ from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.validation import Score, expected_error
 from samestep.common.strategy import Run
 from samestep.experiments.advising.calibration import Calibration
-from samestep.experiments.advising.candidates import Condition, Search, search, search_under
+from samestep.experiments.advising.candidate_meshes import meshes
+from samestep.experiments.advising.candidates import Condition, Search, has_room, search, search_under
 from samestep.experiments.advising.ranking import Change, Ranking, Tell, Timed
 from samestep.experiments.advising.step_times import SHAPES, Timer, seconds_of
 from samestep.experiments.advising.training_cost import Training
-from samestep.experiments.printing.text import count
+from samestep.experiments.printing.text import count, plain_number, sharing
 
 LARGER_BATCH = 4
 """How many times as large a batch is tried."""
@@ -127,18 +129,42 @@ def _changed_conditions(base: Run, machine: Machine) -> Mapping[str, Condition]:
 def _fits_nowhere(base: Run, machine: Machine, nodes: int, keep: Mapping[str, int], found: Search) -> ConfigError:
     """Says by how much the closest layout misses, and on how many nodes one has room."""
     if not found.closest:
-        name, why = next(iter(found.refused.items()), ("", "no mesh has these sizes"))
-        return ConfigError(
-            f"no strategy can take it on {count(nodes * machine.gpus_per_node, 'device')}. torch:{name}: {why}"
-        )
+        return ConfigError(_say_impossible(base, machine, nodes, keep, found))
     closest = min(found.closest.values(), key=lambda each: each.needed_bytes)
-    needed, memory = closest.needed_bytes / 1e9, machine.memory_bytes / 1e9
+    needed, memory = (plain_number(size / 1e9) for size in (closest.needed_bytes, machine.memory_bytes))
     told = (
         f"{base.workload.name} has no room on {count(nodes, 'node')} of {machine.title}: the closest layout, {closest.cell}, "
-        f"needs {needed:,.0f} GB, and a device has {memory:,.0f} GB."
+        f"needs {needed} GB, and a device has {memory} GB."
     )
     more = nodes
     while (more := 2 * more) * machine.gpus_per_node <= MAX_PREDICTED_DEVICES:
-        if search(base, more * machine.gpus_per_node, machine.memory_bytes, keep).fitting:
+        if has_room(base, more * machine.gpus_per_node, machine.memory_bytes, keep):
             return ConfigError(f"{told} It has room on {count(more, 'node')}: --nodes {more}.")
-    return ConfigError(f"{told} More nodes do not help; give a smaller --batch-size, or devices with more memory.")
+    smaller = "a smaller --batch-size, or " if closest.microbatch_size > 1 else ""
+    return ConfigError(
+        f"{told} Twice as many nodes have no room either, and so on up to {more // 2:,}; give {smaller}devices with more memory."
+    )
+
+
+def _say_impossible(base: Run, machine: Machine, nodes: int, keep: Mapping[str, int], found: Search) -> str:
+    """Says why no strategy can take a request, with a batch that one can take and fewer nodes, if there are any."""
+    devices = nodes * machine.gpus_per_node
+    told = f"no strategy can take it on {count(devices, 'device')}"
+    every = {mesh.replicas for _, mesh in meshes(base, devices, keep, base.weights is not None)}
+    for replicas in sorted(each for each in every if base.batch_size % each):
+        larger = dataclasses.replace(base, batch_size=-(-base.batch_size // replicas) * replicas)
+        other = search(larger, devices, machine.memory_bytes, keep)
+        if other.fitting or other.closest:
+            fewer = [2**power for power in range(nodes.bit_length()) if 2**power < nodes]
+            least = (
+                n for n in reversed(fewer) if has_room(base, n * machine.gpus_per_node, machine.memory_bytes, keep)
+            )
+            return (
+                f"{told} with a global batch of {base.batch_size:,}: the fewest replicas that a possible mesh leaves are "
+                f"{replicas:,}, among which it has to divide; give --batch-size {larger.batch_size}"
+                f"{''.join(f', or --nodes {n}' for n in itertools.islice(least, 1))}."
+            )
+    if not found.refused:
+        return f"{told}: {base.workload.name} cannot be split into the sizes of --mesh {Mesh(tuple(keep.items()))}."
+    reasons = sharing((why, f"torch:{name}") for name, why in found.refused.items())
+    return f"{told}. " + "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())

@@ -5,6 +5,7 @@ can run, which takes as long and keeps more; recomputation where there is room w
 need be.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -31,7 +32,7 @@ from samestep.experiments.advising.candidate_meshes import (
     num_stage_ranks,
     with_microbatches,
 )
-from samestep.experiments.advising.held import PipePlace, needed, places, schedule_of_places
+from samestep.experiments.advising.held import PipePlace, least_state, needed, places, schedule_of_places
 
 LEAST_SEGMENTS = 3
 """Of a model with inner segments that can be computed again."""
@@ -90,8 +91,11 @@ def search_under(
     every = list(meshes(base, num_devices, keep, base.weights is not None))
     for number, (row, mesh) in enumerate(every):
         tell(f"{number:,} of {len(every):,} meshes")
-        layouts = _Layouts(row, mesh)
+        layouts, least = _Layouts(row, mesh), least_state(base, row, mesh)
         for found, condition in zip(searches, conditions, strict=True):
+            closest = found.closest.get(row.title)
+            if closest and least > condition.memory and least >= closest.needed_bytes:
+                continue
             try:
                 layouts.add_fitting(found, *condition)
             except ConfigError as error:
@@ -102,6 +106,18 @@ def search_under(
         found.refused = {name: why for name, why in found.refused.items() if name not in possible}
         found.closest = {name: each for name, each in found.closest.items() if name not in fitting}
     return searches
+
+
+def has_room(base: Run, num_devices: int, memory: float, keep: Mapping[str, int]) -> bool:
+    """Returns whether any layout has room; the arguments are those of `search_under`, under one condition."""
+    found = Search()
+    for row, mesh in meshes(base, num_devices, keep, base.weights is not None):
+        if least_state(base, row, mesh) <= memory:
+            with contextlib.suppress(ConfigError):
+                _Layouts(row, mesh).add_fitting(found, base, memory)
+        if found.fitting:
+            return True
+    return False
 
 
 @dataclasses.dataclass

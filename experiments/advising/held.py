@@ -19,14 +19,15 @@ from typing import NamedTuple
 
 from samestep.common.axes.used import held_of, splits_between, used
 from samestep.common.costs.footprints import FOOTPRINTS
-from samestep.common.costs.optimizer_state import optimizer_bytes
+from samestep.common.costs.optimizer_state import optimizer_bytes, state_bytes
 from samestep.common.costs.saved_activations.activations import kept_by_stage
 from samestep.common.costs.saved_activations.peak import KeptByStage, peak_bytes
 from samestep.common.mesh import Mesh
 from samestep.common.seconds.core_time import Taken
 from samestep.common.strategy import Run
 from samestep.common.workload.in_flight import in_flight
-from samestep.common.workload.models.spec import ModelSpec, parameters_of
+from samestep.common.workload.models.reached import num_trained
+from samestep.common.workload.models.spec import ModelSpec, num_params, parameters_of
 from samestep.common.workload.pipeline_schedule import SCHEDULES, stages_of_ranks
 from samestep.experiments.advising.candidate_meshes import MEGATRON, RankedStrategy
 from samestep.experiments.advising.prediction import needed_bytes
@@ -99,6 +100,26 @@ def places(run: Run, row: RankedStrategy, schedule: str = _PLAIN) -> tuple[PipeP
             kept = _kept(asked, number) if before is None else before.kept
             found[alike] = PipePlace(number if before is None else before.number, state[number], kept)
     return tuple(found.values())
+
+
+def least_state(base: Run, row: RankedStrategy, mesh: Mesh) -> float:
+    """Returns what the device that needs most needs at least: what all devices hold together, in as many parts as can be.
+
+    Args:
+        base: The model, optimizer and bytes of weights.
+        row: The row.
+        mesh: All devices.
+    """
+    weights, optimizer = _whole(_Asked(base, row, "", (base.workload.model, base.optimizer, base.dtype, base.weights)))
+    parts = mesh.size if row.in_shards else mesh.cutting("parameters", "stacked", "features", "layers").size
+    return weights / parts + optimizer / (mesh.size if row.sharding else parts)
+
+
+@functools.lru_cache(maxsize=8)
+def _whole(asked: "_Asked") -> tuple[int, int]:
+    """Returns the bytes of all weights with their gradients, and of the optimizer state."""
+    run, params = asked.run, asked.run.workload.model.params().values()
+    return (num_params(run.workload.model) + num_trained(params)) * run.item_bytes, state_bytes(run, params)
 
 
 @dataclasses.dataclass(frozen=True)

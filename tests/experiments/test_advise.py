@@ -54,7 +54,7 @@ from samestep.experiments.advising.candidate_meshes import (
     ComposedOptions,
     RankedStrategy,
 )
-from samestep.experiments.advising.candidates import MOST_MICROBATCHES, Condition, search, search_under
+from samestep.experiments.advising.candidates import MOST_MICROBATCHES, Condition, has_room, search, search_under
 from samestep.experiments.advising.local_machine import Here, load_here, make_here, path, store
 from samestep.experiments.advising.local_times import seconds_here
 from samestep.experiments.advising.prediction import Assumptions, needed_bytes, predict_row
@@ -139,6 +139,67 @@ def test_a_layout_is_found_if_any_of_its_micro_batches_has_room(share: float) ->
     assert {name for name, least in needed.items() if least <= memory} <= have_room
     assert all(each.needed_bytes <= memory for each in found.fitting)
     assert all(each.needed_bytes > memory for each in found.closest.values())
+
+
+@pytest.mark.parametrize("workload", [SMALL, f"{SMALL}+experts=8", "llama3-8b", "flights-ranker"])
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd", "adafactor"])
+def test_no_layout_needs_less_than_what_all_devices_hold_together(workload: str, optimizer: str) -> None:
+    asked = parse_prediction(RunConfig(workload=workload, batch_size=96, optimizer=optimizer), "bf16")
+    for devices in (1, 24):
+        found = search(asked, devices, 1e15, {}).fitting
+        assert found
+        for each in found:
+            assert held.least_state(asked, each.row, each.run.mesh) <= each.needed_bytes, each.layout
+
+
+def test_devices_that_cannot_hold_a_model_together_are_looked_at_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 405 billion parameters with their optimizer state, 2,048 devices hold more than 2 GB each, however they share."""
+    monkeypatch.setattr(candidates, "places", None)
+    assert not has_room(base("llama3-405b"), 2048, 2e9, {})
+
+
+@pytest.mark.parametrize(
+    ("asked", "machine", "nodes", "keep", "told"),
+    [
+        (
+            base(),
+            small_machine(1e3),
+            2,
+            None,
+            r"a device has 1e-06 GB\. Twice as many nodes have no room either, and so on up to 16,384;",
+        ),
+        (
+            base("llama3-8b", 512),
+            small_machine(80e9, 8),
+            125,
+            None,
+            r"leaves? are 5, .*give --batch-size 515, or --nodes 64\.$",
+        ),
+        (
+            base("llama3-8b"),
+            small_machine(80e9, 8),
+            3,
+            "tensor=3",
+            r"on 24 devices\. torch:.*, torch:hybrid: 32 heads do not",
+        ),
+        (
+            base("llama3-8b"),
+            small_machine(80e9, 8),
+            1,
+            "expert=8",
+            r"llama3-8b cannot be split into .* --mesh expert=8\.$",
+        ),
+    ],
+)
+def test_what_fits_nowhere_is_told_why(asked: Run, machine: Machine, nodes: int, keep: str | None, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        advise(asked, machine, nodes, keep and Mesh.parse(keep))
+
+
+def test_a_batch_and_nodes_that_are_named_can_be_taken() -> None:
+    machine = small_machine(80e9, 8)
+    for batch, nodes in ((515, 125), (512, 64)):
+        assert has_room(base("llama3-8b", batch), 8 * nodes, machine.memory_bytes, {})
 
 
 def test_every_layout_that_was_measured_on_many_nodes_has_room() -> None:
@@ -645,7 +706,7 @@ def test_4096_devices(workload: str) -> None:
         ("--workload gpt3-175b --nodes 0", ["--nodes", "from 1 up"]),
         (
             "--workload synthetic-gpt --batch-size 7 --mesh data=8",
-            ["torch:ddp", "global batch 7", "8 replicas", "a multiple of 8"],
+            ["8 devices with a global batch of 7", "replicas that a possible mesh leaves are 8", "give --batch-size 8"],
         ),
         ("--workload llama3-70b", ["no room on 1 node", "a device has 80 GB", "--nodes 4"]),
         ("--workload gpt3-175b --nodes 1 --format pdf", ["unknown format 'pdf'"]),
