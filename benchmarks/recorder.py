@@ -4,6 +4,8 @@
 are processes of their own, with one thread each. They take turns at a few steps, so both find the machine in the same state,
 and the ratio is the median over these pairs with its 95 % interval. The bars: 5 % on steps of 50 ms and more and 15 % on steps of
 10 ms; a tenth of that with `--every 10`.
+
+`python -m benchmarks.recorder torch-gpu` trains larger models in bf16 on a GPU, and compares seconds instead of CPU time.
 """
 
 import argparse
@@ -19,10 +21,13 @@ from typing import IO, Any
 from benchmarks.intervals import median_interval
 
 ROOT = Path(__file__).parents[1]
+_ON_GPU = "torch-gpu"
 VOCABULARY, LENGTH, HEADS = 256, 32, 4
 SIZES = {"10 ms": (64, 16), "50 ms": (256, 12), "200 ms": (256, 64)}
 """Of a transformer of two layers: width, and sequences of a batch."""
-WARM_UP, PAIRS, STEPS = 12, 25, {"10 ms": 40, "50 ms": 20, "200 ms": 10}
+GPU_SIZES = {"7 M": (256, 8, 4, 128), "34 M": (512, 16, 8, 256), "319 M": (1024, 8, 24, 512)}
+"""Of a transformer on a GPU: width, sequences of a batch, layers, and tokens of a sequence."""
+WARM_UP, PAIRS, STEPS = 12, 25, {"10 ms": 40, "50 ms": 20, "200 ms": 10} | dict.fromkeys(GPU_SIZES, 20)
 """More than the steps that are looked at one by one; and a multiple of ten, which `--every 10` looks at once."""
 
 
@@ -31,14 +36,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("frameworks", nargs="*", default=["torch", "keras"])
     parser.add_argument("--every", nargs="*", type=int, default=[1, 10])
-    parser.add_argument("--sizes", nargs="*", default=[*SIZES])
+    parser.add_argument("--sizes", nargs="*")
     parser.add_argument("--pairs", type=int, default=PAIRS)
     given = parser.parse_args()
     print(
         "| script | parameters | bare, ms | `--every` | recorded / bare | 95 % |\n|---|---|---|---|---|---|", flush=True
     )
     for framework in given.frameworks:
-        for size in given.sizes:
+        for size in given.sizes or (GPU_SIZES if framework == _ON_GPU else SIZES):
             for every in given.every:
                 print(_row(framework, size, every, given.pairs), flush=True)
 
@@ -69,7 +74,9 @@ class _Script:
     def __init__(self, framework: str, size: str, options: list[str] | None) -> None:
         script = [sys.executable, "-m", "benchmarks.recorder", "--script", framework, size]
         recorder = [] if options is None else [sys.executable, "-m", "samestep", "record", *options, "--"]
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+        if framework != _ON_GPU:
+            environment["CUDA_VISIBLE_DEVICES"] = ""
         self._process = subprocess.Popen(
             [*recorder, *script],
             cwd=ROOT,
@@ -82,7 +89,7 @@ class _Script:
         self.num_parameters = int(self._said())
 
     def seconds(self) -> float:
-        """Has it take its steps; returns their CPU time."""
+        """Has it take its steps; returns their CPU time, or their seconds on a GPU."""
         print("go", file=self._pipe(self._process.stdin), flush=True)
         return float(self._said())
 
@@ -104,24 +111,54 @@ def script(framework: str, size: str) -> None:
     """The script that is measured.
 
     Args:
-        framework: "torch" or "keras".
-        size: A key of SIZES.
+        framework: "torch", "keras" or "torch-gpu".
+        size: A key of SIZES, or of GPU_SIZES.
     """
-    num_parameters, train = {"torch": training_of_torch, "keras": training_of_keras}[framework](*SIZES[size])
+    if framework == _ON_GPU:
+        num_parameters, train = training_on_gpu(*GPU_SIZES[size])
+    else:
+        num_parameters, train = {"torch": training_of_torch, "keras": training_of_keras}[framework](*SIZES[size])
+    clock = time.perf_counter if framework == _ON_GPU else time.process_time
     train(WARM_UP)
     print(num_parameters, flush=True)
     for _ in sys.stdin:
-        start = time.process_time()
+        start = clock()
         train(STEPS[size])
-        print(time.process_time() - start, flush=True)
+        print(clock() - start, flush=True)
 
 
-def training_of_torch(width: int, num_sequences: int) -> tuple[int, Callable[[int], None]]:
+def training_on_gpu(width: int, num_sequences: int, layers: int, length: int) -> tuple[int, Callable[[int], None]]:
+    """Makes a model in bf16 on the GPU, as `training_of_torch` does.
+
+    Args:
+        width: Of the model.
+        num_sequences: Of a batch.
+        layers: Of the model.
+        length: Of a sequence.
+    """
+    import torch
+
+    num_parameters, train = training_of_torch(width, num_sequences, layers, length, "cuda")
+
+    def train_on_gpu(count: int) -> None:
+        with torch.autocast("cuda", torch.bfloat16):
+            train(count)
+        torch.cuda.synchronize()
+
+    return num_parameters, train_on_gpu
+
+
+def training_of_torch(
+    width: int, num_sequences: int, layers: int = 2, length: int = LENGTH, device: str = "cpu"
+) -> tuple[int, Callable[[int], None]]:
     """Makes the model and its optimizer; returns how many parameters it has, and what takes a number of steps.
 
     Args:
         width: Of the model.
         num_sequences: Of a batch.
+        layers: Of the model.
+        length: Of a sequence.
+        device: Where it is.
     """
     import torch
     from torch import nn
@@ -129,10 +166,10 @@ def training_of_torch(width: int, num_sequences: int) -> tuple[int, Callable[[in
     torch.set_num_threads(1)
     layer = nn.TransformerEncoderLayer(width, HEADS, 4 * width, 0.0, batch_first=True)
     model = nn.Sequential(
-        nn.Embedding(VOCABULARY, width), nn.TransformerEncoder(layer, 2), nn.Linear(width, VOCABULARY)
-    )
+        nn.Embedding(VOCABULARY, width), nn.TransformerEncoder(layer, layers), nn.Linear(width, VOCABULARY)
+    ).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    tokens = torch.randint(VOCABULARY, (num_sequences, LENGTH + 1))
+    tokens = torch.randint(VOCABULARY, (num_sequences, length + 1)).to(device)
 
     def train(count: int) -> None:
         for _ in range(count):

@@ -1,8 +1,8 @@
 """What a record keeps of tensors, computed in torch: the mirror of common/steps/projections.py, for many tensors at once.
 
 A projection is two products, with the signs of the rows and then with those of the columns. The first is a product of matrices
-for each tensor. The second is one for all tensors with the same columns. Nothing is brought to the host until `resolve`, so a GPU
-is not waited for within a step. What is in the memory of the host is computed in fewer calls (`host.py`).
+for all tensors of one shape, the second one for all tensors with the same columns. Nothing is brought to the host until
+`resolve`, so a GPU is not waited for within a step. What is in the memory of the host is computed in fewer calls (`host.py`).
 """
 
 from collections.abc import Sequence
@@ -13,18 +13,23 @@ import torch
 from samestep.common.steps.projections import BITS, Piece
 from samestep.common.steps.record import stats_dtype
 from samestep.torch_impl.recording.dtypes import exact_products
-from samestep.torch_impl.recording.statistics.blocks import Block, Kind, Places, Signs, blocks_of
+from samestep.torch_impl.recording.statistics.blocks import Block, Kind, Places, Signs, blocks_of, cut_of, line
 from samestep.torch_impl.recording.statistics.host import Found, HostLot, is_of_host
 
 _SINGLE, _DOUBLE = torch.float32, torch.float64  # before float64 mode renames them
 _WORDS, _HALVES = torch.int32, torch.int16
+_TOGETHER = 2**24
+"""Numbers that are stacked, at most: 64 MiB of float32."""
+
+_Stack = tuple[list[tuple[int, slice | None]], tuple[int, int], torch.Tensor]
+"""Blocks of one shape, each by the place of its tensor and the range that it is of it; the shape; and the signs of the rows."""
 
 
 class _Lot:
-    """The blocks of one dtype and device, those with the same columns next to each other."""
+    """The blocks of one dtype and device. Each call there takes the host some microseconds, so equal blocks are stacked."""
 
     def __init__(self, blocks: Sequence[Block], whole: Sequence[bool], kind: Kind) -> None:
-        """Sorts them.
+        """Sorts them: those with the same columns are next to each other, and among them those with the same rows.
 
         Args:
             blocks: The blocks.
@@ -33,21 +38,22 @@ class _Lot:
         """
         self._dtype = kind[0] if kind[0] in (_SINGLE, _DOUBLE) else _SINGLE
         self._device = kind[1]
-        groups: dict[int, list[Block]] = {}
+        groups: dict[int, dict[int, list[Block]]] = {}
         for each in blocks:
-            groups.setdefault(id(each.columns), []).append(each)
-        self._groups = [(len(each), each[0].columns.on(self._dtype, self._device)) for each in groups.values()]
-        ordered = [each for group in groups.values() for each in group]
-        self._places = Places(ordered)
-        self._members = [
+            groups.setdefault(id(each.columns), {}).setdefault(id(each.rows), []).append(each)
+        self._places = Places([each for equal in groups.values() for own in equal.values() for each in own])
+        self._groups = [
             (
-                each.place,
-                None if whole[each.place] else slice(each.start, each.end),
-                each.shape,
-                each.rows.on(self._dtype, self._device),
+                next(iter(equal.values()))[0].columns.on(self._dtype, self._device),
+                [self._stack(each, whole) for own in equal.values() for each in _stacked(own)],
             )
-            for each in ordered
+            for equal in groups.values()
         ]
+
+    def _stack(self, equal: Sequence[Block], whole: Sequence[bool]) -> _Stack:
+        rows_KR = equal[0].rows.on(self._dtype, self._device)
+        members = [(each.place, cut_of(each, whole)) for each in equal]
+        return members, equal[0].shape, rows_KR.expand(len(equal), -1, -1)
 
     @exact_products()
     def __call__(self, values: Sequence[torch.Tensor | None]) -> Found:
@@ -56,23 +62,30 @@ class _Lot:
         Args:
             values: All tensors.
         """
-        size, on = len(self._members), self._device
+        size, on, first, projections = len(self._places.index), self._device, 0, []
         bits = torch.empty(size, dtype=_WORDS, device=on)
-        squares = torch.empty(size, dtype=self._dtype, device=on)
-        members, projections = zip(self._members, bits.unbind(), squares.unbind(), strict=True), []
-        for count, columns_KC in self._groups:
+        norms = torch.empty(size, dtype=self._dtype, device=on)
+        for columns_KC, stacks in self._groups:
+            start, count = first, sum(len(members) for members, *_ in stacks)
             halves_NKC = torch.empty(count, *columns_KC.shape, dtype=self._dtype, device=on)
-            for half_KC, ((place, cut, shape, rows_KR), bit, square) in zip(halves_NKC.unbind(), members, strict=False):
-                value = values[place]
-                assert value is not None
-                flat = value.reshape(-1)
-                part = flat if cut is None else flat[cut]  # is in the cache for all three
-                torch.sum(_words(part), 0, dtype=_WORDS, out=bit)
-                x = part if part.dtype == self._dtype else part.to(self._dtype)
-                torch.dot(x, x, out=square)
-                torch.mm(rows_KR, x.view(shape), out=half_KC)  # `out` also keeps autocast away
+            for members, shape, rows_NKR in stacks:
+                end = first + len(members)
+                parts = [line(values[place], cut) for place, cut in members]
+                given = torch.stack(parts) if len(parts) > 1 else parts[0][None]
+                torch.sum(_words(given), 1, dtype=_WORDS, out=bits[first:end])
+                x = given if given.dtype == self._dtype else given.to(self._dtype)
+                torch.linalg.vector_norm(x, dim=1, out=norms[first:end])
+                # `out` also keeps autocast away.
+                torch.bmm(rows_NKR, x.view(-1, *shape), out=halves_NKC[first - start : end - start])
+                first = end
             projections.append(halves_NKC.mul_(columns_KC).sum(2))
-        return self._places, torch.cat(projections), squares, bits
+        return self._places, torch.cat(projections), norms.square_(), bits
+
+
+def _stacked(equal: Sequence[Block]) -> list[Sequence[Block]]:
+    """Returns blocks of one shape in stacks; one larger than what a stack may take is alone, and is not copied."""
+    together = max(1, _TOGETHER // equal[0].size)
+    return [equal[first : first + together] for first in range(0, len(equal), together)]
 
 
 class Statistics:

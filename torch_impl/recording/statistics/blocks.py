@@ -110,6 +110,28 @@ def blocks_of(place: int, piece: Piece, shared: dict[tuple, Signs]) -> list[Bloc
     return found
 
 
+def cut_of(block: Block, whole: Sequence[bool]) -> slice | None:
+    """Returns the range of its tensor that a block is.
+
+    Args:
+        block: The block.
+        whole: Whether each tensor is one block, for which None is returned.
+    """
+    return None if whole[block.place] else slice(block.start, block.end)
+
+
+def line(value: torch.Tensor | None, cut: slice | None) -> torch.Tensor:
+    """Returns the numbers of a tensor as one row, or a range of them.
+
+    Args:
+        value: The tensor.
+        cut: The range, if it is not all.
+    """
+    assert value is not None
+    flat = value if value.ndim == 1 else value.reshape(-1)
+    return flat if cut is None else flat[cut]
+
+
 def _of_columns(piece: Piece, inner: Sequence[tuple[int, int]]) -> np.ndarray:
     """Returns the signs of the columns that a piece has, which need not be neighbours."""
     _, columns = as_matrix(piece.shape)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from samestep.common.steps.projections import PROJECTIONS
-from samestep.torch_impl.recording.statistics.blocks import Block, Places
+from samestep.torch_impl.recording.statistics.blocks import Block, Places, cut_of, line
 
 Found = tuple[Places, torch.Tensor | np.ndarray, torch.Tensor | np.ndarray, torch.Tensor | np.ndarray]
 """Places, projections [tensors, PROJECTIONS], square norms, and sums of bits as int32."""
@@ -73,7 +73,7 @@ class _Tiny:
 
     def __init__(self, groups: Sequence[Sequence[Block]], whole: Sequence[bool], dtype: torch.dtype) -> None:
         blocks = [each for group in groups for each in group]
-        self._members = [(each.place, _cut(each, whole)) for each in blocks]
+        self._members = [(each.place, cut_of(each, whole)) for each in blocks]
         ends = np.cumsum([0, *(each.size for each in blocks)])
         self._starts, size = ends[:-1], int(ends[-1])
         self._given, self._wide = torch.empty(size, dtype=dtype), np.empty(size)
@@ -91,7 +91,7 @@ class _Tiny:
         ]
 
     def __call__(self, values: Sequence[torch.Tensor | None]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        torch.cat([_line(values[place], cut) for place, cut in self._members], out=self._given)
+        torch.cat([line(values[place], cut) for place, cut in self._members], out=self._given)
         self._wide[...] = self._numbers  # as many products in float32 would round as often
         for numbers, signs, projections in self._products:
             np.dot(numbers, signs, out=projections)
@@ -120,7 +120,7 @@ class _Large:
         self._blocks = [
             (
                 block.place,
-                _cut(block, whole),
+                cut_of(block, whole),
                 [
                     (
                         slice(span[0].start, span[-1].end),
@@ -136,7 +136,7 @@ class _Large:
     def __call__(self, values: Sequence[torch.Tensor | None]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         dot, add = np.dot, np.add.reduce
         for place, cut, spans in self._blocks:
-            numbers = _line(values[place], cut).detach().numpy()
+            numbers = line(values[place], cut).detach().numpy()
             for span, square, bits, steps in spans:
                 x = numbers[span]
                 add(x.view(_WORDS), out=bits)  # from here on the numbers are in the cache
@@ -178,14 +178,3 @@ def _spans(chunks: Sequence[_Chunk], itemsize: int) -> list[Sequence[_Chunk]]:
     """Returns the chunks of a block in spans that stay in the cache."""
     together = max(1, _SPAN_BYTES // itemsize // (chunks[0].end - chunks[0].start))
     return [chunks[first : first + together] for first in range(0, len(chunks), together)]
-
-
-def _cut(block: Block, whole: Sequence[bool]) -> slice | None:
-    return None if whole[block.place] else slice(block.start, block.end)
-
-
-def _line(value: torch.Tensor | None, cut: slice | None) -> torch.Tensor:
-    """Returns the numbers of a tensor as one row, or a range of them."""
-    assert value is not None
-    flat = value if value.ndim == 1 else value.reshape(-1)
-    return flat if cut is None else flat[cut]
