@@ -57,9 +57,13 @@ class Check:
         return max(peaks, default=None)
 
     @property
-    def predicted_peak_bytes(self) -> int:
-        """What prediction says: all classes of memory at their peaks at once. Gradients of activations come on top of it."""
-        return max(map(needed_bytes, self.result.predicted.footprints))
+    def predicted_peak_bytes(self) -> int | None:
+        """What prediction says: all classes of memory at their peaks at once. Gradients of activations come on top of it.
+
+        None where the activations of a device are not predicted.
+        """
+        ledger = self.result.predicted
+        return None if ledger.activations_bytes is None else max(map(needed_bytes, ledger.footprints))
 
     @property
     def advised_seconds(self) -> float | None:
@@ -68,7 +72,7 @@ class Check:
         It is about training in two bytes.
         """
         machine, run = self.gpu.machine, parse(self.result.config)
-        candidate = candidate_of(run, self.predicted_peak_bytes)
+        candidate = candidate_of(run, max(map(needed_bytes, self.result.predicted.footprints)))
         if machine is None or candidate is None or run.product_bytes == run.item_bytes:
             return None
         return seconds_of(candidate, machine).total
@@ -101,7 +105,7 @@ COLUMNS: tuple[Column[Check], ...] = (
     Column("state", _beside_prediction(STATE), "of a device, with its prediction", gives_way=1),
     Column(
         "allocated",
-        lambda check: f"{size(check.allocated_peak_bytes)} ({size(check.predicted_peak_bytes)})",
+        lambda check: f"{size(check.allocated_peak_bytes)} ({size(check.predicted_peak_bytes)})".removesuffix(" ()"),
         "the most bytes of tensors in a step, and what prediction counts of them: gradients of activations are not among it",
     ),
     Column("sent", _beside_prediction(SENT), "in a step over TCP, with its prediction", gives_way=2),

@@ -71,7 +71,7 @@ def test_what_ran_elsewhere_than_on_the_gpu_and_what_did_not_run_is_said(
     launcher: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lend(launcher, monkeypatch)
-    cells = ["torch:single", "torch:fsdp+precision=bf16", "torch:tp+devices=3"]
+    cells = ["torch:single", "torch:fsdp+precision=bf16", "torch:dp", "torch:tp+devices=3"]
     monkeypatch.setattr(checks, "list_checks", lambda gpus: [Cell.parse(cell) for cell in cells])
     monkeypatch.setattr(checks, "WORKLOAD", "prose-gpt+layers=1+width=16+heads=2+context=8")
     monkeypatch.chdir(tmp_path)
@@ -79,19 +79,20 @@ def test_what_ran_elsewhere_than_on_the_gpu_and_what_did_not_run_is_said(
     assert doctor.prove({"torch": (H100,)}, tmp_path / "gpu-report.json", "github") == 0
     told = capsys.readouterr().out
     assert "torch sees NVIDIA H100 80GB HBM3 (74.5 GiB)." in told
-    assert "on CPU cores, since each rank has to have a GPU: torch:single, torch:fsdp+precision=bf16" in told
+    assert "on CPU cores, since each rank has to have a GPU: torch:single, torch:fsdp+precision=bf16," in told
     assert "torch:tp+devices=3 was not possible" in told
     report = json.loads((tmp_path / "gpu-report.json").read_text())
-    single, fsdp = report["rows"]
+    single, fsdp, threads = report["rows"]
     assert single["status"] == fsdp["status"] == "same step"
     assert single["repeats_bit_for_bit"] is True
     assert single["is_on_gpu"] is False
     assert single["allocated_peak_bytes"] is None
     assert single["state_bytes"] == single["predicted_state_bytes"] < single["predicted_peak_bytes"]
+    assert threads["predicted_peak_bytes"] is None  # nobody predicts what activations its replicas keep
     assert single["advised_step_seconds"] is None  # which is about two bytes
     assert 0 < fsdp["advised_step_seconds"] < 0.1
     assert report["gpus"] == {"torch": [{"name": H100.name, "memory_bytes": H100.memory_bytes}]}
-    assert list(report["not_run"]) == [cells[2]]
+    assert list(report["not_run"]) == [cells[3]]
 
 
 @pytest.mark.torch
