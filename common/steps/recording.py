@@ -7,6 +7,7 @@ import atexit
 import dataclasses
 import functools
 import json
+import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -163,20 +164,18 @@ class Recorder:
     def leave(self, exit_code: int = 0) -> None:
         """Ends the process at once: what the script would do at its end is not wanted.
 
-        Args:
-            exit_code: That of the process.
+        Its workers end as they would with it. One that has only just started, as those of a DataLoader, would never notice.
         """
+        for worker in multiprocessing.active_children():
+            if worker.daemon:
+                worker.kill()
         sys.stdout.flush()
         sys.stderr.flush()
         self.end()
         os._exit(exit_code)
 
     def end(self, reason: str = "") -> None:
-        """Records nothing more.
-
-        Args:
-            reason: Noted, if given.
-        """
+        """Records nothing more, for a reason that is noted if there is one."""
         self._is_ended = True
         if reason:
             self.note(reason)

@@ -83,3 +83,17 @@ def test_a_full_disk_ends_a_rerun_at_once(tmp_path: Path) -> None:
     done = record("--out", str(tmp_path / "out"), "--stop-after", "9", "--", "bash", "-c", command)
     assert done.returncode == 1, done.stderr
     assert "samestep: the record ends at step" in done.stderr and "File too large" in done.stderr
+
+
+@pytest.mark.torch
+def test_the_last_step_that_is_wanted_ends_the_workers_of_a_script(tmp_path: Path) -> None:
+    wait = (
+        "lambda: (os.close(1), os.close(2), time.sleep(60))"  # and keep no pipe open, for whose end the test would wait
+    )
+    worker = f"import multiprocessing, os, time; w = multiprocessing.Process(target={wait}, daemon=True); w.start()"
+    (tmp_path / "loader.py").write_text(f"{worker}; print(w.pid, flush=True)\n{(SCRIPTS / 'plain.py').read_text()}")
+    done = record(
+        "--out", str(tmp_path / "out"), "--stop-after", "2", "--", sys.executable, str(tmp_path / "loader.py")
+    )
+    assert done.returncode == 0, done.stderr
+    assert not descendants([int(done.stdout.split()[0])])
