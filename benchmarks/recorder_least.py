@@ -64,14 +64,14 @@ def _measured(steps: int, plain: Mapping[str, Step], recorded: tuple[Step, Any, 
     for _ in range(steps):
         draw.shuffle(names)
         for name in names:
-            recorder._is_ended, own = name != "recorded", name.startswith("recorded")
+            recorder.is_ended, own = name != "recorded", name.startswith("recorded")
             is_looked_at = own and count % EVERY == 0
             count += own
             seconds = _timed(turns[name])
             found.setdefault(f"{name}, looked at" if is_looked_at else name, []).append(seconds * 1e6)
             if name == "recorded, in the graph":  # nothing was lost
                 journal.num_read, journal._rows_read = count, journal._rows_read + SIZES["10 ms"][1]
-    recorder._is_ended = True
+    recorder.is_ended = True
     return dict(sorted(found.items()))
 
 

@@ -1,5 +1,6 @@
 """The frames of a file that is only ever appended to: lengths, a checksum, a JSON object and an array."""
 
+import functools
 import json
 import os
 import struct
@@ -10,7 +11,7 @@ from typing import IO
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, parse_json
 
-LENGTHS, CHECKSUMS = struct.Struct("<4sII"), struct.Struct("<II")
+LENGTHS, CHECKSUMS, _CHECKSUM = struct.Struct("<4sII"), struct.Struct("<II"), struct.Struct("<I")
 """How a frame begins: with its kind, the bytes of the JSON object and of the array; then the CRC-32 of that, and of both."""
 STEP, ADDED = b"step", b"more"
 """The kinds: the header or a step, and tensors that were added to the header later."""
@@ -26,20 +27,31 @@ def frame_of(values: Mapping[str, object], array: bytes, kind: bytes = STEP) -> 
         array: The bytes of the array.
         kind: STEP or ADDED.
     """
-    return frame_of_text(json.dumps(values), array, kind)
+    return _frame(*_start_of(json.dumps(values), len(array), kind), array)
 
 
-def frame_of_text(values: str, array: bytes, kind: bytes = STEP) -> bytes:
-    """Returns a frame.
+def frame_of_text(values: str, array: bytes) -> bytes:
+    """Returns a frame of a step. What one after the other has alike is spelled once.
 
     Args:
         values: The JSON object, spelled.
         array: The bytes of the array.
-        kind: STEP or ADDED.
     """
+    return _frame(*_known_start_of(values, len(array)), array)
+
+
+def _frame(lengths: bytes, text: bytes, checksum: int, array: bytes) -> bytes:
+    return b"".join((lengths, _CHECKSUM.pack(zlib.crc32(array, checksum)), text, array))
+
+
+def _start_of(values: str, size: int, kind: bytes = STEP) -> tuple[bytes, bytes, int]:
+    """Returns the lengths with their checksum, the JSON object, and its checksum."""
     text = values.encode()
-    lengths = LENGTHS.pack(kind, len(text), len(array))
-    return lengths + CHECKSUMS.pack(zlib.crc32(lengths), zlib.crc32(array, zlib.crc32(text))) + text + array
+    lengths = LENGTHS.pack(kind, len(text), size)
+    return lengths + _CHECKSUM.pack(zlib.crc32(lengths)), text, zlib.crc32(text)
+
+
+_known_start_of = functools.lru_cache(16)(_start_of)
 
 
 def read_frames(file: IO[bytes], name: str, wanted: bytes = STEP) -> Iterator[tuple[Mapping[str, object], bytes]]:

@@ -13,6 +13,7 @@ from samestep.common.steps.frames import ADDED, read_frames
 from samestep.common.steps.projections import Piece
 from samestep.common.steps.record import (
     PHASES,
+    READ,
     SCHEMA,
     Phase,
     RecordedStep,
@@ -20,6 +21,7 @@ from samestep.common.steps.record import (
     RecordHeader,
     stats_dtype,
 )
+from samestep.common.steps.rows import mix
 
 _MOST = 2**62
 """Of a whole number."""
@@ -56,7 +58,7 @@ def read_head(file: IO[bytes], name: str) -> RankHead:
     try:
         values, _ = next(frames)
         schema = values["header"]["schema"]  # type: ignore[index]
-        if type(schema) is int and schema != SCHEMA:
+        if type(schema) is int and schema not in READ:
             raise ConfigError(f"{name} has schema {schema}, this samestep reads {SCHEMA}; record the script again.")
         header = _header(values["header"])  # type: ignore[arg-type]
         begin = file.tell()
@@ -165,13 +167,20 @@ def _piece(values: object) -> Piece:
 def _step(values: Mapping[str, object], array: bytes, header: RecordHeader, added: np.ndarray) -> RecordedStep:
     """Returns a step, with rows for all tensors. Those that were added later have their initial weights, and no gradient."""
     given = dict(values)
+    if header.schema > 2:
+        num_losses = _whole(given["losses"])
+        if 8 * (num_losses + 1) > len(array):
+            _refuse("it has not the losses that it counts")
+        given["number"], *given["losses"] = struct.unpack_from(f"<q{num_losses}d", array)
+        array = array[8 * (num_losses + 1) :]
     number, phases = _whole(given["number"], -1), _list(given.pop("phases"))
     counts = [None if given.get(name) is None else _whole(given[name]) for name in ("rows", "targets")]
     start = 8 * sum(each or 0 for each in counts)
     if start > len(array):
         _refuse("it has not the examples that it counts")
     stats = _stats(phases, array, start, header, added, number) if phases or start < len(array) else None
-    hashes = struct.unpack_from(f"<{start // 8}Q", array)
+    hashes = np.frombuffer(array, np.uint64, start // 8)
+    hashes = tuple((hashes if _flag(given.pop("is_mixed", True)) else mix(hashes)).tolist())
     made = RecordedStep(
         **given
         | {

@@ -8,7 +8,6 @@ The first frame is the header. Nothing of the user's data is kept but hashes.
 import dataclasses
 import functools
 import json
-import math
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,9 @@ import numpy as np
 from samestep.common.steps.frames import ADDED, frame_of, frame_of_text
 from samestep.common.steps.projections import PROJECTIONS, Piece
 
-SCHEMA = 2
+SCHEMA = 3
+READ = 2, SCHEMA
+"""What is read. Records of schema 2 have a step's number and losses in the JSON object, and hashes that are mixed."""
 Phase = Literal["local", "stray", "gradient", "weight"]
 """What was seen of a tensor. local: this process's gradient before it is exchanged, where it can be seen. stray: the gradient
 that a backward pass left where this step updates nothing. gradient: what the optimizer was given. weight: after the update; in
@@ -148,31 +149,40 @@ def added_frame(tensors: Sequence[RecordedTensor], weights: np.ndarray) -> bytes
     return frame_of({"tensors": [dataclasses.asdict(each) for each in tensors]}, weights.tobytes(), ADDED)
 
 
-def step_frame(step: RecordedStep) -> bytes:
-    """Returns the frame of a step."""
-    stats, rows, targets = step.stats or {}, step.rows or (), step.targets or ()
-    same = _spelled(tuple(step.scalars.items()), step.is_skipped, tuple(step.counts.items()), tuple(stats))
-    num_rows = "null" if step.rows is None else len(rows)
-    num_targets = "" if step.targets is None else f', "targets": {len(targets)}'
-    text = f'{{"number": {step.number}, "losses": {_numbers(step.losses)}, "rows": {num_rows}{num_targets}, {same[1:]}'
-    arrays = b"".join([each.tobytes() for each in stats.values()])
-    return frame_of_text(text, struct.pack(f"<{len(rows) + len(targets)}Q", *rows, *targets) + arrays)
+def step_frame(step: RecordedStep, sums: tuple[bytes | None, bytes | None] | None = None) -> bytes:
+    """Returns the frame of a step.
+
+    Args:
+        step: The step.
+        sums: Of each example, and of each with its targets, what `rows.mix` has not mixed yet; they take the place of the hashes.
+    """
+    stats, (rows, targets) = step.stats or {}, sums or (_packed(step.rows), _packed(step.targets))
+    sizes = len(step.losses), None if rows is None else len(rows) // 8, None if targets is None else len(targets) // 8
+    scalars, counts = tuple(step.scalars.items()), tuple(step.counts.items())
+    text = _spelled(sizes, sums is None, scalars, step.is_skipped, counts, tuple(stats))
+    numbers = struct.pack(f"<q{sizes[0]}d", step.number, *step.losses)
+    return frame_of_text(
+        text, b"".join((numbers, rows or b"", targets or b"", *[each.tobytes() for each in stats.values()]))
+    )
 
 
-def _numbers(values: Sequence[float]) -> str:
-    """Spells a list of numbers as JSON, which takes `json` longer than the rest of a frame."""
-    return f"[{', '.join(map(repr, map(float, values)))}]" if all(map(math.isfinite, values)) else json.dumps(values)
+def _packed(hashes: Sequence[int] | None) -> bytes | None:
+    return None if hashes is None else struct.pack(f"<{len(hashes)}Q", *hashes)
 
 
 @functools.lru_cache(16)
 def _spelled(
+    sizes: tuple[int, int | None, int | None],
+    is_mixed: bool,
     scalars: tuple[tuple[str, float], ...],
     is_skipped: bool,
     counts: tuple[tuple[str, int], ...],
     phases: tuple[Phase, ...],
 ) -> str:
     """Spells what one step after the other has alike: that takes as long as all else that is done for a step's frame."""
-    return json.dumps({"scalars": dict(scalars), "is_skipped": is_skipped, "counts": dict(counts), "phases": phases})
+    (losses, rows, targets), more = sizes, {"is_skipped": is_skipped, "counts": dict(counts), "phases": phases}
+    given = {"losses": losses, "rows": rows, "targets": targets, "is_mixed": is_mixed, "scalars": dict(scalars)}
+    return json.dumps(given | more)
 
 
 def rank_files(directory: Path) -> list[Path]:

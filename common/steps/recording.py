@@ -93,16 +93,13 @@ class Recorder:
             framework: As in the header.
         """
         self.options, self.framework = options, framework
-        self.process, self.number, self._file = os.getpid(), 0, None  # type: int, int, IO[bytes] | None
-        self._is_ended = False
+        self.number, self._file = 0, None  # type: int, IO[bytes] | None
+        self.is_ended = False
+        os.register_at_fork(after_in_child=self._leave_to_parent)
 
-    @property
-    def is_active(self) -> bool:
-        """Whether anything is to be recorded: not after an end, and not in a process that was forked off since the first step."""
-        here = os.getpid()
-        if here != self.process and not self.is_open:
-            self.process = here  # what was forked off before may be a rank
-        return not self._is_ended and here == self.process
+    def _leave_to_parent(self) -> None:
+        """Records nothing in a process that was forked off since the first step; what was forked off before may be a rank."""
+        self.is_ended |= self.is_open
 
     @property
     def is_open(self) -> bool:
@@ -150,13 +147,14 @@ class Recorder:
         """
         self._append(added_frame(tensors, weights))
 
-    def write(self, step: RecordedStep) -> None:
+    def write(self, step: RecordedStep, sums: tuple[bytes | None, bytes | None] | None = None) -> None:
         """Appends a step, and leaves the process if it was the last one that is wanted.
 
         Args:
             step: The step; numbers count from -1, the frame of the initial weights.
+            sums: As for `step_frame`.
         """
-        self._append(step_frame(step))
+        self._append(step_frame(step, sums))
         self.number = step.number + 1
         if self.options.stop_after is not None and self.number >= self.options.stop_after:
             self.leave()
@@ -176,7 +174,7 @@ class Recorder:
 
     def end(self, reason: str = "") -> None:
         """Records nothing more, for a reason that is noted if there is one."""
-        self._is_ended = True
+        self.is_ended = True
         if reason:
             self.note(reason)
 
@@ -213,25 +211,25 @@ class Recorder:
 
         @functools.wraps(function)
         def hook(*args: P.args, **kwargs: P.kwargs) -> T | None:
-            if not self.is_active:
+            if self.is_ended:
                 return None
             try:
                 return function(*args, **kwargs)
-            except OSError as error:
-                self._fail(f"the record ends at step {self.number}: {error.strerror or error}.")
             except Exception as error:
-                place = error.__traceback__
-                while place is not None and place.tb_next is not None:
-                    place = place.tb_next
-                where = "" if place is None else f" in {Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}"
-                self._fail(f"the record ends at step {self.number}: {type(error).__name__}{where}: {error}")
+                self.fail(error)
             return None
 
         return hook
 
-    def _fail(self, reason: str) -> None:
+    def fail(self, error: Exception) -> None:
         """Ends the record; and the process, if only its first steps are wanted, which nobody counts now."""
-        self.end(reason)
+        place = error.__traceback__
+        while place is not None and place.tb_next is not None:
+            place = place.tb_next
+        where = "" if place is None else f" in {Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}"
+        what = f"{type(error).__name__}{where}: {error}"
+        reason = f"{error.strerror or error}." if isinstance(error, OSError) else what
+        self.end(f"the record ends at step {self.number}: {reason}")
         if self.options.stop_after is not None:
             self.leave(1)
 

@@ -1,6 +1,8 @@
 """A record that is damaged, cut off or forged: it is read as far as it goes, or refused in one line, never in a traceback."""
 
 import contextlib
+import dataclasses
+import io
 import json
 import random
 import shutil
@@ -8,14 +10,26 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from samestep.common.errors import ConfigError
 from samestep.common.judging.recorded.judge import judge
 from samestep.common.steps.frames import CHECKSUMS, LENGTHS, frame_of
 from samestep.common.steps.joining import read_run
-from samestep.common.steps.record import rank_file
+from samestep.common.steps.projections import Piece
+from samestep.common.steps.rank_reading import read_rank
+from samestep.common.steps.record import (
+    SCHEMA,
+    RecordedStep,
+    RecordedTensor,
+    RecordHeader,
+    header_frame,
+    rank_file,
+    step_frame,
+)
 from samestep.common.steps.recorded_run import RecordedRun
+from samestep.common.steps.rows import mix
 from samestep.experiments.recording.facts import facts_of
 from tests.recording.numpy_script import Script, run
 
@@ -126,3 +140,19 @@ def test_another_schema_is_named_whatever_else_is_other(path: Path) -> None:
     path.write_bytes(b"".join(frame_of(text, array) for text, array in zip(texts, arrays, strict=True)))
     with pytest.raises(ConfigError, match="has schema 99, this samestep reads"):
         read_run(path.parent)
+
+
+def test_a_record_of_an_earlier_schema_is_read_as_one_of_today(tmp_path: Path) -> None:
+    """Today's frames have a step's number and losses beside its hashes, and those are mixed where they are read."""
+    tensors = (RecordedTensor("weight", "float32", Piece.whole((2,))),)
+    sums, frames, found = np.arange(3, dtype=np.uint64), list[bytes](), list[RecordedStep]()
+    earlier = {"number": 0, "losses": [0.5, 1e-9], "rows": 2, "targets": 1, "scalars": {"lr": 0.1}}
+    frames.append(frame_of(earlier | {"is_skipped": True, "counts": {"calls": 2}, "phases": []}, mix(sums).tobytes()))
+    step = RecordedStep(0, (0.5, 1e-9), None, {"lr": 0.1}, True, {"calls": 2})
+    frames.append(step_frame(step, (sums[:2].tobytes(), sums[2:].tobytes())))
+    frames.append(step_frame(dataclasses.replace(step, rows=tuple(mix(sums[:2])), targets=tuple(mix(sums[2:])))))
+    for schema, frame in zip((2, SCHEMA, SCHEMA), frames, strict=True):
+        head = header_frame(RecordHeader(schema, "torch", (), "/", {}, {}, 0, 1, tensors))
+        found += read_rank(io.BytesIO(head + frame), "it")[1]
+    assert [vars(each) for each in found] == [vars(found[0])] * 3
+    assert found[0].rows == tuple(mix(sums[:2]).tolist()) and found[0].losses == (0.5, 1e-9)

@@ -1,20 +1,22 @@
 """Where in torch a script is followed: at functions that are wrapped, and by the hooks that torch offers."""
 
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import nn
 from torch._compile import _disable_dynamo
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack as clear_stack
 from torch.autograd.graph import GradientEdge
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from samestep.common.steps.recording import Recorder
-from samestep.torch_impl.recording.functional import follow_functional, outside
+from samestep.torch_impl.recording.functional import follow_functional
 from samestep.torch_impl.recording.gradient_transforms import follow_transforms
 from samestep.torch_impl.recording.pieces import has_no_numbers
-from samestep.torch_impl.recording.rehearsals import is_observed, is_traced, unobserved
+from samestep.torch_impl.recording.rehearsals import is_traced, unobserved
 from samestep.torch_impl.recording.session import Session
 from samestep.torch_impl.recording.step.evaluated import EvaluatedCalls
 from samestep.torch_impl.recording.step.losses import Roots
@@ -40,19 +42,25 @@ class Hooks:
 
     def _guard(self, function: Callable[P, T]) -> Callable[P, T | None]:
         """Returns a hook that ends no script, and that torch.compile leaves alone where it compiles a whole step."""
-        guarded, thread = self._recorder.guarded(function), self._thread
+        recorder, thread, guarded = self._recorder, self._thread, self._recorder.guarded(function)
         apart = _disable_dynamo(lambda *own, **named: guarded(*own, **named) if thread.is_here() else None)
+        is_compiling, get_ident = torch.compiler.is_compiling, threading.get_ident
+        num_functions, num_dispatches = torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack
 
         @functools.wraps(function)
         def hook(*args: P.args, **kwargs: P.kwargs) -> T | None:
-            if torch.compiler.is_compiling():
+            if is_compiling():
                 return apart(*args, **kwargs)  # takes longer than most hooks
-            if not thread.is_here():
+            if recorder.is_ended or (get_ident() != thread.ident and not thread.is_here()):
                 return None
-            if is_observed():
-                with unobserved():
-                    return guarded(*args, **kwargs)
-            return guarded(*args, **kwargs)
+            try:
+                if num_functions() or num_dispatches():  # a mode of the script is told of each operation
+                    with unobserved():
+                        return function(*args, **kwargs)
+                return function(*args, **kwargs)
+            except Exception as error:
+                recorder.fail(error)
+            return None
 
         return hook
 
@@ -83,14 +91,10 @@ class Hooks:
         Args:
             original: The method.
         """
-        session, evaluated = self._session, self._evaluated
-        evaluate = self._guard(evaluated.see)
+        session, evaluated, thread = self._session, self._evaluated, self._thread
+        evaluate, after = self._guard(evaluated.see), self._guard(session.after_call)
         is_within_graph, is_compiling = torch.compiler.is_dynamo_compiling, torch.compiler.is_compiling
-
-        @self._guard
-        def after(result: object, arguments: tuple[object, ...]) -> None:
-            session.examples.add_result(result, arguments)
-            session.after_call(result)
+        are_transforms_active = torch._C._are_functorch_transforms_active
 
         @self._guard
         def before(module: nn.Module, arguments: tuple[object, ...], keywords: dict[str, object]) -> None:
@@ -101,13 +105,14 @@ class Hooks:
         def call(module: nn.Module, *arguments: Any, **keywords: Any) -> Any:
             if is_within_graph() or self._is_inside:  # most calls, for which `is_compiling` takes twice as long
                 return original(module, *arguments, **keywords)
-            if is_compiling() or is_traced() or not self._thread.is_here():
+            if is_compiling() or is_traced() or not thread.is_here():
                 return original(module, *arguments, **keywords)
-            if torch.is_grad_enabled() and not _is_training(module):
+            if not torch.is_grad_enabled():
+                pass
+            elif not _is_training(module):
                 evaluate(module, arguments, keywords)
-            elif torch.is_grad_enabled() and self._thread.take():
-                with outside():
-                    before(module, arguments, keywords)
+            elif thread.take():
+                (clear_stack()(before) if are_transforms_active() else before)(module, arguments, keywords)
             self._is_inside = True
             try:
                 result = original(module, *arguments, **keywords)
@@ -133,10 +138,12 @@ class Hooks:
         def backward(tensors: Any, grad_tensors: Any = None, *arguments: Any, **keywords: Any) -> Any:
             if torch.compiler.is_compiling() or self._is_inside or not self._thread.train():
                 return original(tensors, grad_tensors, *arguments, **keywords)
-            tensors, grad_tensors = _kept(tensors), _kept(grad_tensors)
+            if grad_tensors is not None or not isinstance(tensors, torch.Tensor):
+                tensors, grad_tensors = _kept(tensors), _kept(grad_tensors)
             roots = _roots(tensors, grad_tensors)
-            if any(has_no_numbers(each) for each, _ in roots):
-                return original(tensors, grad_tensors, *arguments, **keywords)
+            for each, _ in roots:
+                if has_no_numbers(each):
+                    return original(tensors, grad_tensors, *arguments, **keywords)
             before(roots)
             self._is_inside = True
             try:

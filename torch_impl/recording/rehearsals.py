@@ -33,11 +33,6 @@ def is_rehearsed(optimizer: Optimizer, has_begun: bool) -> bool:
     return not has_begun and not has_gradient(optimizer)
 
 
-def is_observed() -> bool:
-    """Returns whether a mode of the script is told of each operation."""
-    return bool(torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack())
-
-
 @contextlib.contextmanager
 def unobserved() -> Iterator[None]:
     """Hides what is computed from the modes of the script, which may count or print it."""

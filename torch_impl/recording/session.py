@@ -78,8 +78,14 @@ class Session:
         if not self._is_replayed:
             self.targets.follow(self.examples.add(arguments, keywords))
 
-    def after_call(self, result: object) -> None:
-        """It returned."""
+    def after_call(self, result: object, arguments: Sequence[object]) -> None:
+        """It returned.
+
+        Args:
+            result: What it returned.
+            arguments: The arguments of the call.
+        """
+        self.examples.add_result(result, arguments)
         if self.watch is None:
             self.products.see_result(result)
 
@@ -220,12 +226,11 @@ class Session:
     def finish(self) -> None:
         """Writes the step."""
         stats = self.watch.stats(self._gradients, self._own, self.updated) if self.watch and self._gradients else None
-        rows, targets = self.examples.hashes(), self.targets.hashes()
-        number, losses = self._recorder.number, self.losses.values()
-        counts = self.counts.values() | self.targets.kinds()
+        losses, counts = self.losses.values(), self.counts.values() | self.targets.kinds()
         scalars = self.scalars.values() | self.losses.zeroed()
         is_skipped = self._is_skipped or any(map(bool, self._infinite))
-        self._recorder.write(RecordedStep(number, losses, rows, scalars, is_skipped, counts, stats, targets))
+        step = RecordedStep(self._recorder.number, losses, None, scalars, is_skipped, counts, stats)
+        self._recorder.write(step, (self.examples.sums(), self.targets.sums()))
         self.forget()
 
     def end(self) -> None:

@@ -18,23 +18,24 @@ class FollowedThread:
             note: Leaves a sentence for the user.
         """
         self._begin, self._note = begin, note
-        self._ident, self._thread = 0, threading.main_thread()
+        self.ident, self._thread = 0, threading.main_thread()  # in public, since a call costs more than to compare
         self._trains, self._is_noted = False, False
 
     def is_here(self) -> bool:
         """Returns whether the calling thread is the one, or may become it, or is one of autograd's, which work for it."""
-        return threading.get_ident() == self._ident or self._is_free() or _is_of_autograd()
+        return threading.get_ident() == self.ident or self._is_free() or _is_of_autograd()
 
     def take(self) -> bool:
         """Returns whether the calling thread is followed: no other one trains."""
         here = threading.get_ident()
-        if here == self._ident:
+        if here == self.ident:
             return True
         if self._is_free():
-            if self._ident:
+            if self.ident:
                 self._begin()
-            self._ident, self._thread, self._trains = here, threading.current_thread(), False
-        return self.is_here()
+            self.ident, self._thread, self._trains = here, threading.current_thread(), False
+            return True
+        return _is_of_autograd()
 
     def train(self) -> bool:
         """As `take`; from now on the thread is followed until it ends."""

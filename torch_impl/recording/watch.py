@@ -67,7 +67,7 @@ class Watch:
             return
         shared = layouts([each.owner for each in self._held], called)
         recorder.begin(tensors, *rank_and_world(), is_float64, shared, products)
-        if recorder.is_active:
+        if not recorder.is_ended:
             now = self.weights()
             first = now if initial is None or initial.stats is None or initial.tensors != tensors else initial.stats
             recorder.write(RecordedStep(INITIAL, stats={"weight": first}))

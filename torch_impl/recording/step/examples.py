@@ -6,19 +6,18 @@ result in a batch that holds data as well, as the discriminator of a GAN may be 
 """
 
 import functools
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 
-from samestep.common.steps.rows import FEW, coefficients, is_channels_last, mix, mixed
+from samestep.common.steps.rows import coefficients, is_channels_last
 from samestep.torch_impl.recording.pieces import has_no_numbers, local_of, unwrapped
 from samestep.torch_impl.recording.step.results import Results
 from samestep.torch_impl.recording.step.sparse import coefficients_at, entries_of, has_sparse_rows, values_of
 
-Sums = list[torch.Tensor | np.ndarray]
-"""For each input of a call, the sum of each example, which are added."""
+Sums = torch.Tensor | np.ndarray
+"""The sum of each example of a call over its inputs, uint64 [examples], or int64 of the same bits."""
 _SINGLE = torch.float32  # before float64 mode renames it
 
 
@@ -53,26 +52,17 @@ class Examples:
             keywords: The keywords of the module.
         """
         inputs = self.given(arguments, keywords)
-        together = [each for each in inputs if each.shape[0] == inputs[0].shape[0]]
-        if together:
-            self._sums.append(self._of_data([*map(sums_of, itertools.count(), together)], together[0]))
+        if not inputs:
+            return inputs
+        sums, together, rows = sums_of(0, inputs[0]), inputs[:1], inputs[0].shape[0]
+        for each in inputs[1:]:
+            if each.shape[0] == rows:
+                sums = sums_of(len(together), each, sums)
+                together.append(each)
+        if results := self._results.alive():
+            sums = _of_data(sums, inputs[0], results)
+        self._sums.append(sums)
         return together
-
-    def _of_data(self, sums: Sums, inputs: torch.Tensor) -> Sums:
-        """Returns the sums without those of rows that a model returned.
-
-        Args:
-            sums: Of each input of a call.
-            inputs: The first of them.
-        """
-        for result in self._results.alive():
-            if (result.ndim, result.dtype) != (inputs.ndim, inputs.dtype) or not _has_rows(result):
-                continue
-            if result.shape[1:] == inputs.shape[1:]:
-                computed = _on_host(sums_of(0, local_of(unwrapped(result.detach()))))
-                is_data = ~np.isin(_on_host(sums[0]), computed)
-                sums = [_on_host(own)[is_data] for own in sums]
-        return sums
 
     def given(self, arguments: Sequence[object], keywords: Mapping[str, object]) -> list[torch.Tensor]:
         """Returns the tensors of a call that are no results.
@@ -81,15 +71,16 @@ class Examples:
             arguments: The arguments.
             keywords: The keywords.
         """
-        inputs = [
-            local_of(inner)
-            for each in tensors_in(
-                [*arguments, *(keywords[name] for name in sorted(keywords))] if keywords else arguments
-            )
-            if (inner := unwrapped(each)).ndim and not each.requires_grad and _has_rows(each)
-        ]
-        results = {*map(memory_of, self._results.alive())}
-        return [each for each in inputs if memory_of(each) not in results] if results else inputs
+        inputs = list[torch.Tensor]()
+        if keywords:
+            arguments = [*arguments, *(keywords[name] for name in sorted(keywords))]
+        for each in tensors_in(arguments):
+            if not each.requires_grad and (inner := unwrapped(each)).ndim and _has_rows(each):
+                inputs.append(local_of(inner))
+        if alive := self._results.alive():
+            results = {*map(memory_of, alive)}
+            return [each for each in inputs if memory_of(each) not in results]
+        return inputs
 
     def add_result(self, result: object, arguments: Sequence[object]) -> None:
         """Remembers what a module returned, in whatever mode.
@@ -98,26 +89,40 @@ class Examples:
             result: What it returned.
             arguments: What it was called on.
         """
-        dense = [each for each in tensors_in(arguments) if each.layout is torch.strided and not has_no_numbers(each)]
-        given = {*map(memory_of, dense)}
-        for each in [result] if type(result) is torch.Tensor else tensors_in([result]):
+        given = set[int]()
+        for each in tensors_in(arguments):
+            if each.layout is torch.strided and not has_no_numbers(each):
+                given.add(memory_of(each))
+        for each in tensors_in([result]):
             self._results.add(each, given)
 
-    def hashes(self) -> tuple[int, ...] | None:
-        """Returns the hash of each example of the step; None if no call had any."""
-        return hashed(self._sums) if self._sums else None
+    def sums(self) -> bytes | None:
+        """Returns the sum of each example of the step, which is mixed where it is read; None if no call had any."""
+        return bytes_of(self._sums) if self._sums else None
 
 
-def hashed(calls: Sequence[Sums]) -> tuple[int, ...]:
-    """Returns the hash of each example of some calls.
+def _of_data(sums: Sums, inputs: torch.Tensor, results: Sequence[torch.Tensor]) -> Sums:
+    """Returns the sums without those of rows that a model returned.
 
     Args:
-        calls: The sums of each.
+        sums: Of a call.
+        inputs: Its first input.
+        results: What models returned.
     """
-    if sum(len(inputs[0]) for inputs in calls) <= FEW:
-        return mixed([sum(row) for inputs in calls for row in zip(*[each.tolist() for each in inputs], strict=True)])
-    sums = [functools.reduce(np.add, map(_on_host, inputs)) for inputs in calls]
-    return tuple(mix(np.concatenate(sums)).tolist())
+    own = None
+    for result in results:
+        if (result.ndim, result.dtype) != (inputs.ndim, inputs.dtype) or not _has_rows(result):
+            continue
+        if result.shape[1:] == inputs.shape[1:]:
+            own = _on_host(sums_of(0, inputs)) if own is None else own
+            is_data = ~np.isin(own, _on_host(sums_of(0, local_of(unwrapped(result.detach())))))
+            sums, own = _on_host(sums)[is_data], own[is_data]
+    return sums
+
+
+def bytes_of(calls: Sequence[Sums]) -> bytes:
+    """Returns the sums of some calls as a record keeps them."""
+    return b"".join([_on_host(each).tobytes() for each in calls])
 
 
 def _has_rows(tensor: torch.Tensor) -> bool:
@@ -133,39 +138,54 @@ def memory_of(tensor: torch.Tensor) -> int:
     return (inner if inner.layout == torch.strided else values_of(inner)).untyped_storage().data_ptr()
 
 
-def tensors_in(values: Sequence[object]) -> Iterator[torch.Tensor]:
-    """Yields the tensors in lists and mappings, those of a mapping by their names."""
+def tensors_in(values: Sequence[object]) -> list[torch.Tensor]:
+    """Returns the tensors in lists and mappings, those of a mapping by their names."""
+    found = list[torch.Tensor]()
     for value in values:
         if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from tensors_in(value)
+            found.append(value)
+        elif isinstance(value, (list, tuple)):  # a union of types would be made anew
+            found += tensors_in(value)
         elif isinstance(value, Mapping):
-            yield from tensors_in([value[name] for name in sorted(value, key=str)])
+            found += tensors_in([value[name] for name in sorted(value, key=str)])
+    return found
 
 
-def sums_of(place: int, tensor: torch.Tensor) -> torch.Tensor | np.ndarray:
-    """Sums words x coefficients: uint64 [examples], or int64 of the same bits.
+def sums_of(place: int, tensor: torch.Tensor, before: Sums | None = None) -> Sums:
+    """Sums words x coefficients.
 
     Args:
         place: The place of the input among those of the call.
         tensor: The input, [examples, ...].
+        before: The sums of other inputs of the call, which are added.
     """
-    if tensor.layout != torch.strided:
-        return _sparse_sums(place, tensor)
+    if tensor.layout is not torch.strided:
+        return _together(_sparse_sums(place, tensor), before)
     if tensor.ndim == 4 and is_channels_last(tensor.shape):
         tensor = tensor.movedim(3, 1)
     flat = tensor if tensor.ndim == 2 else tensor.reshape(tensor.shape[0], -1)
-    is_on_host, size = flat.device.type == "cpu", flat.shape[1]
+    is_on_host, size = flat.is_cpu, flat.shape[1]
     if flat.is_floating_point():
         bits = flat.to(_SINGLE).contiguous().view(torch.int32)
         if is_on_host:
-            return np.einsum("ij,j->i", bits.numpy().view(np.uint32), coefficients(place, size))
+            return _together(np.einsum("ij,j->i", bits.numpy().view(np.uint32), coefficients(place, size)), before)
         words = bits.to(torch.int64) & 0xFFFFFFFF
     else:
-        words = flat if flat.dtype == torch.int64 else flat.to(torch.int64)
+        words = flat if flat.dtype is torch.int64 else flat.to(torch.int64)
     by = _coefficients(place, size, words.device)
-    return torch.mv(words, by) if is_on_host else (words * by).sum(1)
+    if not is_on_host:
+        return _together((words * by).sum(1), before)
+    return (
+        torch.addmv(before, words, by) if isinstance(before, torch.Tensor) else _together(torch.mv(words, by), before)
+    )
+
+
+def _together(sums: Sums, before: Sums | None) -> Sums:
+    if before is None:
+        return sums
+    if isinstance(sums, torch.Tensor) and isinstance(before, torch.Tensor):
+        return sums + before
+    return _on_host(sums) + _on_host(before)
 
 
 def _sparse_sums(place: int, tensor: torch.Tensor) -> torch.Tensor:
@@ -185,5 +205,5 @@ def _coefficients(place: int, size: int, device: torch.device) -> torch.Tensor:
     return torch.from_numpy(coefficients(place, size).view(np.int64)).to(device)
 
 
-def _on_host(sums: torch.Tensor | np.ndarray) -> np.ndarray:
+def _on_host(sums: Sums) -> np.ndarray:
     return sums if isinstance(sums, np.ndarray) else sums.cpu().numpy().view(np.uint64)

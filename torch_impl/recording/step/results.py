@@ -3,11 +3,11 @@
 So it is known by its memory, which is not kept alive.
 """
 
+import functools
 import weakref
 from collections.abc import Callable, Sequence, Set
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from samestep.torch_impl.recording.pieces import has_no_numbers, is_wrapped
 
@@ -39,22 +39,17 @@ class Results:
         if not is_plain or is_wrapped(result) or has_no_numbers(result):
             self._found.append(weakref.ref(result))
         elif (storage := result.untyped_storage()).data_ptr() not in given:
-            self._found.append(_Remembered(result, storage))
+            layout = result.storage_offset(), result.shape, result.stride()
+            self._found.append(functools.partial(_remembered, weakref.ref(storage), result.dtype, layout))
 
     def alive(self) -> Sequence[torch.Tensor]:
         """Returns those that the script still has, or has a view of."""
         return [result for each in self._found if (result := each()) is not None]
 
 
-class _Remembered:
-    """The memory of a tensor, and how the tensor lies in it."""
-
-    def __init__(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> None:
-        self._storage, self._dtype = StorageWeakRef(storage), tensor.dtype
-        self._layout = tensor.storage_offset(), tensor.shape, tensor.stride()
-
-    def __call__(self) -> torch.Tensor | None:
-        storage = torch.UntypedStorage._new_with_weak_ptr(self._storage.cdata)
-        if storage is None:
-            return None
-        return torch.empty(0, dtype=self._dtype, device=storage.device).set_(storage, *self._layout)
+def _remembered(
+    memory: weakref.ref[torch.UntypedStorage], dtype: torch.dtype, layout: tuple[int, Sequence[int], Sequence[int]]
+) -> torch.Tensor | None:
+    """Returns the tensor that lies in some memory, which torch gives one object as long as there is a tensor in it."""
+    storage = memory()
+    return None if storage is None else torch.empty(0, dtype=dtype, device=storage.device).set_(storage, *layout)

@@ -5,6 +5,7 @@ kept of a float has 8 binary digits. Where a loss has saved none, they are what 
 came in one batch of a DataLoader with the inputs of the model.
 """
 
+import functools
 import zlib
 from collections.abc import Iterator, Sequence
 
@@ -12,12 +13,13 @@ import torch
 
 from samestep.torch_impl.recording.pieces import local_of
 from samestep.torch_impl.recording.step.batches import Batches
-from samestep.torch_impl.recording.step.examples import Sums, hashed, sums_of
+from samestep.torch_impl.recording.step.examples import Sums, bytes_of, sums_of
 
 _MOST_NODES, _MOST_MISSES = 12, 3
 """A loss function is near the end of the graph. If a few passes have none there, the script writes its losses by hand."""
 _EXACT = 2**24
 """Numbers below it that float32 can count."""
+_WHOLE = "whole"
 _PLACE = 1024
 """Behind the inputs of a call, which are hashed by their places."""
 _INPUTS = {
@@ -72,26 +74,32 @@ class Targets:
         if not has_modules and not self._given:
             found = [*_inputs_of(losses), *found]
         self._given, self._beside = [], []
-        beside = calls[0] if len(calls) == 1 else []
-        rows = len(beside[0]) if beside else len(found[0]) if found else 0
-        kinds = [f"{each.numel() / rows}" if each.is_floating_point() else "whole" for each in found] if rows else []
-        places = sorted({*kinds})  # not in the order of the graph, which depends on how losses are added
-        sums = [
-            sums_of(_PLACE + places.index(kind), _rounded(each).reshape(rows, -1))
-            for kind, each in zip(kinds, found, strict=False)
-            if each.numel() and each.numel() % rows == 0
-        ]
+        beside = sums = calls[0] if len(calls) == 1 else None
+        if not found or not (rows := (found[0] if beside is None else beside).shape[0]):
+            return
+        kinds = [f"{each.numel() / rows}" if each.is_floating_point() else _WHOLE for each in found]
+        places = (
+            sorted({*kinds}) if len(kinds) > 1 else kinds
+        )  # not in the order of the graph, which depends on how losses are added
+        for kind, each in zip(kinds, found, strict=True):
+            if (size := each.numel()) and size % rows == 0:
+                sums = sums_of(_PLACE + places.index(kind), _rounded(each).reshape(rows, -1), sums)
         self._kinds.update(kinds)
-        if sums:
-            self._sums.append([*beside, *sums])
+        if sums is not beside and sums is not None:
+            self._sums.append(sums)
 
     def kinds(self) -> dict[str, int]:
         """Returns a hash of what kinds of targets there are: a loss with another term has others, wherever it is looked at."""
-        return {"target_kinds": zlib.crc32(" ".join(sorted(self._kinds)).encode())} if self._sums else {}
+        return _hash_of(frozenset(self._kinds)) if self._sums else {}
 
-    def hashes(self) -> tuple[int, ...] | None:
-        """Returns the hash of each example with its targets; None if no loss had any."""
-        return hashed(self._sums) if self._sums else None
+    def sums(self) -> bytes | None:
+        """Returns the sum of each example with its targets, which is mixed where it is read; None if no loss had any."""
+        return bytes_of(self._sums) if self._sums else None
+
+
+@functools.lru_cache(16)
+def _hash_of(kinds: frozenset[str]) -> dict[str, int]:
+    return {"target_kinds": zlib.crc32(" ".join(sorted(kinds)).encode())}
 
 
 def _targets_of(losses: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
