@@ -124,14 +124,18 @@ class Cell:
         techniques: dict[str, Scalar] = {name: given.pop(name) for name in flags(Techniques) if name in given}
         mesh = given.pop("mesh", base.mesh)
         own = {name: given.pop(name) for name in flags(info.options) if name in given}
-        sizes = {name: given.pop(name) for name in size_names(base) if name in given} if given else {}
+        workload = base.workload
+        if given and (sizes := {name: given.pop(name) for name in size_names(base) if name in given}):
+            from samestep.common.workload.table import resize  # here: --help imports no NumPy
+
+            workload = resize(workload, sizes)
         return dataclasses.replace(
             base,
             framework=self.framework,
             strategy=self.strategy,
             mesh=mesh,
             **{name: getattr(read_fields(RunConfig, {**fields}), name) for name in fields},
-            workload=_resize(base.workload, sizes),
+            workload=workload,
             options=dataclasses.asdict(read_options(self.framework, info, {**own, **given, **(options or {})})),
             techniques=read_fields(Techniques, dataclasses.asdict(base.techniques) | techniques),
         )
@@ -158,14 +162,6 @@ def size_names(base: RunConfig) -> list[str]:
     from samestep.common.workload import table  # here: --help imports no NumPy
 
     return [] if base.model else table.size_names(base.workload, base.data)
-
-
-def _resize(workload: str, sizes: Mapping[str, str]) -> str:
-    if not sizes:
-        return workload
-    from samestep.common.workload.table import resize  # here: --help imports no NumPy
-
-    return resize(workload, sizes)
 
 
 def _owner(text: str, strategy: str, default: str | None) -> str:

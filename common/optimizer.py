@@ -7,7 +7,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import used
-from samestep.common.workload.models.reached import trained
+from samestep.common.workload.models.parameters import trained
 from samestep.common.workload.optimizers.spec import OptimizerSpec
 from samestep.common.workload.optimizers.table import OPTIMIZERS, USER
 from samestep.common.workload.optimizers.user_optimizer import UserOptimizer

@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     from samestep.experiments.comparing import execution  # here: --help imports no NumPy
 
     earlier = None if against is None else _load_earlier(Path(against))
-    there = open_engine(target)
+    there = open_engine(target) if target else None
     if directory is None:
         asked = execution.ask(None if file is None else Path(file), given)
         comparison = execution.compare(asked, out, elsewhere=there)

@@ -6,10 +6,10 @@
 import dataclasses
 
 from samestep.common.costs.data_parallel import flat, replicated
-from samestep.common.costs.layer_sends import with_layers
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.sizes import symmetric
 from samestep.common.costs.within import all_within
+from samestep.common.features.used import with_layers
 from samestep.common.ledger import Ledger
 from samestep.common.mesh import HEADS, Mesh
 from samestep.common.strategy import Run

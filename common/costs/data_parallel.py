@@ -12,16 +12,15 @@ import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from samestep.common.costs.layer_sends import with_layers
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.sizes import ID_BYTES, KEY_BYTES, holder_of, symmetric, with_agreement
-from samestep.common.features.used import buffers_of
+from samestep.common.features.used import buffers_of, with_layers
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.techniques.used import kept_bytes, periods_of, sums_gradients
-from samestep.common.workload.models.reached import num_trained, trained
+from samestep.common.workload.models.parameters import num_trained, trained
 from samestep.common.workload.models.spec import Param
 
 DEFAULT_CAPS = (1 << 20, 25 << 20)

@@ -18,13 +18,13 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
 
-from samestep.common.costs.layer_sends import sends_of_layers, with_layers
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.sizes import holder, symmetric
+from samestep.common.features.used import sends_of_layers, with_layers
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice
-from samestep.common.workload.models.reached import trained
+from samestep.common.workload.models.parameters import trained
 from samestep.common.workload.models.spec import Param, layer, num_params
 
 

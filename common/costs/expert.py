@@ -9,18 +9,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from samestep.common.axes.used import held_params
-from samestep.common.costs.layer_sends import with_layers
 from samestep.common.costs.saved_activations import kept_tf, kept_torch
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.shards import norms
 from samestep.common.costs.sizes import ID_BYTES, holder_of, symmetric, with_agreement
 from samestep.common.costs.within import all_within
+from samestep.common.features.used import with_layers
 from samestep.common.frameworks import conventions
 from samestep.common.ledger import Footprint, Ledger, Send, in_order
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice
-from samestep.common.workload.models.reached import trained
+from samestep.common.workload.models.parameters import trained
 from samestep.common.workload.models.spec import ModelSpec, num_positions
 from samestep.common.workload.routing import AWAY, TAKEN
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from samestep.common.ledger import MOST_SENDS, Send
 from samestep.common.request import DTYPES
 from samestep.common.strategy import Run
-from samestep.common.workload.models.reached import num_trained, trained
+from samestep.common.workload.models.parameters import num_trained, trained
 from samestep.common.workload.models.spec import ModelSpec, Param
 from samestep.common.workload.optimizers.spec import OptimizerSpec
 

@@ -34,7 +34,7 @@ from samestep.common.costs.within import sends_within
 from samestep.common.ledger import PHASES, Footprint, Ledger, Send, in_order
 from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
-from samestep.common.workload.models.reached import kinds_of_segments, trained
+from samestep.common.workload.models.parameters import kinds_of_segments, trained
 from samestep.common.workload.models.spec import ModelSpec, Param, Segment, parameters_of, shared_parameters
 from samestep.common.workload.passes import Pass
 from samestep.common.workload.pipeline_schedule import SCHEDULES, group_segments

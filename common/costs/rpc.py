@@ -18,7 +18,7 @@ from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.sizes import ID_BYTES, example_bytes, holder, holder_of, sent_bytes
 from samestep.common.ledger import Ledger, Send, in_order
 from samestep.common.strategy import Run
-from samestep.common.workload.models.reached import num_trained
+from samestep.common.workload.models.parameters import num_trained
 from samestep.common.workload.models.spec import parameters_of
 from samestep.common.workload.pipeline_schedule import server_segments
 

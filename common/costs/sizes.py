@@ -15,7 +15,7 @@ from samestep.common.ledger import Footprint, Ledger, Send, in_order
 from samestep.common.request import DTYPES
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import used
-from samestep.common.workload.models.reached import num_trained, trained
+from samestep.common.workload.models.parameters import num_trained, trained
 from samestep.common.workload.models.spec import ArraySpec, ModelSpec, Param
 
 ID_BYTES = 8

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from samestep.common.ledger import Send
 from samestep.common.strategy import Run
-from samestep.common.workload.models.reached import carry_gradients
+from samestep.common.workload.models.parameters import carry_gradients
 from samestep.common.workload.models.spec import Segment, shared_parameters
 from samestep.common.workload.passes import PASSES
 from samestep.common.workload.pipeline_schedule import SCHEDULES, Stages

@@ -12,7 +12,7 @@ from samestep.common.costs.sizes import holder, symmetric, with_agreement
 from samestep.common.costs.within import all_within
 from samestep.common.ledger import Footprint, Ledger
 from samestep.common.strategy import Run
-from samestep.common.workload.models.reached import num_trained, trained
+from samestep.common.workload.models.parameters import num_trained, trained
 
 
 def tp(run: Run, backend: str) -> Ledger:

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from samestep.common.axes.used import held_params
 from samestep.common.costs.data_parallel import DEFAULT_CAPS, bucketed, replicated_footprints
-from samestep.common.costs.layer_sends import sends_of_layers, with_layers
 from samestep.common.costs.optimizer_state import broadcasts_of, owned, state_bytes
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.shards import (
@@ -37,9 +36,10 @@ from samestep.common.costs.shards import (
 )
 from samestep.common.costs.sizes import symmetric, with_agreement
 from samestep.common.costs.within import sends_within
+from samestep.common.features.used import sends_of_layers, with_layers
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
-from samestep.common.workload.models.reached import trained
+from samestep.common.workload.models.parameters import trained
 from samestep.common.workload.models.spec import ModelSpec, Param, parameters_of
 
 _DUMMY_BYTES = 4

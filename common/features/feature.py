@@ -7,6 +7,7 @@ from samestep.common.features import Features
 from samestep.common.flags import Scalar
 from samestep.common.ledger import Send
 from samestep.common.strategy import Run
+from samestep.common.workload.models.facts import ModelFacts
 from samestep.common.workload.models.spec import ModelSpec
 
 _MOST_NAMED = 3
@@ -75,7 +76,8 @@ class Feature:
 
     Attributes:
         flag: The field of `Features` by which a run asks for it; "" if only a model does.
-        is_in: Whether a model has it.
+        field: The field of our models that has it where it is not at its default, as `flag` declares it.
+        is_in_own: Whether a user's model has it, by what was found out about that.
         switch: Returns one of our models with what a request switches of it.
         say_switched: What a request switches, as a clause; "" if it leaves the model as it is.
         refuse: Raises a ConfigError for a run that cannot have it as it asks for it, whatever the strategy.
@@ -94,7 +96,8 @@ class Feature:
     """
 
     flag: str = ""
-    is_in: Callable[[ModelSpec], bool]
+    field: str
+    is_in_own: Callable[[ModelFacts], bool] = lambda facts: False
     switch: Callable[[ModelSpec, Features], ModelSpec] = lambda model, features: model
     say_switched: Callable[[Features], str] = lambda features: ""
     refuse: Callable[[Run], None] = lambda run: None

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError
@@ -11,6 +12,8 @@ from samestep.common.features.dropout.feature import DROPOUT
 from samestep.common.features.experts.balance import balance_of, num_experts
 from samestep.common.features.experts.feature import EXPERTS
 from samestep.common.features.feature import Feature, LayerExchange, RunningBuffers, Suspect
+from samestep.common.flags import flags
+from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import ModelSpec
 
@@ -24,7 +27,9 @@ FEATURES: tuple[Feature, ...] = (DROPOUT, BATCH_NORM, EXPERTS)
 @functools.lru_cache(maxsize=8)
 def _of(model: ModelSpec) -> tuple[Feature, ...]:
     """Returns the features that a model has."""
-    return tuple(each for each in FEATURES if each.is_in(model))
+    switches = flags(model)
+    own = {name for name, field in switches.items() if getattr(model, name) != field.default}
+    return tuple(each for each in FEATURES if each.field in own or each.is_in_own(model.facts))
 
 
 def _used(run: Run) -> list[Feature]:
@@ -118,6 +123,36 @@ def keeps_buffers(run: Run) -> bool:
 def exchange_within(run: Run) -> LayerExchange | None:
     """Returns what layers are to exchange in the middle of a pass, if a run asks for that."""
     return next((each.exchange for each in _used(run) if each.exchange and each.exchange.is_asked(run)), None)
+
+
+def sends_of_layers(run: Run, phase: str) -> Mapping[str, Send]:
+    """Returns what layers of our models send in the middle of a pass, by path.
+
+    Args:
+        run: What is trained.
+        phase: The phase of the step.
+    """
+    exchange = exchange_within(run)
+    return {} if exchange is None else exchange.sends(run, phase)
+
+
+def with_layers(run: Run, sends: Iterable[Send], with_ours: bool = True) -> list[Send]:
+    """Adds what layers exchange to what a strategy sends.
+
+    Args:
+        run: What is trained.
+        sends: The sends, in order.
+        with_ours: Whether layers of our models are among them, beside those of the framework.
+    """
+    sends = list(sends)
+    if (exchange := exchange_within(run)) is None:
+        return sends
+    forward, backward = (
+        [*(exchange.sends(run, phase).values() if with_ours else ()), *exchange.framework_sends(run, phase).values()]
+        for phase in ("forward", "backward")
+    )
+    first = next((index for index, send in enumerate(sends) if send.phase != "forward"), len(sends))
+    return [*sends[:first], *forward, *reversed(backward), *sends[first:]]
 
 
 def refuse_exchange(run: Run, why: str) -> None:

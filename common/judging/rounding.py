@@ -18,11 +18,11 @@ import numpy as np
 
 from samestep.common.judging.parity import LOSS_BOUND, Parity, deviation
 from samestep.common.judging.reference_run import Rerun, without_counterpart
-from samestep.common.judging.roundoff import EXPLAINED, SPREAD, gradient_error
+from samestep.common.judging.roundoff import EXPLAINED, SPREAD
 from samestep.common.program import TrainState
 from samestep.common.request import FRAMEWORKS, UNIT_ROUNDOFF
 from samestep.common.strategy import Run
-from samestep.common.techniques.used import rounding_flags
+from samestep.common.techniques.used import gradient_error, rounding_flags
 
 REPLAYED = 6
 """How many steps are replayed at most, from the first to the one that is off."""

@@ -5,7 +5,7 @@ import math
 from samestep.common.features.used import keeps_buffers
 from samestep.common.request import UNIT_ROUNDOFF
 from samestep.common.strategy import Run
-from samestep.common.techniques.used import used
+from samestep.common.techniques.used import gradient_error
 
 EXPLAINED = 1000
 """How many roundings of a weight's size may add up in a step; a mistake that matters is far larger."""
@@ -18,12 +18,6 @@ MOVE_NOISE = {"float64": 1e-9, "float32": 5e-3}
 
 RESIDUAL_NOISE = {"float64": 1e-8, "float32": 0.1}
 """The same of what compression leaves out."""
-
-
-def gradient_error(run: Run) -> float | None:
-    """How far a technique's rounding takes loss and gradient of a step, relative to their size; None if none rounds them."""
-    found = [each.gradient_error(run) for each in used(run.techniques) if each.gradient_error is not None]
-    return max(found, default=None)
 
 
 def noise_of(run: Run) -> tuple[float, float]:

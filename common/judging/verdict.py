@@ -12,12 +12,12 @@ import numpy as np
 
 from samestep.common.judging.parity import Parity, judge, judge_batches, judge_statistics, relative_distance
 from samestep.common.judging.reference_run import ComparedSteps, Curve, Rerun
-from samestep.common.judging.roundoff import gradient_error, statistics_noise
+from samestep.common.judging.roundoff import statistics_noise
 from samestep.common.judging.updates import judge_updates
 from samestep.common.program import SKIPPED, TrainState
 from samestep.common.request import ORACLE
 from samestep.common.strategy import Run
-from samestep.common.techniques.used import counts_devices, periods_of, used
+from samestep.common.techniques.used import counts_devices, gradient_error, periods_of, used
 from samestep.common.workload.optimizers.spec import of_dimensions
 
 if TYPE_CHECKING:

@@ -7,13 +7,14 @@ import numpy as np
 
 from samestep.common.batch import Batch
 from samestep.common.judging.parity import LEAST_LOSS, LOSS_BOUND
-from samestep.common.judging.roundoff import gradient_error, noise_of, residual_noise
+from samestep.common.judging.roundoff import noise_of, residual_noise
 from samestep.common.program import RESIDUAL, SHARED, Arrays, TrainState
 from samestep.common.reference.features.applied import share_left
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.request import UNIT_ROUNDOFF
 from samestep.common.strategy import Run
 from samestep.common.techniques.local_steps.ranks import kept, num_apart, of_rank
+from samestep.common.techniques.used import gradient_error
 
 ROUNDINGS_TO_STORE = 2
 """Of a parameter in its update: by the weight decay, and by the move."""

@@ -5,30 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from samestep.common.ledger import Ledger
 from samestep.common.runtime.measured import Usage
+from samestep.common.runtime.records import HostBytes
 from samestep.common.strategy import Run
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class HostBytes:
-    """The bytes of a step that the processes of one host send and receive over TCP.
-
-    Attributes:
-        host: Its name.
-        within_bytes: From one of its processes to another one.
-        sent_bytes: To other hosts.
-        received_bytes: From other hosts.
-        predicted_within_bytes: None, like the other two, where no cost model says who sends to whom.
-        predicted_sent_bytes: To other hosts.
-        predicted_received_bytes: From other hosts.
-    """
-
-    host: str
-    within_bytes: float
-    sent_bytes: float
-    received_bytes: float
-    predicted_within_bytes: float | None = None
-    predicted_sent_bytes: float | None = None
-    predicted_received_bytes: float | None = None
 
 
 def count_by_host(

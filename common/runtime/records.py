@@ -1,6 +1,7 @@
 """What a run measured: RunResult, composed of what each process measured."""
 
 import dataclasses
+import os
 from pathlib import Path
 
 from samestep.common.errors import ConfigError
@@ -9,11 +10,10 @@ from samestep.common.flags import Scalar
 from samestep.common.judging.parity import Parity
 from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger, Send
 from samestep.common.request import RunConfig
-from samestep.common.runtime.host_bytes import HostBytes
-from samestep.common.runtime.integrity import check_losses, check_request, check_result
+from samestep.common.runtime.integrity import check_request, check_result
 from samestep.common.runtime.measured import Conditions, Saves, Usage, validate
 from samestep.common.runtime.step_parts import StepParts
-from samestep.common.steps.log import METRICS_BYTES
+from samestep.common.steps.log import METRICS, METRICS_BYTES, Log, read_log
 
 SCHEMA_VERSION = 4
 """Of the results that are written and read; it changes where a field gets another meaning."""
@@ -52,6 +52,29 @@ class DeviceRow(Footprint, Usage):
 
     measures: dict[str, float]
     sends: tuple[Send, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HostBytes:
+    """The bytes of a step that the processes of one host send and receive over TCP.
+
+    Attributes:
+        host: Its name.
+        within_bytes: From one of its processes to another one.
+        sent_bytes: To other hosts.
+        received_bytes: From other hosts.
+        predicted_within_bytes: None, like the other two, where no cost model says who sends to whom.
+        predicted_sent_bytes: To other hosts.
+        predicted_received_bytes: From other hosts.
+    """
+
+    host: str
+    within_bytes: float
+    sent_bytes: float
+    received_bytes: float
+    predicted_within_bytes: float | None = None
+    predicted_sent_bytes: float | None = None
+    predicted_received_bytes: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -195,3 +218,30 @@ def load_result(directory: Path) -> RunResult:
     check_result(path, values, result)
     check_losses(directory, result.first_step, result.losses)
     return result
+
+
+def check_losses(directory: Path, first_step: int, losses: tuple[float, ...]) -> Log | None:
+    """Refuses a run whose `metrics.jsonl` does not have the losses that the run had.
+
+    Args:
+        directory: The run directory.
+        first_step: The number of the first loss.
+        losses: One loss per step.
+
+    Returns:
+        The log; None where there is none to look at.
+
+    Raises:
+        ConfigError: It is missing, damaged, of another run, or not complete.
+    """
+    path = directory / METRICS
+    lies_alone = not (os.path.lexists(path) or os.path.lexists(directory / "config.json"))
+    if lies_alone or not losses:  # a step that was compiled only has none
+        return None
+    log = read_log(directory)
+    found = log.losses
+    if found != losses[: len(found)] or (found and log.first != first_step):
+        raise ConfigError(f"{path} is of another run: its losses are not those of the result.")
+    if len(found) < len(losses):
+        raise ConfigError(f"{path} has {len(found)} of the {len(losses)} losses; somebody changed it.")
+    return log

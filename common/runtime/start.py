@@ -14,7 +14,7 @@ from samestep.common.runtime.checkpoints.committed import read_saved
 from samestep.common.runtime.checkpoints.foreign import is_foreign, read_foreign
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import empty_slots, init
-from samestep.common.workload.models.reached import trained
+from samestep.common.workload.models.parameters import trained
 from samestep.common.workload.optimizers.spec import Shape
 
 

@@ -28,7 +28,7 @@ from samestep.common.seconds.machine import Machine
 from samestep.common.seconds.step_time import StepTime
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice
-from samestep.common.workload.models.reached import first_trained, num_trained
+from samestep.common.workload.models.parameters import first_trained, num_trained
 from samestep.common.workload.models.spec import Segment, parameters_of
 from samestep.common.workload.pipeline_schedule import SCHEDULES, stages_of_ranks
 from samestep.common.workload.saved import BEHIND

@@ -202,7 +202,8 @@ def _window(values: object, place: str) -> Window:
         step, seconds, losses = (values[name] for name in ("step", "seconds", "losses"))  # pyrefly: ignore
         attempt, batches = values.get("attempt", 1), [int(text, 16) for text in values.get("batches", ())]  # pyrefly: ignore
         scalars = {name: values[name] for name in values if name not in _OWN}  # pyrefly: ignore
-        numbers = all(_is_number(each) for each in (seconds, *losses, *itertools.chain(*scalars.values())))
+        values_of_steps = (seconds, *losses, *itertools.chain(*scalars.values()))
+        numbers = all(type(each) in (int, float) and math.isfinite(each) for each in values_of_steps)
         lengths = {len(losses), *map(len, scalars.values()), *([len(batches)] if batches else ())}
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise Unreadable(f"{place} is not what a run writes") from None
@@ -216,10 +217,6 @@ def _window(values: object, place: str) -> Window:
 
 _OWN = ("header", "step", "attempt", "seconds", "losses", "batches")
 """What a line has beside its scalars."""
-
-
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)  # pyrefly: ignore
 
 
 def _header(values: object, place: str) -> Header | None:

@@ -106,6 +106,12 @@ def sums_gradients(techniques: Techniques) -> Technique | None:
     return next((each for each in used(techniques) if each.gradient_sends is not None), None)
 
 
+def gradient_error(run: Run) -> float | None:
+    """How far a technique's rounding takes loss and gradient of a step, relative to their size; None if none rounds them."""
+    found = [each.gradient_error(run) for each in used(run.techniques) if each.gradient_error is not None]
+    return max(found, default=None)
+
+
 def spell_exchanges(techniques: Techniques) -> list[str]:
     """Returns the flags of the techniques that sum the gradients by sends of their own, as in `--compress int8`."""
     own = [next(iter(flags(each.flags))) for each in used(techniques) if each.gradient_sends is not None]

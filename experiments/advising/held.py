@@ -26,7 +26,7 @@ from samestep.common.mesh import Mesh
 from samestep.common.seconds.core_time import Taken
 from samestep.common.strategy import Run
 from samestep.common.workload.in_flight import in_flight
-from samestep.common.workload.models.reached import num_trained
+from samestep.common.workload.models.parameters import num_trained
 from samestep.common.workload.models.spec import ModelSpec, num_params, parameters_of
 from samestep.common.workload.pipeline_schedule import SCHEDULES, stages_of_ranks
 from samestep.experiments.advising.candidate_meshes import MEGATRON, RankedStrategy

@@ -15,8 +15,8 @@ from samestep.common.runtime.parent.processes.scratch import make_scratch
 from samestep.common.runtime.topology import ranks
 from samestep.common.strategy import Run
 from samestep.experiments.advising.prediction import Prediction
+from samestep.experiments.comparing.measures.quantity import MARK
 from samestep.experiments.printing.formats import Case, Document
-from samestep.experiments.printing.misses import MARK
 from samestep.experiments.printing.text import bullets, github, screen_width, size
 
 TIMEOUT_SECONDS = 600

@@ -9,7 +9,7 @@ from samestep.common.workload.models.spec import num_params
 from samestep.common.workload.published import PUBLISHED
 from samestep.experiments.advising.prediction import Assumptions, Prediction, predict_row
 from samestep.experiments.cli.arguments import read_request
-from samestep.experiments.printing.misses import MARK
+from samestep.experiments.comparing.measures.quantity import MARK
 from samestep.experiments.printing.text import common_unit, github, in_unit, large_number
 
 GB = 10**9

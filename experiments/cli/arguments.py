@@ -53,14 +53,12 @@ def take_target(arguments: Sequence[str], flag: str) -> tuple[Sequence[str], "Ta
     return split_target(arguments, flag)
 
 
-def open_engine(target: "Target | None") -> "Elsewhere | None":
-    """Returns what executes runs under the engine that a command line names; None if it names none.
+def open_engine(target: "Target") -> "Elsewhere":
+    """Returns what executes runs under the engine that a command line names.
 
     Raises:
         ConfigError: samestep starts no runs there.
     """
-    if target is None:
-        return None
     from samestep.experiments.submitting.jobs import elsewhere
 
     return elsewhere(target)

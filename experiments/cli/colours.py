@@ -3,10 +3,8 @@
 A line is coloured by what it says, after it is written. So files, pipes and programs get the same text, without colours.
 """
 
-import os
 import re
 from pathlib import Path
-from typing import TextIO
 
 _GREEN, _RED, _YELLOW, _DIM = "32", "1;31", "33", "2"
 _CELL_ENDS = r"(?=[ ,][^|]*\|)"
@@ -32,11 +30,6 @@ def _linked(found: re.Match[str]) -> str:
     """Returns a file or a folder as a link, which terminals that know links open and others show as it was."""
     path = Path(found[0])
     return f"\x1b]8;;{path.resolve().as_uri()}\x1b\\{found[0]}\x1b]8;;\x1b\\" if path.exists() else found[0]
-
-
-def shows_colours(stream: TextIO) -> bool:
-    """Returns whether a stream goes to a terminal whose user has not said no (https://no-color.org)."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def coloured(line: str) -> str:

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import functools
 import io
 import os
 import re
@@ -16,7 +15,6 @@ from typing import NoReturn, TextIO
 
 from samestep.common.errors import ConfigError, SamestepError, printable, signal_exit_code
 from samestep.common.runtime.parent.processes import started
-from samestep.experiments.cli.colours import coloured, shows_colours
 
 _WHOLE_NUMBERS = ("SOURCE_DATE_EPOCH",)
 """What NumPy (2.3) reads as a number while it is imported: numpy.f2py, through SciPy."""
@@ -145,11 +143,12 @@ class _Shown(io.TextIOWrapper):
 
     def write(self, text: str) -> int:
         lines = (printable(line, "\t") for line in text.split("\n"))
-        return super().write("\n".join(map(coloured, lines) if self._is_coloured else lines))
+        # Unless the user has said no (https://no-color.org).
+        if self.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+            from samestep.experiments.cli.colours import coloured  # here: files and pipes get none
 
-    @functools.cached_property
-    def _is_coloured(self) -> bool:
-        return shows_colours(self)
+            return super().write("\n".join(map(coloured, lines)))
+        return super().write("\n".join(lines))
 
 
 def drawing_stream() -> TextIO:

@@ -4,15 +4,14 @@ argparse and not a generator of command lines, so that every mistake is one line
 """
 
 import argparse
-import dataclasses
 import re
 import textwrap
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import NoReturn
 
 from samestep.common.errors import ConfigError, unknown
-from samestep.common.flags import Scalar, flags
+from samestep.common.flags import flags
 
 MOST_USED = ("workload", "devices", "steps", "optimizer", "dtype", "parity")
 """The flags that the help of a command shows before all others."""
@@ -114,15 +113,10 @@ def add_flags(
     """
     fields = {name: field for name, field in flags(owner).items() if name not in leave_out}
     most_used = [fields.pop(name) for name in MOST_USED if name in fields and len(fields) > len(MOST_USED)]
-    if most_used:
-        _add(parser.add_argument_group(f"{title}, most used"), most_used)
-    group = parser.add_argument_group(title)
-    _add(group, fields.values())
-    return group
-
-
-def _add(group: argparse._ArgumentGroup, fields: "Iterable[dataclasses.Field[Scalar]]") -> None:
-    for field in fields:
+    group = parser.add_argument_group(f"{title}, most used" if most_used else title)
+    for place, field in enumerate([*most_used, *fields.values()]):
+        if most_used and place == len(most_used):
+            group = parser.add_argument_group(title)
         name, text = "--" + field.name.replace("_", "-"), str(field.metadata["help"]).replace("%", "%%")
         if field.type in (bool, "bool") or field.type == bool | None:
             action = _EitherWay if field.default is None else "store_true"
@@ -131,3 +125,4 @@ def _add(group: argparse._ArgumentGroup, fields: "Iterable[dataclasses.Field[Sca
             shown = "" if field.default is None else f" (default: {field.default})"
             metavar = name[2:].upper()
             group.add_argument(name, default=argparse.SUPPRESS, metavar=metavar, help=text + shown)
+    return group

@@ -1,10 +1,10 @@
 """The quantities that results are compared by. Each is defined here, once, for every table, page, format and tracker."""
 
 from samestep.common.ledger import STATE_OF_A_DEVICE
+from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import title
 from samestep.experiments.comparing.measures.quantity import Quantity
 from samestep.experiments.comparing.measures.step_parts import STEP_PARTS
-from samestep.experiments.comparing.row import same_step
 from samestep.experiments.comparing.speeds import MeasuredRow, devices
 from samestep.experiments.printing.text import short, spell
 
@@ -25,6 +25,18 @@ def _percentiles(row: MeasuredRow) -> str:
     """p50, p95 and p99 of the step in milliseconds; "-" stands for one that needs more steps."""
     found = row.speed.step_seconds.values()
     return " ".join("-" if each is None else short(1000 * each) for each in found) if any(found) else ""
+
+
+def same_step(result: RunResult) -> str:
+    """Returns whether a run took the same step, in a word; and how many steps were judged, if not all."""
+    if result.parity.passed is None:
+        from samestep.experiments.comparing.row import status_of  # here: most runs are judged
+
+        return status_of(result)
+    judged, taken = result.parity.steps, len(result.losses)
+    partly = f", {judged} of {taken}" if judged < taken else ""
+    how = ", amplified" if result.parity.is_amplified else ""
+    return f"yes{how}{partly}" if result.parity.passed else "NO"
 
 
 SAME_STEP = Quantity(

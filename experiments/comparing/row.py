@@ -88,16 +88,6 @@ def status_of(result: RunResult) -> str:
     return REFERENCE if Cell.of(result.config).is_oracle else COMPILED if result.compiled else NOT_JUDGED
 
 
-def same_step(result: RunResult) -> str:
-    """Returns whether a run took the same step, in a word; and how many steps were judged, if not all."""
-    if result.parity.passed is None:
-        return status_of(result)
-    judged, taken = result.parity.steps, len(result.losses)
-    partly = f", {judged} of {taken}" if judged < taken else ""
-    how = ", amplified" if result.parity.is_amplified else ""
-    return f"yes{how}{partly}" if result.parity.passed else "NO"
-
-
 def explain_rows(rows: Sequence[Row]) -> list[str]:
     """Why rows have no result, were not judged or missed: one text for each reason, with all the rows that share it."""
     explained = (row for row in rows if row.reason and row.status not in (REFERENCE, COMPILED))

@@ -8,8 +8,7 @@ from samestep.common.judging.confounds import split_allowed
 from samestep.common.judging.scaling_fit import TEXTBOOK, amdahl_share, gustafson_share, share_interval
 from samestep.common.judging.speed_comparison import Difference, predict_speed
 from samestep.common.mesh import Mesh
-from samestep.common.runtime.host_bytes import HostBytes
-from samestep.common.runtime.records import RunResult
+from samestep.common.runtime.records import HostBytes, RunResult
 from samestep.experiments.comparing.confound_report import confounds
 from samestep.experiments.comparing.row import Row
 from samestep.experiments.comparing.speeds import Rounds, compare_rounds, examples_per_second

@@ -9,14 +9,13 @@ from samestep.common.runtime.records import RunResult
 from samestep.experiments.advising.prediction import needed_bytes
 from samestep.experiments.advising.step_times import candidate_of, seconds_of
 from samestep.experiments.comparing.comparison import Comparison
-from samestep.experiments.comparing.measures.quantity import Quantity
+from samestep.experiments.comparing.measures.quantity import MARK, Quantity
 from samestep.experiments.comparing.quantities import SAME_STEP, SENT, STATE
 from samestep.experiments.comparing.row import Row, explain_rows
 from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.doctoring.gpus import Gpu
 from samestep.experiments.printing.formats import Document
 from samestep.experiments.printing.grid import Column, fit, meanings, table
-from samestep.experiments.printing.misses import mark
 from samestep.experiments.printing.text import bullets, screen_width, size
 
 
@@ -83,7 +82,7 @@ def _beside_prediction(quantity: Quantity) -> Callable[[Check], str]:
 
     def write(check: Check) -> str:
         measured = quantity.text(MeasuredRow.of(check.result))
-        return f"{measured} ({size(quantity.predicted(check.result))}){mark(check.result, quantity)}"
+        return f"{measured} ({size(quantity.predicted(check.result))}){quantity.miss(check.result) and MARK}"
 
     return write
 

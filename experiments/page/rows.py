@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from samestep.common.flags import Scalar
-from samestep.experiments.comparing.measures.quantity import Quantity
+from samestep.experiments.comparing.measures.quantity import MARK, Quantity
 from samestep.experiments.comparing.quantities import METRIC, QUANTITIES, SAME_STEP, SPEED, WORKLOAD
 from samestep.experiments.page.loaded import Entry, Loaded
 from samestep.experiments.page.rendering import breakable, render
 from samestep.experiments.page.verdicts import status
 from samestep.experiments.printing import tables
-from samestep.experiments.printing.misses import mark
 
 Value = Callable[[Entry], Scalar]
 
@@ -112,7 +111,7 @@ def _column(quantity: Quantity) -> SortableColumn:
     def show(entry: Entry) -> str:
         if (measured := entry.measured) is None:
             return ""
-        return f"{quantity.text(measured)} {mark(measured.result, quantity)}".rstrip()
+        return f"{quantity.text(measured)} {quantity.miss(measured.result) and MARK}".rstrip()
 
     has_bar = quantity.better != "" and (quantity is SPEED or quantity.in_ledger is not None)
     return SortableColumn(quantity.title, value, show, quantity.name, quantity.better == "more", has_bar)

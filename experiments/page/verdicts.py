@@ -18,8 +18,7 @@ from samestep.experiments.page.rendering import render, svg
 from samestep.experiments.printing import tables
 from samestep.experiments.printing.against_report import write_report
 from samestep.experiments.printing.aot_report import compiled
-from samestep.experiments.printing.columns import explain_emulations
-from samestep.experiments.printing.misses import explain_misses
+from samestep.experiments.printing.columns import explain_emulations, explain_misses
 from samestep.experiments.printing.text import count
 
 SYMBOLS = {SAME: "✓", MISSED: "✗", FAILED: "✗", NOT_JUDGED: "–"}

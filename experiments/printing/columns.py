@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from samestep.common.cell import Cell
 from samestep.common.judging.speed_comparison import LEAST_ROUNDS
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.comparing.measures.quantity import Quantity
+from samestep.experiments.comparing.measures.quantity import MARK, MOST_MISSED, Quantity
 from samestep.experiments.comparing.quantities import METRIC, QUANTITIES, SAME_STEP, SPEED, STARTUP, VERDICT
 from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.printing.grid import Column
-from samestep.experiments.printing.misses import mark
 from samestep.experiments.printing.text import common_unit, explain_emulation, in_unit, short
 
 Name = Callable[[RunResult], str]
@@ -45,6 +44,28 @@ def explain_emulations(results: Sequence[RunResult]) -> list[str]:
     return [explain_emulation(*each) for each in said]
 
 
+def misses(result: RunResult) -> dict[str, str]:
+    """Returns which quantities were predicted wrongly, each with how far what was measured is from it, as in "+12 %"."""
+    return {quantity.name: far for quantity in QUANTITIES if (far := quantity.miss(result))}
+
+
+def explain_misses(results: Sequence[RunResult], name: Callable[[RunResult], str]) -> list[str]:
+    """Returns one line that says which predictions miss, and by how much; none if all hold.
+
+    Args:
+        results: The results of the rows.
+        name: How a row is called.
+    """
+    told = [
+        f"{name(result)} {', '.join(f'{quantity} {error}' for quantity, error in found.items())}"
+        for result in results
+        if (found := misses(result))
+    ]
+    if not told:
+        return []
+    return [f"{MARK} the prediction is more than {MOST_MISSED:.0%} off; measured against predicted: {'; '.join(told)}"]
+
+
 def named(results: Sequence[RunResult], names: Sequence[str]) -> Name:
     """Returns how the rows of a table are called: by names that were given, else as their results are.
 
@@ -67,15 +88,12 @@ def shared_columns(rows: Sequence[MeasuredRow]) -> list[Column[MeasuredRow]]:
         rows: The rows that have a result.
     """
     found = [_column(quantity) for quantity in QUANTITIES if quantity.is_often_shared]
-    return [dataclasses.replace(c, meaning=_metric(rows)) if c.header == METRIC.name else c for c in found]
-
-
-def _metric(rows: Sequence[MeasuredRow]) -> str:
     if not rows:
-        return ""
+        return found
     result = rows[0].result
     better = f", {result.metric_direction} is better" if result.metric_direction else ""
-    return f"{result.metric_name.replace('_', ' ')}{better}"
+    metric = f"{result.metric_name.replace('_', ' ')}{better}"
+    return [dataclasses.replace(c, meaning=metric) if c.header == METRIC.name else c for c in found]
 
 
 def columns(
@@ -141,12 +159,12 @@ def _bytes(quantity: Quantity, rows: Sequence[MeasuredRow], has_verdict: bool) -
     priority = quantity.drop_priority if has_verdict or quantity.drop_priority > _FOR_VERDICT else 0
 
     def write_predicted(row: MeasuredRow) -> str:
-        found = quantity.predicted(row.result)
-        return "" if found is None else f"({in_unit(found, unit)}){mark(row.result, quantity)}"
+        found = None if row.result.compiled else quantity.predicted(row.result)
+        return "" if found is None else f"({in_unit(found, unit)}){quantity.miss(row.result) and MARK}"
 
     return [
         Column(f"{quantity.name} {unit}", lambda row: quantity.text(row, unit), quantity.meaning, priority),
-        Column("(predicted)", of_a_step(write_predicted), gives_way=max(5, priority), is_detail=True),
+        Column("(predicted)", write_predicted, gives_way=max(5, priority), is_detail=True),
     ]
 
 
@@ -159,10 +177,10 @@ def speed_column(rows: Sequence[MeasuredRow]) -> list[Column[MeasuredRow]]:
     median = Column(SPEED.name, SPEED.text, SPEED.meaning)
     if not any(map(_interval, rows)):
         spread = "[the slowest..the fastest]; another run may lie outside"
-        return [median, Column("[spread]", of_a_step(_spread), spread, gives_way=4, is_detail=True)]
+        return [median, Column("[spread]", _spread, spread, gives_way=4, is_detail=True)]
     rounds = dataclasses.replace(median, meaning="the median over the rounds")
     predicted = "[the range that would hold the median of a later comparison, in 95 of 100 cases]"
-    return [rounds, Column("[95 %]", of_a_step(_interval), predicted, gives_way=1, is_detail=True)]
+    return [rounds, Column("[95 %]", _interval, predicted, gives_way=1, is_detail=True)]
 
 
 def verdict_column(rows: Sequence[MeasuredRow], reference: str) -> list[Column[MeasuredRow]]:
@@ -181,11 +199,6 @@ def verdict_column(rows: Sequence[MeasuredRow], reference: str) -> list[Column[M
     if any(row.speed.confounds for row in rows):
         meaning += "; in parentheses, why a row is not ranked"
     return [Column(VERDICT.name if is_judged else "ratio", VERDICT.text, meaning)]
-
-
-def of_a_step(write: Callable[[MeasuredRow], str]) -> Callable[[MeasuredRow], str]:
-    """Writes nothing for a run that only compiled a step."""
-    return lambda row: "" if row.result.compiled else write(row)
 
 
 def range_of(row: MeasuredRow) -> tuple[float, float] | None:

@@ -13,7 +13,7 @@ from samestep.common.flags import Scalar
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.quantities import QUANTITIES
 from samestep.experiments.comparing.speeds import MeasuredRow
-from samestep.experiments.printing.misses import misses
+from samestep.experiments.printing.columns import misses
 
 if typing.TYPE_CHECKING:
     import pandas

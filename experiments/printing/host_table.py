@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from samestep.common.runtime.host_bytes import HostBytes
-from samestep.common.runtime.records import RunResult
+from samestep.common.runtime.records import HostBytes, RunResult
 from samestep.experiments.printing.grid import Column, table
 from samestep.experiments.printing.text import common_unit, in_unit
 

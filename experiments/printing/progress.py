@@ -95,8 +95,11 @@ def show_progress(run: Run, label: str) -> Iterator[Progress]:
         run: What is running.
         label: Its name.
     """
-    with show_runs(Timetable([label], {})) as begin:
-        yield begin(run, label)
+    if sys.stderr.isatty():
+        with _bar(Timetable([label], {})) as begin:
+            yield begin(run, label)
+    else:
+        yield _lines(run, label)
 
 
 @contextlib.contextmanager

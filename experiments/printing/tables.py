@@ -19,11 +19,11 @@ from samestep.experiments.printing.columns import (
     columns,
     columns_of_lines,
     explain_emulations,
+    explain_misses,
     named,
     shared_columns,
 )
 from samestep.experiments.printing.grid import Column, Row, fit, joined, meanings, table
-from samestep.experiments.printing.misses import explain_misses
 from samestep.experiments.printing.text import bullets, fill, github, screen_width, sharing
 
 EXCEPTIONS = 3
@@ -210,7 +210,7 @@ def report(result: RunResult) -> str:
     """Everything that one run prints: its table, and its verdict."""
     judged = result.parity.passed is not None
     said = verdict([result]) if judged else f"Parity was not judged: {result.parity.reason}."
-    tables = [compiled_steps([result]) or _alone(result)]
+    tables = [compiled_steps([result]) if result.compiled else _alone(result)]
     if result.by_host:
         from samestep.experiments.printing.host_table import host_table  # here: most runs have one host
 

@@ -16,8 +16,8 @@ from samestep.experiments.page.loaded import Entry, Group, Loaded
 from samestep.experiments.page.page import page
 from samestep.experiments.page.rows import COLUMNS
 from samestep.experiments.printing import tables
+from samestep.experiments.printing.columns import explain_misses, misses
 from samestep.experiments.printing.formats import write
-from samestep.experiments.printing.misses import explain_misses, misses
 from tests.results import made
 
 

@@ -11,9 +11,8 @@ from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.documenting.readme import quantities_table
 from samestep.experiments.exporting.replay import outcome
 from samestep.experiments.page.rows import COLUMNS
-from samestep.experiments.printing.columns import columns, shared_columns, spell_range
+from samestep.experiments.printing.columns import columns, misses, shared_columns, spell_range
 from samestep.experiments.printing.figures import figures
-from samestep.experiments.printing.misses import misses
 from samestep.experiments.printing.text import UNITS
 from tests.results import made
 

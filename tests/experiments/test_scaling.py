@@ -7,9 +7,8 @@ import pytest
 
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
-from samestep.common.runtime.host_bytes import HostBytes
 from samestep.common.runtime.measured import Conditions
-from samestep.common.runtime.records import RunResult
+from samestep.common.runtime.records import HostBytes, RunResult
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.comparison_request import describe
 from samestep.experiments.comparing.plan import make_plan

@@ -10,7 +10,8 @@ from samestep.common.judging.parity import Parity
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.experiments.comparing.row import SAME, Row, same_step
+from samestep.experiments.comparing.quantities import same_step
+from samestep.experiments.comparing.row import SAME, Row
 from tests.conftest import RunCell
 from tests.lent import LentLauncher
 

@@ -11,11 +11,12 @@ from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.features.batch_norm.bound import DIVISION, error_growth
 from samestep.common.features.batch_norm.flag import STATISTICS
-from samestep.common.judging.roundoff import NOISE, gradient_error, noise_of, statistics_noise
+from samestep.common.judging.roundoff import NOISE, noise_of, statistics_noise
 from samestep.common.request import UNIT_ROUNDOFF, RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
+from samestep.common.techniques.used import gradient_error
 from tests.cells import SIZED, USUAL_OPTIMIZERS, every_row, takes
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted

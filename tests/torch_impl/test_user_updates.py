@@ -10,7 +10,7 @@ from samestep.common.cell import Cell
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.experiments.comparing.row import same_step
+from samestep.experiments.comparing.quantities import same_step
 from tests.conftest import RunCell
 from tests.lent import LentLauncher
 from tests.own.asked import ZOO

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from samestep.common.strategy import Run
-from samestep.common.workload.models.reached import carry_gradients
+from samestep.common.workload.models.parameters import carry_gradients
 from samestep.common.workload.pipeline_schedule import group_segments
 from samestep.torch_impl.axes.pipe import Pipe, build_pipe
 from samestep.torch_impl.devices import join_group, use_device

@@ -13,12 +13,6 @@ from samestep.common.features.batch_norm.statistics import (
 )
 from samestep.common.features.feature import Feature, LayerExchange, RunningBuffers, Suspect, count_layers
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import ModelSpec
-
-
-def has_statistics(model: ModelSpec) -> bool:
-    """Returns whether a model normalises over a batch, in a layer of ours or of its framework, or moves buffers of its own."""
-    return bool(batch_norms(model) or framework_norms(model) or model.facts.habits.running)
 
 
 def norms_apart(run: Run) -> tuple[str, ...]:
@@ -45,7 +39,8 @@ def of_whole(run: Run) -> Run:
 
 BATCH_NORM = Feature(
     flag="batch_norm",
-    is_in=has_statistics,
+    field="norm",
+    is_in_own=lambda facts: bool(facts.featured.get("batch_norm") or facts.habits.running),
     say_switched=lambda features: (
         "" if features.batch_norm == "local" else f"batch normalisation {features.batch_norm}"
     ),

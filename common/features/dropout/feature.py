@@ -36,7 +36,8 @@ def suspect_draws(run: Run) -> Suspect | None:
 
 DROPOUT = Feature(
     flag="dropout",
-    is_in=lambda model: rate_of(model) > 0 or bool(model.facts.habits.randoms),
+    field="dropout",
+    is_in_own=lambda facts: bool(facts.habits.randoms),
     classes={
         "dropout": ("Dropout", *(f"Dropout{n}d" for n in (1, 2, 3)), "SpatialDropout1D", "SpatialDropout2D", "Identity")
     },

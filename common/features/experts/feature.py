@@ -1,10 +1,10 @@
 """Experts as a feature of a model."""
 
-from samestep.common.features.experts.balance import balance_of, check_balance, num_experts, summed_tokens
+from samestep.common.features.experts.balance import balance_of, check_balance, summed_tokens
 from samestep.common.features.feature import Feature, LayerExchange
 
 EXPERTS = Feature(
-    is_in=lambda model: num_experts(model) > 0,
+    field="experts",
     refuse=check_balance,
     exchange=LayerExchange(
         flag="+experts= with +balance= above 0",

@@ -21,7 +21,7 @@ from samestep.common.program import Arrays, TrainState
 from samestep.common.runtime.checkpoints.usual_names import from_usual, neutral_slot, usual_name
 from samestep.common.strategy import Run
 from samestep.common.workload.initial import empty_slots
-from samestep.common.workload.models.reached import trained
+from samestep.common.workload.models.parameters import trained
 
 _SLOT = re.compile(r"optimizer\.state\.(?P<name>.+)\.(?P<key>[^.]+)")
 

@@ -1,12 +1,21 @@
-"""The parameters of the usual layers, and what every mirror states of a model that is made of them."""
+"""The parameters of the usual layers, what mirrors state of a model that is made of them, and which a step reaches."""
 
 import functools
 import math
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from samestep.common.workload.models.facts import ModelFacts
 from samestep.common.workload.models.findings import TwoBytes, Use
-from samestep.common.workload.models.spec import ModelSpec, Param, layer, num_positions
+from samestep.common.workload.models.spec import (
+    ModelSpec,
+    Param,
+    Segment,
+    layer,
+    num_positions,
+    parameters_of,
+    shared_parameters,
+)
 
 ROUNDINGS = 3
 """Of one product: both factors and the result."""
@@ -95,3 +104,45 @@ def norm(name: str, width: int) -> dict[str, Param]:
         width: The number of features.
     """
     return {f"{name}/scale": Param((width,), "scale", constant=1.0), f"{name}/bias": Param((width,), "bias")}
+
+
+# --- what a step reaches ----------------------------------------------------------------------------------------------
+
+
+def trained(params: Mapping[str, Param]) -> dict[str, Param]:
+    """Leaves out the parameters that are frozen."""
+    return {name: param for name, param in params.items() if not param.frozen}
+
+
+def num_trained(params: Iterable[Param]) -> int:
+    """Returns the number of elements of the parameters that are not frozen."""
+    return sum(param.size for param in params if not param.frozen)
+
+
+def carry_gradients(model: ModelSpec, segments: Iterable[Segment]) -> bool:
+    """Returns whether what some segments hand on depends on a parameter that is trained.
+
+    Args:
+        model: The spec.
+        segments: All up to there.
+    """
+    return any(not param.frozen for param in parameters_of(model, *segments).values())
+
+
+def first_trained(model: ModelSpec) -> int:
+    """Returns the number of the first segment with a parameter that is trained: ahead of it no gradient is needed."""
+    segments = model.segments()
+    return next((number for number, each in enumerate(segments) if carry_gradients(model, [each])), len(segments))
+
+
+@functools.lru_cache(maxsize=8)
+def kinds_of_segments(model: ModelSpec) -> Mapping[str, int]:
+    """Segment -> a number that those with equal parameters share; one that several segments use is equal to itself alone."""
+    shared, kinds = shared_parameters(model), dict[object, int]()
+    return {
+        segment.name: kinds.setdefault(
+            tuple((name if name in shared else "", param) for name, param in parameters_of(model, segment).items()),
+            len(kinds),
+        )
+        for segment in model.segments()
+    }

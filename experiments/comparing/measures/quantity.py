@@ -9,6 +9,11 @@ from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.printing.text import in_unit, size
 
+MOST_MISSED = 0.05
+"""By so much of what was measured a prediction may be off before the tables say so."""
+MARK = "!"
+"""Behind a prediction that is off by more."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Quantity:
@@ -76,3 +81,17 @@ class Quantity:
         found = self.measured(row)
         least = "at least " if self.is_lower_bound(row.result) else ""
         return "" if found is None else least + (in_unit(float(found), unit) if unit else size(float(found)))
+
+    def miss(self, result: RunResult) -> str:
+        """Returns how far what was measured is from a prediction that misses; "" if it holds, or if there is none.
+
+        What a process did not count may be what is missing: then only what is too much is a miss.
+        """
+        if self.in_ledger is None or result.compiled or not result.processes:
+            return ""
+        measured, predicted = self.in_ledger(result.measured), self.predicted(result)
+        if measured is None or predicted is None or abs(measured - predicted) <= MOST_MISSED * measured:
+            return ""
+        if self.is_lower_bound(result) and measured < predicted:
+            return ""
+        return f"{100 * (measured / predicted - 1):+,.0f} %" if predicted else "(none was predicted)"

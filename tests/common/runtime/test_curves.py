@@ -38,7 +38,7 @@ from samestep.common.strategy import Run
 from samestep.common.techniques import Techniques
 from samestep.common.workload.data.dataset import load
 from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
-from samestep.experiments.comparing.row import same_step
+from samestep.experiments.comparing.quantities import same_step
 from samestep.experiments.printing.tables import report
 from tests.cells import SIZED
 from tests.conftest import RunCell

@@ -15,13 +15,12 @@ from samestep.common.judging.reference_run import Curve, reference_of
 from samestep.common.judging.verdict import Trial, arrays_read, judge_trial, why_not_judged
 from samestep.common.request import Launch
 from samestep.common.runtime.directory import write_json
-from samestep.common.runtime.integrity import check_losses
 from samestep.common.runtime.measured import Measured
 from samestep.common.runtime.parent.judging.means import Means
 from samestep.common.runtime.parent.judging.reference_curves import curve_folder, keep_curve, reach_curve
 from samestep.common.runtime.parent.merge import merge
 from samestep.common.runtime.process_file import read_measured
-from samestep.common.runtime.records import RunResult
+from samestep.common.runtime.records import RunResult, check_losses
 from samestep.common.runtime.state_file import digest_state, read_state, remove_state
 from samestep.common.steps.log import Log, read_log
 from samestep.common.strategy import Run
