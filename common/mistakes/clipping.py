@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from samestep.common.mistakes.evidence import Evidence, common_ratio
+from samestep.common.mistakes.evidence import Evidence, common_ratio, length
 from samestep.common.mistakes.gradient_arithmetic import (
     GRADIENTS,
     is_exactly,
@@ -87,6 +87,24 @@ def each_tensor(evidence: Evidence) -> Words | None:
     return {"most": f"{most:g}", "how": f"all of them to one of {scalars[CLIP_MOST]:g}" if factor < 1 else "none"}
 
 
+def by_value(evidence: Evidence) -> Words | None:
+    """A clips by a norm and B each number, of which none is larger now; the loss is the same."""
+    norm, most = evidence.a.scalars.get(CLIP_MOST), evidence.b.scalars.get(CLIP_VALUE)
+    if norm is None or most is None or evidence.a.factor == 1 or CLIP_MOST in evidence.b.scalars:
+        return None
+    is_clipped = all(length(each.other) <= MOST_BY_CHANCE * most * math.sqrt(each.size) for each in evidence.gradients)
+    return {"norm": f"{norm:g}", "most": f"{most:g}"} if is_clipped else None
+
+
+def each_alone(evidence: Evidence) -> Words | None:
+    """B clips several times after one pass, A once, and each gradient has a factor of its own."""
+    calls = [int(side.scalars.get(CLIP_CALLS, 0)) for side in (evidence.a, evidence.b)]
+    seen = [each for each in evidence.gradients if each.one.any() or each.other.any()]
+    if calls[0] != 1 or calls[1] <= evidence.b.passes or CLIP_NORM not in evidence.b.scalars:
+        return None
+    return {"calls": str(calls[1])} if all(common_ratio([each]) is not None for each in seen) else None
+
+
 def loss_and_norm(evidence: Evidence) -> Words | None:
     """The loss has a factor, which clipping takes out of the gradients again."""
     ratio = evidence.loss_ratio
@@ -96,6 +114,9 @@ def loss_and_norm(evidence: Evidence) -> Words | None:
     is_factor = near(norms[1] / norms[0], ratio) and max(evidence.a.factor, evidence.b.factor) < 1
     return {"ratio": spell(ratio)} if is_factor else None
 
+
+MOST_BY_CHANCE = 4.0
+"""How many times a norm its estimate from eight projections may be: chi-squared with 8 degrees of freedom, 1e-24 by chance."""
 
 CLIPPING = (
     Mistake(
@@ -147,6 +168,22 @@ CLIPPING = (
         "deepspeedai/DeepSpeed#1801",
         has_sides=True,
         of_step="the gradient is not clipped",
+    ),
+    Mistake(
+        "clip_by_value",
+        GRADIENT_PHASES,
+        by_value,
+        "A clips its gradients to a norm of {norm}, and B each of their numbers to {most}",
+        "",
+        has_sides=True,
+    ),
+    Mistake(
+        "clip_each_alone",
+        GRADIENT_PHASES,
+        each_alone,
+        "B clips its gradients in {calls} calls, and each of them by a factor of its own; A clips all by one norm",
+        "",
+        has_sides=True,
     ),
     Mistake(
         "clip_each_microbatch",

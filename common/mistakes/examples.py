@@ -90,7 +90,9 @@ def _shifted(evidence: Evidence) -> Words | None:
     now = evidence.b.digests[-1] if evidence.b.digests else None
     own, step = [*evidence.a.digests, *evidence.a.later], len(evidence.b.digests) - 1
     found = [number for number, digest in enumerate(own) if digest == now]
-    return {"other": str(min(found, key=lambda number: abs(number - step)))} if now is not None and found else None
+    if now is None or not found or evidence.a.examples.total() != evidence.b.examples.total():
+        return None
+    return {"other": str(min(found, key=lambda number: abs(number - step)))}
 
 
 def _reordered(evidence: Evidence) -> Words | None:
@@ -124,7 +126,8 @@ def _other_targets(evidence: Evidence) -> Words | None:
     """Returns the same inputs and weights give another loss, and no factor explains it."""
     ratio = evidence.loss_ratio
     rows = evidence.a.rows is not None and evidence.a.examples == evidence.b.examples
-    if ratio is None or not rows or common_ratio(evidence.gradients) is not None:
+    has_others = evidence.a.only or evidence.b.only  # of whose weights nobody knows whether they are the same
+    if ratio is None or not rows or has_others or common_ratio(evidence.gradients) is not None:
         return None
     return {}
 

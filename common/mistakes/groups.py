@@ -3,7 +3,12 @@
 import collections
 from collections.abc import Iterable, Mapping
 
+from samestep.common.mistakes.mistake import few
 from samestep.common.mistakes.rates import same_number
+from samestep.common.steps.gradient_transforms import CLIP_EACH, CLIP_MOST, CLIP_VALUE, COMPUTED
+
+_OF_GRADIENTS = (*COMPUTED, CLIP_EACH, CLIP_MOST, CLIP_VALUE)
+"""Scalars of a step that are no options of an optimizer."""
 
 
 def is_regrouped(one: Mapping[str, float], other: Mapping[str, float], differing: Iterable[str]) -> bool:
@@ -22,6 +27,18 @@ def is_regrouped(one: Mapping[str, float], other: Mapping[str, float], differing
         return False
     pairs = ((groups, others), (others, groups))
     return all(any(_is_alike(each, group) for group in theirs) for ours, theirs in pairs for each in ours)
+
+
+def other_options(one: Mapping[str, float], other: Mapping[str, float]) -> str:
+    """Returns which options only the optimizers of one of two runs have, as a clause; "" if both have the same.
+
+    Args:
+        one: The scalars of a step of A.
+        other: Those of B.
+    """
+    a, b = (dict.fromkeys(_place_of(name)[0] for name in each if name not in _OF_GRADIENTS) for each in (one, other))
+    alone = [(who, few([name for name in own if name not in rest])) for who, own, rest in (("A", a, b), ("B", b, a))]
+    return ", and ".join(f"only the optimizer of {who} has the options {names}" for who, names in alone if names)
 
 
 def _is_alike(one: Mapping[str, float], other: Mapping[str, float]) -> bool:

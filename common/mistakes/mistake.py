@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from samestep.common.mistakes.evidence import Evidence
 
@@ -44,6 +44,12 @@ def spell(ratio: float) -> str:
     near = abs(ratio - 1)
     digits = 3 if near >= 0.01 or near == 0 else 5 if near >= 5e-5 else 8
     return f"{ratio:.{digits}f}"
+
+
+def few(words: Sequence[str]) -> str:
+    """Returns words with commas between them, of many the first three."""
+    rest = f" and {len(words) - 3} more" if len(words) > 3 else ""
+    return ", ".join(words[:3]) + rest
 
 
 def near(ratio: float, number: float) -> bool:

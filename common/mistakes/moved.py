@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from samestep.common.mistakes.evidence import Evidence, SeenTensor
+from samestep.common.mistakes.mistake import few
 
 
 def parameters(evidence: Evidence) -> list[SeenTensor]:
@@ -29,5 +30,4 @@ def names_of(seen: Sequence[SeenTensor], every: Sequence[SeenTensor]) -> str:
     """
     if len(seen) == len(every):
         return "all parameters"
-    rest = f" and {len(seen) - 3} more" if len(seen) > 3 else ""
-    return ", ".join(each.name for each in seen[:3]) + rest
+    return few([each.name for each in seen])

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from samestep.common.mistakes.evidence import Evidence, SeenTensor, common_ratio, length
+from samestep.common.mistakes.evidence import Evidence, common_ratio, length
 from samestep.common.mistakes.gradient_arithmetic import GRADIENTS, PART, is_exactly, processes, ratio_words
-from samestep.common.mistakes.mistake import Mistake, Words, spell
+from samestep.common.mistakes.mistake import Mistake, Words, few, spell
 
 
 def part_only(evidence: Evidence) -> Words | None:
@@ -32,7 +32,7 @@ def part_times(evidence: Evidence) -> Words | None:
         return None
     for number in processes(evidence):
         if is_exactly(ratio, number):
-            return {"names": _first_names(differing), **ratio_words(ratio, number)}
+            return {"names": few([each.name for each in differing]), **ratio_words(ratio, number)}
     return None
 
 
@@ -73,18 +73,19 @@ def untied(evidence: Evidence) -> Words | None:
 
 
 def missing(evidence: Evidence) -> Words | None:
-    """Tensors have a gradient in A and none in B."""
+    """Tensors have a gradient in A, and in B they have none or are not there."""
     lost = [
         each for each in evidence.gradients if each.differs and _is_nothing(each.other) and not _is_nothing(each.one)
     ]
-    if not lost or len(lost) < sum(each.differs for each in evidence.gradients):
+    names = [*(each.name for each in lost), *evidence.a.trained_alone]
+    if not names or evidence.b.trained_alone or len(lost) < sum(each.differs for each in evidence.gradients):
         return None
-    return {"names": _first_names(lost)}
+    return {"what": said_gradients(names)}
 
 
-def _first_names(seen: Sequence[SeenTensor]) -> str:
-    rest = f" and {len(seen) - 3} more" if len(seen) > 3 else ""
-    return ", ".join(each.name for each in seen[:3]) + rest
+def said_gradients(names: Sequence[str]) -> str:
+    """Returns that parameters get gradients, with their names."""
+    return f"{names[0]} gets a gradient" if len(names) == 1 else f"{len(names)} parameters ({few(names)}) get gradients"
 
 
 def _is_nothing(projections: object) -> bool:
@@ -116,7 +117,7 @@ PARTS = (
         "missing_gradients",
         GRADIENTS,
         missing,
-        "A has a gradient for {names}, and B has none",
+        "{what} in A alone: frozen, detached, missing or not reached in B",
         "pytorch/pytorch#69031",
         has_sides=True,
     ),

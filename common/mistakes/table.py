@@ -17,9 +17,11 @@ from samestep.common.mistakes.parts import PARTS
 from samestep.common.mistakes.rates import HYPER
 from samestep.common.mistakes.replicas import BY_RANK, REPLICAS
 from samestep.common.mistakes.strays import STRAYS
+from samestep.common.mistakes.turns import TURNS
 from samestep.common.mistakes.updates import UPDATES
 
 MISTAKES: tuple[Mistake, ...] = (
+    *TURNS,
     *EXAMPLES,
     *BY_RANK,
     *HYPER,

@@ -3,13 +3,34 @@
 import numpy as np
 
 from samestep.common.mistakes.evidence import Evidence, common_ratio, length
-from samestep.common.mistakes.mistake import Mistake, Words, near, spell
+from samestep.common.mistakes.mistake import Mistake, Words, few, near, spell
 from samestep.common.mistakes.moved import differing, driven, names_of, parameters
+
+MOST_FACTORS = 4
+"""That updates may have: more are another formula."""
 
 
 def _update_times(evidence: Evidence) -> Words | None:
     ratio = common_ratio(driven(evidence))
     return None if ratio is None or near(ratio, 1.0) or abs(ratio) < 1e-6 else {"ratio": spell(ratio)}
+
+
+def _factors(evidence: Evidence) -> Words | None:
+    """Each update has one of a few factors, of which some are not 1."""
+    factors: list[tuple[float, list[str]]] = []
+    for each in driven(evidence):
+        ratio = 1.0 if not each.differs else common_ratio([each]) if each.size > 1 else None
+        if ratio is None or ratio < 1e-6:
+            return None
+        names = next((names for number, names in factors if near(ratio, number)), None)
+        if names is None:
+            factors.append((ratio, names := []))
+        names.append(each.name)
+    if not 1 < len(factors) <= MOST_FACTORS:
+        return None
+    return {
+        "what": ", and ".join(f"of {few(names)} is {spell(ratio)} times A's" for ratio, names in factors if ratio != 1)
+    }
 
 
 def _does_not_move(evidence: Evidence) -> Words | None:
@@ -83,8 +104,16 @@ UPDATES = (
         "update_times",
         ("update",),
         _update_times,
-        "the gradients are the same, but every update of B is {ratio} times A's: another learning rate, or two "
-        "updates in one step",
+        "the gradients are the same, but every update of B is {ratio} times A's: another learning rate, two "
+        "updates in one step, or another formula",
+        "",
+    ),
+    Mistake(
+        "update_factors",
+        ("update",),
+        _factors,
+        "the gradients are the same, but the update {what}: other learning rates of groups, parameters in other groups, or "
+        "another formula for some",
         "",
     ),
 )

@@ -86,7 +86,7 @@ def facts_of_diff(found: Diffed) -> list[str]:
     """Returns what is known beside the verdict: how far, where it was seen before, and what else differs."""
     verdict = found.verdict
     return [
-        *([verdict.first.words] if verdict.first and verdict.causes and verdict.first.words else []),
+        *([verdict.first.words] if verdict.first and verdict.first.words not in verdict.headline else []),
         *(f"seen before: {cause.thread}" for cause in verdict.causes if cause.thread),
         *_measured(verdict),
         *([_WIDENED] if verdict.exit_code == 0 and found.a.run.header.is_cast else []),

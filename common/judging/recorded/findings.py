@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from samestep.common.judging.recorded.given import IDLE_CALLS, Finding, find_examples, find_targets, with_effect
+from samestep.common.judging.recorded.alone import find_alone
+from samestep.common.judging.recorded.given import Finding, find_examples, find_targets, with_effect
 from samestep.common.judging.recorded.verdict import FirstDifference
 from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
 from samestep.common.judging.recorded.yardstick import apart_of, roundoff_of_weights, times_rounding, unit_of
 from samestep.common.mistakes.evidence import SeenTensor, common_ratio
 from samestep.common.mistakes.gradient_arithmetic import phase_of
-from samestep.common.mistakes.groups import is_regrouped
+from samestep.common.mistakes.groups import is_regrouped, other_options
 from samestep.common.mistakes.mistake import near, spell
 from samestep.common.mistakes.rates import same_number
 from samestep.common.steps.gradient_transforms import COMPUTED, scale_words
@@ -44,17 +45,19 @@ def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> F
         _loss,
         _skipped,
         _gradient,
-        functools.partial(_update, before=past[0].weights),
+        functools.partial(find_alone, past=past),
+        functools.partial(_update, past=past),
         _replicas,
     )
     all_found = [finding for check in checks if (finding := check(walk, one, other)) is not None]
     found = with_effect(all_found)
-    walk.asides.update({IDLE_CALLS: None} if len(found) < len(all_found) else {})
+    walk.asides.update(dict.fromkeys(each.aside for each in all_found if each not in found))
     certain = next((finding for finding in found if finding.is_certain), None)
     if certain is None:
         return next(iter(found), None)
     certain = dataclasses.replace(certain, is_first=certain is found[0])
-    is_computed = certain.first.phase in ("loss", "gradient") and certain.first.ratio is None
+    walk.asides.update(dict.fromkeys(certain.beside))
+    is_computed = certain.first.phase in ("loss", "gradient") and certain.first.ratio is None and not certain.is_of_one
     if not is_computed:
         return certain
     return find_targets(walk, one, other) or find_examples(walk, one, other, may_be_rounded=False) or certain
@@ -89,7 +92,8 @@ def _scalars(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     if not split and is_regrouped(one.scalars, other.scalars, differ):
         walk.asides[REGROUPED] = None
         return None
-    return Finding(FirstDifference(one.number, "hyper-parameters", "", ranks, ", ".join(words)))
+    beside = (*filter(None, [other_options(one.scalars, other.scalars)]),)
+    return Finding(FirstDifference(one.number, "hyper-parameters", "", ranks, ", ".join(words)), beside=beside)
 
 
 def _loss(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
@@ -171,7 +175,7 @@ def _skipped(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     return Finding(FirstDifference(one.number, "update", "", (), words))
 
 
-def _update(walk: Walk, one: RunStep, other: RunStep, before: Sums | None) -> Finding | None:
+def _update(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Finding | None:
     compared = walk.compare("weight", one, other)
     if compared is None or not (compared.differs | compared.is_unsure).any():
         return None
@@ -183,8 +187,14 @@ def _update(walk: Walk, one: RunStep, other: RunStep, before: Sums | None) -> Fi
         f"the weights of {name} are apart by {compared.times[place]:,.0f} times what rounding makes; {int(differs.sum())} of "
         f"{len(differs)} tensors differ"
     )
+    before, beside = past[0].weights, [other_options(one.scalars, other.scalars)]
     is_kink = before is not None and _is_turned(walk, one, other, compared, walk.pairing.of(before, 0))
-    return Finding(FirstDifference(one.number, "update", _layer(name), (), words), is_certain, is_kink)
+    if before is not None and past[1].weights is not None:
+        starts = walk.pairing.of(before, 0).projections, walk.pairing.of(past[1].weights, 1).projections
+        off = next(each.off for each in walk.seen(compared, starts) if each.name == name)
+        beside.append(f"the update of {name} is off by {off:.2g} of its norm" if math.isfinite(off) else "")
+    first = FirstDifference(one.number, "update", _layer(name), (), words)
+    return Finding(first, is_certain, is_kink, beside=(*filter(None, beside),))
 
 
 def _is_turned(walk: Walk, one: RunStep, other: RunStep, compared: ComparedTensors, before: Sums) -> bool:

@@ -10,6 +10,13 @@ from samestep.common.judging.recorded.yardstick import roundoff_of_weights
 from samestep.common.steps.recorded_run import RunStep
 
 IDLE_CALLS = "one of the two calls its model more often on the same examples, which changes nothing"
+FURTHER_CALLS = (
+    "one of the two calls its models on further examples, which changes no loss and no gradient that both have"
+)
+OTHER_NUMBERS = (
+    "the two call their models on other numbers, as where one of them prepares its examples within the model: all losses and "
+    "gradients that both have are the same"
+)
 COMPUTED = ("loss", "gradient", "clipping", "update")
 """Phases in which a step computes something of its examples."""
 
@@ -26,6 +33,9 @@ class Finding:
         has_other_targets: Whether the targets are what differs.
         shows_in: Phases of which one has to be the next that differs for certain, else this is no difference; empty if it always
             is one.
+        aside: What is said of it if it is none.
+        beside: What is said beside it if it is the first, as clauses.
+        is_of_one: Whether it is of tensors that only one run has.
     """
 
     first: FirstDifference
@@ -34,6 +44,9 @@ class Finding:
     is_first: bool = True
     has_other_targets: bool = False
     shows_in: tuple[str, ...] = ()
+    aside: str = ""
+    beside: tuple[str, ...] = ()
+    is_of_one: bool = False
 
 
 def with_effect(found: Sequence[Finding]) -> list[Finding]:
@@ -44,7 +57,8 @@ def with_effect(found: Sequence[Finding]) -> list[Finding]:
     """
     kept = []
     for place, each in enumerate(found):
-        effect = next((later.first.phase for later in found[place + 1 :] if later.is_certain), "")
+        certain = (later.first.phase for later in found[place + 1 :] if later.is_certain and not later.is_of_one)
+        effect = next(certain, "")
         if not each.shows_in or effect in each.shows_in:
             kept.append(each)
     return kept
@@ -70,11 +84,17 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
     ours, theirs = one.rows or {}, other.rows or {}
     ranks = tuple(rank for rank in theirs if sorted(ours.get(rank, ())) != sorted(theirs[rank]))
     words = f"{alike} of A's {a.total()} examples are among the {b.total()} of B"
+    ranks = ranks if 0 < len(ranks) < len(theirs) else ()
+    aside = "" if alike else OTHER_NUMBERS
     if a.keys() == b.keys():
         words = f"A calls its model on {len(a)} examples {a.total()} times, and B on the same {b.total()} times"
-        if IDLE_CALLS in walk.asides or _is_fine(walk, one, other):
-            return Finding(FirstDifference(one.number, "data", "", (), words), shows_in=COMPUTED)
-    return Finding(FirstDifference(one.number, "data", "", ranks if 0 < len(ranks) < len(theirs) else (), words))
+        ranks, aside = (), IDLE_CALLS
+    elif a <= b or b <= a:
+        aside = FURTHER_CALLS
+    is_seen = bool(aside) and (aside in walk.asides or _is_fine(walk, one, other))
+    return Finding(
+        FirstDifference(one.number, "data", "", ranks, words), shows_in=COMPUTED if is_seen else (), aside=aside
+    )
 
 
 def _is_fine(walk: Walk, one: RunStep, other: RunStep) -> bool:

@@ -5,6 +5,7 @@ import dataclasses
 import math
 
 from samestep.common.errors import ConfigError
+from samestep.common.judging.recorded.alone import with_alone
 from samestep.common.judging.recorded.bounds import one_sided, unreached
 from samestep.common.judging.recorded.distance import BLIND, SHOWN, Seen, look
 from samestep.common.judging.recorded.findings import Finding, find
@@ -172,7 +173,7 @@ def _different(
     """Returns the verdict of a step that differs for certain."""
     look(walk, one, other, seen)
     phase = "targets" if finding.has_other_targets else finding.first.phase
-    evidence = walk.evidence(phase, one, other, past)
+    evidence = with_alone(walk, walk.evidence(phase, one, other, past), one, other)
     if phase in ("data", "hyper-parameters"):
         evidence = _with_whole_runs(walk, evidence)
     is_known = finding.is_first and not _is_broken(walk, one, other)

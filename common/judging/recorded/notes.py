@@ -1,8 +1,7 @@
 """What is worth knowing beside a verdict on two recorded runs: in what else their records differ."""
 
-from collections.abc import Sequence
-
 from samestep.common.judging.recorded.walk import Walk
+from samestep.common.mistakes.mistake import few
 
 
 def find_notes(walk: Walk) -> tuple[str, ...]:
@@ -18,23 +17,18 @@ def find_notes(walk: Walk) -> tuple[str, ...]:
         if apart:
             said.append(f"{'versions' if a is one.versions else 'environment'} of A and B: {', '.join(apart)}{what}")
     if one.products != other.products:
-        few = [
+        coarse = [
             f"{who} computes products in {each.products}" for who, each in (("A", one), ("B", other)) if each.products
         ]
-        said.append(" and ".join(few) + ", and the other does not" * (len(few) < 2))
+        said.append(" and ".join(coarse) + ", and the other does not" * (len(coarse) < 2))
     said += walk.asides
     if one.framework != other.framework:
         said.append(f"A is a record of {one.framework}, B of {other.framework}")
     shapes, others = walk.pairing.only(walk.a.tensors, 0), walk.pairing.only(walk.b.tensors, 1)
     reshaped = [name for name in shapes if shapes[name] != others.get(name, shapes[name])]
     if reshaped:
-        said.append("in A and B, " + _few([f"{name} is {shapes[name]} and {others[name]}" for name in reshaped]))
+        said.append("in A and B, " + few([f"{name} is {shapes[name]} and {others[name]}" for name in reshaped]))
     for who, names in (("A", walk.pairing.only_a), ("B", walk.pairing.only_b)):
         if own := [name for name in names if name not in reshaped]:
-            said.append(f"only {who} has {_few(own)}")
+            said.append(f"only {who} has {few(own)}")
     return tuple(said)
-
-
-def _few(words: Sequence[str]) -> str:
-    rest = f" and {len(words) - 3} more" if len(words) > 3 else ""
-    return f"{', '.join(words[:3])}{rest}"

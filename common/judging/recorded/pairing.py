@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import re
 from collections.abc import Callable, Sequence
 
@@ -84,6 +85,8 @@ def pair(a: RecordedRun, b: RecordedRun) -> Pairing:
     found: dict[int, int] = {}
     for key in (lambda tensor: tensor.name, lambda tensor: _WRAPPERS.sub("", tensor.name)):
         _take(found, a.tensors, b.tensors, key)
+    if not found:
+        _by_network(found, a, b)
     if not found or _is_complete(found, a.tensors, b.tensors):
         _by_order(found, a.tensors, b.tensors)
     if not found:
@@ -118,6 +121,39 @@ def _take(
     for name, places in sides[0].items():
         if len(places) == len(sides[1].get(name, ())) == 1:
             found[places[0]] = sides[1][name][0]
+
+
+def _by_network(found: dict[int, int], a: RecordedRun, b: RecordedRun) -> None:
+    """Pairs the only network of one run with that of several in the other which is most like it.
+
+    Networks have a prefix where there are several. An encoder and its copy have the same shapes and start from the same weights,
+    so what counts is which of them gets gradients, and whose first update is the same.
+    """
+    for is_swapped, (alone, several) in enumerate(((a, b), (b, a))):
+        names = [(tensor.name, tensor.role, tensor.piece.shape) for tensor in alone.tensors]
+        places = {(each.name, each.role, each.piece.shape): place for place, each in enumerate(several.tensors)}
+        first = names[0][0]
+        prefixes = dict.fromkeys(name.removesuffix(first) for name, *_ in places if name.endswith(first))
+        networks = [[places.get((prefix + name, *rest)) for name, *rest in names] for prefix in prefixes]
+        whole = [[place for place in each if place is not None] for each in networks if None not in each]
+        if whole:
+            ours, theirs = _first_sums(alone), _first_sums(several)
+            best = min(whole, key=lambda each: [_unlike(*pair, each) for pair in zip(ours, theirs, strict=False)])
+            found.update(zip(best, range(len(best)), strict=True) if is_swapped else enumerate(best))
+            return
+
+
+def _first_sums(run: RecordedRun) -> list[Sums]:
+    """Returns the initial weights, the gradients of the first step, and the weights after it, as far as they are known."""
+    steps = [step.sums or {} for step in itertools.islice(run.steps, 2)]
+    return [sums[phase] for sums in steps for phase in ("gradient", "weight") if phase in sums]
+
+
+def _unlike(one: Sums, other: Sums, places: Sequence[int]) -> tuple[int, float]:
+    """Returns how many tensors have numbers on one side only, and how far the others are apart."""
+    apart = one.projections - other.projections[places]
+    is_alone = (one.square > 0) != (other.square[places] > 0)
+    return int(is_alone.sum()), float(np.nansum(apart * apart))
 
 
 def _is_complete(found: dict[int, int], one: Sequence[RecordedTensor], other: Sequence[RecordedTensor]) -> bool:

@@ -1,5 +1,6 @@
 """Scripts as strangers write them: strangers.py KIND [WORD...], where a word is a refactoring or a mistake."""
 
+import copy
 import sys
 
 import torch
@@ -108,4 +109,108 @@ def moved():
             model[3].weight.data.lerp_(before, 0.3)
 
 
-{each.__name__: each for each in (groups, gan, terms, closures, stream, moved)}[kind]()
+def encoders():
+    """An encoder and its copy, which follows it and is not trained."""
+    encoder = model
+    follower = copy.deepcopy(model)
+    if "younger" in words:
+        encoder, follower = follower, encoder
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.1)
+    for part in BATCHES:
+        with torch.set_grad_enabled(bool(words)):
+            wanted = follower(inputs[part] + 0.1)
+        optimizer.zero_grad()
+        functional.mse_loss(encoder(inputs[part]), wanted if "reached" in words else wanted.detach()).backward()
+        optimizer.step()
+        with torch.no_grad():
+            for mine, own in zip(follower.parameters(), encoder.parameters(), strict=True):
+                mine.lerp_(own, 0.0 if "still" in words else 0.1)
+
+
+def frozen():
+    head = nn.Linear(3, 3)
+    trained = [*head.parameters()]
+    if "forgotten" in words:
+        trained += model.parameters()
+    else:
+        model.requires_grad_(False)
+    optimizer = torch.optim.AdamW(trained, lr=0.01)
+    for part in BATCHES:
+        optimizer.zero_grad()
+        functional.cross_entropy(head(model(inputs[part]).tanh()), targets[part]).backward()
+        optimizer.step()
+
+
+def turns():
+    generator, critic = nn.Linear(4, 6), nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (generator, critic)]
+    for number, part in enumerate(BATCHES):
+        critic.zero_grad()
+        (critic(generator(noise[part]).detach()).mean() - critic(inputs[part]).mean()).backward()
+        optimizers[1].step()
+        if number % (2 if "often" in words else 3) == 0:
+            generator.zero_grad()
+            (-critic(generator(noise[part])).mean()).backward()
+            optimizers[0].step()
+
+
+class Centered(nn.Module):
+    def __init__(self, bias):
+        super().__init__()
+        self.inner = nn.Linear(6, 3, bias)
+        nn.init.zeros_(self.inner.bias) if bias else None
+
+    def forward(self, given):
+        return self.inner(given - 0.5 if "within" in words else given)
+
+
+def prepared():
+    """Of a bias that only one has, and of inputs that are prepared within the model."""
+    own = Centered("unbiased" not in words)
+    optimizer = torch.optim.SGD(own.parameters(), lr=0.1)
+    for part in BATCHES:
+        optimizer.zero_grad()
+        given = inputs[part] if "within" in words else inputs[part] - 0.5
+        functional.cross_entropy(own(given + 0.1 if "shifted" in words else given), targets[part]).backward()
+        optimizer.step()
+
+
+def cached():
+    """A contrastive loss over a batch that does not fit at once: its gradient is that of the outputs, passed on in parts."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for part in BATCHES:
+        optimizer.zero_grad()
+        parts = inputs[part].chunk(2)
+        with torch.set_grad_enabled(not words):
+            out = torch.cat([model(each) for each in parts])
+        out = out.detach().requires_grad_() if words else out
+        out = functional.normalize(out, dim=1)
+        functional.cross_entropy(out @ out.T, torch.arange(8).flip(0)).backward()
+        optimizer.step()
+
+
+def clipped():
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for part in BATCHES:
+        optimizer.zero_grad()
+        functional.cross_entropy(model(inputs[part]), targets[part]).backward()
+        if "value" in words:
+            nn.utils.clip_grad_value_(model.parameters(), 0.05)
+        for each in [[own] for own in model.parameters()] if "each" in words else [model.parameters()]:
+            nn.utils.clip_grad_norm_(each, 0.05) if "value" not in words else None
+        optimizer.step()
+
+
+def rates():
+    lowest, others = [*model[0].parameters()], [own for layer in model[1:] for own in layer.parameters()]
+    ours = [0.05, 0.1] if "swapped" in words else [0.1, 0.05]
+    groups = [{"params": each, "lr": rate} for each, rate in zip((lowest, others), ours, strict=True)]
+    optimizer = (torch.optim.NAdam if "nesterov" in words else torch.optim.Adam)(groups)
+    for part in BATCHES:
+        optimizer.zero_grad()
+        functional.cross_entropy(model(inputs[part]), targets[part]).backward()
+        optimizer.step()
+
+
+ALL = (groups, gan, terms, closures, stream, moved, encoders, frozen, turns, prepared, cached, clipped, rates)
+{each.__name__: each for each in ALL}[kind]()

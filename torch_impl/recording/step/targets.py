@@ -84,7 +84,7 @@ class Targets:
         for kind, each in zip(kinds, found, strict=True):
             if (size := each.numel()) and size % rows == 0:
                 sums = sums_of(_PLACE + places.index(kind), _rounded(each).reshape(rows, -1), sums)
-        self._kinds.update(kinds)
+        self._kinds.update(kinds if beside is not None else [*kinds, "without inputs"])
         if sums is not beside and sums is not None:
             self._sums.append(sums)
 

@@ -1,0 +1,67 @@
+"""Parameters that only one of two runs trains, as it does a copy of its network that should be frozen or detached."""
+
+import dataclasses
+
+import numpy as np
+
+from samestep.common.judging.recorded.given import Finding
+from samestep.common.judging.recorded.verdict import FirstDifference
+from samestep.common.judging.recorded.walk import Past, Walk
+from samestep.common.mistakes.evidence import Evidence
+from samestep.common.mistakes.parts import said_gradients
+from samestep.common.steps.recorded_run import RunStep
+
+
+def find_alone(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Finding | None:
+    """Returns the parameters that have gradients in one run, and that the other does not have at all; None if both have some.
+
+    Args:
+        walk: Over both runs.
+        one: A's step.
+        other: B's.
+        past: The past of both.
+    """
+    sides = [_trained_alone(walk, step, side) for side, step in enumerate((one, other))]
+    if bool(sides[0]) == bool(sides[1]):
+        return None
+    side = int(bool(sides[1]))
+    names, step = [*sides[side]], (one, other)[side]
+    words = f"{said_gradients(names)} in {'AB'[side]} alone"
+    before, after = past[side].weights, (step.sums or {}).get("weight")
+    if before is not None and after is not None:
+        places = [*sides[side].values()]
+        still = np.array_equal(before.bits[places], after.bits[places])
+        words += ", and no update moves them" if still else ""
+    name = names[-1]
+    layer = name.rpartition("/" if "/" in name else ".")[0] or name
+    return Finding(FirstDifference(one.number, "gradient", layer, (), words), is_of_one=True)
+
+
+def with_alone(walk: Walk, evidence: Evidence, one: RunStep, other: RunStep) -> Evidence:
+    """Adds the parameters that only one of the runs has and trains.
+
+    Args:
+        walk: Over both runs.
+        evidence: The evidence of the step.
+        one: A's step.
+        other: B's.
+    """
+    a, b = (
+        dataclasses.replace(side, trained_alone=(*_trained_alone(walk, step, number),))
+        for number, (side, step) in enumerate(((evidence.a, one), (evidence.b, other)))
+    )
+    return dataclasses.replace(evidence, a=a, b=b)
+
+
+def _trained_alone(walk: Walk, step: RunStep, side: int) -> dict[str, int]:
+    """Returns the parameters that the other run does not have and that have gradients at a step, with their places."""
+    gradient = (step.sums or {}).get("gradient")
+    own = (walk.pairing.only_a, walk.pairing.only_b)[side]
+    if gradient is None or not own:
+        return {}
+    tensors = enumerate((walk.a, walk.b)[side].tensors)
+    return {
+        tensor.name: place
+        for place, tensor in tensors
+        if tensor.name in own and tensor.role == "parameter" and gradient.square[place] > 0
+    }
