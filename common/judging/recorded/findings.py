@@ -51,7 +51,8 @@ def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> F
     )
     all_found = [finding for check in checks if (finding := check(walk, one, other)) is not None]
     found = with_effect(all_found)
-    walk.asides.update(dict.fromkeys(each.aside for each in all_found if each not in found))
+    kept = [each.first for each in found]
+    walk.asides.update(dict.fromkeys(each.aside for each in all_found if each.first not in kept))
     certain = next((finding for finding in found if finding.is_certain), None)
     if certain is None:
         return next(iter(found), None)

@@ -57,10 +57,12 @@ def with_effect(found: Sequence[Finding]) -> list[Finding]:
     """
     kept = []
     for place, each in enumerate(found):
-        certain = (later.first.phase for later in found[place + 1 :] if later.is_certain and not later.is_of_one)
-        effect = next(certain, "")
+        later = [other for other in found[place + 1 :] if not other.is_of_one]
+        effect = next((other.first.phase for other in later if other.is_certain), "")
         if not each.shows_in or effect in each.shows_in:
             kept.append(each)
+        elif any(other.first.phase in each.shows_in for other in later):
+            kept.append(dataclasses.replace(each, is_certain=False))
     return kept
 
 

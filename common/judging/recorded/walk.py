@@ -37,8 +37,8 @@ class ComparedTensors:
 
     @property
     def differs(self) -> np.ndarray:
-        """Whether each tensor differs for certain."""
-        return self.times > self.scale.different
+        """Whether each tensor differs for certain, as where only one run has numbers."""
+        return (self.times > self.scale.different) | (np.isinf(self.apart) & ~self.is_broken)
 
     @property
     def is_unsure(self) -> np.ndarray:
