@@ -30,7 +30,8 @@ class FrameworkInfo:
         available: Raises Unavailable for what this machine lacks for a run under any of its strategies.
         reference_row: The row that takes the steps of any other on one device.
         title: What people call it.
-        saved: Which list says what a run saves between forward and backward; None if nobody wrote one down.
+        saved: Which lists say what a run saves between forward and backward, or None if nobody wrote one down: (run, whether
+            linear layers keep what they take as it comes).
     """
 
     module: str
@@ -42,7 +43,7 @@ class FrameworkInfo:
     preload_for_models: tuple[str, ...] = ()
     available: Callable[[Run], None] = lambda run: None
     reference_row: str = "single"
-    saved: Callable[[Run, bool], SavedLists] | None = None
+    saved: Callable[[Run, bool], SavedLists | None] = lambda run, as_it_comes: None
 
 
 def framework_info(framework: str) -> FrameworkInfo:

@@ -37,7 +37,11 @@ def parse(config: RunConfig) -> Run:
             f"{run.workload.name} can only be predicted: samestep predict --workload {run.workload.name}; to train, size "
             "one of ours, as in synthetic-gpt+layers=12+width=768."
         )
-    _check_examples(run)
+    if run.batch_size > (examples := run.workload.data.num_examples()):
+        raise ConfigError(
+            f"global batch {run.batch_size} is more than the {examples} examples there are; use --batch-size {examples} "
+            "or less."
+        )
     return run
 
 
@@ -236,11 +240,3 @@ def _check_batch(run: Run) -> None:
         sizes = f"{below} or {above}" if below else f"{above}"
         among = f"{run.mesh.size} devices" if parts == 1 else f"{run.mesh.size} devices x {parts} micro-batches"
         raise ConfigError(f"global batch {run.batch_size} does not divide among {among}; use --batch-size {sizes}.")
-
-
-def _check_examples(run: Run) -> None:
-    if run.batch_size > (examples := run.workload.data.num_examples()):
-        raise ConfigError(
-            f"global batch {run.batch_size} is more than the {examples} examples there are; use --batch-size {examples} "
-            "or less."
-        )

@@ -26,25 +26,20 @@ def count_seconds(counts: MutableMapping[int, int], seconds: Iterable[float]) ->
         counts[power] = counts.get(power, 0) + 1
 
 
-def add_counts(several: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """Adds up the counts of several runs."""
-    total: Counter[int] = Counter()
-    for counts in several:
-        total.update(counts)
-    return dict(total)
-
-
-def percentile(counts: Mapping[int, int], share: float) -> float | None:
-    """Computes the seconds that a share of the steps did not exceed.
+def percentile(several: Iterable[Mapping[int, int]], share: float) -> float | None:
+    """Computes the seconds that a share of the steps of several runs did not exceed.
 
     Args:
-        counts: Power of `GROWTH` -> steps.
+        several: The counts of each run: power of `GROWTH` -> steps.
         share: 0.95 for p95.
 
     Returns:
         Seconds; None if there are too few steps for one to lie beyond the percentile: fewer than 20 for p95, 100 for p99.
     """
-    total = sum(counts.values())
+    counts: Counter[int] = Counter()
+    for each in several:
+        counts.update(each)
+    total = counts.total()
     if total < 1 or total * (1 - share) < 1 - 1e-9:
         return None
     passed = 0

@@ -94,11 +94,6 @@ def digest_state(directory: Path) -> str:
     return digest.hexdigest()
 
 
-def remove_state(directory: Path) -> None:
-    """Removes `state.npz`, which may be many times as large as all the other files of a run."""
-    (directory / STATE).unlink(missing_ok=True)
-
-
 def unflatten(arrays: Mapping[str, np.ndarray]) -> TrainState:
     """Makes a state of its arrays by path, as in `params/hidden/kernel`.
 

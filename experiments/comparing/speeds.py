@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.flags import Scalar
-from samestep.common.judging.percentiles import add_counts, percentile
+from samestep.common.judging.percentiles import percentile
 from samestep.common.judging.speed_comparison import (
     NOT_SEPARATED,
     Difference,
@@ -76,7 +76,7 @@ def examples_per_second(rounds: Rounds) -> list[float | None]:
 
 def speed_of(rounds: Rounds) -> Speed:
     """Returns the speed of a row that is compared with nothing."""
-    counts = add_counts(result.step_times for result in rounds)
+    counts = [result.step_times for result in rounds]
     steps = {name: percentile(counts, share) for name, share in PERCENTILES.items()}
     return Speed(predict_speed(examples_per_second(rounds)), steps)
 

@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samestep.common.axes.axis import Keeps
 from samestep.common.axes.used import as_left, segments_left, splits_between, used
+from samestep.common.catalog import framework_info
 from samestep.common.costs.saved_activations.copies import keeps_wide
-from samestep.common.costs.saved_activations.kept_lists import keep_again, keep_all, keep_inputs, lists_of
+from samestep.common.costs.saved_activations.kept_lists import keep_again, keep_all, keep_inputs
 from samestep.common.costs.saved_activations.peak import KeptByStage, KeptBytes, largest, peak_bytes
 from samestep.common.features.used import keeps_buffers
 from samestep.common.strategy import Run
@@ -57,7 +58,7 @@ def activation_bytes(
         peaks: As in `peak_bytes`.
         as_it_comes: Whether linear layers keep what they take as it comes, where others keep casts.
     """
-    kept, lists = kept_by_stage(run, stages, as_it_comes), lists_of(run, as_it_comes)
+    kept, lists = kept_by_stage(run, stages, as_it_comes), framework_info(run.framework).saved(run, as_it_comes)
     if kept is None or lists is None:
         return None
     rows, together = run.batch_size // (run.mesh.replicas * run.passes), 1 if lists.in_order else run.passes
@@ -69,8 +70,8 @@ def kept_by_stage(
 ) -> tuple[KeptByStage, ...] | None:
     """Adds up what each stage keeps, whatever the number of examples; the arguments are those of `activation_bytes`."""
     more, run = tuple(axis.keeps(run) for axis in used(run.mesh)), as_left(run)
-    twice, lists, item_bytes = bool(computed_twice(run)), lists_of(run, as_it_comes), run.product_bytes
-    model, parts = run.workload.model, run.mesh.parts("features")
+    twice, lists = bool(computed_twice(run)), framework_info(run.framework).saved(run, as_it_comes)
+    item_bytes, model, parts = run.product_bytes, run.workload.model, run.mesh.parts("features")
     if lists is None or model.name not in lists.kept or replaces_code(run.techniques):
         return None
     splits_sequence = splits_between(run)

@@ -16,17 +16,6 @@ from samestep.common.workload.models.spec import ModelSpec, Segment, parameters_
 from samestep.common.workload.saved import BEHIND, Kept, SavedLists
 
 
-def lists_of(run: Run, as_it_comes: bool = False) -> SavedLists | None:
-    """Returns which lists say what is kept; None if nobody wrote any down.
-
-    Args:
-        run: What is trained.
-        as_it_comes: Whether linear layers keep what they take as it comes.
-    """
-    saved = framework_info(run.framework).saved
-    return saved and saved(run, as_it_comes)
-
-
 @functools.lru_cache(maxsize=64)
 def keep_all(lists: SavedLists, model: ModelSpec, item_bytes: int) -> Mapping[str, Kept]:
     """Lists what segments and the loss keep.
@@ -47,7 +36,7 @@ def keeps_behind(run: Run, segment: Segment) -> bool:
         segment: A segment of its model.
     """
     in_one_dtype = dataclasses.replace(run, techniques=without_rounding(run.techniques))
-    model, lists = run.workload.model, lists_of(in_one_dtype)
+    model, lists = run.workload.model, framework_info(run.framework).saved(in_one_dtype, False)
     assert lists is not None  # only of frameworks that split segments
     return takes_keys(model) or f"{segment.name}{BEHIND}" in keep_all(lists, model, run.item_bytes)
 

@@ -13,7 +13,6 @@ from samestep.common.techniques.local_steps.ranks import find_flaw
 from samestep.common.techniques.local_steps.statement import outer_step
 from samestep.common.techniques.technique import Periods, Technique
 from samestep.common.workload.models.spec import Param
-from samestep.common.workload.reductions import varies
 
 
 def refuse(run: Run) -> None:
@@ -36,6 +35,8 @@ def refuse(run: Run) -> None:
 
 def _conflicts(run: Run) -> Iterator[tuple[bool, str]]:
     """Yields whether a run has what ranks cannot do alone, and why."""
+    from samestep.common.workload.reductions import varies  # here: few runs take steps alone
+
     model = run.workload.model
     yield run.num_devices == 1, "is for ranks that come together, and there is one; add --devices 2."
     yield (

@@ -21,7 +21,7 @@ from samestep.common.runtime.parent.judging.reference_curves import curve_folder
 from samestep.common.runtime.parent.merge import merge
 from samestep.common.runtime.process_file import read_measured
 from samestep.common.runtime.records import RunResult, check_losses
-from samestep.common.runtime.state_file import digest_state, read_state, remove_state
+from samestep.common.runtime.state_file import STATE, digest_state, read_state
 from samestep.common.steps.log import Log, read_log
 from samestep.common.strategy import Run
 
@@ -85,8 +85,9 @@ def finish(finished: Finished, means: Means) -> RunResult:
         (directory / "error.json").unlink(missing_ok=True)
         if run.described() == reference.described() and launch.needs_state:
             keep_curve(Curve(log, read_state(directory)), run, launch, curve_folder(run, launch, result.dataset_sha256))
-        if not launch.keep_state and parity.passed is not False:  # a wrong state is evidence
-            remove_state(directory)
+        # It may be many times as large as all the other files; a wrong state is evidence.
+        if not launch.keep_state and parity.passed is not False:
+            (directory / STATE).unlink(missing_ok=True)
         seal(directory)
     return result
 

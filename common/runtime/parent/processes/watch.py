@@ -76,7 +76,7 @@ class ProcessWatch:
             SamestepError: The error that a worker left in `error.json`; or WorkerFailed for one that died or hung.
         """
         try:
-            while not self._finished():
+            while not all(worker in self.codes for worker, spec in self.processes.items() if not spec.serves):
                 self._poll()
                 self._tail.show(self.progress, self._pulses.step)
                 if self._failed():
@@ -100,9 +100,6 @@ class ProcessWatch:
             for worker in running:
                 self.server.signal_worker(worker, signal.SIGKILL if self.server.is_stopped(worker) else number)
             self._drain(seconds)
-
-    def _finished(self) -> bool:
-        return all(worker in self.codes for worker, spec in self.processes.items() if not spec.serves)
 
     def _failed(self) -> list[int]:
         """Returns the processes whose end is that of the run, in the order in which they ended."""
