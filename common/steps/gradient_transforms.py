@@ -14,7 +14,7 @@ KEPT_CALLS = "kept_calls"
 """The calls of a closure by the optimizer that added to the gradients of the call before, if there are any."""
 LOSS_SCALE = "loss_scale"
 """The scale of the loss."""
-TRANSFORMS = (CLIP_NORM, LOSS_SCALE)
+TRANSFORMS = (CLIP_NORM, CLIP_MOST, LOSS_SCALE)
 """What a graph writes down of a step, where no Python function runs."""
 CLIP_EACH, CLIP_VALUE = "clipnorm", "clip_max_value"
 """The most that clipping leaves of the norm of each tensor's gradient, and of each of its numbers."""

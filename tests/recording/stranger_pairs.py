@@ -47,9 +47,19 @@ KERAS_PAIRS = [
     ("fit", "value", "unnamed", "B clips each number of its gradients to 0.01, and A does not"),
     ("fit", "loose", "same", "B clips the gradient of each tensor to a norm of 1000, and A does not; no step shows it"),
     ("fit", "average", "same", ""),
+    ("pairs", "joined", "same", ""),
+    ("sampled", "eager", "same", ""),
+    ("fakes", "compiled", "same", ""),
+    (
+        "loop",
+        "clipped",
+        "clip_forgotten",
+        "layer model/dense_1: B clips its gradients to a norm of 0.2",
+    ),
 ]
 """As above, of Keras."""
 MORE_KERAS_PAIRS = [
+    ("loop clipped", "looser", "other_hyperparameter", "clip_max_norm is 0.2 in A and 0.4 in B"),
     ("gan", "eager swapped", "same", ""),
     ("gan", "eager late", "same", ""),
     (

@@ -18,6 +18,9 @@ from tensorflow.python.eager import record
 
 from samestep.common.steps.rows import INPUT_STRIDE, MANY_PIXELS, coefficients, is_channels_last
 
+_ROWS_STAY = dict.fromkeys(("GatherV2", "Identity", "Reshape", "StopGradient", "StridedSlice"), 1) | {"ConcatV2": -1}
+"""Operations that put rows together or choose some, and change none; where their inputs end that hold rows."""
+
 
 class Results:
     """What models returned."""
@@ -76,8 +79,8 @@ class Results:
             if id(each) in seen or self.has(each):
                 continue
             seen.add(id(each))
-            if id(each) in behind:
-                waiting += reversed(_sources(each))
+            if id(each) in behind:  # what is computed of results and noise, as the sample of a VAE is, is neither
+                waiting += reversed(_sources(each)[: _ROWS_STAY.get(each.op.type, 0)])
             else:
                 found.append(each)
         return found
@@ -88,14 +91,20 @@ class Results:
             each
             for made in [*self._of_step.values()]
             if (each := made()) is not None
-            and (each.dtype, each.shape[1:]) == (tensor.dtype, tensor.shape[1:])
             and each.shape.rank
+            and each.dtype == tensor.dtype
+            and each.shape[1:].num_elements() == tensor.shape[1:].num_elements()
         ]
+        # a tape follows what the script computed of a result, as the sample of a VAE is
+        whole = [] if self._of_step and record.should_record_backprop([tensor]) else [tensor]
         if not alike or not tensor.shape.rank or not (tensor.dtype.is_floating or tensor.dtype.is_integer):
-            return [tensor]
-        known = [_sums_as_they_lie(each, 0).numpy() for each in alike]
-        is_data = ~np.isin(_sums_as_they_lie(tensor, 0).numpy(), np.concatenate(known))
-        return [tensor if is_data.all() else tf.boolean_mask(tensor, is_data)] if is_data.any() else []
+            return whole
+        with record.stop_recording():
+            known = [_sums_as_they_lie(each, 0).numpy() for each in alike]
+            is_data = ~np.isin(_sums_as_they_lie(tensor, 0).numpy(), np.concatenate(known))
+            if is_data.all():
+                return whole
+            return [tf.boolean_mask(tensor, is_data)] if is_data.any() else []
 
     def _behind(self, tensor: Any) -> set[int]:
         """Returns which of the tensors that one was computed from, itself among them, were computed from a result."""

@@ -1,4 +1,4 @@
-"""Where scripts scale losses and clip gradients on TensorFlow: in optimizers of Keras."""
+"""Where scripts scale losses and clip gradients on TensorFlow: in optimizers of Keras, and by a function of TensorFlow."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
-from samestep.common.steps.gradient_transforms import CLIP_NORM, LOSS_SCALE
+from samestep.common.steps.gradient_transforms import CLIP_MOST, CLIP_NORM, LOSS_SCALE
 from samestep.tf_impl.recording.session import Session
 
 OPTIMIZERS = (BaseOptimizer, LossScaleOptimizer)
@@ -39,8 +39,8 @@ def note_scale(optimizer: Any, session: Session) -> None:
 
 def places(
     session: Session, guard: Callable[[Callable[..., Any]], Callable[..., Any]]
-) -> Iterator[tuple[type, str, Callable[[Callable[..., Any]], Callable[..., Any]]]]:
-    """Yields where gradients are followed that are clipped: a class, its method, and what wraps it.
+) -> Iterator[tuple[Any, str, Callable[[Callable[..., Any]], Callable[..., Any]]]]:
+    """Yields where gradients are followed that are clipped: a class or a module, its function, and what wraps it.
 
     Args:
         session: Has the journal.
@@ -63,4 +63,19 @@ def places(
 
         return clip
 
+    @guard
+    def after(norm: Any, most: Any) -> None:
+        if tf.distribute.get_strategy().num_replicas_in_sync == 1:
+            for name, number in ((CLIP_NORM, norm), (CLIP_MOST, most)):
+                session.journal().add_transform(name, tf.cast(number, tf.float64))
+
+    def follow_function(original: Callable[..., Any]) -> Callable[..., Any]:
+        def clip(t_list: Any, clip_norm: Any, *arguments: Any, **keywords: Any) -> Any:
+            clipped, norm = original(t_list, clip_norm, *arguments, **keywords)
+            after(norm, clip_norm)
+            return clipped, norm
+
+        return clip
+
     yield BaseOptimizer, "_clip_gradients", follow
+    yield tf, "clip_by_global_norm", follow_function

@@ -39,6 +39,7 @@ class Hooks:
         for owner, name, follow in (
             (keras.layers.Layer, "__call__", self._follow_calls),
             (EpochIterator, "__iter__", self._follow_epochs),
+            *((keras.Model, name, self._follow_predictions) for name in ("predict", "predict_on_batch")),
             (tf.GradientTape, "__enter__", self.tapes.follow_begin),
             (tf.GradientTape, "gradient", self.tapes.follow_gradient),
             *((kind, "scale_loss", self.tapes.follow_scale) for kind in OPTIMIZERS),
@@ -62,6 +63,16 @@ class Hooks:
             return original(iterator)
 
         return begin
+
+    def _follow_predictions(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        add = self._guard(self._session.predicted.add)
+
+        def predict(model: Any, *arguments: Any, **keywords: Any) -> Any:
+            result = original(model, *arguments, **keywords)
+            add(model, result)
+            return result
+
+        return predict
 
     def _follow_calls(self, original: Callable[..., Any]) -> Callable[..., Any]:
         here, before, session = self._here, self._guard(self._before_call), self._session
@@ -87,8 +98,8 @@ class Hooks:
         if any(isinstance(each, keras.KerasTensor) for each in keras.tree.flatten([arguments, keywords])):
             return
         self._session.add_model(layer)
+        inputs = inputs_of(arguments, keywords, self._session.results)
         with record.stop_recording():
-            inputs = inputs_of(arguments, keywords, self._session.results)
             if inputs:
                 self._session.journal().add_rows(sums_of_words(inputs))
 

@@ -22,6 +22,7 @@ from samestep.tf_impl.recording.first import FirstWeights
 from samestep.tf_impl.recording.joined import empty, in_order, joined_notes, merged, numbers_of
 from samestep.tf_impl.recording.journal import CAPACITY, Journal, Note
 from samestep.tf_impl.recording.plans import UpdatePlan, is_wide
+from samestep.tf_impl.recording.predicted import Predicted
 from samestep.tf_impl.recording.slots import Slots
 from samestep.tf_impl.recording.tensors import Held, TensorTable, container_of
 
@@ -39,6 +40,7 @@ class Session:
             recorder: That of the first replica; the others get one each.
         """
         self._recorder, self.first, self.results = recorder, FirstWeights(recorder), Results()
+        self.predicted = Predicted()
         self._recorders: dict[int, Recorder] = {}
         self._recorded: dict[int, list[Held]] = {}
         self._began_with, self._added = list[Held](), set[tuple[int, int]]()
@@ -50,7 +52,7 @@ class Session:
         self.function: Any = None
         self._passes, self._passes_written = 0, dict[int, int]()
         self._is_loss_noted = False
-        self._open_notes: dict[int, Note] = {}
+        self._open_notes: dict[int, list[Note]] = {}
         self._steppers = weakref.WeakSet[Any]()
 
     # --- what hooks ask ------------------------------------------------------------------------------------------------
@@ -154,11 +156,9 @@ class Session:
         self.results.end_step()
         last, plans = INITIAL, [*self._plans.values()]
         for replica, journal in sorted(self._journals.items()):
-            notes = journal.read()
-            if (before := self._open_notes.pop(replica, None)) is not None:
-                notes.insert(0, before)
+            notes = [*self._open_notes.pop(replica, ()), *journal.read()]
             if is_open and notes:
-                self._open_notes[replica] = notes.pop()
+                self._open_notes[replica] = [notes.pop()]
             for note in notes:
                 self._write(replica, note, plans)
                 last = max(last, note.number)
@@ -223,7 +223,7 @@ class Session:
         recorded = RecordedStep(
             number=note.number,
             losses=(loss,) if any(each.has_loss for each in notes) else (),
-            rows=note.rows,
+            rows=self.predicted.without(note.rows, plans),
             scalars=numbers_of(rates) | transforms,
             is_skipped=note.is_skipped,
             counts={"data_passes": passes} if passes else {},

@@ -7,7 +7,7 @@ import numpy as np
 
 from samestep.common.judging.recorded.pairing import Pairing
 from samestep.common.judging.recorded.seen_examples import SeenExamples
-from samestep.common.judging.recorded.yardstick import RoundingScale, Yardstick, apart_of, finite
+from samestep.common.judging.recorded.yardstick import RoundingScale, Yardstick, apart_of, finite, multiples
 from samestep.common.mistakes.evidence import Evidence, SeenTensor, Side, digits_of, kind_of
 from samestep.common.steps.projections import PROJECTIONS
 from samestep.common.steps.record import Phase
@@ -156,10 +156,9 @@ class Walk:
         scale, apart = self.yardstick.of(one.number, phase, ours), apart_of(ours, theirs)
         if phase == "gradient" and one.is_skipped and other.is_skipped:
             apart[np.isinf(apart)] = 0.0  # of what overflowed, the sums differ
-        with np.errstate(invalid="ignore", divide="ignore"):
-            times = apart / scale.rounding
-        times[(apart == 0) | np.isnan(times)] = 0.0
-        return ComparedTensors(ours, theirs, scale, apart, times)
+        if phase == "weight" and (gradient := self.compare("gradient", one, other)) is not None:
+            scale = scale.at_rest((one.number + 1) * one.scalars.get("lr", 0.0) * gradient.scale.rounding)
+        return ComparedTensors(ours, theirs, scale, apart, multiples(apart, scale.rounding))
 
     def evidence(self, phase: str, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Evidence:
         """Gathers what a cause is found from.

@@ -40,6 +40,14 @@ class RoundingScale:
     same: float = THRESHOLD
     different: float = THRESHOLD
 
+    def at_rest(self, moved: np.ndarray) -> "RoundingScale":
+        """Returns the same, but for weights that are zero and stay it: a gradient that cancels but for rounding moves them.
+
+        Args:
+            moved: How far rounding of its gradients has moved each tensor until now.
+        """
+        return dataclasses.replace(self, rounding=np.where(self.rounding > 0, self.rounding, moved))
+
 
 class Yardstick(Protocol):
     """Says how far rounding takes a step."""
@@ -184,6 +192,19 @@ def apart_of(one: Sums, other: Sums) -> np.ndarray:
     kinds = [_kind(each) for each in (one, other)]
     difference = np.where((kinds[0] == _NOTHING) & (kinds[1] == _NOTHING), 0.0, difference)
     return np.where(np.isnan(difference), np.where(kinds[0] == kinds[1], 0.0, math.inf), difference)
+
+
+def multiples(apart: np.ndarray, rounding: np.ndarray) -> np.ndarray:
+    """Returns how many times differences have what rounding makes; 0 where nobody knows.
+
+    Args:
+        apart: The difference of each tensor.
+        rounding: What rounding makes of it.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        times = apart / rounding
+    times[(apart == 0) | np.isnan(times)] = 0.0
+    return times
 
 
 def times_rounding(apart: float, rounding: float) -> float:

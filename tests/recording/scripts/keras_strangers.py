@@ -70,4 +70,74 @@ def fit():
     model.fit(inputs, targets, batch_size=8, shuffle=False, verbose=0)
 
 
-{each.__name__: each for each in (gan, towers, fit)}[kind]()
+def loop():
+    model, optimizer = network(6, 1, "model"), keras.optimizers.SGD(0.1)
+
+    @tf.function
+    def step(given, wanted):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(given, training=True) - wanted) ** 2)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        if "clipped" in words:
+            gradients, _ = tf.clip_by_global_norm(gradients, 0.4 if "looser" in words else 0.2)
+        optimizer.apply(gradients, model.trainable_variables)
+
+    for part in BATCHES:
+        step(tf.constant(inputs[part]), tf.constant(targets[part]))
+
+
+class Pairs(keras.Model):
+    """Of what both calls of one encoder add, the last bias cancels, so its gradient is zero but for rounding."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = network(6, 4, "encoder")
+
+    def call(self, pair):
+        one, other = pair
+        if "joined" in words:
+            both = self.encoder(tf.concat([one, other], 0))
+            one, other = both[: len(one)], both[len(one) :]
+        else:
+            one, other = self.encoder(one), self.encoder(other)
+        return tf.reduce_sum((one - other) ** 2, -1, keepdims=True)
+
+
+def pairs():
+    model = Pairs()
+    model.compile("sgd", "mse", run_eagerly=True)
+    model.fit((inputs, inputs[::-1].copy()), targets, batch_size=8, shuffle=False, verbose=0)
+
+
+def sampled():
+    """The decoder is given what a script computes of what the encoder returned, and of noise: that is no data."""
+    encoder, decoder, optimizer = network(6, 4, "encoder"), network(4, 6, "decoder"), keras.optimizers.Adam(0.01)
+
+    def step(given, noise):
+        with tf.GradientTape() as tape:
+            code = tf.reshape(encoder(given, training=True), (-1, 2, 2))
+            sample = tf.reshape(code[:, 0] + tf.exp(code[:, 1]) * noise, (-1, 2))
+            loss = tf.reduce_mean((decoder(tf.concat([sample, sample], 1), training=True) - given) ** 2)
+        variables = encoder.trainable_variables + decoder.trainable_variables
+        optimizer.apply(tape.gradient(loss, variables), variables)
+
+    run = step if "eager" in words else tf.function(step)
+    for part in BATCHES:
+        run(tf.constant(inputs[part]), tf.constant(noise[part, :2]))
+
+
+def fakes():
+    """What the maker predicts is given to the critic as arrays: the last bits differ where it is compiled otherwise."""
+    maker, critic = network(4, 6, "maker"), network(6, 1, "critic")
+    options = {"jit_compile": "compiled" in words}
+    critic.compile("sgd", "mse", **options)
+    given = keras.Input((4,))
+    both = keras.Model(given, critic(maker(given)))
+    both.compile("sgd", "mse", **options)
+    for part in BATCHES:
+        made = maker.predict(noise[part], verbose=0)
+        critic.train_on_batch(np.concatenate([inputs[part], made]), np.repeat([[1.0], [0.0]], 8, 0))
+        both.train_on_batch(noise[part], np.ones((8, 1)))
+
+
+{each.__name__: each for each in (gan, towers, fit, loop, pairs, sampled, fakes)}[kind]()
