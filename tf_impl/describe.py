@@ -61,8 +61,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         buffers={name: variable.numpy() for name, variable in built.buffers.items()},
         dtypes=built.fixed_dtypes(),
         segments=(Segment("", 0, tuple(outputs.shape[1:]), tuple(params)),),
-        reads={name: 1 + again for name, again in built.added.reads(built.params).items()}
-        | dict.fromkeys(reach.unread, 0),
+        reads=reach.reads,
         unreached=reach.unreached,
         sums=call_user(probe.sums, source, "what it adds to its loss", habits),
         featured=layers_of(built.layers(keras.layers.Layer)),

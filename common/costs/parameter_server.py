@@ -55,7 +55,7 @@ _TO_WORKER, _TO_SERVER, _FROM_SERVER = (
 )
 _TO_CHIEF_BYTES, _BETWEEN_BYTES, _AGAIN_BYTES = 540, 280, 150
 """What a worker answers in an update; what the first server passes on for each part of another one, and gets back; and what
-goes either way for each part that a further micro-batch reads anew."""
+goes either way for each part that is read anew, by a further micro-batch or by a layer that is called again."""
 
 
 class _Part(NamedTuple):
@@ -132,7 +132,7 @@ def server_routes(run: Run) -> Mapping[tuple[int, int], float]:
         # With gradients of rows ids go again, but where a table is cut: there its servers have kept them.
         asked = sum(part.lookups * (1 + (part.is_sparse and part.is_trained and len(servers) == 1)) for part in own)
         asked *= run.batch_size // updates * ID_BYTES
-        again = (run.passes - 1) * len(own) * _AGAIN_BYTES
+        again = sum(run.passes * max(1, part.reads) - 1 for part in own) * _AGAIN_BYTES
         to, back = (each.once / len(servers) + each.size(1, own, slots) + again for each in (_TO_SERVER, _FROM_SERVER))
         for worker in workers:
             found[0, worker] = share * handed + examples

@@ -160,6 +160,16 @@ def unread():
     return Net()
 
 
+def shared():
+    """A layer that is called three times, and whose weights are regularized."""
+    import keras
+    from keras import layers
+
+    inputs, again = keras.Input((8, 8, 1)), layers.Dense(64, activation="tanh", kernel_regularizer="l2")
+    x = layers.Flatten()(inputs)
+    return keras.Model(inputs, layers.Dense(10)(again(again(again(x)))))
+
+
 def bare():
     import tensorflow as tf
 
@@ -187,4 +197,5 @@ LEAKING = samestep.Model(tf=leaking)
 NORMED = samestep.Model(tf=normed)
 DROPPING = samestep.Model(tf=dropping)
 UNREAD = samestep.Model(tf=unread)
+SHARED = samestep.Model(tf=shared)
 BARE = samestep.Model(tf=bare)

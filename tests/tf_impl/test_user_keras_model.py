@@ -102,6 +102,14 @@ def test_what_layers_add_is_in_the_loss_of_every_row(run_cell: RunCell, cell: st
         assert measured.params_peak_bytes == predicted.params_peak_bytes
 
 
+@pytest.mark.parametrize("row", ["parameter_server", *slow("central_storage", "parameter_server+accumulation_steps=2")])
+def test_a_layer_that_is_called_again_is_read_again(run_cell: RunCell, row: str) -> None:
+    result = run_cell(f"tf:{row}", "digits-mlp", devices=2, dtype="float64", steps=3, **own("SHARED"))
+    sends_what_was_predicted(result)
+    for measured, predicted in zip(result.processes, result.predicted.devices(), strict=True):
+        assert measured.params_peak_bytes == predicted.params_peak_bytes
+
+
 def test_replicas_that_wait_in_the_forward_pass_keep_their_losses_apart(run_cell: RunCell) -> None:
     fields = {"devices": 2, "dtype": "float64", "steps": 5, "batch_norm": "sync", **own("ADDING_NORMED")}
     result = run_cell("tf:mirrored", "digits-mlp", **fields)

@@ -5,6 +5,7 @@ keeps their state.
 """
 
 import dataclasses
+from collections.abc import Mapping
 
 import tensorflow as tf
 
@@ -34,11 +35,11 @@ class Reach:
     """What was found out of the parameters that are trained.
 
     Attributes:
-        unread: Those that a step does not read.
+        reads: How often a step reads each, with what is added to the loss, where that is not once.
         unreached: Those that no gradient reaches: also where something reads them on which the loss does not depend.
     """
 
-    unread: frozenset[str] = frozenset()
+    reads: Mapping[str, int] = dataclasses.field(default_factory=dict)
     unreached: frozenset[str] = frozenset()
 
 
@@ -68,10 +69,18 @@ def find_reach(built: UserModel, model: Model, inputs: Inputs, targets: tf.Tenso
         sources = [losses] if added is None else [losses, added]
         gradients = call_user(tape.gradient, source, "the backward pass", sources, built.trained)
         read = {variable.ref() for variable in tape.watched_variables()}
-        found = Reach(
-            frozenset(name for name, variable in built.trained.items() if variable.ref() not in read),
-            frozenset(name for name, each in gradients.items() if each is None),
-        )
+        unread = {name: 0 for name, variable in built.trained.items() if variable.ref() not in read}
+        again = {name: count for name, count in _reads(built).items() if count > 1}
+        found = Reach(again | unread, frozenset(name for name, each in gradients.items() if each is None))
 
     tf.function(trace, autograph=False).get_concrete_function()
     return found
+
+
+def _reads(built: UserModel) -> dict[str, int]:
+    """Returns how often what was traced reads each parameter, by name; a read that nothing uses is left out of a graph."""
+    graph = tf.compat.v1.get_default_graph()
+    captured = {id(given): outer for outer, given in graph.captures}
+    reads = [op for op in graph.get_operations() if op.type == "ReadVariableOp" and op.outputs[0].consumers()]
+    handles = [captured.get(id(each.inputs[0])) for each in reads]
+    return {name: sum(each is variable.handle for each in handles) for name, variable in built.params.items()}

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from samestep.tf_impl.models.inputs import Inputs
-from samestep.tf_impl.upstream import losses_of, separate_losses, watching_operations
+from samestep.tf_impl.upstream import losses_of, separate_losses
 
 _ROUNDING = 1e-9
 """How far two means of float64 numbers may be apart, relative."""
@@ -72,18 +72,6 @@ class Added:
         from samestep.tf_impl import tracing  # here: it imports Keras, which our own models do without
 
         return tracing.path_of(layer, self._model)
-
-    def reads(self, variables: dict[str, tf.Variable]) -> dict[str, int]:
-        """Returns how often the sum reads each variable, by name; those that it does not read are left out.
-
-        Args:
-            variables: The variables by name.
-        """
-        seen: list[tf.Tensor] = []
-        with watching_operations(lambda kind, given, _: seen.extend(given if kind == "ReadVariableOp" else ())):
-            self.total(tf.float64)
-        counts = {name: sum(each is variable.handle for each in seen) for name, variable in variables.items()}
-        return {name: count for name, count in counts.items() if count}
 
 
 def _sum(losses: list[tf.Tensor]) -> float:
