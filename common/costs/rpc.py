@@ -25,12 +25,12 @@ from samestep.common.workload.pipeline_schedule import server_segments
 _CALL_BYTES, _ANSWER_BYTES, _TENSOR_BYTES = 680, 470, 95
 """About what torch 2.13 sends in a step besides numbers: a worker to its server, in two calls; the server, in their replies;
 either way for each tensor."""
-_TO_ITSELF, _TO_STAGE, _TO_LAST = (840, 620), (750, 700), (800, 1140)
+_TO_ITSELF, _TO_ITSELF_ALONE, _TO_STAGE, _TO_LAST = (840, 620), (840, 1630), (750, 700), (800, 1140)
 _FROM_STAGE, _FROM_LAST = (320, 520), (500, 800)
 _ON, _ON_FROM_DRIVER, _BACK, _BACK_TO_DRIVER = (520, 780), (70, 740), (280, 840), (110, 540)
 """Likewise among stages, in a step and in each of its passes, counted by connection (`ss -ti`): the driver's calls to itself
-with their answers, to a stage, and to the last; what these answer; with activations to the next stage, and with gradients
-back. A stage behind the second also tells the one before it that it refers to its activations."""
+with their answers, among others and alone, to a stage, and to the last; what these answer; with activations to the next stage,
+and with gradients back. A stage behind the second also tells the one before it that it refers to its activations."""
 
 
 def rpc(run: Run, backend: str, place: int = 0) -> Ledger:
@@ -48,10 +48,8 @@ def rpc(run: Run, backend: str, place: int = 0) -> Ledger:
     # Autograd saves them on the threads of calls, where nothing counts them.
     footprints = tuple(dataclasses.replace(each, activations_bytes=None) for each in ledger.footprints)
     ledger = dataclasses.replace(ledger, footprints=footprints)
-    if not others:
-        return ledger
     ledger = dataclasses.replace(ledger, sent_bytes_per_step=sum(rpc_routes(run).values()))
-    if place:
+    if place or not others:
         return ledger
     last = str(others)
     (activations,) = (dataclasses.replace(send, count=1, bytes=send.bytes // passes) for send in ledger.sends)
@@ -78,7 +76,7 @@ def rpc_routes(run: Run) -> Mapping[tuple[int, int], float]:
         for send in sends:
             found[worker, int(send.to)] += send.bytes
         to, back = (_TO_LAST, _FROM_LAST) if worker == last else (_TO_STAGE, _FROM_STAGE)
-        found[0, worker] += _calls(run, to if worker else _TO_ITSELF)
+        found[0, worker] += _calls(run, to if worker else _TO_ITSELF if last else _TO_ITSELF_ALONE)
         if worker:
             found[worker, 0] += _calls(run, back)
             found[worker - 1, worker] += _calls(run, _ON_FROM_DRIVER if worker == 1 else _ON)

@@ -158,7 +158,7 @@ def test_a_regression_is_the_same_step_and_obeys_its_law(run_cell: RunCell, cell
 # --- rpc --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("devices", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("devices", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("model", ["transformer", *slow("mlp", "cnn", "ranker")])
 def test_rpc_is_bitwise_single_for_sgd(run_cell: RunCell, model: str, devices: int) -> None:
     fields = {**QUICK, "dtype": "float32", "optimizer": "sgd", "parity": False}

@@ -51,7 +51,7 @@ def train_and_measure(program: Program, run: Run, launch: Launch, split: Split, 
     beginning, stream = _begin(program, run, launch, data, file)
     disturbances, specs = watch_for(run, file), run.strategy.topology(run)
     serving = {spec.role: rank for rank, spec in enumerate(specs) if spec.serves and file.rank == 0}
-    traffic = Traffic(file, serving, disturbances, alone=len(specs) == 1)
+    traffic = Traffic(file, serving, disturbances, alone=len(specs) == 1 and program.hardware.backend == "memory")
     if saver := saver_of(run, launch, beginning, file):
         stream = saver.follow(stream)
     with RunLog(file.directory, run, launch, split) if file.rank == 0 else nullcontext() as log, saver or nullcontext():

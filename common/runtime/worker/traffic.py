@@ -41,7 +41,7 @@ class Traffic:
             file: The file of the present process.
             serving: The rank of every process that only serves, by role; empty everywhere but on rank 0.
             disturbances: Watches the windows that count; nothing does, unless given.
-            alone: Whether the run has no other process.
+            alone: Whether the run has no other process, and does not call itself over a connection, as torch:rpc does.
         """
         self._file, self._serving, self._alone = file, serving, alone
         self._disturbances = disturbances or Disturbances()
