@@ -1,8 +1,8 @@
-"""Mistakes in what a step is given: examples that are missing, doubled, repeated or in another order, and other targets."""
+"""Mistakes in what a step is given: examples that are missing, doubled, repeated or in another order."""
 
 import collections
 
-from samestep.common.mistakes.evidence import Evidence, Side, common_ratio
+from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.mistake import Mistake, Words
 
 FEW = 0.5
@@ -85,14 +85,27 @@ def _same_order(evidence: Evidence) -> Words | None:
     return {"earlier": str(earlier[-1])}
 
 
+def _found_at(evidence: Evidence) -> int | None:
+    """Returns the step of A that has the examples of B's step; None if there is none, or if nobody knows whose turn it is."""
+    a, b = evidence.a, evidence.b
+    now = b.digests[-1] if b.digests else None
+    found = [number for number, digest in enumerate([*a.digests, *a.later]) if digest == now]
+    if now is None or not found or not (evidence.gradients or a.examples.total() == b.examples.total()):
+        return None
+    return min(found, key=lambda number: abs(number - len(b.digests) + 1))
+
+
 def _shifted(evidence: Evidence) -> Words | None:
     """B's step has the examples of another step of A."""
-    now = evidence.b.digests[-1] if evidence.b.digests else None
-    own, step = [*evidence.a.digests, *evidence.a.later], len(evidence.b.digests) - 1
-    found = [number for number, digest in enumerate(own) if digest == now]
-    if now is None or not found or evidence.a.examples.total() != evidence.b.examples.total():
-        return None
-    return {"other": str(min(found, key=lambda number: abs(number - step)))}
+    other = _found_at(evidence)
+    return None if other is None else {"other": str(other)}
+
+
+def _last_dropped(evidence: Evidence) -> Words | None:
+    """A's step has fewer examples than B's, which are those of A's next step, the first one of a pass."""
+    ours, theirs = evidence.a.examples.total(), evidence.b.examples.total()
+    is_next = _found_at(evidence) == len(evidence.b.digests)
+    return {"less": _counted(ours), "usual": str(theirs)} if is_next and 0 < ours < theirs else None
 
 
 def _reordered(evidence: Evidence) -> Words | None:
@@ -113,41 +126,6 @@ def _overlapping(evidence: Evidence) -> Words | None:
     return {"more": _counted(b.again)}
 
 
-def _targets_differ(evidence: Evidence) -> Words | None:
-    """As many examples as in A have targets, and some have others. Where no module is called, they are the data."""
-    a, b = evidence.a.targets, evidence.b.targets
-    if a is None or b is None:
-        return None
-    what = "data" if evidence.a.rows is None else "targets"
-    return {"what": what, "count": str((a - b).total()), "total": str(a.total())}
-
-
-def _other_targets(evidence: Evidence) -> Words | None:
-    """Returns the same inputs and weights give another loss, and no factor explains it."""
-    ratio = evidence.loss_ratio
-    rows = evidence.a.rows is not None and evidence.a.examples == evidence.b.examples
-    has_others = evidence.a.only or evidence.b.only  # of whose weights nobody knows whether they are the same
-    if ratio is None or not rows or has_others or common_ratio(evidence.gradients) is not None:
-        return None
-    return {}
-
-
-def _evaluates(evidence: Evidence) -> Words | None:
-    """Only B's model is in evaluation mode."""
-    return {} if evidence.b.is_evaluated and not evidence.a.is_evaluated else None
-
-
-MODE = (
-    Mistake(
-        "evaluation_mode",
-        ("loss", "gradient", "update"),
-        _evaluates,
-        "the model of B is in evaluation mode, where dropout does nothing and running statistics stand still: its call of "
-        "model.train() is missing",
-        "fartashf/vsepp#4",
-        has_sides=True,
-    ),
-)
 EXAMPLES = (
     Mistake(
         "same_data_on_every_worker",
@@ -196,6 +174,15 @@ EXAMPLES = (
         of_step="the examples come in the order of the first epoch: no later epoch was shuffled again",
     ),
     Mistake(
+        "last_batch_dropped",
+        ("data",),
+        _last_dropped,
+        "A takes a step on a batch of {less} where B leaves it out and goes on with the {usual} of A's next step, as drop_last "
+        "does with the last, incomplete batch of a pass",
+        "",
+        has_sides=True,
+    ),
+    Mistake(
         "position_lost",
         ("data",),
         _shifted,
@@ -228,23 +215,6 @@ EXAMPLES = (
         _reordered,
         "over all steps both have the same examples, but in another order: another seed, another shuffle, or another "
         "split over ranks",
-        "",
-    ),
-)
-TARGETS = (
-    Mistake(
-        "targets_differ",
-        ("targets",),
-        _targets_differ,
-        "the {what} of {count} of {total} examples are different in B",
-        "meta-pytorch/torchtune#2613",
-    ),
-    Mistake(
-        "other_targets",
-        ("loss",),
-        _other_targets,
-        "the same inputs and weights give another loss, and no single factor explains it: other targets, another loss function, "
-        "another computation in a layer, or other random numbers in dropout",
         "",
     ),
 )

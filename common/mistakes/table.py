@@ -8,7 +8,7 @@ from samestep.common.features.batch_norm import mistakes as batch_norm
 from samestep.common.mistakes.clipping import CLIPPING, ON_ONE_RANK
 from samestep.common.mistakes.decay import DECAY
 from samestep.common.mistakes.evidence import Evidence
-from samestep.common.mistakes.examples import EXAMPLES, MODE, TARGETS
+from samestep.common.mistakes.examples import EXAMPLES
 from samestep.common.mistakes.formulas import FORMULAS
 from samestep.common.mistakes.gradients import LAST_WINDOW, ROUNDED, SCALES
 from samestep.common.mistakes.microbatches import MICROBATCHES
@@ -16,8 +16,8 @@ from samestep.common.mistakes.mistake import Mistake
 from samestep.common.mistakes.parts import PARTS
 from samestep.common.mistakes.rates import HYPER
 from samestep.common.mistakes.replicas import BY_RANK, REPLICAS
-from samestep.common.mistakes.strays import STRAYS
-from samestep.common.mistakes.turns import TURNS
+from samestep.common.mistakes.strays import STRAYS, TURNS
+from samestep.common.mistakes.targets import MODE, TARGETS
 from samestep.common.mistakes.updates import UPDATES
 
 MISTAKES: tuple[Mistake, ...] = (

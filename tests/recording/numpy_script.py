@@ -66,6 +66,7 @@ class Script:
     products: str = ""
     layouts: tuple[str, ...] = ()
     is_cast: bool = False
+    command: tuple[str, ...] = ()
 
     @property
     def is_float64(self) -> bool:
@@ -346,7 +347,7 @@ class _Training:
             for name in ORDER
         )
         s = self.s
-        command = ("python", "-c", json.dumps(dataclasses.asdict(s)))
+        command = s.command or ("python", "-c", json.dumps(dataclasses.asdict(s)))
         made = RecordHeader(SCHEMA, "torch", command, "/", {}, {}, rank, s.world, tensors, s.is_float64, s.perturbed)
         return dataclasses.replace(made, products=s.products, layouts=s.layouts, is_cast=s.is_cast)
 

@@ -34,6 +34,7 @@ PAIRS = [
         "A clips its gradients to a norm of 0.05, and B each of their numbers to 0.05",
     ),
     ("clipped", "each", "clip_each_alone", "B clips its gradients in 6 calls"),
+    ("incomplete", "dropped", "last_batch_dropped", "A takes a step on a batch of 4 examples where B leaves it out"),
     ("rates", "swapped", "update_factors", "of 0.weight, 0.bias is 0.500 times A's"),
     ("rates", "nesterov", "update_times", "only the optimizer of B has the options momentum_decay"),
 ]

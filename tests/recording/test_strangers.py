@@ -25,6 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cases: dict[str, tuple[str, dict[str, object]]] = {each: (f"strangers.py {each}", {}) for each in words}
     for kind in KINDS:
         cases |= {f"{kind} {seed}": (f"strangers.py {kind}", {"perturb": seed, "stop_after": 4}) for seed in SEEDS}
+    cases["joined"] = ("strangers.py joined", {"world": 2})
     return recorded_once(tmp_path_factory, "records-of-strangers", cases)
 
 
@@ -40,6 +41,12 @@ def test_it_is_the_same_or_another(folder: Path, kind: str, word: str, expected:
     names = [cause.name for cause in verdict.causes]
     assert (names or [verdict.kind]) == [expected], verdict.headline
     assert said in " ".join([verdict.headline, *verdict.notes])
+
+
+def test_a_process_that_ran_out_of_batches_has_the_weights_of_its_last_step(folder: Path) -> None:
+    """DDP's `join` gives it those of the others at the end, which are some steps further."""
+    *_, last = read_run(folder / "joined").steps
+    assert last.number == 1 and not last.splits
 
 
 def test_groups_are_the_same_in_any_order_but_not_with_other_numbers() -> None:

@@ -16,6 +16,7 @@ from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.functional import follow_functional
 from samestep.torch_impl.recording.gradient_transforms import follow_transforms
 from samestep.torch_impl.recording.pieces import has_no_numbers
+from samestep.torch_impl.recording.places import follow_join
 from samestep.torch_impl.recording.rehearsals import is_traced, unobserved
 from samestep.torch_impl.recording.session import Session
 from samestep.torch_impl.recording.step.evaluated import EvaluatedCalls
@@ -75,6 +76,7 @@ class Hooks:
         register_optimizer_step_post_hook(lambda optimizer, arguments, keywords: after(optimizer))
         follow_transforms(session, guard)
         follow_functional(session, guard, self._thread)
+        follow_join(guard(session.end))
         for kind in (torch.optim.Optimizer, nn.Module):
             kind.zero_grad = self._follow_zeroing(kind.zero_grad)
         schedule = torch.optim.lr_scheduler.LRScheduler

@@ -1,8 +1,10 @@
 """Which of how many processes this one is, and how they share the model."""
 
+import functools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -21,6 +23,21 @@ def rank_and_world() -> tuple[int, int]:
     if is_of_many():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def follow_join(end: Callable[[], None]) -> None:
+    """Ends the last step of a process that has run out of batches before DDP's `join` gives it the weights of the others."""
+    if not torch.distributed.is_available():
+        return
+    kind = nn.parallel.distributed.Join
+    leave = kind.__exit__
+
+    @functools.wraps(leave)
+    def followed(*arguments: Any) -> None:
+        end()
+        leave(*arguments)
+
+    kind.__exit__ = followed
 
 
 def layouts(parameters: Sequence[torch.Tensor], called: Sequence[nn.Module]) -> tuple[str, ...]:

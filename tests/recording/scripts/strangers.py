@@ -4,9 +4,9 @@ import copy
 import sys
 
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, get_worker_info
 
 kind, *words = sys.argv[1:]
 torch.manual_seed(0)
@@ -212,5 +212,26 @@ def rates():
         optimizer.step()
 
 
-ALL = (groups, gan, terms, closures, stream, moved, encoders, frozen, turns, prepared, cached, clipped, rates)
-{each.__name__: each for each in ALL}[kind]()
+def incomplete():
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = TensorDataset(inputs[:20], targets[:20])
+    for _ in range(2):
+        for batch, wanted in DataLoader(data, batch_size=8, drop_last="dropped" in words):
+            optimizer.zero_grad()
+            functional.cross_entropy(model(batch), wanted).backward()
+            optimizer.step()
+
+
+def joined():
+    """Two processes, of which the second one has fewer batches."""
+    distributed.init_process_group("gloo")
+    parallel = nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with parallel.join():
+        for part in BATCHES[2 * distributed.get_rank() :]:
+            optimizer.zero_grad()
+            functional.cross_entropy(parallel(inputs[part]), targets[part]).backward()
+            optimizer.step()
+
+
+globals()[kind]()

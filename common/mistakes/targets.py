@@ -1,0 +1,58 @@
+"""Mistakes in what a loss is computed with: other targets, another formula, a model in evaluation mode."""
+
+from samestep.common.mistakes.evidence import Evidence, common_ratio
+from samestep.common.mistakes.mistake import Mistake, Words
+
+
+def _targets_differ(evidence: Evidence) -> Words | None:
+    """As many examples as in A have targets, and some have others. Where no module is called, they are the data."""
+    a, b = evidence.a.targets, evidence.b.targets
+    if a is None or b is None:
+        return None
+    what = "data" if evidence.a.rows is None else "targets"
+    return {"what": what, "count": str((a - b).total()), "total": str(a.total())}
+
+
+def _other_targets(evidence: Evidence) -> Words | None:
+    """Returns the same inputs and weights give another loss, and no factor explains it."""
+    ratio = evidence.loss_ratio
+    rows = evidence.a.rows is not None and evidence.a.examples == evidence.b.examples
+    has_others = evidence.a.only or evidence.b.only  # of whose weights nobody knows whether they are the same
+    if ratio is None or not rows or has_others or common_ratio(evidence.gradients) is not None:
+        return None
+    return {}
+
+
+def _evaluates(evidence: Evidence) -> Words | None:
+    """Only B's model is in evaluation mode."""
+    return {} if evidence.b.is_evaluated and not evidence.a.is_evaluated else None
+
+
+MODE = (
+    Mistake(
+        "evaluation_mode",
+        ("loss", "gradient", "update"),
+        _evaluates,
+        "the model of B is in evaluation mode, where dropout does nothing and running statistics stand still: its call of "
+        "model.train() is missing",
+        "fartashf/vsepp#4",
+        has_sides=True,
+    ),
+)
+TARGETS = (
+    Mistake(
+        "targets_differ",
+        ("targets",),
+        _targets_differ,
+        "the {what} of {count} of {total} examples are different in B",
+        "meta-pytorch/torchtune#2613",
+    ),
+    Mistake(
+        "other_targets",
+        ("loss",),
+        _other_targets,
+        "the same inputs and weights give another loss, and no single factor explains it: other targets, another loss function, "
+        "another computation in a layer, or other random numbers in dropout",
+        "",
+    ),
+)
