@@ -27,7 +27,8 @@ def frame_of(values: Mapping[str, object], array: bytes, kind: bytes = STEP) -> 
         array: The bytes of the array.
         kind: STEP or ADDED.
     """
-    return _frame(*_start_of(json.dumps(values), len(array), kind), array)
+    lengths, text, checksum = _start_of(json.dumps(values), len(array), kind)
+    return b"".join((lengths, _CHECKSUM.pack(zlib.crc32(array, checksum)), text, array))
 
 
 def frame_of_text(values: str, array: bytes) -> bytes:
@@ -37,10 +38,7 @@ def frame_of_text(values: str, array: bytes) -> bytes:
         values: The JSON object, spelled.
         array: The bytes of the array.
     """
-    return _frame(*_known_start_of(values, len(array)), array)
-
-
-def _frame(lengths: bytes, text: bytes, checksum: int, array: bytes) -> bytes:
+    lengths, text, checksum = _known_start_of(values, len(array))
     return b"".join((lengths, _CHECKSUM.pack(zlib.crc32(array, checksum)), text, array))
 
 

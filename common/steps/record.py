@@ -156,14 +156,12 @@ def step_frame(step: RecordedStep, sums: tuple[bytes | None, bytes | None] | Non
         step: The step.
         sums: Of each example, and of each with its targets, what `rows.mix` has not mixed yet; they take the place of the hashes.
     """
-    stats, (rows, targets) = step.stats or {}, sums or (_packed(step.rows), _packed(step.targets))
+    stats, (rows, targets) = step.stats, sums or (_packed(step.rows), _packed(step.targets))
     sizes = len(step.losses), None if rows is None else len(rows) // 8, None if targets is None else len(targets) // 8
-    scalars, counts = tuple(step.scalars.items()), tuple(step.counts.items())
-    text = _spelled(sizes, sums is None, scalars, step.is_skipped, counts, tuple(stats))
-    numbers = struct.pack(f"<q{sizes[0]}d", step.number, *step.losses)
-    return frame_of_text(
-        text, b"".join((numbers, rows or b"", targets or b"", *[each.tobytes() for each in stats.values()]))
-    )
+    scalars, counts, phases = tuple(step.scalars.items()), tuple(step.counts.items()), tuple(stats or ())
+    text = _spelled(sizes, sums is None, scalars, step.is_skipped, counts, phases)
+    array = struct.pack(f"<q{sizes[0]}d", step.number, *step.losses) + (rows or b"") + (targets or b"")
+    return frame_of_text(text, b"".join([array, *[each.tobytes() for each in stats.values()]]) if stats else array)
 
 
 def _packed(hashes: Sequence[int] | None) -> bytes | None:

@@ -15,11 +15,6 @@ from samestep.torch_impl.recording.pieces import has_no_numbers
 from samestep.torch_impl.recording.tensors import has_gradient, parameters_of
 
 
-def is_traced() -> bool:
-    """Returns whether `torch.jit.trace` follows what is computed."""
-    return torch._C._get_tracing_state() is not None
-
-
 def is_rehearsed(optimizer: Optimizer, has_begun: bool) -> bool:
     """Returns whether an optimizer takes no step.
 

@@ -40,6 +40,7 @@ class Session:
         self.watch: Watch | None = None
         self._initial, self._closures = None, ClosureCalls()  # type: FirstWeights | None, ClosureCalls
         self._depth, self.has_optimizer, self._scale = 0, False, None  # type: int, bool, torch.Tensor | None
+        self._is_update = False
         self.counts, self.scalars, self.products, self._of = Counts(), StepScalars(), Products(), ParameterIds()
         self.forget()
 
@@ -108,8 +109,7 @@ class Session:
 
     def see_targets(self, roots: Roots = ()) -> None:
         """Looks at what the losses of a pass were computed with."""
-        calls = self.examples.taken()
-        self.targets.see([each for each, _ in roots], calls, bool(self.called or calls))
+        self.targets.see(roots, calls := self.examples.taken(), bool(self.called or calls))
 
     def after_grad(self, found: Sequence[tuple[torch.Tensor, torch.Tensor | None]]) -> None:
         """It returned, for each parameter a gradient, with which a script without an optimizer updates it."""
@@ -143,7 +143,7 @@ class Session:
         if self._initial is None:
             start_with(self._recorder, self.called.values(), self.leaves.held())
             self._initial = FirstWeights([*self.called.values()], self.leaves.held())
-        if not self._depth and (self.stepped or self._is_moved()):
+        if not self._depth and (self.stepped or (not self.has_optimizer and self._is_moved())):
             self.finish()
 
     def _begin_watch(self) -> None:
@@ -171,9 +171,9 @@ class Session:
         """
         self._depth += 1
         closure = arguments[1] if len(arguments) > 1 else keywords.get("closure")
-        if self._depth > 1 or (
-            closure is None and is_rehearsed(optimizer, self._initial is not None)
-        ):  # within another one, or no step
+        is_outer = self._depth == 1
+        self._is_update = is_outer and closure is None and not is_rehearsed(optimizer, self._initial is not None)
+        if not is_outer or (closure is None and not self._is_update):
             return None
         self.has_optimizer = True
         self._begin_update(optimizer)
@@ -186,7 +186,7 @@ class Session:
     def after_update(self, optimizer: Optimizer) -> None:
         """It has stepped."""
         self._depth -= 1
-        if not self._depth and not is_rehearsed(optimizer, self._initial is not None):
+        if not self._depth and (self._is_update or not is_rehearsed(optimizer, self._initial is not None)):
             self.stepped.append(optimizer)
             self._is_replayed = False
 

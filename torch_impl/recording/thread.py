@@ -39,7 +39,7 @@ class FollowedThread:
 
     def train(self) -> bool:
         """As `take`; from now on the thread is followed until it ends."""
-        if self.take():
+        if (self._trains and threading.get_ident() == self.ident) or self.take():
             self._trains = True
             return True
         if not self._is_noted:

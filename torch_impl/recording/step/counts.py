@@ -10,7 +10,8 @@ class Counts:
 
     def begin_step(self) -> None:
         """Begins to count for the next step."""
-        self.forget_schedules()
+        if self._schedules:
+            self.forget_schedules()
         self._passes, self._next_passes, self._evaluated = self._next_passes, 0, 0
 
     def forget_schedules(self) -> None:
@@ -56,6 +57,9 @@ class Counts:
 
     def values(self) -> dict[str, int]:
         """Returns the counts, as `RecordedStep.counts` has them."""
-        counted = {"data_passes": self._passes, "evaluated_calls": self._evaluated}
-        found = {name: count for name, count in counted.items() if count}
-        return found | ({"schedule_steps": max(self._schedules.values())} if self._schedules else {})
+        found = {"data_passes": self._passes} if self._passes else {}
+        if self._evaluated:
+            found["evaluated_calls"] = self._evaluated
+        if self._schedules:
+            found["schedule_steps"] = max(self._schedules.values())
+        return found

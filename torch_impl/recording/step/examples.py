@@ -26,7 +26,7 @@ class Examples:
 
     def __init__(self) -> None:
         """Has seen none."""
-        self._sums, self._num_taken = list[Sums](), 0
+        self._sums, self._num_taken, self._memory = list[Sums](), 0, Memory()
         self._results = Results()
 
     def clear(self) -> None:
@@ -54,10 +54,12 @@ class Examples:
         inputs = self.given(arguments, keywords)
         if not inputs:
             return inputs
-        sums, together, rows = sums_of(0, inputs[0]), inputs[:1], inputs[0].shape[0]
+        together, rows = inputs[:1], inputs[0].shape[0]
+        out = self._memory.of(len(self._sums), rows)
+        sums = sums_of(0, inputs[0], out)
         for each in inputs[1:]:
             if each.shape[0] == rows:
-                sums = sums_of(len(together), each, sums)
+                sums = sums_of(len(together), each, out, sums)
                 together.append(each)
         if results := self._results.alive():
             sums = _of_data(sums, inputs[0], results)
@@ -98,7 +100,37 @@ class Examples:
 
     def sums(self) -> bytes | None:
         """Returns the sum of each example of the step, which is mixed where it is read; None if no call had any."""
-        return bytes_of(self._sums) if self._sums else None
+        return self._memory.bytes_of(self._sums) if self._sums else None
+
+
+class Memory:
+    """Memory of the host for sums, which each step takes again: its first way from torch to NumPy costs as much as a product."""
+
+    def __init__(self) -> None:
+        """Has none yet."""
+        self._places: list[torch.Tensor] = []
+        self._views: dict[int, memoryview] = {}
+
+    def of(self, place: int, rows: int) -> torch.Tensor:
+        """Returns memory for the sums of a call.
+
+        Args:
+            place: The place of the call in its step.
+            rows: The number of its examples.
+        """
+        if place < len(self._places) and self._places[place].shape[0] == rows:
+            return self._places[place]
+        made = torch.empty(rows, dtype=torch.int64, device="cpu")
+        for each in self._places[place:]:
+            del self._views[id(each)]
+        self._places[place:] = [made]
+        self._views[id(made)] = memoryview(made.numpy())
+        return made
+
+    def bytes_of(self, calls: Sequence[Sums]) -> bytes:
+        """Returns the sums of the calls of a step as a record keeps them."""
+        views = self._views
+        return b"".join([views.get(id(each)) or _on_host(each) for each in calls])
 
 
 def _of_data(sums: Sums, inputs: torch.Tensor, results: Sequence[torch.Tensor]) -> Sums:
@@ -115,14 +147,10 @@ def _of_data(sums: Sums, inputs: torch.Tensor, results: Sequence[torch.Tensor]) 
             continue
         if result.shape[1:] == inputs.shape[1:]:
             own = _on_host(sums_of(0, inputs)) if own is None else own
-            is_data = ~np.isin(own, _on_host(sums_of(0, local_of(unwrapped(result.detach())))))
+            computed = _on_host(sums_of(0, local_of(unwrapped(result.detach()))))
+            is_data = ~np.isin(own, computed)
             sums, own = _on_host(sums)[is_data], own[is_data]
     return sums
-
-
-def bytes_of(calls: Sequence[Sums]) -> bytes:
-    """Returns the sums of some calls as a record keeps them."""
-    return b"".join([_on_host(each).tobytes() for each in calls])
 
 
 def _has_rows(tensor: torch.Tensor) -> bool:
@@ -151,12 +179,13 @@ def tensors_in(values: Sequence[object]) -> list[torch.Tensor]:
     return found
 
 
-def sums_of(place: int, tensor: torch.Tensor, before: Sums | None = None) -> Sums:
+def sums_of(place: int, tensor: torch.Tensor, out: torch.Tensor | None = None, before: Sums | None = None) -> Sums:
     """Sums words x coefficients.
 
     Args:
         place: The place of the input among those of the call.
         tensor: The input, [examples, ...].
+        out: Memory of the host that may take them.
         before: The sums of other inputs of the call, which are added.
     """
     if tensor.layout is not torch.strided:
@@ -175,9 +204,9 @@ def sums_of(place: int, tensor: torch.Tensor, before: Sums | None = None) -> Sum
     by = _coefficients(place, size, words.device)
     if not is_on_host:
         return _together((words * by).sum(1), before)
-    return (
-        torch.addmv(before, words, by) if isinstance(before, torch.Tensor) else _together(torch.mv(words, by), before)
-    )
+    if isinstance(before, torch.Tensor) and before.is_cpu:
+        return torch.addmv(before, words, by, out=out)
+    return _together(torch.mv(words, by, out=out), before)
 
 
 def _together(sums: Sums, before: Sums | None) -> Sums:

@@ -28,9 +28,10 @@ class StepLosses:
             scale: What the loss was multiplied by.
             is_backward: Whether the pass adds to the gradients of parameters.
         """
-        scalars = [each for each, gradient in roots if gradient is None and each.numel() == 1]
         found = self._of_backward if is_backward else self._of_grad
-        found += [_kept(each) if scale is None else local_of(each) / scale for each in scalars]
+        for each, gradient in roots:
+            if gradient is None and each.numel() == 1:
+                found.append(_kept(each) if scale is None else local_of(each) / scale)
 
     def divide(self, count: int) -> None:
         """The gradients of several losses were averaged.
@@ -50,7 +51,7 @@ class StepLosses:
 
     def values(self) -> tuple[float, ...]:
         """Returns the losses."""
-        return tuple(float(each) for each in self._of_backward or self._of_grad)
+        return tuple(map(float, self._of_backward or self._of_grad))
 
 
 def _kept(loss: torch.Tensor) -> torch.Tensor | float:

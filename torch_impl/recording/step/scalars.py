@@ -1,5 +1,6 @@
 """The numbers of a step: those of the optimizers' groups, and what else is reported of it."""
 
+import itertools
 import operator
 from collections.abc import Sequence
 
@@ -46,11 +47,12 @@ class StepScalars:
         """
         first = self._num_groups - len(optimizer.param_groups) * is_again
         groups = optimizer.param_groups
-        settings = [each for group in groups for name, each in group.items() if name not in _IMPLEMENTATION]
+        settings = [*itertools.chain.from_iterable(map(dict.values, groups))]
         known, found = self._known.get((id(optimizer), first), ((), {}))
         if len(known) != len(settings) or not all(map(operator.is_, known, settings)):
             found = _numbers_of(optimizer, first)
-            is_lasting = not any(isinstance(each, list | torch.Tensor) for each in (*settings, *found.values()))
+            numbers = [each for group in groups for name, each in group.items() if name not in _IMPLEMENTATION]
+            is_lasting = not any(isinstance(each, list | torch.Tensor) for each in (*numbers, *found.values()))
             self._known[id(optimizer), first] = (settings if is_lasting else (), found)
         self._found |= found
         self._num_groups = first + len(groups)

@@ -13,7 +13,8 @@ import torch
 
 from samestep.torch_impl.recording.pieces import local_of
 from samestep.torch_impl.recording.step.batches import Batches
-from samestep.torch_impl.recording.step.examples import Sums, bytes_of, sums_of
+from samestep.torch_impl.recording.step.examples import Memory, Sums, sums_of
+from samestep.torch_impl.recording.step.losses import Roots
 
 _MOST_NODES, _MOST_MISSES = 12, 3
 """A loss function is near the end of the graph. If a few passes have none there, the script writes its losses by hand."""
@@ -40,7 +41,7 @@ class Targets:
 
     def __init__(self) -> None:
         """Has seen none."""
-        self._num_misses, self.batches = 0, Batches()
+        self._num_misses, self.batches, self._memory = 0, Batches(), Memory()
         self.clear()
 
     def clear(self) -> None:
@@ -58,7 +59,7 @@ class Targets:
         """A model is called on the inputs of a batch."""
         self._beside = self.batches.beside(inputs) or self._beside
 
-    def see(self, losses: Sequence[torch.Tensor], calls: Sequence[Sums], has_modules: bool) -> None:
+    def see(self, losses: Roots, calls: Sequence[Sums], has_modules: bool) -> None:
         """A backward pass begins, or `torch.func` has computed gradients.
 
         Args:
@@ -68,7 +69,7 @@ class Targets:
         """
         found: list[torch.Tensor] = []
         if losses and self._num_misses < _MOST_MISSES:
-            found = [*_targets_of(losses)]
+            found = _targets_of(losses)
             self._num_misses = 0 if found else self._num_misses + 1
         found = found or self._given or self._beside
         if not has_modules and not self._given:
@@ -77,13 +78,13 @@ class Targets:
         beside = sums = calls[0] if len(calls) == 1 else None
         if not found or not (rows := (found[0] if beside is None else beside).shape[0]):
             return
+        out = self._memory.of(len(self._sums), rows)
         kinds = [f"{each.numel() / rows}" if each.is_floating_point() else _WHOLE for each in found]
-        places = (
-            sorted({*kinds}) if len(kinds) > 1 else kinds
-        )  # not in the order of the graph, which depends on how losses are added
+        # The order of the graph depends on how losses are added.
+        places = kinds if len(kinds) == 1 else sorted({*kinds})
         for kind, each in zip(kinds, found, strict=True):
             if (size := each.numel()) and size % rows == 0:
-                sums = sums_of(_PLACE + places.index(kind), _rounded(each).reshape(rows, -1), sums)
+                sums = sums_of(_PLACE + places.index(kind), _rounded(each).reshape(rows, -1), out, sums)
         self._kinds.update(kinds if beside is not None else [*kinds, "without inputs"])
         if sums is not beside and sums is not None:
             self._sums.append(sums)
@@ -94,7 +95,7 @@ class Targets:
 
     def sums(self) -> bytes | None:
         """Returns the sum of each example with its targets, which is mixed where it is read; None if no loss had any."""
-        return bytes_of(self._sums) if self._sums else None
+        return self._memory.bytes_of(self._sums) if self._sums else None
 
 
 @functools.lru_cache(16)
@@ -102,13 +103,16 @@ def _hash_of(kinds: frozenset[str]) -> dict[str, int]:
     return {"target_kinds": zlib.crc32(" ".join(sorted(kinds)).encode())}
 
 
-def _targets_of(losses: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
+def _targets_of(losses: Roots) -> list[torch.Tensor]:
+    found = list[torch.Tensor]()
     for node in _nodes(losses, _MOST_NODES):
         target = _saved(node, "target")
         target = _share(node) if target is None else target
         if target is not None:
             ignored = _signed(getattr(node, "_saved_ignore_index", 0))
-            yield target.masked_fill(target == ignored, 0) if ignored and not _counts_all(node, target) else target
+            is_some = ignored and not _counts_all(node, target)
+            found.append(target.masked_fill(target == ignored, 0) if is_some else target)
+    return found
 
 
 def _counts_all(node: torch.autograd.graph.Node, target: torch.Tensor) -> bool:
@@ -128,7 +132,7 @@ def _share(node: torch.autograd.graph.Node) -> torch.Tensor | None:
     return next((each for each in found if each is not None), None)
 
 
-def _inputs_of(losses: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
+def _inputs_of(losses: Roots) -> Iterator[torch.Tensor]:
     for node in _nodes(losses):
         for name in _INPUTS.get(node.name(), ()):
             saved = _saved(node, name)
@@ -136,23 +140,23 @@ def _inputs_of(losses: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
                 yield saved
 
 
-def _nodes(losses: Sequence[torch.Tensor], most: int | None = None) -> Iterator[torch.autograd.graph.Node]:
-    """Yields the nodes of a graph from its end on, by their distance. A loss function is not looked behind."""
-    waiting = [each.grad_fn for each in losses if each.grad_fn is not None]
+def _nodes(losses: Roots, most: int | None = None) -> list[torch.autograd.graph.Node]:
+    """Returns the nodes of a graph from its end on, by their distance. A loss function is not looked behind."""
+    waiting = [each.grad_fn for each, _ in losses if each.grad_fn is not None]
     seen = {*waiting}
     for node in waiting:  # which grows
-        yield node
         if most is not None and (len(waiting) >= most or hasattr(node, "_raw_saved_target")):
             continue
         new = [each for each, _ in node.next_functions if each is not None and each not in seen]
         seen.update(new)
         waiting += new
+    return waiting
 
 
 def _saved(node: torch.autograd.graph.Node, name: str) -> torch.Tensor | None:
     """Returns what a node has saved and nobody trains. Hooks that pack it, as checkpoints do, are not asked to unpack it."""
     raw = getattr(node, f"_raw_saved_{name}", None)
-    if isinstance(raw, tuple | list):
+    if isinstance(raw, (tuple, list)):
         raw = next((each for each in raw if each is not None), None)
     if raw is None or getattr(raw, "unpack_hook", raw) is not None:
         return None
