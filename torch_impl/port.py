@@ -59,7 +59,9 @@ class _Traced:
     def start(self, factor: float = 0.0) -> torch.optim.Optimizer:
         """Puts the weights back, each moved by a factor; returns a new optimizer."""
         nudge = np.random.default_rng(self._asked.seed)
-        params = {n: v * (1 + factor * nudge.normal(size=v.shape)) if factor else v for n, v in self._params.items()}
+        params = dict(self._params)
+        if factor:  # the product of a scalar parameter is no array any more
+            params |= {n: np.asarray(v * (1 + factor * nudge.normal(size=v.shape))) for n, v in params.items()}
         weights.materialize(self.module, torch.device("cpu"), params, self._buffers)
         self.module.train()
         made = _optimizer(self.model, self._asked)([p for p in self.module.parameters() if p.requires_grad])

@@ -5,6 +5,31 @@ from tests.own.small_ports.pieces import SmallPorts, function, layer, module
 PORTS = SmallPorts()
 right, wrong = PORTS.right, PORTS.wrong
 
+
+def torch_temperature(torch):
+    class Temperature(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.logit = torch.nn.Parameter(torch.tensor(0.5))
+
+        def forward(self, h):
+            return h * self.logit.exp()
+
+    return Temperature()
+
+
+def tf_temperature(keras):
+    class Temperature(keras.layers.Layer):
+        def build(self, shape):
+            self.logit = self.add_weight(shape=(), initializer="ones", name="logit")
+
+        def call(self, h):
+            return h * keras.ops.exp(self.logit)
+
+    return Temperature()
+
+
+right("temperature", "points", torch_temperature, tf_temperature)
 for name, ours, theirs in (
     ("relu", "F.relu(h)", "O.relu(h)"),
     ("elu", "F.elu(h)", "O.elu(h)"),
