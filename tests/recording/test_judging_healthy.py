@@ -11,7 +11,9 @@ import pytest
 from samestep.common.judging.recorded.judge import judge
 from samestep.common.judging.recorded.measured import measure
 from samestep.common.judging.recorded.pairing import pair
-from samestep.common.steps.recorded_run import RecordedRun
+from samestep.common.judging.recorded.rest import Rest
+from samestep.common.judging.recorded.yardstick import RoundingScale
+from samestep.common.steps.recorded_run import RecordedRun, RunStep
 from tests.recording.judged import diff, recorded
 from tests.recording.numpy_script import Script
 
@@ -191,3 +193,11 @@ def test_a_number_that_rounding_turned_around_is_no_mistake(
     verdict = judge(run, dataclasses.replace(run, steps=steps), measure(run, reruns, pairing), pairing)
     assert verdict.first is not None and (verdict.first.step, verdict.first.phase) == (0, "update"), verdict.headline
     assert verdict.kind == kind and (verdict.need == "float64") == (kind == "unknown"), verdict.headline
+
+
+def test_weights_that_stay_zero_may_have_moved_as_far_as_rounding_of_all_gradients_moves_them() -> None:
+    """The last bias of an encoder of pairs cancels: where both calls are one, what is left of its gradient adds up."""
+    rest, weights, gradients = Rest(), RoundingScale(np.array([0.0, 2.0])), RoundingScale(np.ones(2))
+    for number, moved in ((0, 0.1), (0, 0.1), (1, 0.2), (4, 0.5)):  # of the two steps between nothing is known
+        found = rest.scaled(weights, RunStep(number, scalars={"lr": 0.1}), gradients)
+        assert found.rounding == pytest.approx([moved, 2.0])

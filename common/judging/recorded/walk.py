@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from samestep.common.judging.recorded.pairing import Pairing
+from samestep.common.judging.recorded.rest import Rest
 from samestep.common.judging.recorded.seen_examples import SeenExamples
 from samestep.common.judging.recorded.yardstick import RoundingScale, Yardstick, apart_of, finite, multiples
 from samestep.common.mistakes.evidence import Evidence, SeenTensor, Side, digits_of, kind_of
@@ -115,6 +116,7 @@ class Walk:
     yardstick: Yardstick
     longer: str = ""
     asides: dict[str, None] = dataclasses.field(default_factory=dict)
+    _rest: Rest = dataclasses.field(default_factory=Rest)
     _pair: tuple[RunStep | None, RunStep | None] = (None, None)
     _compared: dict[Phase, ComparedTensors | None] = dataclasses.field(default_factory=dict)
 
@@ -157,7 +159,7 @@ class Walk:
         if phase == "gradient" and one.is_skipped and other.is_skipped:
             apart[np.isinf(apart)] = 0.0  # of what overflowed, the sums differ
         if phase == "weight" and (gradient := self.compare("gradient", one, other)) is not None:
-            scale = scale.at_rest((one.number + 1) * one.scalars.get("lr", 0.0) * gradient.scale.rounding)
+            scale = self._rest.scaled(scale, one, gradient.scale)
         return ComparedTensors(ours, theirs, scale, apart, multiples(apart, scale.rounding))
 
     def evidence(self, phase: str, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Evidence:
@@ -199,8 +201,7 @@ class Walk:
                 one, other = one - before[0][place], other - before[1][place]
             elif tensor.role != "parameter" or (not one.any() and not other.any()):
                 continue
-            kind = kind_of(tensor.name, tensor.layer, tensor.piece.shape)
-            size = int(self.pairing.sizes[place])
+            kind, size = kind_of(tensor.name, tensor.layer, tensor.piece.shape), int(self.pairing.sizes[place])
             rounding, bound = float(compared.scale.rounding[place]), compared.scale.same
             norms = (compared.one.norm[place], compared.other.norm[place]) if before is None else None
             held = None if before is None else before[0][place]

@@ -40,14 +40,6 @@ class RoundingScale:
     same: float = THRESHOLD
     different: float = THRESHOLD
 
-    def at_rest(self, moved: np.ndarray) -> "RoundingScale":
-        """Returns the same, but for weights that are zero and stay it: a gradient that cancels but for rounding moves them.
-
-        Args:
-            moved: How far rounding of its gradients has moved each tensor until now.
-        """
-        return dataclasses.replace(self, rounding=np.where(self.rounding > 0, self.rounding, moved))
-
 
 class Yardstick(Protocol):
     """Says how far rounding takes a step."""

@@ -1,0 +1,29 @@
+"""Weights that are zero and stay it have no rounding, but a gradient that cancels but for rounding moves them all the same."""
+
+import dataclasses
+
+import numpy as np
+
+from samestep.common.judging.recorded.yardstick import RoundingScale
+from samestep.common.steps.recorded_run import RunStep
+
+
+class Rest:
+    """How far rounding of the gradients may have moved the weights."""
+
+    def __init__(self) -> None:
+        """Begins with the initial weights."""
+        self._last, self._moved = -1, np.zeros(1)
+
+    def scaled(self, weights: RoundingScale, step: RunStep, gradients: RoundingScale) -> RoundingScale:
+        """Returns the scale of the weights after a step; the steps since the last one moved them as far as it does.
+
+        Args:
+            weights: The scale, by which weights at rest have none.
+            step: A's step.
+            gradients: The scale of its gradients.
+        """
+        if step.number > self._last:
+            moved = step.scalars.get("lr", 0.0) * gradients.rounding
+            self._moved, self._last = self._moved + (step.number - self._last) * moved, step.number
+        return dataclasses.replace(weights, rounding=np.where(weights.rounding > 0, weights.rounding, self._moved))
