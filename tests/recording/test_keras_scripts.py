@@ -220,6 +220,19 @@ def test_an_optimizer_of_torch_trains_a_model_of_keras(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_optimizers_of_keras_on_torch_take_one_step_together_if_they_update_other_variables(tmp_path: Path) -> None:
+    """`compile` has an optimizer know the variables of the whole model, of which a script may give it some."""
+    line = [sys.executable, "-m", "samestep", "record", "--out", str(tmp_path / "halves"), "--"]
+    line += [sys.executable, str(HERE / "scripts" / "keras_halves.py")]
+    environment = os.environ | {"KERAS_BACKEND": "torch"}
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    _, steps = read(tmp_path / "halves")
+    assert [each.number for each in steps] == [-1, 0, 1, 2]
+    assert [(each.scalars["lr"], each.scalars["lr/1"]) for each in steps[1:]] == [(0.01, 0.1)] * 3
+
+
+@pytest.mark.slow
 def test_targets_of_keras_on_torch_are_hashed(out: Path, tmp_path: Path) -> None:
     script = (HERE / "scripts" / "keras_mlp.py").read_text()
     (tmp_path / "shifted.py").write_text(script.replace("first, last = ", "y[0] += 1\nfirst, last = "))

@@ -27,13 +27,13 @@ class KerasGroups:
         Args:
             optimizer: Keras'.
         """
-        self._optimizer = optimizer
+        self._optimizer, self.updated = optimizer, ()  # type: Any, Sequence[Any]
 
     @property
     def param_groups(self) -> Sequence[Mapping[str, object]]:
-        """The one group that it has."""
+        """The one group that it has: of the variables of its last update, for `compile` has it know those of all the model."""
         optimizer = self._optimizer
-        parameters = [variable.value for variable in optimizer._trainable_variables]
+        parameters = [variable.value for variable in self.updated or optimizer._trainable_variables]
         return [
             {"params": parameters, "lr": written(float(np.asarray(optimizer.learning_rate)))} | scalars_of(optimizer)
         ]
@@ -90,6 +90,7 @@ def _followed_update(
     def before(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
         pairs = zip(variables, gradients, strict=True)
         GIVEN.update({id(variable.value): gradient for variable, gradient in pairs if gradient is not None})
+        of(optimizer).updated = variables
         session.losses.divide(optimizer.gradient_accumulation_steps or 1)
         session.before_update(of(optimizer), (of(optimizer),), {})
         GIVEN.clear()
