@@ -85,9 +85,9 @@ def _read(config: RunConfig, most_devices: int) -> Run:
         from samestep.common.workload.user_workload import user_workload  # here: runs of our own models do without
 
         workload = user_workload(config.model, config.described, config.data, config.seed)
+        _check_framework(config, workload)
     workload = dataclasses.replace(workload, model=switched(workload.model, config))
     _check_features(config, info, workload)
-    _check_framework(config, workload)
     run = Run(
         **{name: getattr(config, name) for name in _SAME},
         strategy=info,

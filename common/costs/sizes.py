@@ -49,7 +49,14 @@ _ALIGNED_BYTES = 64
 """To more than which TensorFlow rounds the parts of its rings up (`CollectiveAdapter::AlignedChunkElts`, 2.21)."""
 
 
-def holder(run: Run, elements: int, device: str = "each", count: int = 1, trained: int | None = None) -> Footprint:
+def holder(
+    run: Run,
+    elements: int,
+    device: str = "each",
+    count: int = 1,
+    trained: int | None = None,
+    optimizer_state: int | None = None,
+) -> Footprint:
     """Returns the footprint of devices that hold parameters with their gradients and optimizer state.
 
     Args:
@@ -58,11 +65,17 @@ def holder(run: Run, elements: int, device: str = "each", count: int = 1, traine
         device: The name of the device.
         count: How many there are.
         trained: How many of the elements are not frozen; all, unless given.
+        optimizer_state: Its bytes; as many as these elements have their share of, unless given.
     """
     held, learning = elements * run.item_bytes, elements if trained is None else trained
-    footprint = Footprint.uniform(device, held, optimizer_bytes(run, learning))
-    gradients = round(learning * _reached(run.workload.model)) * run.item_bytes
-    return dataclasses.replace(footprint, gradients_bytes=gradients, count=count)
+    return Footprint(
+        device=device,
+        params_bytes=held,
+        params_peak_bytes=held,
+        gradients_bytes=round(learning * _reached(run.workload.model)) * run.item_bytes,
+        optimizer_bytes=optimizer_bytes(run, learning) if optimizer_state is None else optimizer_state,
+        count=count,
+    )
 
 
 @functools.lru_cache(maxsize=8)
@@ -84,8 +97,7 @@ def holder_of(run: Run, params: Iterable[Param], device: str = "each", count: in
         count: How many there are.
     """
     held = list(params)
-    footprint = holder(run, sum(param.size for param in held), device, count, num_trained(held))
-    return dataclasses.replace(footprint, optimizer_bytes=state_bytes(run, held))
+    return holder(run, sum(param.size for param in held), device, count, num_trained(held), state_bytes(run, held))
 
 
 def borrower(device: str, peak: int, gradients: int, count: int = 1) -> Footprint:

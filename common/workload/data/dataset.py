@@ -123,11 +123,6 @@ def ignore_targets(split: Split, share: float) -> Split:
     return dataclasses.replace(split, train_targets=targets)
 
 
-def _code(decode: Callable[..., Split]) -> bytes:
-    """Returns what decides the arrays besides the source: the decoder's module and this one."""
-    return b"".join(read_bytes(inspect.getfile(each)) for each in (decode, cached))
-
-
 def cached(source: bytes, decode: Callable[..., Split], *arguments: int) -> Split:
     """Decodes a source once, and reads the arrays from the user's cache from then on.
 
@@ -136,7 +131,8 @@ def cached(source: bytes, decode: Callable[..., Split], *arguments: int) -> Spli
         decode: Turns the source and the arguments into arrays.
         *arguments: Plain numbers.
     """
-    key = hashlib.sha256(source + _code(decode) + repr(arguments).encode()).hexdigest()[:24]
+    code = b"".join(read_bytes(inspect.getfile(each)) for each in (decode, cached))  # they decide the arrays as well
+    key = hashlib.sha256(source + code + repr(arguments).encode()).hexdigest()[:24]
     path = cache_directory() / "data" / f"{key}.npz"
     try:
         arrays = read_arrays(path, ARRAYS)
