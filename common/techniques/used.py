@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Collection, Iterable
+from typing import Literal
 
 from samestep.common.flags import Scalar, flags, spell_flags
 from samestep.common.strategy import Run
@@ -21,6 +22,8 @@ from samestep.common.techniques.vector_rate.technique import VECTOR_RATE
 from samestep.common.workload.models.dtypes import Dtypes
 from samestep.common.workload.models.spec import Param, Segment
 
+Hook = Literal["exchange", "periods", "transform", "gradient_error", "replaces_code"]
+"""What rows refuse whatever technique it belongs to."""
 TECHNIQUES: tuple[Technique, ...] = (
     RECOMPUTE,
     COMPRESS,
@@ -118,31 +121,19 @@ def spell_exchanges(techniques: Techniques) -> list[str]:
     return [" ".join(spell_flags(techniques, set(flags(techniques)) - {name})) for name in own]
 
 
-def without_exchange(why: str) -> dict[str, str]:
-    """The refusal of every technique that exchanges gradients in its own way, for a reason; a row's `refuses` takes it."""
-    names = [list(flags(each.flags)) for each in TECHNIQUES if each.exchange is not None]
-    return {name: why for first, *options in names for name in (*options, first)}
+def refusal(hook: Hook, why: str) -> dict[str, str]:
+    """Returns the refusal of every technique that fills in a hook, for a row's `refuses`: field of a flag -> why.
 
-
-def without_periods(why: str) -> dict[str, str]:
-    """The refusal of every technique that has ranks take steps alone, for a reason; a row's `refuses` takes it."""
-    names = [list(flags(each.flags)) for each in TECHNIQUES if each.periods is not None]
-    return {name: why for first, *options in names for name in (*options, first)}
-
-
-def without_transform(why: str) -> dict[str, str]:
-    """The refusal of every technique that changes the gradient of the whole batch, for a reason; a row's `refuses` takes it."""
-    return {name: why for each in TECHNIQUES if each.transform is not None for name in flags(each.flags)}
-
-
-def without_rounding_for(why: str) -> dict[str, str]:
-    """The refusal of every technique that rounds loss and gradients, for a reason; a row's `refuses` takes it."""
-    return {name: why for each in TECHNIQUES if each.gradient_error is not None for name in flags(each.flags)}
-
-
-def without_new_code(why: str) -> dict[str, str]:
-    """The refusal of every technique that has a compiler write the code anew, for a reason; a row's `refuses` takes it."""
-    return {name: why for each in TECHNIQUES if each.replaces_code for name in flags(each.flags)}
+    Args:
+        hook: What the row cannot take.
+        why: A clause.
+    """
+    found: dict[str, str] = {}
+    for each in (each for each in TECHNIQUES if getattr(each, hook)):
+        first, *options = flags(each.flags)
+        # Of an exchange and of periods, what says how is refused ahead of what asks for them.
+        found |= dict.fromkeys((*options, first) if each.exchange or each.periods else (first, *options), why)
+    return found
 
 
 def for_other_hardware() -> dict[str, tuple[Scalar, ...]]:

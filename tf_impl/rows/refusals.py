@@ -1,7 +1,7 @@
 """Why rows refuse techniques. Imports no framework."""
 
 from samestep.common.features.experts.balance import NOT_ROUNDED
-from samestep.common.techniques.used import without_exchange, without_periods, without_rounding_for
+from samestep.common.techniques.used import refusal
 
 ONE_DTYPE = {
     "keep_dtypes": "the layers of a Keras model follow one policy for their dtypes, which --precision bf16 sets"
@@ -9,9 +9,10 @@ ONE_DTYPE = {
 NO_SWITCH = {
     **ONE_DTYPE,
     "overlap": "it exchanges when its API does; tf:mirrored and tf:multi_worker_mirrored have a choice",
-    **without_exchange("its API adds up the gradients itself; tf:multi_worker_mirrored has one of ours"),
-    **without_periods(
-        "its replicas share parameters, or exchange something in every step; those of tf:mirrored can do without"
+    **refusal("exchange", "its API adds up the gradients itself; tf:multi_worker_mirrored has one of ours"),
+    **refusal(
+        "periods",
+        "its replicas share parameters, or exchange something in every step; those of tf:mirrored can do without",
     ),
 }
 NO_ORDER = {
@@ -19,8 +20,8 @@ NO_ORDER = {
 }
 ALONE = {
     **NO_SWITCH,
-    **without_exchange("one device exchanges no gradients"),
-    **without_periods("one device has no other to come together with"),
+    **refusal("exchange", "one device exchanges no gradients"),
+    **refusal("periods", "one device has no other to come together with"),
 }
 REMOTE = {
     **NO_SWITCH,
@@ -37,7 +38,7 @@ ALREADY_COMPILED = {
 }
 NO_COLLECTIVES = {"compile": "XLA compiles no collectives of ours between the replicas of a process"}
 OWN_VARIABLES = {
-    **without_rounding_for(NOT_ROUNDED),
+    **refusal("gradient_error", NOT_ROUNDED),
     "recompute": "tf.recompute_grad returns no gradient of a variable of which each replica has its own (2.21)",
 }
 IN_PARTS = {
