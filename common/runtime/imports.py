@@ -36,17 +36,6 @@ class Imports:
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-def module_line(module: str, *arguments: str) -> list[str]:
-    """Returns the command that runs one of our modules; a `queue.py` in the current folder does not take the place of Python's.
-
-    Args:
-        module: Its name, below `samestep`.
-        arguments: Its arguments.
-    """
-    is_ours = Path.cwd() == Path(__file__).parents[3]  # perhaps not installed, and found nowhere else
-    return [sys.executable, *([] if is_ours else ["-P"]), "-m", module, *arguments]
-
-
 def import_framework(framework: str) -> None:
     """Imports what the catalogue lists, unless it is there already, and reads the versions that each run's log names."""
     import_modules(framework_info(framework).preload)

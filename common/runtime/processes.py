@@ -1,5 +1,6 @@
-"""Which processes there are, and in which state each is: read from /proc."""
+"""Which processes there are, and in which state each is, read from /proc; and how one that runs a module of ours is started."""
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -67,3 +68,14 @@ def descendants(roots: Iterable[int]) -> list[Process]:
             found.add(pid)
             front += children.get(pid, [])
     return [process for process in every if process.pid in found and process.state not in _ENDED]
+
+
+def module_line(module: str, *arguments: str) -> list[str]:
+    """Returns the command that runs one of our modules; a `queue.py` in the current folder does not take the place of Python's.
+
+    Args:
+        module: Its name, below `samestep`.
+        arguments: Its arguments.
+    """
+    is_ours = Path.cwd() == Path(__file__).parents[3]  # perhaps not installed, and found nowhere else
+    return [sys.executable, *([] if is_ours else ["-P"]), "-m", module, *arguments]

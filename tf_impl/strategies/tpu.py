@@ -22,7 +22,7 @@ from samestep.common.files.writing import replacing
 from samestep.common.ledger import Compiled
 from samestep.common.program import Hardware
 from samestep.common.runtime.directory import write_json
-from samestep.common.runtime.imports import module_line
+from samestep.common.runtime.processes import module_line
 from samestep.common.strategy import Run
 from samestep.common.workload.split import even_split_table
 from samestep.tf_impl.devices import kind, use_cpu

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 
 from samestep.common.errors import WorkerFailed
-from samestep.common.runtime.imports import module_line
+from samestep.common.runtime.processes import module_line
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -16,12 +16,11 @@ from samestep.common.catalog import framework_info, require
 from samestep.common.errors import WorkerFailed
 from samestep.common.files.writing import create
 from samestep.common.request import RunConfig
-from samestep.common.runtime.imports import module_line
 from samestep.common.runtime.parent.processes.memory_kills import MemoryKills
 from samestep.common.runtime.parent.processes.obituary import ending, last_lines
 from samestep.common.runtime.parent.processes.server_processes import ServerProcesses
 from samestep.common.runtime.parent.processes.started import STARTED, hold_signals
-from samestep.common.runtime.processes import Process, is_stopped
+from samestep.common.runtime.processes import Process, is_stopped, module_line
 
 if TYPE_CHECKING:
     from samestep.common.runtime.fork_protocol import Command, Reply
