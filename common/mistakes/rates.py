@@ -15,7 +15,7 @@ LEAST_RATES = 2
 
 def _rates(evidence: Evidence) -> tuple[float, float] | None:
     a, b = (side.scalars.get("lr") for side in (evidence.a, evidence.b))
-    return None if a is None or b is None or not a or near(b / a, 1.0) else (a, b)
+    return None if a is None or b is None or near(b, a) else (a, b)
 
 
 def _factors(evidence: Evidence) -> Iterator[tuple[float, str]]:
@@ -29,7 +29,7 @@ def _factors(evidence: Evidence) -> Iterator[tuple[float, str]]:
 def _rate_by_ranks(evidence: Evidence) -> Words | None:
     """The learning rate has a factor at every step so far, and it is the number of processes or micro-batches, or its root."""
     rates = _rates(evidence)
-    if rates is None or (len(evidence.a.rates) > 1 and near(evidence.b.rates[0], evidence.a.rates[0])):
+    if rates is None or not rates[0] or (len(evidence.a.rates) > 1 and near(evidence.b.rates[0], evidence.a.rates[0])):
         return None
     ratio = rates[1] / rates[0]
     for number, what in _factors(evidence):

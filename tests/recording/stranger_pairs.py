@@ -25,6 +25,7 @@ PAIRS = [
     ("turns", "often", "other_turn", "step 4 updates "),
     ("prepared", "within", "same", "the two call their models on other numbers"),
     ("prepared", "shifted", "unnamed", "0 of A's 8 examples are among the 8 of B"),
+    ("prepared", "shifted", "unnamed", "where one argument is another one, such as the labels, no example is alike"),
     ("prepared", "unbiased", "missing_gradients", "inner.bias gets a gradient in A alone"),
     ("cached", "lost", "missing_gradients", "get gradients in A alone"),
     (
@@ -34,6 +35,7 @@ PAIRS = [
         "A clips its gradients to a norm of 0.05, and B each of their numbers to 0.05",
     ),
     ("clipped", "each", "clip_each_alone", "B clips its gradients in 6 calls"),
+    ("warmup", "late", "schedule_shifted", "from step 0 on, A uses the learning rate that B uses 1 step later"),
     ("incomplete", "dropped", "last_batch_dropped", "A takes a step on a batch of 4 examples where B leaves it out"),
     ("rates", "swapped", "update_factors", "of 0.weight, 0.bias is 0.500 times A's"),
     ("rates", "nesterov", "update_times", "only the optimizer of B has the options momentum_decay"),

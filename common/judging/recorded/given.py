@@ -17,6 +17,10 @@ OTHER_NUMBERS = (
     "the two call their models on other numbers, as where one of them prepares its examples within the model: all losses and "
     "gradients that both have are the same"
 )
+ALL_ARGUMENTS = (
+    "an example is all that a model is called on for one row: where one argument is another one, such as the labels, no example "
+    "is alike"
+)
 COMPUTED = ("loss", "gradient", "clipping", "update")
 """Phases in which a step computes something of its examples."""
 
@@ -94,9 +98,9 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
     elif a <= b or b <= a:
         aside = FURTHER_CALLS
     is_seen = bool(aside) and (aside in walk.asides or _is_fine(walk, one, other))
-    return Finding(
-        FirstDifference(one.number, "data", "", ranks, words), shows_in=COMPUTED if is_seen else (), aside=aside
-    )
+    first, is_none_alike = FirstDifference(one.number, "data", "", ranks, words), not alike and a.total() == b.total()
+    beside = (ALL_ARGUMENTS,) if is_none_alike and not one.number else ()
+    return Finding(first, shows_in=COMPUTED if is_seen else (), aside=aside, beside=beside)
 
 
 def _is_fine(walk: Walk, one: RunStep, other: RunStep) -> bool:

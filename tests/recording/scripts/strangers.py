@@ -212,6 +212,16 @@ def rates():
         optimizer.step()
 
 
+def warmup():
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: (step + (not words)) / 8)
+    for part in BATCHES:
+        optimizer.zero_grad()
+        functional.cross_entropy(model(inputs[part]), targets[part]).backward()
+        optimizer.step()
+        schedule.step()
+
+
 def incomplete():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     data = TensorDataset(inputs[:20], targets[:20])
