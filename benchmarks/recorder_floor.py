@@ -10,6 +10,7 @@ import argparse
 import itertools
 import os
 import statistics
+import struct
 import tempfile
 import time
 import zlib
@@ -52,8 +53,11 @@ def _measured(size: str, steps: int) -> dict[str, list[float]]:
 def _parts_of_torch(num_sequences: int, descriptor: int) -> dict[str, Callable[[], object]]:
     import torch
 
-    tokens = torch.randint(VOCABULARY, (num_sequences, LENGTH + 1))[:, :-1]
-    by = torch.from_numpy(coefficients(0, LENGTH).view("int64"))
+    tokens = torch.randint(VOCABULARY, (num_sequences, LENGTH + 1))
+    inputs, targets = tokens[:, :-1], tokens[:, 1:].flatten()
+    by, sums = torch.from_numpy(coefficients(0, LENGTH).view("int64")), torch.empty(2, num_sequences, dtype=torch.int64)
+    of_inputs, of_targets = sums.unbind()
+    written = memoryview(sums.numpy())
     group = torch.optim.AdamW([torch.zeros(1)]).param_groups[0]
     loss = torch.zeros(())
 
@@ -65,7 +69,9 @@ def _parts_of_torch(num_sequences: int, descriptor: int) -> dict[str, Callable[[
             hook(1, name=2)
 
     return {
-        "hashes of the examples": lambda: torch.mv(tokens, by).tolist(),
+        "hashes of the examples": lambda: torch.mv(inputs, by, out=of_inputs),
+        "with their targets": lambda: torch.addmv(of_inputs, targets.view(num_sequences, -1), by, out=of_targets),
+        "bytes of both": written.tobytes,
         "loss": loss.item,
         "scalars": lambda: [each for name, each in group.items() if name != "params"],
         **_writing(num_sequences, descriptor),
@@ -74,13 +80,12 @@ def _parts_of_torch(num_sequences: int, descriptor: int) -> dict[str, Callable[[
 
 
 def _writing(num_sequences: int, descriptor: int) -> dict[str, Callable[[], object]]:
-    rows = bytes(8 * num_sequences)
+    rows, text = bytes(16 * num_sequences), b'{"losses": 1, "rows": 16, "targets": 16, "scalars": {"lr": 0.001}}'
+    checksum, numbers = zlib.crc32(text), struct.Struct("<qd")
 
     def frame() -> bytes:
-        text = (
-            f'{{"number": {1}, "losses": [{0.5!r}], "rows": {num_sequences}, "scalars": {{"lr": {0.001!r}}}}}'.encode()
-        )
-        return zlib.crc32(text).to_bytes(4) + text + rows
+        array = numbers.pack(1, 0.5) + rows
+        return b"".join((zlib.crc32(array, checksum).to_bytes(4), text, array))
 
     written = frame()
     return {"frame": frame, "write": lambda: os.write(descriptor, written)}

@@ -96,8 +96,7 @@ class Hooks:
         session, evaluated, thread = self._session, self._evaluated, self._thread
         evaluate, after = self._guard(evaluated.see), self._guard(session.after_call)
         is_within_graph, is_compiling = torch.compiler.is_dynamo_compiling, torch.compiler.is_compiling
-        is_traced, is_grad_enabled = torch._C._get_tracing_state, torch.is_grad_enabled
-        are_transforms_active = torch._C._are_functorch_transforms_active
+        trace, are_transforms_active = torch._C._get_tracing_state, torch._C._are_functorch_transforms_active
 
         @self._guard
         def before(module: nn.Module, arguments: tuple[object, ...], keywords: dict[str, object]) -> None:
@@ -108,13 +107,11 @@ class Hooks:
         def call(module: nn.Module, *arguments: Any, **keywords: Any) -> Any:
             if is_within_graph() or self._is_inside:  # most calls, for which `is_compiling` takes twice as long
                 return original(module, *arguments, **keywords)
-            if is_compiling() or is_traced() is not None or not thread.is_here():
+            if is_compiling() or trace() is not None or not thread.is_here():
                 return original(module, *arguments, **keywords)
-            if not is_grad_enabled():
+            if not torch.is_grad_enabled():
                 pass
-            elif not module.training and not any(
-                each.training for each in module.modules()
-            ):  # Lightning leaves DDP's wrapper so
+            elif not module.training and not _has_training(module):
                 evaluate(module, arguments, keywords)
             elif thread.take():
                 (clear_stack()(before) if are_transforms_active() else before)(module, arguments, keywords)
@@ -228,6 +225,11 @@ class Hooks:
             return batch
 
         return advance
+
+
+def _has_training(module: nn.Module) -> bool:
+    """Returns whether any part of a module is: after a validation, Lightning leaves the wrapper of DDP in evaluation mode."""
+    return any(each.training for each in module.modules())
 
 
 def _kept(given: Any) -> Any:

@@ -44,7 +44,7 @@ class Results:
 
     def alive(self) -> Sequence[torch.Tensor]:
         """Returns those that the script still has, or has a view of."""
-        return [result for each in self._found if (result := each()) is not None] if self._found else ()
+        return [result for each in self._found if (result := each()) is not None] if self._found else []
 
 
 def _remembered(
