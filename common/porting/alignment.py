@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from samestep.common.porting.anchors import IN_PIECES, anchors_of, places_of
 from samestep.common.porting.array_layouts import (
     Both,
     apart,
@@ -27,8 +28,6 @@ from samestep.common.porting.trimming import Trim, find_trim, merged
 
 Sides = tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
 """Arrays by role or name, torch's and TensorFlow's."""
-_IN_PIECES = ("split", "packed")
-"""Changes between one call on one side and three on the other."""
 _SIDES = ("source", "target")
 _SAME = 1e-7
 """How far arrays may be apart that are the same: a framework may hold a constant in float32."""
@@ -81,7 +80,7 @@ def align(matching: Matching, source: ModelTrace, target: ModelTrace, weights: S
     Returns:
         In torch's order; the last one is what the models return.
     """
-    anchors = _anchors(matching, source.calls, target.calls)
+    anchors = anchors_of(matching, source.calls, target.calls)
     held = _held(matching, weights)
     pairs = anchors | {(i, j): i for i, j in _between(sorted(anchors), source.calls, target.calls)}
     ours, theirs = source.calls, target.calls
@@ -115,10 +114,10 @@ def _joined(
 ) -> Iterator[tuple[int, Aligned]]:
     """Projections that one side computes as one and the other as three, the three put together; with torch's place."""
     for pair in matching.pairs:
-        if pair.change not in _IN_PIECES or len(pair.source[0].shape) < 2:
+        if pair.change not in IN_PIECES or len(pair.source[0].shape) < 2:
             continue
         sides = [
-            [place for held in side for place in _places(calls).get(re.split("[./][^./]*$", held.native)[0], [])]
+            [place for held in side for place in places_of(calls).get(re.split("[./][^./]*$", held.native)[0], [])]
             for side, calls in ((pair.source, source), (pair.target, target))
         ]
         if sorted(map(len, sides)) != [1, 3]:
@@ -132,36 +131,6 @@ def _join(calls: Sequence[LayerCall]) -> LayerCall:
         return calls[0]
     name = ", ".join(call.name for call in calls)
     return dataclasses.replace(calls[-1], name=name, output=np.concatenate([call.output for call in calls], axis=-1))
-
-
-def _anchors(
-    matching: Matching, source: Sequence[LayerCall], target: Sequence[LayerCall]
-) -> dict[tuple[int, int], int | None]:
-    """Returns the calls of matched layers, the n-th of one and the n-th of the other, and the source's that is given the same.
-
-    Where one call does what several do on the other side, the last of these computes the result. Of convolutions, which go one
-    after the other, the first is given what the one is; of others, that is not known.
-    """
-    places = [_places(calls) for calls in (source, target)]
-    both = [pair.layers for pair in matching.pairs if pair.change not in _IN_PIECES]
-    names = {(one.call, other.call): None for one, other in both if one.call in places[0] and other.call in places[1]}
-    last_of, last_in = dict(list(names)), {other: one for one, other in names}
-    first_in = {other: one for one, other in reversed(names)}
-    found: dict[tuple[int, int], int | None] = {}
-    for one, other in names:
-        if last_of[one] == other and last_in[other] == one:
-            is_alone = sum(one == ours or other == theirs for ours, theirs in names) == 1
-            is_chain = family(source[places[0][one][0]]) == family(target[places[1][other][0]]) == "convolution"
-            first = places[0][first_in[other]] if is_alone or is_chain else [None] * len(places[0][one])
-            found |= {(i, j): start for i, j, start in zip(places[0][one], places[1][other], first, strict=False)}
-    return found
-
-
-def _places(calls: Sequence[LayerCall]) -> dict[str, list[int]]:
-    places: dict[str, list[int]] = {}
-    for number, call in enumerate(calls):
-        places.setdefault(call.name, []).append(number)
-    return places
 
 
 def _between(

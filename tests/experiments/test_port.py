@@ -61,7 +61,7 @@ def check(verdicts: dict[str, PortVerdict]) -> None:
 
 FEW = ("mlp", "bias", "adam", "pooled")
 """Of kinds that the catalogue of small ports has not; `make test-slow` takes every one."""
-SMALL = ("norm", "half residual", "layer without a mask", "temperature")
+SMALL = ("norm", "half residual", "layer without a mask", "temperature", "negative samples")
 """Of most kinds of cause in that catalogue."""
 TRAINED = (DECIDED, "accepting")
 """Those that take a few steps."""

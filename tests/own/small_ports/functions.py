@@ -29,6 +29,38 @@ def tf_temperature(keras):
     return Temperature()
 
 
+def torch_sampled(torch):
+    class Sampled(torch.nn.Module):
+        takes_ids = True
+
+        def __init__(self):
+            super().__init__()
+            self.item = torch.nn.Embedding(20, 12)
+
+        def forward(self, h, ids):
+            bought = (h[:, 0] * self.item(ids[:, 1])).sum(-1)
+            others = (h[:, :1] * self.item(ids[:, 2:])).sum(-1)
+            return (
+                h[:, 1]
+                * (torch.nn.functional.logsigmoid(bought) + torch.nn.functional.logsigmoid(-others).sum(-1))[:, None]
+            )
+
+    return Sampled()
+
+
+def tf_sampled(keras, sign=-1.0):
+    item, ops = keras.layers.Embedding(20, 12, name="item"), keras.ops
+
+    def run(h, ids):
+        others = ops.sum(h[:, :1] * item(ids[:, 2:]), -1)  # the other one first
+        bought = ops.sum(h[:, 0] * item(ids[:, 1]), -1)
+        return h[:, 1] * (ops.log_sigmoid(bought) + ops.sum(ops.log_sigmoid(sign * others), -1))[:, None]
+
+    run.takes_ids = True
+    return run
+
+
+right("negative samples", "tokens", torch_sampled, tf_sampled)
 right("temperature", "points", torch_temperature, tf_temperature)
 for name, ours, theirs in (
     ("relu", "F.relu(h)", "O.relu(h)"),

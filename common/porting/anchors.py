@@ -1,0 +1,70 @@
+"""Which calls of two models surely belong together: those of layers whose parameters were matched."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from samestep.common.porting.array_layouts import apart, family
+from samestep.common.porting.matching.matching import Matching
+from samestep.common.porting.model_trace import LayerCall
+
+IN_PIECES = ("split", "packed")
+"""Changes between one call on one side and three on the other."""
+_SAME = 1e-7
+"""How far arrays may be apart that are the same: a framework may hold a constant in float32."""
+
+
+def anchors_of(
+    matching: Matching, source: Sequence[LayerCall], target: Sequence[LayerCall]
+) -> dict[tuple[int, int], int | None]:
+    """Returns the calls of matched layers that belong together, and the source's call that is given the same.
+
+    Where one call does what several do on the other side, the last of these computes the result. Of convolutions, which go one
+    after the other, the first is given what the one is; of others, that is not known.
+
+    Args:
+        matching: The matching of the parameters.
+        source: The source's calls.
+        target: The target's.
+    """
+    places = [places_of(calls) for calls in (source, target)]
+    both = [pair.layers for pair in matching.pairs if pair.change not in IN_PIECES]
+    names = {(one.call, other.call): None for one, other in both if one.call in places[0] and other.call in places[1]}
+    last_of, last_in = dict(list(names)), {other: one for one, other in names}
+    first_in = {other: one for one, other in reversed(names)}
+    found: dict[tuple[int, int], int | None] = {}
+    for one, other in names:
+        if last_of[one] == other and last_in[other] == one:
+            is_alone = sum(one == ours or other == theirs for ours, theirs in names) == 1
+            is_chain = family(source[places[0][one][0]]) == family(target[places[1][other][0]]) == "convolution"
+            first = places[0][first_in[other]] if is_alone or is_chain else [None] * len(places[0][one])
+            partners = _partners(places[0][one], places[1][other], source, target)
+            found |= {(i, j): start for (i, j), start in zip(partners, first, strict=False)}
+    return found
+
+
+def _partners(
+    ours: Sequence[int], theirs: Sequence[int], source: Sequence[LayerCall], target: Sequence[LayerCall]
+) -> Iterator[tuple[int, int]]:
+    """Yields the calls of a layer with those of its counterpart: what is given the same, else is as large, else in order."""
+    left = list(theirs)
+    for i in ours[: len(left)]:
+        one, best = source[i], left[0]
+        if len(left) > 1:
+            best = min(left, key=lambda j: (not _is_given(one, target[j]), one.output.size != target[j].output.size))
+        left.remove(best)
+        yield i, best
+
+
+def _is_given(one: LayerCall, other: LayerCall) -> bool:
+    """Returns whether two calls are given the same numbers, in whatever order."""
+    ours, theirs = (np.sort(each, axis=None) for call in (one, other) for each in call.inputs[:1] or (np.zeros(0),))
+    return ours.size == theirs.size and apart(ours, theirs) <= _SAME
+
+
+def places_of(calls: Sequence[LayerCall]) -> dict[str, list[int]]:
+    """Returns the places of the calls by the names of their layers."""
+    places: dict[str, list[int]] = {}
+    for number, call in enumerate(calls):
+        places.setdefault(call.name, []).append(number)
+    return places
