@@ -110,7 +110,7 @@ def _least(is_noted: bool, descriptor: int) -> Step:
     import tensorflow as tf
 
     from samestep.common.steps.record import RecordedStep, step_frame
-    from samestep.common.steps.rows import coefficients, mixed
+    from samestep.common.steps.rows import coefficients
 
     by = coefficients(0, LENGTH).view(np.int64)
 
@@ -129,7 +129,7 @@ def _least(is_noted: bool, descriptor: int) -> Step:
         nonlocal number
         note = step()["note"].numpy()
         loss, rate = note[:2].view(np.float64).tolist()
-        frame = step_frame(RecordedStep(number, (loss,), mixed(note[2:].tolist()), {"lr": rate}))
+        frame = step_frame(RecordedStep(number, (loss,), scalars={"lr": rate}), (note[2:].tobytes(), None))
         os.write(descriptor, frame)
         number += 1
 

@@ -12,15 +12,12 @@ References:
 """
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 _STEP, _FIRST, _SECOND = (np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 _SHIFTS = tuple(np.uint64(each) for each in (30, 27, 31))
-_INT_SHIFTS, _INT_FACTORS, _ALL = tuple(map(int, _SHIFTS)), (int(_FIRST), int(_SECOND)), 2**64 - 1
-FEW = 64
-"""Examples of a step that are mixed one by one."""
 INPUT_STRIDE = 2**40
 """Between the coefficients of two inputs."""
 MANY_PIXELS = 5
@@ -54,21 +51,6 @@ def mix(values: np.ndarray) -> np.ndarray:
     values = (values ^ (values >> first)) * _FIRST
     values = (values ^ (values >> second)) * _SECOND
     return values ^ (values >> third)
-
-
-def mixed(values: Iterable[int]) -> tuple[int, ...]:
-    """Mixes the bits of a few numbers as `mix` does. For these, Python is quicker than the calls of NumPy.
-
-    Args:
-        values: The numbers, of which 64 bits count.
-    """
-    (first, second, third), (one, two), found = _INT_SHIFTS, _INT_FACTORS, list[int]()
-    for each in values:
-        value = each & _ALL
-        value = (value ^ (value >> first)) * one & _ALL
-        value = (value ^ (value >> second)) * two & _ALL
-        found.append(value ^ (value >> third))
-    return tuple(found)
 
 
 def is_channels_last(shape: Sequence[int | None]) -> bool:

@@ -120,6 +120,7 @@ def test_every(out: Path) -> None:
     assert all(each.losses and each.rows for each in steps[1:])
     assert [each.rows for each in steps[1:13]] == [each.rows for each in steps[5:]]  # an epoch has four batches
     assert len({each.losses for each in steps[1:]}) == len({each.rows for each in steps[1:5]}) * 4 == 16
+    assert all(each.scalars == steps[1].scalars and not each.counts for each in steps[2:])
 
 
 def test_a_model_that_is_made_later_is_added(out: Path) -> None:

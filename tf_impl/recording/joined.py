@@ -8,14 +8,14 @@ import numpy as np
 import tensorflow as tf
 
 from samestep.common.steps.record import Phase
-from samestep.tf_impl.recording.journal import Journal, Note, gather_now, own_variable
+from samestep.tf_impl.recording.journal import Journal, Note
+from samestep.tf_impl.recording.rings import Ring
 from samestep.tf_impl.recording.tensors import Held
 
 if TYPE_CHECKING:  # its slots have notes of this kind
     from samestep.tf_impl.recording.plans import UpdatePlan
 
-_NONE = -1
-_WIDTH = 4
+_WIDTH = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class JoinedNotes:
             journal: The journal of the replica.
         """
         self._journal = journal
-        self._ring = own_variable(np.full((journal.capacity, _WIDTH), _NONE, np.int64), tf.int64)
+        self._ring = Ring(journal.capacity, _WIDTH)
 
     def write(self, number: tf.Tensor, lr: tf.Tensor) -> None:
         """Writes, in a graph, what is added to the last note.
@@ -53,9 +53,8 @@ class JoinedNotes:
             lr: The learning rate.
         """
         floats = tf.stack([tf.cast(lr, tf.float64), *tf.unstack(self._journal.take_loss())])
-        row = tf.concat([number[None], tf.bitcast(floats, tf.int64)], 0)
-        place = number % self._journal.capacity
-        tf.raw_ops.ResourceScatterUpdate(resource=self._ring.handle, indices=place, updates=row)
+        with tf.control_dependencies([self._ring.write(number, tf.bitcast(floats, tf.int64), number)]):
+            self._journal.clock.assign_add(0)
 
     def read(self, number: int) -> JoinedNote | None:
         """Returns what was added to the note of a step; None if nothing was.
@@ -63,9 +62,10 @@ class JoinedNotes:
         Args:
             number: The number of the step.
         """
-        (row,) = gather_now(self._ring, np.array([number % self._journal.capacity]))
-        lr, loss, num_losses = row[1:].view(np.float64).tolist()
-        return JoinedNote(lr, loss, num_losses > 0) if row[0] == number else None
+        if (row := self._ring.at(number)) is None:
+            return None
+        lr, loss, num_losses = row.view(np.float64).tolist()
+        return JoinedNote(lr, loss, num_losses > 0)
 
 
 def joined_notes(plans: Sequence["UpdatePlan"], replica: int, note: Note) -> dict["UpdatePlan", JoinedNote]:

@@ -1,59 +1,35 @@
-"""What a graph writes down of each step but its tensors. The last step lies in a variable that the host reads with one call.
+"""What a graph writes down of each step but its tensors.
 
-No Python function can be called out of a graph that XLA compiles, but any graph can assign to variables. A call may take many
-steps (`steps_per_execution`, a loop in a tf.function), so the last ones are kept in another, of which places are read. That costs
-more: after a step nothing of what TensorFlow does for a call is in the caches.
+A call may take many steps (`steps_per_execution`, a loop in a tf.function), so the last ones are kept.
 """
 
 import dataclasses
+import struct
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.ops import gen_resource_variable_ops as ops
-from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from samestep.common.steps.gradient_transforms import TRANSFORMS
+from samestep.common.steps.record import RecordedStep
 from samestep.common.steps.recording import DENSE_STEPS
-from samestep.common.steps.rows import FEW, mix, mixed
 from samestep.tf_impl.recording.open_step import OpenStep
+from samestep.tf_impl.recording.rings import Ring, gather_now, own_variable
 
 CAPACITY = 64
 """Steps of a call that are kept, unless a model says that its calls take more."""
 ROWS = 2**10
 """Examples that are kept until they are read, of each step of a call."""
-INTS, FLOATS = 5, 3 + len(TRANSFORMS)
-WIDTH = INTS + FLOATS
-"""The numbers of a step, as `Note` has them."""
+FEW = 64
+"""Of these, the sums are in the note of a step as well."""
+WIDTH = 7 + len(TRANSFORMS)
+"""The numbers of a step beside its own and its rows. First those that change, then those that are often alike, and the loss."""
+_ALIKE, _LOSS = 3, WIDTH
+"""Where the second kind and the loss lie in a row of the ring."""
+_FLOAT = struct.Struct("d")
 _NONE = -1
 """In the place of a step's number: this is not a whole step."""
-
-
-def own_variable(value: object, dtype: tf.DType) -> Any:
-    """Returns a variable that no strategy mirrors, no model tracks and no optimizer knows.
-
-    Args:
-        value: Its first.
-        dtype: Its own.
-    """
-    with tf.init_scope():
-        return ResourceVariable(value, dtype=dtype, trainable=False)
-
-
-def gather_now(variable: Any, places: np.ndarray) -> np.ndarray:
-    """Returns some rows of an int64 variable. The op itself is called: what TensorFlow has around it costs more.
-
-    Args:
-        variable: The variable.
-        places: The rows.
-    """
-    return ops.resource_gather(variable.handle, places, tf.int64).numpy()
-
-
-def read_now(variable: Any) -> np.ndarray:
-    """Returns all of an int64 variable that is only ever assigned as a whole: others are copied first."""
-    return ops.read_variable_op(variable.handle, tf.int64).numpy()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -69,7 +45,7 @@ class Note:
         has_loss: Whether there were any.
         lr: The learning rate; NaN where there is no optimizer.
         transforms: How gradients were scaled and clipped; NaN where they were not.
-        rows: The hashes of the examples; None if there were none, or too many to keep.
+        sums: Of the examples, what makes their hashes once it is mixed; None if there were none, or too many to keep.
     """
 
     number: int
@@ -80,7 +56,7 @@ class Note:
     has_loss: bool
     lr: float
     transforms: Mapping[str, float]
-    rows: tuple[int, ...] | None
+    sums: bytes | None
 
 
 class Journal:
@@ -96,12 +72,14 @@ class Journal:
         self._every, self.capacity, self._num_rows = every, capacity, ROWS * capacity
         self.clock = own_variable(0, tf.int64)
         self._loss = own_variable([0.0, 0.0], tf.float64)
-        self._transforms: dict[str, ResourceVariable] = {}
-        self._words = own_variable(np.full(self._num_rows + capacity * WIDTH, _NONE, np.int64), tf.int64)
-        self._places = self._num_rows + np.arange(capacity * WIDTH).reshape(capacity, WIDTH)
+        self._transforms: dict[str, tf.Variable] = {}
+        self._words = own_variable(np.zeros(self._num_rows, np.int64), tf.int64)
         self._rows_seen, self._rows_noted = (own_variable(0, tf.int64) for _ in range(2))
-        self._latest = own_variable(np.zeros(1 + WIDTH + FEW, np.int64), tf.int64)
+        self._notes, self._alike = Ring(capacity, WIDTH + FEW), b""
         self.num_lost = self.num_read = self._rows_read = 0
+        self.scalars: Mapping[str, float] | None = (
+            None  # of the last step that was written, if all of a step like it is known
+        )
         self.open_step = OpenStep()
 
     # --- in a graph ----------------------------------------------------------------------------------------------------
@@ -173,60 +151,71 @@ class Journal:
         clock, loss, nan = self.clock.read_value(), self._loss.read_value(), tf.constant(np.nan, tf.float64)
         transforms = {name: variable.read_value() for name, variable in self._transforms.items()}
         number = _if(has_ended, clock, tf.constant(_NONE, tf.int64))
-        flags = [tf.cast(each, tf.int64) for each in (optimizer, is_skipped, is_looked_at)]
-        floats = [*tf.unstack(loss), tf.cast(lr, tf.float64), *(transforms.get(name, nan) for name in TRANSFORMS)]
+        flags = [tf.cast(each, tf.int64) for each in (is_looked_at, optimizer, is_skipped)]
+        floats = [tf.cast(lr, tf.float64), *(transforms.get(name, nan) for name in TRANSFORMS), *tf.unstack(loss[::-1])]
         seen, noted = self._rows_seen.read_value(), self._rows_noted.read_value()
-        note = tf.concat([tf.stack([number, *flags, seen]), tf.bitcast(tf.stack(floats), tf.int64)], 0)
-        places = tf.range(self._num_rows, self._num_rows + WIDTH, dtype=tf.int64) + clock % self.capacity * WIDTH
-        tf.raw_ops.ResourceScatterUpdate(resource=self._words.handle, indices=places, updates=note)
         places = (noted + tf.range(FEW, dtype=tf.int64)) % self._num_rows
         rows = tf.raw_ops.ResourceGather(resource=self._words.handle, indices=places, dtype=tf.int64)
-        count = clock + tf.cast(has_ended, tf.int64)
-        self._latest.assign(tf.concat([count[None], note, rows], 0))
+        note = tf.concat([tf.stack([seen, *flags]), tf.bitcast(tf.stack(floats), tf.int64), rows], 0)
+        with tf.control_dependencies([self._notes.write(number, note, clock)]):
+            self.clock.assign(clock + tf.cast(has_ended, tf.int64))
         self._rows_noted.assign(_if(has_ended, seen, noted))
         self._loss.assign(_if(has_ended, tf.zeros([2], tf.float64), loss))
         for name, value in transforms.items():
             self._transforms[name].assign(_if(has_ended, nan, value))
-        self.clock.assign(count)
 
     # --- on the host ---------------------------------------------------------------------------------------------------
 
     def read(self) -> list[Note]:
         """Reads the steps since the last call. Those that were overwritten are lost, and counted."""
-        found = read_now(self._latest)
-        count, last, rows = int(found[0]), found[1 : 1 + WIDTH], found[1 + WIDTH :]
-        start, self.num_read = self.num_read, count
-        if count == start:
+        found = self._notes.since(self.num_read)
+        if not found:
             return []
-        if count == start + 1 and last[0] == start:
-            return [self._note(last, int(last[INTS - 1]), rows)]
-        first = max(start, count - self.capacity)
-        self.num_lost += first - start
-        notes = gather_now(self._words, self._places.take(range(first, count), 0, mode="wrap"))
-        return [self._note(note, int(notes[-1, INTS - 1]), rows[:0]) for note in notes]
+        self.num_lost += int(found[0][0]) - self.num_read
+        self.num_read = int(found[-1][0]) + 1
+        notes = [self._note(note, int(found[-1][1])) for note in found]
+        is_plain = notes[-1].has_loss and not notes[-1].is_skipped
+        self._alike = found[-1][_ALIKE:_LOSS].tobytes() if is_plain else b""
+        return notes
 
-    def _note(self, words: np.ndarray, seen: int, known: np.ndarray) -> Note:
-        number, optimizer, is_skipped, is_looked_at, end = words[:INTS].tolist()
-        loss, num_losses, lr, *transforms = words[INTS:].view(np.float64).tolist()
-        rows = self._rows(end, seen, known)
+    def read_alike(self) -> tuple[RecordedStep, tuple[bytes, None]] | None:
+        """Reads the next step if it is as the last one but for its loss and examples, and is not looked at.
+
+        Returns:
+            What `Recorder.write` takes; None if the next step is another one, or there is none.
+        """
+        words, place = self._notes.words, self._notes.place_of(self.num_read)
+        if self.scalars is None or place is None or words[place + 2]:
+            return None
+        count, loss = words[place + 1] - self._rows_read, place + _LOSS
+        if not 0 < count <= FEW or words[place + _ALIKE : loss].tobytes() != self._alike:
+            return None
+        step = RecordedStep(self.num_read, _FLOAT.unpack(words[loss : loss + 1]), scalars=self.scalars)
+        self._rows_read += count
+        self.num_read += 1
+        return step, (words[loss + 1 : loss + 1 + count].tobytes(), None)
+
+    def _note(self, words: np.ndarray, seen: int) -> Note:
+        number, end, is_looked_at, optimizer, is_skipped = words[:5].tolist()
+        lr, *transforms, num_losses, loss = words[5 : _LOSS + 1].view(np.float64).tolist()
+        sums = self._sums(end, seen, words[_LOSS + 1 :])
         named = dict(zip(TRANSFORMS, transforms, strict=True))
-        return Note(number, optimizer, bool(is_skipped), bool(is_looked_at), loss, num_losses > 0, lr, named, rows)
+        return Note(number, optimizer, bool(is_skipped), bool(is_looked_at), loss, num_losses > 0, lr, named, sums)
 
-    def _rows(self, end: int, seen: int, known: np.ndarray) -> tuple[int, ...] | None:
-        """Returns the hashes of the examples of a step.
+    def _sums(self, end: int, seen: int, known: np.ndarray) -> bytes | None:
+        """Returns the sums of the examples of a step.
 
         Args:
             end: How many had been seen at its end.
             seen: How many have been seen until now.
-            known: The sums of the first of them, as far as they are read already.
+            known: Those of the first examples.
         """
         start, self._rows_read = self._rows_read, end
         if not start < end or seen - start > self._num_rows:
             return None
         if end - start <= len(known):
-            return mixed(known[: end - start].tolist())
-        sums = gather_now(self._words, np.arange(start, end) % self._num_rows)
-        return mixed(sums.tolist()) if len(sums) <= FEW else tuple(mix(sums.view(np.uint64)).tolist())
+            return known[: end - start].tobytes()
+        return gather_now(self._words, np.arange(start, end) % self._num_rows).tobytes()
 
 
 def _if(condition: Any, one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from samestep.common.steps.rows import hash_rows
+from samestep.common.steps.rows import hash_rows, mix
 from samestep.tf_impl.recording.plans import UpdatePlan
 from samestep.tf_impl.recording.tensors import container_of
 
@@ -36,19 +36,25 @@ class Predicted:
             if isinstance(each, np.ndarray) and each.ndim and 0 < each.size <= MOST and each.dtype.kind in "fiu":
                 self._arrays.append((weakref.ref(model), frozenset(hash_rows([each]).tolist())))
 
-    def without(self, rows: tuple[int, ...] | None, plans: Iterable[UpdatePlan]) -> tuple[int, ...] | None:
+    @property
+    def is_empty(self) -> bool:
+        """Whether no array was predicted."""
+        return not self._arrays
+
+    def without(self, sums: bytes | None, plans: Iterable[UpdatePlan]) -> bytes | None:
         """Returns the rows of a step that no model which is trained has predicted.
 
         Args:
-            rows: The hashes of the rows; None if nobody knows them.
+            sums: Of the rows, what makes their hashes once it is mixed; None if nobody knows them.
             plans: Those of the optimizers, which say what is trained.
         """
-        if not self._arrays or not rows:
-            return rows
+        if not self._arrays or not sums:
+            return sums
         trained = {id(each.container) for plan in plans for each in plan.held if each.tensor.is_trained}
         known = set[int]()
         for made, own in self._arrays:
             model = made()
             if model is not None and any(id(container_of(each)) in trained for each in model.variables):
                 known |= own
-        return tuple(row for row in rows if row not in known) or None if known else rows
+        rows = np.frombuffer(sums, np.uint64)
+        return rows[[each not in known for each in mix(rows).tolist()]].tobytes() or None

@@ -24,7 +24,7 @@ from samestep.tf_impl.recording.journal import CAPACITY, Journal, Note
 from samestep.tf_impl.recording.plans import UpdatePlan, is_wide
 from samestep.tf_impl.recording.predicted import Predicted
 from samestep.tf_impl.recording.slots import Slots
-from samestep.tf_impl.recording.tensors import Held, TensorTable, container_of
+from samestep.tf_impl.recording.tensors import Held, TensorTable, container_of, replica_id
 
 INITIAL = -1
 """The number of the frame with the initial weights."""
@@ -47,8 +47,7 @@ class Session:
         self._table, self._plans = TensorTable(), dict[int, UpdatePlan]()
         self._journals: dict[int, Journal] = {}
         self._models = weakref.WeakSet[Any]()
-        self._owners: dict[int, Any] = {}
-        self._last: dict[int, np.ndarray] = {}
+        self._owners, self._last = dict[int, Any](), dict[int, np.ndarray]()
         self.function: Any = None
         self._passes, self._passes_written = 0, dict[int, int]()
         self._is_loss_noted = False
@@ -156,6 +155,11 @@ class Session:
         self.results.end_step()
         last, plans = INITIAL, [*self._plans.values()]
         for replica, journal in sorted(self._journals.items()):
+            is_plain = not self._open_notes and self.predicted.is_empty
+            may_be_alike = is_plain and self._passes == self._passes_written.get(replica)
+            while may_be_alike and (alike := journal.read_alike()) is not None:
+                self._recorders[replica].write(*alike)
+                last = journal.num_read - 1
             notes = [*self._open_notes.pop(replica, ()), *journal.read()]
             if is_open and notes:
                 self._open_notes[replica] = [notes.pop()]
@@ -172,8 +176,8 @@ class Session:
         """Says once that a call of a tf.function took more steps than are kept."""
         self._is_loss_noted = True
         self._recorder.note(
-            f"a call of a tf.function took {journal.num_lost} steps more than the {journal.capacity} that are kept: its first "
-            "ones are not recorded; take fewer steps in a call."
+            f"a call of a tf.function took {journal.num_lost} steps more than the {journal.capacity} that are kept: its "
+            "first ones are not recorded; take fewer steps in a call."
         )
 
     def _open(self, replica: int, num_replicas: int) -> None:
@@ -213,23 +217,24 @@ class Session:
             if (replica, each.number) not in self._added:
                 self._added.add((replica, each.number))
                 self._add(replica, each.held)
-        transforms = {} if joined else {name: value for name, value in note.transforms.items() if not math.isnan(value)}
+        transforms = {} if joined else {key: value for key, value in note.transforms.items() if not math.isnan(value)}
         rates, notes = {plan: note.lr}, [note, *joined.values()]
         if joined:
             rates = in_order(rates | {each: more.lr for each, more in joined.items()}, self._recorded[replica])
         loss = math.fsum(each.loss for each in notes) * plan.num_replicas / plan.num_batches
         passes = self._passes - self._passes_written.get(replica, 0)
         self._passes_written[replica] = self._passes
-        recorded = RecordedStep(
-            number=note.number,
+        step = RecordedStep(
+            note.number,
             losses=(loss,) if any(each.has_loss for each in notes) else (),
-            rows=self.predicted.without(note.rows, plans),
             scalars=numbers_of(rates) | transforms,
             is_skipped=note.is_skipped,
             counts={"data_passes": passes} if passes else {},
             stats=self._stats(replica, note.number, [*rates]) if note.is_looked_at else None,
         )
-        self._recorders[replica].write(recorded)
+        self._recorders[replica].write(step, (self.predicted.without(note.sums, plans), None))
+        is_plain = plan.num_replicas * plan.num_batches == 1 and not joined
+        self._journals[replica].scalars = step.scalars if is_plain else None
 
     def _stats(self, replica: int, number: int, plans: Sequence[UpdatePlan]) -> dict[Phase, np.ndarray]:
         """Returns the statistics of all recorded tensors; the weights of other optimizers are what they were."""
@@ -240,10 +245,3 @@ class Session:
         places = {id(each.container): place for place, each in enumerate(self._recorded[replica])}
         to = [[places[id(each.container)] for each in plan.held] for plan in plans]
         return merged(found, to, self._last[replica])
-
-
-def replica_id() -> int:
-    """Returns the replica whose code runs; 0 outside of a strategy."""
-    context = tf.distribute.get_replica_context()
-    found = tf.get_static_value(context.replica_id_in_sync_group) if context else None
-    return 0 if found is None else int(found)

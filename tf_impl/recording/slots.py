@@ -10,7 +10,8 @@ from tensorflow.core.framework.attr_value_pb2 import AttrValue
 
 from samestep.common.steps.record import Phase
 from samestep.tf_impl.recording.joined import JoinedNote, JoinedNotes
-from samestep.tf_impl.recording.journal import Journal, gather_now, own_variable, read_now
+from samestep.tf_impl.recording.journal import Journal
+from samestep.tf_impl.recording.rings import Ring, own_variable
 from samestep.tf_impl.recording.statistics import NUMBERS, Statistics, unpack
 
 
@@ -43,8 +44,7 @@ class Slots:
         size = len(weights) * NUMBERS
         self._gradients = {phase: own_variable(np.zeros(size, np.int64), tf.int64) for phase in phases}
         self._is_applied, self._is_updated = (own_variable(False, tf.bool) for _ in range(2))
-        self._ring = own_variable(np.zeros((journal.capacity, (len(phases) + 1) * size), np.int64), tf.int64)
-        self._latest = own_variable(np.zeros((len(phases) + 1) * size, np.int64), tf.int64)
+        self._seen = Ring(journal.capacity, (len(phases) + 1) * size)
         self._given: dict[Phase, Sequence[tf.Tensor | None]] = {}
         self._commits: dict[bool, Any] = {}
 
@@ -71,8 +71,8 @@ class Slots:
         if is_before_commit and self._always_updates and not tf.executing_eagerly():
             self._given[phase] = gradients  # one condition for these and the weights costs less than two
             return
-        is_looked_at = self._journal.is_looked_at(self._joins())
-        _do_where(is_looked_at, lambda: self._gradients[phase].assign(self._statistics(gradients)))
+        slot, is_looked_at = self._gradients[phase], self._journal.is_looked_at(self._joins())
+        _do_where(is_looked_at, lambda: slot.assign(self._statistics(gradients), read_value=False))
 
     def commit(self, lr: tf.Tensor) -> None:
         """Ends a step, unless the optimizer only accumulated.
@@ -108,14 +108,15 @@ class Slots:
             self._is_applied.assign(False)
             self._is_updated.assign(False)
         given, self._given = self._given, {}
-        _do_where(is_looked_at, lambda: self._write_tensors(given))
+        is_looked_at = _do_where(is_looked_at, lambda: self._write_tensors(given))
         self._journal.end_step(has_ended, self._optimizer, is_skipped, is_looked_at, lr)
 
     def _join_in_graph(self, lr: tf.Tensor) -> None:
         self._joined = self._joined or JoinedNotes(self._journal)
         given, self._given = self._given, {}
-        _do_where(self._journal.is_looked_at(True), lambda: self._write_tensors(given, True))
-        self._joined.write(self._journal.number(True), lr)
+        is_looked_at = self._journal.is_looked_at(True)
+        with tf.control_dependencies([_do_where(is_looked_at, lambda: self._write_tensors(given, True))]):
+            self._joined.write(self._journal.number(True), lr)
 
     def joined(self, number: int) -> JoinedNote | None:
         """Returns what the optimizer added to the note of a step that another one had ended; None if it did not.
@@ -125,17 +126,17 @@ class Slots:
         """
         return None if self._joined is None else self._joined.read(number)
 
-    def _write_tensors(self, given: Mapping[Phase, Sequence[tf.Tensor | None]], is_joined: bool = False) -> None:
+    def _write_tensors(
+        self, given: Mapping[Phase, Sequence[tf.Tensor | None]], is_joined: bool = False
+    ) -> tf.Operation:
         lists = [*(given[phase] for phase in self._gradients if phase in given), self.weights]
         *found, of_weights = tf.split(self._statistics(*lists), len(lists))
         seen = dict(zip((phase for phase in self._gradients if phase in given), found, strict=True))
         gradients = [
             seen[phase] if phase in seen else variable.read_value() for phase, variable in self._gradients.items()
         ]
-        row = tf.concat([*gradients, of_weights], 0)
-        self._latest.assign(row)
-        place = self._journal.number(is_joined) % self._journal.capacity
-        tf.raw_ops.ResourceScatterUpdate(resource=self._ring.handle, indices=place, updates=row)
+        number = self._journal.number(is_joined)
+        return self._seen.write(number, tf.concat([*gradients, of_weights], 0), number)
 
     def read(self, number: int, is_float64: bool) -> dict[Phase, np.ndarray]:
         """Returns the rows of the tensors in each phase of a step.
@@ -144,15 +145,13 @@ class Slots:
             number: The number of the step, which was looked at and is among the last ones.
             is_float64: Whether the record is of a run in float64.
         """
-        if number == self._journal.num_read - 1:
-            words = read_now(self._latest)
-        else:
-            (words,) = gather_now(self._ring, np.array([number % self._journal.capacity]))
+        words = self._seen.at(number)
+        assert words is not None
         phases: list[Phase] = [*self._gradients, "weight"]
         return dict(zip(phases, unpack(words, is_float64).reshape(len(phases), -1), strict=True))
 
 
-def _do_where(condition: Any, action: Callable[[], object]) -> None:
+def _do_where(condition: Any, action: Callable[[], tf.Operation]) -> tf.Tensor:
     """Does something in a graph where a condition holds.
 
     TensorFlow turns a condition into switches, through which every op of the action passes even where it is not done. A call of
@@ -160,20 +159,24 @@ def _do_where(condition: Any, action: Callable[[], object]) -> None:
 
     Args:
         condition: A tensor, or True.
-        action: What to do.
+        action: What to do; returns an op that has to be run.
+
+    Returns:
+        Whether it was done, known once it is.
     """
-    if condition is True:
-        action()
-        return
 
     def done() -> tf.Tensor:
-        action()
-        return tf.constant(True)
+        with tf.control_dependencies([action()]):
+            return tf.constant(True)
+
+    if condition is True:
+        return done()
 
     result = tf.cond(condition, done, lambda: tf.constant(False))
     if not tf.executing_eagerly() and _has_one_device():
         op = result.op.inputs[0].op if result.op.type == "Identity" else result.op
         op._set_attr("_lower_using_switch_merge", AttrValue(b=False))
+    return result
 
 
 @functools.cache

@@ -94,3 +94,10 @@ def _spellings(path: str) -> Iterator[str]:
     while True:
         yield f"{path}#{number}"
         number += 1
+
+
+def replica_id() -> int:
+    """Returns the replica whose code runs; 0 outside of a strategy."""
+    context = tf.distribute.get_replica_context()
+    found = tf.get_static_value(context.replica_id_in_sync_group) if context else None
+    return 0 if found is None else int(found)
