@@ -25,10 +25,10 @@ MAX_SEED = 2**63 - 1
 MAX_RESTARTS = 10**6
 DTYPES = {"float32": 4, "float64": 8}
 """Dtype -> bytes of a number."""
-_TWO_BYTES = {"fp16": ("float16", "fp16", "half"), "bf16": ("bfloat16", "bf16")}
+_SPELLINGS = {"fp16": ("float16", "fp16", "half"), "bf16": ("bfloat16", "bf16")}
 _HALF = {
     name: f"Products in {kind}, with weights in float32, are --precision {kind}."
-    for kind, names in _TWO_BYTES.items()
+    for kind, names in _SPELLINGS.items()
     for name in names
 }
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
