@@ -231,6 +231,27 @@ def other_model() -> None:
     other.fit(dataset(), verbose=0)
 
 
+def joined_at_times() -> None:
+    """An optimizer takes every third step with another one, eagerly."""
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(4), keras.layers.Dense(1)])
+    one, two = keras.optimizers.SGD(0.1), keras.optimizers.SGD(0.01)
+    for number, (inputs, targets) in enumerate(dataset().repeat(4)):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(inputs, training=True) - targets) ** 2)
+        first, second = (each.trainable_variables for each in model.layers)
+        found = tape.gradient(loss, [first, second])
+        one.apply(found[0], first)
+        if number % 3 == 2:
+            two.apply(found[1], second)
+
+
+def eager_epochs() -> None:
+    made = model()
+    made.run_eagerly = True
+    made.fit(dataset(), epochs=2, verbose=0)
+
+
 OUT: list[Path] = []
 
 

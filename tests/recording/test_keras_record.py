@@ -21,7 +21,16 @@ TWINS = ("jit", "custom", "accumulated")
 MORE_TWINS = ("compiled_tape", "eagerly", "on_batch", "many_a_call", "tape", "loop_in_graph", "scaled")
 MIRRORED = ("mirrored",)
 MORE_MIRRORED = ("mirrored_tape", "scaled_mirrored")
-ALONE = ("fit", "longer@3", "overflowing", "kinds", "two_optimizers", "other_model@3")
+ALONE = (
+    "fit",
+    "longer@3",
+    "overflowing",
+    "kinds",
+    "two_optimizers",
+    "other_model@3",
+    "joined_at_times@4",
+    "eager_epochs",
+)
 MORE = (*MORE_TWINS, *MORE_MIRRORED, "long_calls", "longer_calls")
 CLOSE = 1e-5
 """Of the norm, in float32."""
@@ -112,6 +121,17 @@ def test_passes_through_the_data(out: Path) -> None:
     first, *others = read(out / "mirrored", 1)[1][1:]
     assert first.counts["data_passes"] in (1, 2)  # Keras may look at a batch to build the model
     assert not any(each.counts for each in others)
+
+
+def test_a_pass_begins_with_its_first_step_where_steps_are_taken_eagerly(out: Path) -> None:
+    steps = read(out / "eager_epochs")[1][1:]
+    assert [each.number for each in steps if each.counts.get("data_passes")] == [0, 4]
+
+
+def test_a_step_that_another_optimizer_joins_is_not_like_the_one_before_it(out: Path) -> None:
+    steps = read(out / "joined_at_times@4")[1][1:]
+    assert [each.number for each in steps if each.stats] == [*range(10), 12]
+    assert [each.number for each in steps if each.scalars.get("lr/1") == 0.01] == [2, 5, 8, 11, 14]
 
 
 def test_every(out: Path) -> None:

@@ -42,7 +42,7 @@ class JoinedNotes:
         Args:
             journal: The journal of the replica.
         """
-        self._journal = journal
+        self._journal, journal.is_joined = journal, True
         self._ring = Ring(journal.capacity, _WIDTH)
 
     def write(self, number: tf.Tensor, lr: tf.Tensor) -> None:

@@ -80,7 +80,7 @@ class Journal:
         self.scalars: Mapping[str, float] | None = (
             None  # of the last step that was written, if all of a step like it is known
         )
-        self.open_step = OpenStep()
+        self.open_step, self.is_joined = OpenStep(), False
 
     # --- in a graph ----------------------------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class Journal:
             What `Recorder.write` takes; None if the next step is another one, or there is none.
         """
         words, place = self._notes.words, self._notes.place_of(self.num_read)
-        if self.scalars is None or place is None or words[place + 2]:
+        if self.scalars is None or self.is_joined or place is None or words[place + 2]:
             return None
         count, loss = words[place + 1] - self._rows_read, place + _LOSS
         if not 0 < count <= FEW or words[place + _ALIKE : loss].tobytes() != self._alike:

@@ -142,6 +142,8 @@ class Session:
 
     def count_pass(self) -> None:
         """Keras begins a pass through data, for the next batch that is trained on."""
+        if self._open_notes and tf.executing_eagerly():
+            self.write_steps()  # the step before it is none of the pass
         self._passes += 1
 
     # --- writing -------------------------------------------------------------------------------------------------------
@@ -155,7 +157,7 @@ class Session:
         self.results.end_step()
         last, plans = INITIAL, [*self._plans.values()]
         for replica, journal in sorted(self._journals.items()):
-            is_plain = not self._open_notes and self.predicted.is_empty
+            is_plain = not is_open and not self._open_notes and self.predicted.is_empty
             may_be_alike = is_plain and self._passes == self._passes_written.get(replica)
             while may_be_alike and (alike := journal.read_alike()) is not None:
                 self._recorders[replica].write(*alike)
