@@ -25,6 +25,9 @@ from samestep.common.workload.pipeline_schedule import server_segments
 _CALL_BYTES, _ANSWER_BYTES, _TENSOR_BYTES = 680, 470, 95
 """About what torch 2.13 sends in a step besides numbers: a worker to its server, in two calls; the server, in their replies;
 either way for each tensor."""
+_SHARED_BYTES, _BUFFER_BYTES = 8192, 53
+"""Ids of all tables that are fewer bytes than that go in one buffer, of which those of each table are a view; a tensor that has
+none of its own takes so much less."""
 _TO_ITSELF, _TO_ITSELF_ALONE, _TO_STAGE, _TO_LAST = (840, 620), (840, 1630), (750, 700), (800, 1140)
 _FROM_STAGE, _FROM_LAST = (320, 520), (500, 800)
 _ON, _ON_FROM_DRIVER, _BACK, _BACK_TO_DRIVER = (520, 780), (70, 740), (280, 840), (110, 540)
@@ -133,7 +136,9 @@ def rpc_server_routes(run: Run) -> Mapping[tuple[int, int], float]:
     if kept:  # of tables: ids there and rows back, ids there again with the rows of gradients
         examples = run.batch_size // workers
         pulled = examples * sum(param.shape[1] for param in served) * item
-        pushed, tensors = pulled + 2 * examples * tensors * ID_BYTES, 3 * tensors
+        ids = examples * tensors * ID_BYTES
+        views = tensors - 1 if ids < _SHARED_BYTES else 0
+        pushed, tensors = pulled + 2 * (ids - views * _BUFFER_BYTES), 3 * tensors
         reduced = Send("backward", "all_reduce", "data", workers, sum(param.size for param in kept) * item)
         around = sent_bytes(reduced, "gloo", item) if workers > 1 else 0.0
         found = {(worker, (worker + 1) % workers): around for worker in range(workers) if around}

@@ -8,7 +8,7 @@ from samestep.common.techniques import Techniques
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 from tests.cells import REGRESSION, SIZED, slow
 from tests.conftest import RunCell
-from tests.torch_impl.ledgers import by_name, bytes_of, obeys_its_law
+from tests.torch_impl.ledgers import by_name, bytes_of, obeys_its_law, sent_bytes
 
 pytestmark = pytest.mark.torch
 
@@ -177,6 +177,8 @@ def test_a_synchronous_server_is_the_same_step_and_obeys_its_law(run_cell: RunCe
     result = run_cell("torch:rpc_parameter_server", SIZED[model], devices=2, **QUICK)
     is_the_same_step(result)
     obeys_its_law(result)
+    predicted = result.predicted.sent_bytes_per_step
+    assert abs(sent_bytes(result) - predicted) <= 256 * result.config.devices  # a call and its answer have more
     assert [row.role for row in result.processes] == ["rank-0", "rank-1", "server-0"]
     assert [row.measures.get("staleness") for row in result.processes] == [0, 0, None]
 

@@ -1,8 +1,7 @@
 """The server of a parameter server: parameters and optimizer in one process, which workers pull from and push to."""
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Sequence
 
 import torch
 from torch.distributed import rpc
@@ -14,38 +13,6 @@ Wanted = Sequence[torch.Tensor | None]
 """For each parameter the ids of the rows that are meant, or None for all of it."""
 Pushed = tuple[Wanted, Sequence[torch.Tensor | None], int]
 """What was pulled, its gradients (None of what is frozen or was not reached), and the version of the parameters they are of."""
-Given = TypeVar("Given")
-Answer = TypeVar("Answer")
-
-
-class _Round(Generic[Given, Answer]):
-    """Collects what ranks give, and answers them together once enough have given."""
-
-    def __init__(self, size: int, combine: Callable[[list[Given]], Answer], lock: threading.Lock) -> None:
-        """Starts the first round.
-
-        Args:
-            size: How many ranks a round needs.
-            combine: Makes the answer of what was given, in the order of the ranks: the result does not depend on who
-                came first.
-            lock: Held meanwhile.
-        """
-        self._size, self._combine, self._lock = size, combine, lock
-        self._given: dict[int, Given] = {}
-        self._waiting: list[torch.futures.Future[Answer]] = []
-
-    def give(self, rank: int, given: Given) -> torch.futures.Future[Answer]:
-        future: torch.futures.Future[Answer] = torch.futures.Future()
-        with self._lock:
-            self._given[rank] = given
-            self._waiting.append(future)
-            if len(self._given) < self._size:
-                return future
-            answer = self._combine([self._given[each] for each in sorted(self._given)])
-            waiting, self._waiting, self._given = self._waiting, [], {}
-        for each in waiting:
-            each.set_result(answer)
-        return future
 
 
 class Server:
@@ -59,8 +26,9 @@ class Server:
         self._served = served
         self._lock = threading.Lock()
         self._version = 0
-        self._updates = _Round(num_workers if synchronous else 1, self._update, self._lock)
-        self._losses = _Round(num_workers, lambda losses: torch.stack(losses).sum(dim=0), threading.Lock())
+        self._workers_per_update = num_workers if synchronous else 1
+        self._pushed: dict[int, Pushed] = {}
+        self._waiting: list[torch.futures.Future[int]] = []
 
     def pull(self, wanted: Wanted) -> tuple[list[torch.Tensor], int]:
         """Copies the parameters or rows that are wanted; returns them, and how many updates they have seen."""
@@ -78,7 +46,17 @@ class Server:
         Returns:
             Their staleness, once they have been applied: the number of updates since the worker pulled.
         """
-        return self._updates.give(rank, pushed)
+        future: torch.futures.Future[int] = torch.futures.Future()
+        with self._lock:
+            self._pushed[rank] = pushed
+            self._waiting.append(future)
+            if len(self._pushed) < self._workers_per_update:
+                return future
+            staleness = self._update([self._pushed[each] for each in sorted(self._pushed)])
+            waiting, self._waiting, self._pushed = self._waiting, [], {}
+        for each in waiting:
+            each.set_result(staleness)
+        return future
 
     def _update(self, pushed: list[Pushed]) -> int:
         for index, parameter in enumerate(self._served.parameters):
@@ -92,18 +70,6 @@ class Server:
         self._served.optimizer.step()
         self._version += 1
         return self._version - 1 - pushed[0][2]  # those that are applied together were pulled together
-
-    def add_losses(self, rank: int, losses: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
-        """Adds up the losses of all workers.
-
-        Args:
-            rank: The rank of the worker.
-            losses: The losses of the worker.
-
-        Returns:
-            The sums, once all workers' losses have come.
-        """
-        return self._losses.give(rank, losses)
 
     def await_restored(self) -> None:
         """Returns once the state that is continued is in place."""
@@ -132,12 +98,6 @@ def pull(wanted: Wanted) -> tuple[list[torch.Tensor], int]:
 def push(rank: int, pushed: Pushed) -> torch.futures.Future[int]:
     """See `Server.push`; no thread of the server waits meanwhile."""
     return _LOCAL[0].push(rank, pushed)
-
-
-@rpc.functions.async_execution
-def add_losses(rank: int, losses: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
-    """See `Server.add_losses`."""
-    return _LOCAL[0].add_losses(rank, losses)
 
 
 def await_restored() -> None:

@@ -29,9 +29,17 @@ from samestep.torch_impl.step_context import StepContext
 class WorkerProgram:
     """A worker in training."""
 
-    def __init__(self, run: Run, mode: PullEverything | PullRows, context: StepContext, hardware: Hardware) -> None:
+    def __init__(
+        self,
+        run: Run,
+        mode: PullEverything | PullRows,
+        context: StepContext,
+        workers: dist.ProcessGroup,
+        hardware: Hardware,
+    ) -> None:
         self.hardware = hardware
         self._run, self._mode, self._context, self._loss = run, mode, context, mean_loss(run, context)
+        self._workers = workers
         self._rank = dist.get_rank()
         self._part = BatchPart.of(run.mesh, self._rank)
         self._accumulate = accumulation(run, context, self._part)
@@ -74,17 +82,20 @@ class WorkerProgram:
         self._context.recorder.add(operation, tensors, "data", self._run.num_devices, str(self._run.num_devices))
 
     def losses(self) -> list[float]:
-        """Returns the global losses since the last call: the server adds up those of all workers."""
+        """Returns the global losses since the last call: one sum over all workers, of which the server does not hear.
+
+        Its windows go on meanwhile: what it sent for a sum would count in its steps.
+        """
         taken, self._losses = self._losses, []
-        if not taken:
-            return []
-        return rpc.rpc_sync(self._server, server.add_losses, (self._rank, torch.stack(taken))).tolist()
+        return self._sum(torch.stack(taken)) if taken else []
 
     def agree(self, value: float) -> float:
         """Computes the mean over workers, as losses are summed."""
-        both = torch.tensor([value, 1.0], dtype=torch.float64)
-        total, count = rpc.rpc_sync(self._server, server.add_losses, (self._rank, both)).tolist()
-        return total / count
+        return self._sum(torch.tensor([value], dtype=torch.float64))[0] / self._run.num_devices
+
+    def _sum(self, numbers: torch.Tensor) -> list[float]:
+        dist.all_reduce(numbers, group=self._workers)
+        return numbers.tolist()
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Computes logits on rank 0, with what it pulls and with its own buffers."""

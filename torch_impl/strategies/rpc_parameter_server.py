@@ -39,7 +39,7 @@ def _build_worker(run: Run[ConsistencyOptions], among_workers: dist.ProcessGroup
     context = StepContext(run.mesh.only_axis)
     stage = build_stage(run, CPU, context, stays or served)
     mode = PullRows(run, stage, among_workers) if stays else PullEverything(stage)
-    return WorkerProgram(run, mode, context, HARDWARE)
+    return WorkerProgram(run, mode, context, among_workers, HARDWARE)
 
 
 def _build_server(run: Run[ConsistencyOptions]) -> ServingProgram:
