@@ -246,6 +246,20 @@ def joined_at_times() -> None:
             two.apply(found[1], second)
 
 
+def calls_of_both_kinds() -> None:
+    """One call takes two steps that XLA compiles and two that it does not."""
+    made = model()
+    compiled = tf.function(_step, jit_compile=True)
+
+    @tf.function
+    def train(inputs: Any, targets: Any) -> None:
+        for step in (compiled, _step) * 2:
+            step(made, inputs, targets)
+
+    for inputs, targets in dataset():
+        train(inputs, targets)
+
+
 def eager_epochs() -> None:
     made = model()
     made.run_eagerly = True

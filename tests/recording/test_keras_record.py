@@ -30,6 +30,7 @@ ALONE = (
     "other_model@3",
     "joined_at_times@4",
     "eager_epochs",
+    "calls_of_both_kinds",
 )
 MORE = (*MORE_TWINS, *MORE_MIRRORED, "long_calls", "longer_calls")
 CLOSE = 1e-5
@@ -134,6 +135,12 @@ def test_a_step_that_another_optimizer_joins_is_not_like_the_one_before_it(out: 
     assert [each.number for each in steps if each.scalars.get("lr/1") == 0.01] == [2, 5, 8, 11, 14]
 
 
+def test_no_step_is_lost_where_one_call_takes_compiled_steps_and_others(out: Path) -> None:
+    (_, plain), (_, steps) = read(out / "fit"), read(out / "calls_of_both_kinds")
+    assert [each.number for each in steps] == [*range(-1, 16)]
+    assert [sorted(each.rows) for each in steps[1:]] == [sorted(plain[1 + k // 4].rows) for k in range(16)]
+
+
 def test_every(out: Path) -> None:
     _, steps = read(out / "longer@3")
     assert [each.number for each in steps[1:] if each.stats] == [*range(10), 12, 15]
@@ -204,6 +211,7 @@ def test_calls_of_many_steps(out: Path) -> None:
     assert [each.number for each in steps] == [*range(-1, 70)]
     _, steps = read(out / "longer_calls")
     assert [each.number for each in steps] == [-1, *range(72 - 64, 72)]
+    assert all(len(each.rows) == 8 for each in steps[1:])
     assert "took 8 steps more than the 64 that are kept" in (out / "longer_calls.notes").read_text()
 
 

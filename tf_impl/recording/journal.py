@@ -23,9 +23,9 @@ ROWS = 2**10
 """Examples that are kept until they are read, of each step of a call."""
 FEW = 64
 """Of these, the sums are in the note of a step as well."""
-WIDTH = 7 + len(TRANSFORMS)
+WIDTH = 8 + len(TRANSFORMS)
 """The numbers of a step beside its own and its rows. First those that change, then those that are often alike, and the loss."""
-_ALIKE, _LOSS = 3, WIDTH
+_ALIKE, _LOSS = 4, WIDTH
 """Where the second kind and the loss lie in a row of the ring."""
 _FLOAT = struct.Struct("d")
 _NONE = -1
@@ -76,7 +76,7 @@ class Journal:
         self._words = own_variable(np.zeros(self._num_rows, np.int64), tf.int64)
         self._rows_seen, self._rows_noted = (own_variable(0, tf.int64) for _ in range(2))
         self._notes, self._alike = Ring(capacity, WIDTH + FEW), b""
-        self.num_lost = self.num_read = self._rows_read = 0
+        self.num_lost = self.num_read = 0
         self.scalars: Mapping[str, float] | None = (
             None  # of the last step that was written, if all of a step like it is known
         )
@@ -156,7 +156,7 @@ class Journal:
         seen, noted = self._rows_seen.read_value(), self._rows_noted.read_value()
         places = (noted + tf.range(FEW, dtype=tf.int64)) % self._num_rows
         rows = tf.raw_ops.ResourceGather(resource=self._words.handle, indices=places, dtype=tf.int64)
-        note = tf.concat([tf.stack([seen, *flags]), tf.bitcast(tf.stack(floats), tf.int64), rows], 0)
+        note = tf.concat([tf.stack([seen, noted, *flags]), tf.bitcast(tf.stack(floats), tf.int64), rows], 0)
         with tf.control_dependencies([self._notes.write(number, note, clock)]):
             self.clock.assign(clock + tf.cast(has_ended, tf.int64))
         self._rows_noted.assign(_if(has_ended, seen, noted))
@@ -171,8 +171,8 @@ class Journal:
         found = self._notes.since(self.num_read)
         if not found:
             return []
-        self.num_lost += int(found[0][0]) - self.num_read
-        self.num_read = int(found[-1][0]) + 1
+        start, self.num_read = self.num_read, int(found[-1][0]) + 1
+        self.num_lost += self.num_read - start - len(found)
         notes = [self._note(note, int(found[-1][1])) for note in found]
         is_plain = notes[-1].has_loss and not notes[-1].is_skipped
         self._alike = found[-1][_ALIKE:_LOSS].tobytes() if is_plain else b""
@@ -185,32 +185,31 @@ class Journal:
             What `Recorder.write` takes; None if the next step is another one, or there is none.
         """
         words, place = self._notes.words, self._notes.place_of(self.num_read)
-        if self.scalars is None or self.is_joined or place is None or words[place + 2]:
+        if self.scalars is None or self.is_joined or place is None or words[place + 3]:
             return None
-        count, loss = words[place + 1] - self._rows_read, place + _LOSS
+        count, loss = words[place + 1] - words[place + 2], place + _LOSS
         if not 0 < count <= FEW or words[place + _ALIKE : loss].tobytes() != self._alike:
             return None
         step = RecordedStep(self.num_read, _FLOAT.unpack(words[loss : loss + 1]), scalars=self.scalars)
-        self._rows_read += count
         self.num_read += 1
         return step, (words[loss + 1 : loss + 1 + count].tobytes(), None)
 
     def _note(self, words: np.ndarray, seen: int) -> Note:
-        number, end, is_looked_at, optimizer, is_skipped = words[:5].tolist()
-        lr, *transforms, num_losses, loss = words[5 : _LOSS + 1].view(np.float64).tolist()
-        sums = self._sums(end, seen, words[_LOSS + 1 :])
+        number, end, start, is_looked_at, optimizer, is_skipped = words[:6].tolist()
+        lr, *transforms, num_losses, loss = words[6 : _LOSS + 1].view(np.float64).tolist()
+        sums = self._sums(start, end, seen, words[_LOSS + 1 :])
         named = dict(zip(TRANSFORMS, transforms, strict=True))
         return Note(number, optimizer, bool(is_skipped), bool(is_looked_at), loss, num_losses > 0, lr, named, sums)
 
-    def _sums(self, end: int, seen: int, known: np.ndarray) -> bytes | None:
+    def _sums(self, start: int, end: int, seen: int, known: np.ndarray) -> bytes | None:
         """Returns the sums of the examples of a step.
 
         Args:
+            start: How many had been seen before it.
             end: How many had been seen at its end.
             seen: How many have been seen until now.
             known: Those of the first examples.
         """
-        start, self._rows_read = self._rows_read, end
         if not start < end or seen - start > self._num_rows:
             return None
         if end - start <= len(known):

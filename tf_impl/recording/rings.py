@@ -95,17 +95,17 @@ class Ring:
         return place if self.words[place] == number else None
 
     def since(self, start: int) -> list[np.ndarray]:
-        """Returns the rows from a number on, without it. Those that were overwritten are not among them.
+        """Returns the rows from a number on, with their numbers. Those that were overwritten are not among them.
 
         Args:
             start: The number.
         """
-        is_new = self.words[start % self.capacity * self._width] >= start
-        found = _from(start, self._rows) if is_new else []
-        if not found and self._variable is not None:
-            found = _from(start, _read_now(self._latest)[None])
-            if found and found[0][0] > start:
-                found = _from(start, gather_now(self._variable, np.arange(self.capacity)))
+        if self._variable is None:
+            is_new = self.words[start % self.capacity * self._width] >= start
+            return _from(start, self._rows) if is_new else []
+        found = _from(start, self._rows, _read_now(self._latest)[None])
+        if found and found[-1][0] - start >= len(found):  # one call may take steps of both kinds
+            found = _from(start, self._rows, gather_now(self._variable, np.arange(self.capacity)))
         return found
 
     def at(self, number: int) -> np.ndarray | None:
@@ -124,8 +124,8 @@ class Ring:
         return row[1:] if row[0] == number else None
 
 
-def _from(start: int, rows: np.ndarray) -> list[np.ndarray]:
-    found = rows[rows[:, 0] >= start]
+def _from(start: int, *several: np.ndarray) -> list[np.ndarray]:
+    found = np.concatenate([rows[rows[:, 0] >= start] for rows in several])
     return [*found[np.argsort(found[:, 0])]]
 
 
