@@ -1,6 +1,7 @@
 """Trains one small model in each of the ways that Keras knows, recorded, all in one process: python keras_cases.py OUT CASE..."""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -258,6 +259,26 @@ def calls_of_both_kinds() -> None:
 
     for inputs, targets in dataset():
         train(inputs, targets)
+
+
+def asynchronous() -> None:
+    """Calls return long before their steps are taken."""
+    made = model()
+
+    @tf.function
+    def train(inputs: Any, targets: Any) -> None:
+        idle = tf.random.stateless_uniform([1500, 1500], [1, 2])
+        for _ in range(3):
+            idle = tf.tanh(idle @ idle)
+        _step(made, inputs + 0 * tf.reduce_sum(idle), targets)
+
+    try:
+        for number, (inputs, targets) in enumerate(dataset()):
+            tf.config.experimental.set_synchronous_execution(not number)
+            train(inputs, targets)
+        shutil.copytree(OUT[0], OUT[0] / "so far")
+    finally:
+        tf.config.experimental.set_synchronous_execution(True)
 
 
 def eager_epochs() -> None:

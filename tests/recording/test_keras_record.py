@@ -31,6 +31,7 @@ ALONE = (
     "joined_at_times@4",
     "eager_epochs",
     "calls_of_both_kinds",
+    "asynchronous",
 )
 MORE = (*MORE_TWINS, *MORE_MIRRORED, "long_calls", "longer_calls")
 CLOSE = 1e-5
@@ -139,6 +140,11 @@ def test_no_step_is_lost_where_one_call_takes_compiled_steps_and_others(out: Pat
     (_, plain), (_, steps) = read(out / "fit"), read(out / "calls_of_both_kinds")
     assert [each.number for each in steps] == [*range(-1, 16)]
     assert [sorted(each.rows) for each in steps[1:]] == [sorted(plain[1 + k // 4].rows) for k in range(16)]
+
+
+def test_steps_are_waited_for_where_calls_return_before_them(out: Path) -> None:
+    plain, steps = read(out / "fit")[1], read(out / "asynchronous" / "so far")[1]
+    assert [(each.number, each.rows) for each in steps] == [(each.number, each.rows) for each in plain]
 
 
 def test_every(out: Path) -> None:

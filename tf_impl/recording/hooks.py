@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.backend.tensorflow.optimizer import TFOptimizer
 from keras.src.trainers.epoch_iterator import EpochIterator
-from tensorflow.python.eager import record
+from tensorflow.python.eager import executor, record
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
 from samestep.common.steps.recording import Recorder
@@ -49,6 +49,7 @@ class Hooks:
             (TFOptimizer, "_all_reduce_sum_gradients", self._follow_reduction),
             (Function, "__call__", self._follow_functions),
             (Function, "_initialize_uninitialized_variables", self._follow_initializers),
+            (executor, "new_executor", self._follow_executors),
         ):
             original = getattr(owner, name, None)
             if original is not None:  # Keras 3.0 reduces no gradients
@@ -200,6 +201,15 @@ class Hooks:
             return result
 
         return call
+
+    def _follow_executors(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        session = self._session
+
+        def make(enable_async: bool, *arguments: Any, **keywords: Any) -> Any:
+            session.is_async = session.is_async or enable_async
+            return original(enable_async, *arguments, **keywords)
+
+        return make
 
     def _follow_initializers(self, original: Callable[..., Any]) -> Callable[..., Any]:
         after = self._guard(self._session.first.see)

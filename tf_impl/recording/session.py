@@ -13,6 +13,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from samestep.common.steps.record import Phase, RecordedStep, stats_dtype
 from samestep.common.steps.recording import Recorder
@@ -46,13 +47,12 @@ class Session:
         self._began_with, self._added = list[Held](), set[tuple[int, int]]()
         self._table, self._plans = TensorTable(), dict[int, UpdatePlan]()
         self._journals: dict[int, Journal] = {}
-        self._models = weakref.WeakSet[Any]()
+        self._models, self._steppers = weakref.WeakSet[Any](), weakref.WeakSet[Any]()
         self._owners, self._last = dict[int, Any](), dict[int, np.ndarray]()
         self.function: Any = None
         self._passes, self._passes_written = 0, dict[int, int]()
-        self._is_loss_noted = False
+        self._is_loss_noted = self.is_async = False  # calls may return before their steps are taken
         self._open_notes: dict[int, list[Note]] = {}
-        self._steppers = weakref.WeakSet[Any]()
 
     # --- what hooks ask ------------------------------------------------------------------------------------------------
 
@@ -142,8 +142,7 @@ class Session:
 
     def count_pass(self) -> None:
         """Keras begins a pass through data, for the next batch that is trained on."""
-        if self._open_notes and tf.executing_eagerly():
-            self.write_steps()  # the step before it is none of the pass
+        self.begin_pass()
         self._passes += 1
 
     # --- writing -------------------------------------------------------------------------------------------------------
@@ -154,6 +153,8 @@ class Session:
         Args:
             is_open: Whether other optimizers may join the last one, which is written later then.
         """
+        if self.is_async:
+            context.async_wait()
         self.results.end_step()
         last, plans = INITIAL, [*self._plans.values()]
         for replica, journal in sorted(self._journals.items()):
