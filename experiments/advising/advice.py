@@ -136,14 +136,15 @@ def _fits_nowhere(base: Run, machine: Machine, nodes: int, keep: Mapping[str, in
         f"{base.workload.name} has no room on {count(nodes, 'node')} of {machine.title}: the closest layout, {closest.cell}, "
         f"needs {needed} GB, and a device has {memory} GB."
     )
-    more = nodes
-    while (more := 2 * more) * machine.gpus_per_node <= MAX_PREDICTED_DEVICES:
+    counts = [
+        nodes << power for power in range(1, (MAX_PREDICTED_DEVICES // nodes // machine.gpus_per_node).bit_length())
+    ]
+    for more in counts:
         if has_room(base, more * machine.gpus_per_node, machine.memory_bytes, keep):
             return ConfigError(f"{told} It has room on {count(more, 'node')}: --nodes {more}.")
+    tried = f"Twice as many nodes have no room either{f', and so on up to {max(counts):,}' if counts[1:] else ''}; give"
     smaller = "a smaller --batch-size, or " if closest.microbatch_size > 1 else ""
-    return ConfigError(
-        f"{told} Twice as many nodes have no room either, and so on up to {more // 2:,}; give {smaller}devices with more memory."
-    )
+    return ConfigError(f"{told} {tried if counts else 'Give'} {smaller}devices with more memory.")
 
 
 def _say_impossible(base: Run, machine: Machine, nodes: int, keep: Mapping[str, int], found: Search) -> str:

@@ -169,6 +169,14 @@ def test_devices_that_cannot_hold_a_model_together_are_looked_at_no_further(monk
             r"a device has 1e-06 GB\. Twice as many nodes have no room either, and so on up to 16,384;",
         ),
         (
+            base("llama3-8b", 65536),
+            small_machine(1e3),
+            8192,
+            None,
+            r"1e-06 GB\. Twice as many nodes have no room either; give ",
+        ),
+        (base("llama3-8b", 65536), small_machine(1e3), 16384, None, r"1e-06 GB\. Give "),
+        (
             base("llama3-8b", 512),
             small_machine(80e9, 8),
             125,
