@@ -3,7 +3,10 @@
 import collections
 from collections.abc import Iterable, Mapping
 
-from samestep.common.mistakes.mistake import few
+from samestep.common.mistakes.evidence import Evidence
+from samestep.common.mistakes.gradient_arithmetic import GRADIENTS
+from samestep.common.mistakes.mistake import Mistake, Words, few
+from samestep.common.mistakes.moved import driven
 from samestep.common.mistakes.rates import same_number
 from samestep.common.steps.gradient_transforms import CLIP_EACH, CLIP_MOST, CLIP_VALUE, COMPUTED
 
@@ -41,6 +44,24 @@ def other_options(one: Mapping[str, float], other: Mapping[str, float]) -> str:
     return ", and ".join(f"only the optimizer of {who} has the options {names}" for who, names in alone if names)
 
 
+def _not_applied(evidence: Evidence) -> Words | None:
+    """The groups that B updates are some of A's, and so are the parameters."""
+    scalars = evidence.a.scalars, evidence.b.scalars
+    names = {_place_of(name)[0] for each in scalars for name in each if name not in _OF_GRADIENTS}
+    groups, others = (_groups(each, names) for each in scalars)
+    left = list(groups)
+    for other in others:
+        found = next((place for place, group in enumerate(left) if _is_alike(group, other)), None)
+        if found is None:
+            return None
+        del left[found]
+    still = [each for each in driven(evidence) if not each.other.any()]
+    if not left or not others or not still or not all(each.one.any() for each in driven(evidence)):
+        return None
+    names_of_still = few([each.name for each in still])
+    return {"step": str(evidence.step), "names": names_of_still, "less": str(len(others)), "more": str(len(groups))}
+
+
 def _is_alike(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
     return one.keys() == other.keys() and all(same_number(value, other[name]) for name, value in one.items())
 
@@ -58,3 +79,16 @@ def _place_of(name: str) -> tuple[str, int]:
     """Returns the name of a hyper-parameter, and the place of its group."""
     base, _, place = name.rpartition("/")
     return (base, int(place)) if base and place.isdigit() else (name, 0)
+
+
+GROUPS = (
+    Mistake(
+        "optimizer_not_applied",
+        ("hyper-parameters", *GRADIENTS),
+        _not_applied,
+        "step {step} updates {names} in A alone: B updates {less} of the {more} groups of parameters that A does, as where an "
+        "optimizer is not applied, or another one twice",
+        "",
+        has_sides=True,
+    ),
+)

@@ -11,6 +11,7 @@ from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.examples import EXAMPLES
 from samestep.common.mistakes.formulas import FORMULAS
 from samestep.common.mistakes.gradients import LAST_WINDOW, ROUNDED, SCALES
+from samestep.common.mistakes.groups import GROUPS
 from samestep.common.mistakes.microbatches import MICROBATCHES
 from samestep.common.mistakes.mistake import Mistake
 from samestep.common.mistakes.parts import PARTS
@@ -24,6 +25,7 @@ MISTAKES: tuple[Mistake, ...] = (
     *TURNS,
     *EXAMPLES,
     *BY_RANK,
+    *GROUPS,
     *HYPER,
     *batch_norm.MISTAKES,
     *PARTS,

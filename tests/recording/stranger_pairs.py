@@ -45,6 +45,8 @@ KERAS_PAIRS = [
     ("gan", "late swapped", "same", ""),
     ("towers", "swapped", "same", ""),
     ("towers", "apart", "same", ""),
+    ("towers", "forgotten", "optimizer_not_applied", "step 0 updates one/dense/kernel, one/dense/bias"),
+    ("towers", "twice", "optimizer_not_applied", "step 1 updates one/dense/kernel, one/dense/bias"),
     ("towers", "faster", "other_hyperparameter", "step 0, hyper-parameters: lr"),
     ("fit", "each", "clip_each_tensor", "B clips the gradient of each tensor to a norm of 0.2, and A none"),
     ("fit", "value", "unnamed", "B clips each number of its gradients to 0.01, and A does not"),
@@ -63,6 +65,8 @@ KERAS_PAIRS = [
 """As above, of Keras."""
 MORE_KERAS_PAIRS = [
     ("loop clipped", "looser", "other_hyperparameter", "clip_max_norm is 0.2 in A and 0.4 in B"),
+    ("towers", "lost", "optimizer_not_applied", "step 0 updates other/dense_2/kernel"),
+    ("towers", "ahead", "optimizer_not_applied", "step 0 updates other/dense_2/kernel"),
     ("gan", "eager swapped", "same", ""),
     ("gan", "eager late", "same", ""),
     (

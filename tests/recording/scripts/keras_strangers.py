@@ -53,7 +53,8 @@ def towers():
             found = [tape.gradient(loss, each.trainable_variables) for each in networks]
         else:
             found = tape.gradient(loss, [each.trainable_variables for each in networks])
-        for k in (1, 0) if "swapped" in words else (0, 1):
+        turns = {"swapped": (1, 0), "forgotten": (1,), "lost": (0,), "twice": (0, 1, 1), "ahead": (0, 0, 1)}
+        for k in turns.get(words[0] if words else "", (0, 1)):
             optimizers[k].apply(found[k], networks[k].trainable_variables)
 
 
