@@ -19,6 +19,7 @@ import numpy as np
 from samestep.common.files.writing import create
 from samestep.common.steps.environment import environment, versions
 from samestep.common.steps.notes import leave_note
+from samestep.common.steps.open_files import has_own_file
 from samestep.common.steps.record import (
     SCHEMA,
     RecordedStep,
@@ -162,10 +163,11 @@ class Recorder:
     def leave(self, exit_code: int = 0) -> None:
         """Ends the process at once: what the script would do at its end is not wanted.
 
-        Its workers end as they would with it. One that has only just started, as those of a DataLoader, would never notice.
+        Its workers end as they would with it. One that has only just started, as those of a DataLoader, would never notice. One
+        that is a rank still writes its last step, and ends by itself.
         """
         for worker in multiprocessing.active_children():
-            if worker.daemon:
+            if worker.daemon and not has_own_file(worker.pid, Path(self.options.out)):
                 worker.kill()
         sys.stdout.flush()
         sys.stderr.flush()

@@ -11,6 +11,7 @@ import pytest
 
 from samestep.common.runtime.processes import descendants
 from samestep.common.steps.joining import read_run
+from samestep.common.steps.rank_reading import read_rank
 from samestep.common.steps.record import header_frame, rank_file
 from tests.recording.numpy_script import Script, run
 from tests.recording.records import ROOT, SCRIPTS, record
@@ -97,3 +98,13 @@ def test_the_last_step_that_is_wanted_ends_the_workers_of_a_script(tmp_path: Pat
     )
     assert done.returncode == 0, done.stderr
     assert not descendants([int(done.stdout.split()[0])])
+
+
+@pytest.mark.torch
+def test_a_worker_that_is_a_rank_takes_its_last_step_too(tmp_path: Path) -> None:
+    script = SCRIPTS / "daemonic.py"
+    done = record("--out", str(tmp_path / "out"), "--stop-after", "2", "--", sys.executable, str(script))
+    assert done.returncode == 0, done.stderr
+    assert [each.number for each in read_run(tmp_path / "out").steps] == [-1, 0, 1]
+    with (tmp_path / "out" / rank_file(1)).open("rb") as file:
+        assert [each.number for each in read_rank(file, "rank 1")[1]] == [-1, 0, 1]
