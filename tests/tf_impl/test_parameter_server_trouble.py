@@ -54,7 +54,7 @@ def test_the_run_goes_on_without_a_dead_worker_and_says_what_was_repeated(
     applied, repeated = (result.processes[0].measures[f"updates_{what}"] for what in ("applied", "repeated"))
     assert applied == 40
     assert repeated == 1, "the dead worker had one in hand"
-    assert ("updates_repeated", "1 updates") in [(name, said) for name, said, _ in tables.measures(result)]
+    assert ("updates repeated", "1 updates") in [(name, said) for name, said, _ in tables.measures(result)]
     counted = changes(result, out)
     assert counted.min() > applied - 1e-9
     assert counted.max() < applied + repeated + 1e-9
