@@ -101,7 +101,7 @@ def load_model(source: str, framework: str) -> Model:
 
 @functools.cache
 def import_file(path: str, framework: str) -> types.ModuleType:
-    """Imports a file as a module; it can import the files beside it.
+    """Imports a file as a module; it can import the files beside it, and of the current folder what is none of Python's modules.
 
     Args:
         path: Absolute.
@@ -113,7 +113,8 @@ def import_file(path: str, framework: str) -> types.ModuleType:
     try:
         content = code.read(path)
         _refuse_other_framework(path, content, framework)
-        sys.path[:] = [str(Path(path).parent), *sys.path, str(Path.cwd())]
+        behind = next((place for place, each in enumerate(sys.path) if each.endswith("-packages")), len(sys.path))
+        sys.path[:] = [str(Path(path).parent), *sys.path[:behind], str(Path.cwd()), *sys.path[behind:]]
         spec = importlib.util.spec_from_file_location(Path(path).stem, path)
         assert spec is not None
         module = importlib.util.module_from_spec(spec)
