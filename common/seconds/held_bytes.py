@@ -15,10 +15,10 @@ References:
 import dataclasses
 import math
 
+from samestep.common.costs.saved_activations.peak import in_flight
 from samestep.common.seconds.layout import Layout
 from samestep.common.seconds.products import ITEM
 from samestep.common.seconds.shape import Shape
-from samestep.common.workload.in_flight import in_flight
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import parameters_of
 from samestep.common.workload.pipeline_schedule import SCHEDULES

@@ -4,6 +4,7 @@ Each framework has files of them there, and its FrameworkInfo says which one a r
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 
 from samestep.common.workload.models.spec import ModelSpec, Segment
@@ -91,3 +92,15 @@ class SavedLists:
     keeps_keys: bool = False
     copies: bool = False
     units: Callable[[ModelSpec, Segment], int] = lambda model, segment: 1
+
+
+@functools.lru_cache(maxsize=64)
+def keep_all(lists: SavedLists, model: ModelSpec, item_bytes: int) -> Mapping[str, Kept]:
+    """Lists what segments and the loss keep.
+
+    Args:
+        lists: Those of the framework.
+        model: The spec.
+        item_bytes: The bytes of a number, as products take it.
+    """
+    return lists.kept[model.name](model, item_bytes)

@@ -21,11 +21,10 @@ from samestep.common.axes.used import held_of, splits_between, used
 from samestep.common.costs.footprints import FOOTPRINTS
 from samestep.common.costs.optimizer_state import optimizer_bytes, state_bytes
 from samestep.common.costs.saved_activations.activations import kept_by_stage
-from samestep.common.costs.saved_activations.peak import KeptByStage, peak_bytes
+from samestep.common.costs.saved_activations.peak import KeptByStage, in_flight, peak_bytes
 from samestep.common.mesh import Mesh
 from samestep.common.seconds.core_time import Taken
 from samestep.common.strategy import Run
-from samestep.common.workload.in_flight import in_flight
 from samestep.common.workload.models.parameters import num_trained
 from samestep.common.workload.models.spec import ModelSpec, num_params, parameters_of
 from samestep.common.workload.pipeline_schedule import SCHEDULES, stages_of_ranks

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.costs.saved_activations.peak import in_flight
 from samestep.common.costs.stage_sends import passes_of
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.workload.in_flight import in_flight
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 from tests.lent import LentLauncher
 from tests.sharing import made_once

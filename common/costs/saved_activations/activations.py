@@ -27,15 +27,22 @@ from samestep.common.axes.axis import Keeps
 from samestep.common.axes.used import as_left, segments_left, splits_between, used
 from samestep.common.catalog import framework_info
 from samestep.common.costs.saved_activations.copies import keeps_wide
-from samestep.common.costs.saved_activations.kept_lists import keep_again, keep_all, keep_inputs
-from samestep.common.costs.saved_activations.peak import KeptByStage, KeptBytes, largest, peak_bytes
+from samestep.common.costs.saved_activations.kept_lists import keep_again, keep_inputs
+from samestep.common.costs.saved_activations.peak import (
+    ONE,
+    KeptByStage,
+    KeptBytes,
+    Peaks,
+    in_flight,
+    largest,
+    peak_bytes,
+)
 from samestep.common.features.used import keeps_buffers
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice, replaces_code
-from samestep.common.workload.in_flight import ONE, Peaks, in_flight
 from samestep.common.workload.models.spec import ModelSpec, Segment
 from samestep.common.workload.pipeline_schedule import stages_of_ranks
-from samestep.common.workload.saved import AHEAD, BEHIND, LOSS, Kept, SavedLists
+from samestep.common.workload.saved import AHEAD, BEHIND, LOSS, Kept, SavedLists, keep_all
 
 if TYPE_CHECKING:
     from samestep.common.workload.models.decoder import DecoderSpec

@@ -1,4 +1,4 @@
-"""Which list says what a model keeps, by framework and technique; all of it, inputs alone, and what is computed again."""
+"""What a model keeps where segments are computed again: inputs alone, and more while they are computed."""
 
 import dataclasses
 import functools
@@ -13,19 +13,7 @@ from samestep.common.features.used import takes_keys
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import without_rounding
 from samestep.common.workload.models.spec import ModelSpec, Segment, parameters_of
-from samestep.common.workload.saved import BEHIND, Kept, SavedLists
-
-
-@functools.lru_cache(maxsize=64)
-def keep_all(lists: SavedLists, model: ModelSpec, item_bytes: int) -> Mapping[str, Kept]:
-    """Lists what segments and the loss keep.
-
-    Args:
-        lists: Those of the framework.
-        model: The spec.
-        item_bytes: The bytes of a number, as products take it.
-    """
-    return lists.kept[model.name](model, item_bytes)
+from samestep.common.workload.saved import BEHIND, Kept, SavedLists, keep_all
 
 
 def keeps_behind(run: Run, segment: Segment) -> bool:
