@@ -84,7 +84,7 @@ def test_neutral_code_hardly_names_any() -> None:
                 "common/files/written.py",
                 "common/runtime/parent/processes/scratch.py",  # into a folder of this moment, for its user alone
                 "common/runtime/parent/models/weight_transfer.py",
-                "common/runtime/parent/judging/means.py",
+                "common/runtime/parent/judging/finishing.py",
                 "common/runtime/worker/private_network.py",  # below /proc
                 "torch_impl/profiling.py",  # likewise, and copied from there
                 "experiments/report.py",  # what the user names with -o

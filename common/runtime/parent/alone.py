@@ -9,7 +9,6 @@ from samestep.common.files.written import seal
 from samestep.common.request import Launch
 from samestep.common.runtime.engines.meeting import forget_meeting, read_hosts
 from samestep.common.runtime.parent.judging.finishing import Finished, finish, raise_if_missed
-from samestep.common.runtime.parent.judging.means import Means
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.process_file import DONE, read_life
 from samestep.common.strategy import Run
@@ -30,8 +29,10 @@ def finish_alone(directory: Path, run: Run, launch: Launch) -> None:
     with Launcher() as launcher:
         roles = [spec.role for spec in run.strategy.topology(run)]
         hosts, seconds = read_hosts(directory, roles), wall_seconds(directory)
-        finished = Finished(directory=directory, run=run, launch=launch, seconds=seconds, hosts=hosts)
-        result = finish(finished, Means(alone=launcher.reference_rerun(launch)))
+        alone = launcher.reference_rerun(launch)
+        result = finish(
+            Finished(directory=directory, run=run, launch=launch, seconds=seconds, alone=alone, hosts=hosts)
+        )
     with contextlib.suppress(OSError):  # there is a result
         forget_meeting(directory, roles)
         seal(directory)

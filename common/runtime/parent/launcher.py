@@ -14,8 +14,7 @@ from samestep.common.request import Launch, RunConfig
 from samestep.common.runtime.directory import write_error
 from samestep.common.runtime.measured import Measured, adapter
 from samestep.common.runtime.parent.attempts import Attempts, begin_again, prepare
-from samestep.common.runtime.parent.judging.finishing import Finished, finish
-from samestep.common.runtime.parent.judging.means import LaunchedRerun, Means
+from samestep.common.runtime.parent.judging.finishing import Finished, LaunchedRerun, finish
 from samestep.common.runtime.parent.processes.following import Progress
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.parent.processes.network import start
@@ -106,18 +105,24 @@ class Launcher:
         run = Attempts(directory, run, launch, environment or {}, progress).take(launched_at, begin)
         if self.elsewhere:  # where rank 0 has judged it
             return load_result(directory)
-        seconds = time.time() - launched_at
-        return self._judge(Finished(directory=directory, run=run, launch=launch, seconds=seconds), environment or {})
+        return self._judge(directory, run, launch, time.time() - launched_at, environment or {})
 
-    def _judge(self, finished: Finished, environment: dict[str, str]) -> RunResult:
+    def _judge(
+        self, directory: Path, run: Run, launch: Launch, seconds: float, environment: dict[str, str]
+    ) -> RunResult:
         """Writes the result of a run whose processes are done, or why it has none."""
-        directory, launch = finished.directory, finished.launch
         try:
-            rerun = LaunchedRerun(self.execute, self._scratch.name, launch, environment)
-            means = Means(
-                alone=self.reference_rerun(launch), rerun=rerun, ask=self._ports.ask if launch.model else None
+            return finish(
+                Finished(
+                    directory=directory,
+                    run=run,
+                    launch=launch,
+                    seconds=seconds,
+                    alone=self.reference_rerun(launch),
+                    rerun=LaunchedRerun(self.execute, self._scratch.name, launch, environment),
+                    ask=self._ports.ask if launch.model else None,
+                )
             )
-            return finish(finished, means)
         except (OSError, ConfigError) as error:  # a disk that is full, or a file that somebody removed or damaged
             failure = WorkerFailed(f"the run in {directory} trained, but it has no result: {error}")
             write_error(directory, "parent", failure)

@@ -4,42 +4,49 @@ import contextlib
 import dataclasses
 import functools
 import math
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from samestep.common.errors import ConfigError, ParityFailed, WorkerFailed
 from samestep.common.files.written import seal
 from samestep.common.judging.parity import Parity, not_judged
-from samestep.common.judging.reference_run import Curve, reference_of
+from samestep.common.judging.reference_run import Curve, Rerun, reference_of
 from samestep.common.judging.verdict import Trial, arrays_read, judge_trial, why_not_judged
 from samestep.common.request import Launch
-from samestep.common.runtime.directory import write_json
+from samestep.common.run import as_config
+from samestep.common.runtime.directory import open_run, write_json
 from samestep.common.runtime.measured import Measured
-from samestep.common.runtime.parent.judging.means import Means
-from samestep.common.runtime.parent.judging.reference_curves import curve_folder, keep_curve, reach_curve
+from samestep.common.runtime.parent.judging.reference_curves import curve_folder, keep_curve, reach_curve, read_curve
 from samestep.common.runtime.parent.merge import merge
 from samestep.common.runtime.process_file import read_measured
 from samestep.common.runtime.records import RunResult, check_losses
-from samestep.common.runtime.state_file import STATE, digest_state, read_state
+from samestep.common.runtime.state_file import STATE, digest_state, read_state, write_state
+from samestep.common.runtime.topology import UNEVALUATED
 from samestep.common.steps.log import Log, read_log
 from samestep.common.strategy import Run
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from samestep.common.judging.ported import PortedModel
     from samestep.common.program import TrainState
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finished:
-    """A run whose processes are done.
+    """A run whose processes are done, and what its verdict may use beside the files that they left.
 
     Attributes:
         directory: The directory of the run.
         run: What was trained.
         launch: How it was started.
         seconds: What the run took, from the command to its end.
+        alone: Takes the steps of the reference.
+        rerun: Takes steps of the run again, or of one like it; None where that cannot be done.
+        ask: (launch, run, steps) -> the port of a model, as `AskPort` has it; None likewise.
         hosts: What each host is that an engine started its processes on, as `read_hosts` has it.
     """
 
@@ -47,15 +54,14 @@ class Finished:
     run: Run
     launch: Launch
     seconds: float
+    alone: Rerun
+    rerun: Rerun | None = None
+    ask: "Callable[[Launch, Run, int], PortedModel | None] | None" = None
     hosts: tuple[dict[str, str], ...] = ()
 
 
-def finish(finished: Finished, means: Means) -> RunResult:
+def finish(finished: Finished) -> RunResult:
     """Writes `result.json` and removes the reserved `error.json`.
-
-    Args:
-        finished: The run.
-        means: What its verdict may use.
 
     Raises:
         WorkerFailed: Somebody removed or changed a file of the run while it ran.
@@ -63,7 +69,7 @@ def finish(finished: Finished, means: Means) -> RunResult:
     directory, run, launch = finished.directory, finished.run, finished.launch
     measured = [read_measured(directory, spec.role) for spec in run.strategy.topology(run) if not spec.serves]
     log, reference = _read_log(directory, measured[0]), reference_of(run)
-    parity = _judge(finished, reference, measured[0], log, means)
+    parity = _judge(finished, reference, measured[0], log)
     result = merge(run, launch, measured, parity)
     result = dataclasses.replace(
         result,
@@ -114,7 +120,7 @@ def _read_log(directory: Path, measured: Measured) -> Log:
         raise WorkerFailed(str(error)) from None
 
 
-def _judge(finished: Finished, reference: Run, measured: Measured, log: Log, means: Means) -> Parity:
+def _judge(finished: Finished, reference: Run, measured: Measured, log: Log) -> Parity:
     """Holds a run against its reference, whose curve is in the cache or is taken now.
 
     With `--parity` the reference goes to the run's end, otherwise as far as the run's own time allows.
@@ -123,18 +129,18 @@ def _judge(finished: Finished, reference: Run, measured: Measured, log: Log, mea
     if reason := why_not_judged(run, reference, launch.parity is not False):
         return not_judged(reason)
     budget_seconds = math.inf if launch.parity else finished.seconds
-    is_continued, ask, names = launch.start_from is not None, means.ask, arrays_read(run)
+    is_continued, ask, names = launch.start_from is not None, finished.ask, arrays_read(run)
     return judge_trial(
         Trial(
             run=run,
             reference=reference,
             seen=Curve(log, read_state(finished.directory, names=names)),
-            wanted=reach_curve(reference, launch, measured, budget_seconds, means.alone, names),
+            wanted=reach_curve(reference, launch, measured, budget_seconds, finished.alone, names),
             start=functools.partial(_start, run, launch),
             is_continued=is_continued,
             in_own_names=None if run.workload.model.facts.counterpart is None else _naming(run),
-            alone=means.alone,
-            rerun=means.rerun,
+            alone=finished.alone,
+            rerun=finished.rerun,
             ask=None if ask is None or is_continued else functools.partial(ask, launch),
         )
     )
@@ -151,3 +157,59 @@ def _naming(run: Run) -> "Callable[[Mapping[str, np.ndarray]], Mapping[str, np.n
     from samestep.common.runtime.parent.models.weight_transfer import in_own_names
 
     return functools.partial(in_own_names, run)
+
+
+@dataclasses.dataclass(frozen=True)
+class LaunchedRerun:
+    """Takes steps again as a launcher does.
+
+    Attributes:
+        execute: The launcher's.
+        scratch: The folder for its directories.
+        launch: How the judged run was started.
+        environment: Added to every process's.
+    """
+
+    execute: Callable[..., None]
+    scratch: str
+    launch: Launch
+    environment: dict[str, str]
+
+    def steps(self, run: Run, start: "TrainState | None" = None) -> Curve:
+        """Takes a run to its last step, as `common.judging.reference_run` says.
+
+        Args:
+            run: The run.
+            start: The state that it continues, or its first weights.
+        """
+        with tempfile.TemporaryDirectory(dir=self.scratch) as folder:
+            directory, launch = Path(folder, "run"), self.launch.untraced
+            is_first = start is not None and start.step == 0 and run.optimizer.rounding_move is None
+            if start is not None and is_first:  # such an optimizer makes its own state
+                run = _with_first_weights(run, start, Path(folder, "model"))
+            elif start is not None:
+                launch = dataclasses.replace(launch, start_from=str(directory))
+            open_run(directory, as_config(run, launch))
+            if start is not None and not is_first:
+                write_state(directory, start)
+            self.execute(directory, run, launch, environment={**self.environment, UNEVALUATED: "1"})
+            return read_curve(directory)
+
+
+def _with_first_weights(run: Run, start: "TrainState", folder: Path) -> Run:
+    """Makes the same run of a copy of its model, which has other first weights.
+
+    Args:
+        run: The run of a user's model.
+        start: Has the weights and buffers.
+        folder: To copy the model to.
+    """
+    from samestep.common.workload.models.description import INITIAL  # here: runs of our own models do without
+    from samestep.common.workload.models.user_model import UserModelSpec
+
+    described = run.workload.model.facts.folder
+    assert described is not None
+    shutil.copytree(described, folder)
+    arrays = {f"params/{name}": value for name, value in start.params.items()}
+    np.savez(folder / INITIAL, **arrays, **{f"buffers/{name}": value for name, value in start.buffers.items()})  # type: ignore[arg-type]
+    return dataclasses.replace(run, workload=dataclasses.replace(run.workload, model=UserModelSpec.of(str(folder))))
