@@ -2,7 +2,7 @@
 
 from samestep.common.costs.data_parallel import c10d
 from samestep.torch_impl.catalog.presets import data_parallel
-from samestep.torch_impl.rows import measures, options, sums
+from samestep.torch_impl.rows import measures, options
 
 ROW = data_parallel(
     name="c10d",
@@ -13,6 +13,6 @@ ROW = data_parallel(
     status="stable",
     twin="tf:multi_worker_mirrored",
     options=options.C10dOptions,
-    needs=sums.check_ring,
+    needs=options.check_ring,
     measures=measures.OVERLAP,
 )

@@ -2,7 +2,7 @@
 
 from samestep.common.costs.data_parallel import ddp
 from samestep.torch_impl.catalog.presets import data_parallel
-from samestep.torch_impl.rows import measures, options, sums
+from samestep.torch_impl.rows import measures, options
 
 ROW = data_parallel(
     name="ddp",
@@ -14,6 +14,6 @@ ROW = data_parallel(
     status="stable; upstream recommends it over DataParallel even on one machine",
     twin="tf:mirrored",
     options=options.DdpOptions,
-    needs=sums.check_buckets,
+    needs=options.check_buckets,
     measures=measures.OVERLAP,
 )

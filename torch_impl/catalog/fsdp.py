@@ -4,7 +4,7 @@ from samestep.common.costs.textbook import ZERO3
 from samestep.common.costs.zero import fsdp
 from samestep.common.strategy import Answer
 from samestep.torch_impl.catalog.presets import SHARDED, data_parallel
-from samestep.torch_impl.rows import options, refusals, sums
+from samestep.torch_impl.rows import needs, options, refusals
 
 ROW = data_parallel(
     name="fsdp",
@@ -16,7 +16,7 @@ ROW = data_parallel(
     options=options.ContextOptions,
     cost=fsdp,
     textbook=ZERO3,
-    needs=sums.check_shards,
+    needs=needs.check_shards,
     refuses=refusals.NO_SWITCH | refusals.BY_GROUPS,
     reference="torch.distributed.fsdp.fully_shard",
     status="stable; replaces FullyShardedDataParallel (FSDP1), which is deprecated",

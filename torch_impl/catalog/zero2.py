@@ -4,7 +4,7 @@ from samestep.common.costs.textbook import ZERO2
 from samestep.common.costs.zero import zero2
 from samestep.common.strategy import Answer
 from samestep.torch_impl.catalog.presets import SHARDED, data_parallel
-from samestep.torch_impl.rows import options, refusals, sums
+from samestep.torch_impl.rows import needs, options, refusals
 
 ROW = data_parallel(
     name="zero2",
@@ -15,7 +15,7 @@ ROW = data_parallel(
     options=options.ContextOptions,
     cost=zero2,
     textbook=ZERO2,
-    needs=sums.check_shards,
+    needs=needs.check_shards,
     refuses=refusals.NO_SWITCH | refusals.BY_GROUPS,
     reference="torch.distributed.fsdp.fully_shard(reshard_after_forward=False)",
     status="stable; replaces FullyShardedDataParallel(SHARD_GRAD_OP), which is deprecated",

@@ -1,15 +1,15 @@
-"""What the rows that split a model refuse before anything starts. Imports no framework."""
+"""What rows refuse before anything starts, beside what options.py refuses of an option alone. Imports no framework."""
 
 import os
 import shutil
 
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.features.used import refuse_exchange
-from samestep.common.flags import flags
+from samestep.common.flags import flags, spell_flag
 from samestep.common.mesh import divisors
 from samestep.common.optimizer import refuse_some
 from samestep.common.strategy import Run
-from samestep.common.techniques.used import computed_twice
+from samestep.common.techniques.used import computed_twice, rounding_flags, transform_flags
 from samestep.common.workload.models.spec import shared_parameters
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.torch_impl.rows.options import (
@@ -17,7 +17,7 @@ from samestep.torch_impl.rows.options import (
     HybridOptions,
     PipelineOptions,
     TensorOptions,
-    takes_zigzags,
+    refuse_lonely,
 )
 
 _MOST_NAMED = 20
@@ -168,19 +168,6 @@ def check_sequence(run: Run[TensorOptions]) -> None:
             )
 
 
-def refuse_lonely(run: Run) -> None:
-    """Refuses to exchange keys and values along no axis, for rows that have other axes.
-
-    Raises:
-        ConfigError: It is asked for.
-    """
-    if takes_zigzags(run) and run.mesh.parts("positions") == 1:
-        raise ConfigError(
-            f"--attention-exchange {run.options.attention_exchange} needs positions in parts, and {run.mesh} has no axis for "
-            "them; add context=2 to --mesh, or leave it out."
-        )
-
-
 def check_three_dimensions(run: Run[HybridOptions]) -> None:
     """Refuses what a pipeline or an axis would, and tied parameters that would be two.
 
@@ -229,6 +216,23 @@ def _check_flat(run: Run) -> None:
         raise ConfigError(
             f"{run.name} flattens all parameters and updates them together; {run.workload.name} may leave some without a "
             f"gradient ({which}), which torch's optimizers leave as they are: choose torch:zero1 or torch:fsdp."
+        )
+
+
+def check_shards(run: Run) -> None:
+    """Refuses a fixed order where ranks have parts of a gradient that are added up in other orders, and a lonely exchange.
+
+    Raises:
+        ConfigError: It is asked for with the norm of a gradient, with gradients in two bytes, or with replicas of shards; or
+            attentions are to exchange keys and values along no axis.
+    """
+    refuse_lonely(run)
+    found = [spell_flag(name) for name in (*transform_flags(run.techniques), *rounding_flags(run.techniques))]
+    found += [f"the axis {name}" for name in run.mesh.replica_axes]
+    if run.techniques.fixed_order is not None and found:
+        raise ConfigError(
+            f"{run.name} has --fixed-order only where each number of a gradient is added up once, in float32 or float64; leave "
+            f"out {found[0]}, or choose torch:ddp or torch:zero1."
         )
 
 

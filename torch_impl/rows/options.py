@@ -1,10 +1,12 @@
-"""The options that rows of PyTorch add to a run's. Imports no framework."""
+"""The options that rows of PyTorch add to a run's, and where one of them makes no sense. Imports no framework."""
 
 import dataclasses
 
+from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
 from samestep.common.mesh import GATHER, HEADS, RING
 from samestep.common.strategy import Run
+from samestep.common.techniques.used import spell_exchanges
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 
 
@@ -13,6 +15,16 @@ class C10dOptions:
     """How c10d sums the gradients."""
 
     ring: bool = flag(False, "sum by a ring of 2(N-1) sends and receives between neighbors instead of an all_reduce")
+
+
+def check_ring(run: Run[C10dOptions]) -> None:
+    """Refuses a ring where a technique exchanges gradients in another way.
+
+    Raises:
+        ConfigError: Both were asked for.
+    """
+    if run.options.ring and (own := spell_exchanges(run.techniques)):
+        raise ConfigError(f"{own[0]} exchanges in its own way; leave out --ring.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +37,18 @@ class DdpOptions:
         least=1,
         most=2**40,
     )
+
+
+def check_buckets(run: Run[DdpOptions]) -> None:
+    """Refuses buckets of a size where all gradients go together.
+
+    Raises:
+        ConfigError: Both were asked for.
+    """
+    if run.techniques.overlap is False and run.options.bucket_bytes is not None:
+        raise ConfigError(
+            f"--no-overlap puts all gradients into one bucket; leave out --bucket-bytes {run.options.bucket_bytes}."
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +115,19 @@ class HybridOptions(PipelineOptions, ContextOptions):
 def takes_zigzags(run: Run) -> bool:
     """Returns whether a rank of a run has early and late positions; see `Chunk`."""
     return isinstance(run.options, ContextOptions) and run.options.is_zigzag
+
+
+def refuse_lonely(run: Run) -> None:
+    """Refuses to exchange keys and values along no axis, for rows that have other axes.
+
+    Raises:
+        ConfigError: It is asked for.
+    """
+    if takes_zigzags(run) and run.mesh.parts("positions") == 1:
+        raise ConfigError(
+            f"--attention-exchange {run.options.attention_exchange} needs positions in parts, and {run.mesh} has no axis for "
+            "them; add context=2 to --mesh, or leave it out."
+        )
 
 
 @dataclasses.dataclass(frozen=True)
