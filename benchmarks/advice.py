@@ -16,7 +16,7 @@ from samestep.common.run import parse
 from samestep.experiments.advising.local_machine import Here
 from samestep.experiments.advising.local_times import seconds_here
 from samestep.experiments.calibrate import calibrate
-from samestep.experiments.cli.arguments import read_request
+from samestep.experiments.cli.command_line import read_request
 from samestep.experiments.comparing.speeds import examples_per_second
 from samestep.experiments.printing.text import github
 

@@ -13,7 +13,8 @@ from samestep.common.errors import WorkerFailed
 from samestep.common.flags import Scalar
 from samestep.common.runtime.parent.processes.scratch import make_scratch
 from samestep.experiments.advising.candidate_meshes import FRAMEWORK
-from samestep.experiments.cli.arguments import read_request, run_command
+from samestep.experiments.cli.command_line import read_request
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.formats import Case, Document, add_format, check_format, write
 from samestep.experiments.printing.text import fill, github, screen_width, short

@@ -11,7 +11,7 @@ from pathlib import Path
 from samestep.common.runtime.parent.judging.cache import CacheEntry
 from samestep.experiments.cleaning import disk_usage
 from samestep.experiments.cleaning.disk_usage import Store
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.text import fill, github, screen_width, size
 

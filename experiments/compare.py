@@ -13,8 +13,9 @@ from samestep.common.judging.confounds import ALLOW, check_allowed
 from samestep.common.request import RunConfig
 from samestep.common.techniques import Techniques
 from samestep.experiments.cli import github_actions
-from samestep.experiments.cli.arguments import open_engine, run_command, take_target
 from samestep.experiments.cli.browser import open_page
+from samestep.experiments.cli.command_line import open_engine, take_target
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.cli.vary import read_vary
 from samestep.experiments.comparing.comparison_request import SHARED, ComparisonConfig, check_bit_equal

@@ -18,7 +18,7 @@ from samestep.common.catalog import catalogue, framework_info, mirror_folder, re
 from samestep.common.errors import WorkerFailed, unknown
 from samestep.common.files.reading import read_text
 from samestep.common.request import FRAMEWORKS
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 
 TIMEOUT_SECONDS = 300

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.experiments.cli import github_actions
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.formats import add_format, check_format, write
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from samestep.common.catalog import framework_info, strategies_of
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.request import FRAMEWORKS
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.formats import Case, Document, add_format, check_format, write
 from samestep.experiments.printing.listing import lacks

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, SamestepError
-from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.browser import HELP, open_page
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.frameworks import conventions
 from samestep.common.workload.declaration import BUILDERS
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 
 TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlruns"}

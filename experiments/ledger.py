@@ -9,7 +9,7 @@ from samestep.common.errors import ConfigError, ParityFailed
 from samestep.common.run import parse
 from samestep.common.runtime.directory import read_config
 from samestep.common.steps.log import read_log
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.text import github
 

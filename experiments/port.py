@@ -13,7 +13,7 @@ from samestep.common.request import MAX_SECONDS, MAX_SEED, RunConfig
 from samestep.common.workload.accepted import ACCEPTABLE, check_accepted
 from samestep.common.workload.optimizers.table import DEFAULT, OPTIMIZERS
 from samestep.experiments.cli import github_actions
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.printing.formats import add_format, check_format, write
 

@@ -11,8 +11,8 @@ from samestep.common.request import RunConfig
 from samestep.common.techniques import Techniques
 from samestep.common.workload.published import PUBLISHED
 from samestep.experiments.advising.prediction import Assumptions
-from samestep.experiments.cli.arguments import read_request, run_command
-from samestep.experiments.cli.command_line import named_cell, parse_beside
+from samestep.experiments.cli.command_line import named_cell, parse_beside, read_request
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.formats import FORMATS, Document, write
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.flags import spell_flag
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 
 _ABOUT = (

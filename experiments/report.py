@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.judging.confounds import ALLOW, check_allowed
-from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.browser import HELP, open_page
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.cli.waiting import say_waiting
 from samestep.experiments.printing.text import count

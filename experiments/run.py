@@ -12,8 +12,8 @@ from samestep.common.errors import ConfigError
 from samestep.common.features.used import spell_switched
 from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.strategy import ProcessSpec, Run
-from samestep.experiments.cli.arguments import open_engine, run_command, take_target
-from samestep.experiments.cli.command_line import parse_run
+from samestep.experiments.cli.command_line import open_engine, parse_run, take_target
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.printing.text import again, fill, screen_width
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from samestep.experiments.cli.arguments import run_command
-from samestep.experiments.cli.ending import SIGNALS
+from samestep.experiments.cli.ending import SIGNALS, run_command
 from samestep.experiments.printing.text import fill, screen_width
 
 

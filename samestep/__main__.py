@@ -5,8 +5,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from samestep.common.errors import ConfigError, unknown
-from samestep.experiments.cli.arguments import run_command
 from samestep.experiments.cli.commands import COMMANDS
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.printing.text import fill, screen_width
 
 TITLE = "samestep: one training step, under every distribution strategy of PyTorch and TensorFlow, proven to be the same step."

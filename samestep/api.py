@@ -22,7 +22,7 @@ from samestep.common.runtime.parent.judging.finishing import raise_if_missed
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.experiments.advising.forecast import Forecast, forecast
-from samestep.experiments.cli.arguments import read_request
+from samestep.experiments.cli.command_line import read_request
 from samestep.experiments.comparing import comparison_file, execution, stored
 from samestep.experiments.comparing.baseline import load_earlier
 from samestep.experiments.comparing.comparison import Comparison

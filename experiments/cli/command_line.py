@@ -1,16 +1,21 @@
 """The command line of a run or of a prediction: its flags are only known once the cell is found that it names."""
 
+import dataclasses
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from samestep.common.catalog import catalogue, foreign_option
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, unknown
-from samestep.common.flags import Scalar, flags, spell_flag
+from samestep.common.flags import Scalar, flags, read_fields, spell_flag
 from samestep.common.request import RunConfig
 from samestep.common.techniques import Techniques
-from samestep.experiments.cli.arguments import read_request
 from samestep.experiments.cli.parser import Parser, add_flags
+
+if TYPE_CHECKING:
+    from samestep.common.runtime.parent.elsewhere import Elsewhere
+    from samestep.experiments.submitting.targets import Target
 
 Group = tuple[str, type, Sequence[str]]
 """Flags of a command: their title in its help, the dataclass whose fields they are, and the fields that are no flags of it."""
@@ -127,3 +132,49 @@ def _named_among_flags(arguments: Sequence[str], program: str, groups: Sequence[
     if framework not in (None, cell.framework):
         raise ConfigError(f"--framework {framework} disagrees with {text}; leave out --framework.")
     return cell
+
+
+def read_request(cell: Cell, given: Mapping[str, Scalar]) -> RunConfig:
+    """Makes a request of a cell and of what was given beside it.
+
+    Args:
+        cell: What is run.
+        given: Fields of RunConfig, of Techniques, and options of the strategy.
+
+    Raises:
+        ConfigError: Something is set in both, or there is no such option or value.
+    """
+    for name, _ in cell.settings:
+        if name in given:
+            raise ConfigError(f"{cell} and {spell_flag(name)} both set {name}; give it once.")
+    own = {name: value for name, value in given.items() if name not in {**flags(RunConfig), **flags(Techniques)}}
+    base = dataclasses.replace(read_fields(RunConfig, given), techniques=read_fields(Techniques, given))
+    return cell.apply_to(base, own)
+
+
+def take_target(arguments: Sequence[str], flag: str) -> tuple[Sequence[str], "Target | None"]:
+    """Takes a flag that names an engine out of a command line, as `split_target` does where it is there.
+
+    Args:
+        arguments: Without the program.
+        flag: `--for` or `--on`.
+
+    Raises:
+        ConfigError: The flag is there twice, or names nothing.
+    """
+    if not any(word.partition("=")[0] == flag for word in arguments):
+        return arguments, None
+    from samestep.experiments.submitting.targets import split_target  # here: few commands start anything elsewhere
+
+    return split_target(arguments, flag)
+
+
+def open_engine(target: "Target") -> "Elsewhere":
+    """Returns what executes runs under the engine that a command line names.
+
+    Raises:
+        ConfigError: samestep starts no runs there.
+    """
+    from samestep.experiments.submitting.jobs import elsewhere
+
+    return elsewhere(target)

@@ -1,4 +1,4 @@
-"""How a command ends: by an error of ours, by a signal, or where nobody can read what it prints."""
+"""How a command runs and ends: by an error of ours, by a signal, or where nobody can read what it prints."""
 
 import contextlib
 import errno
@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import NoReturn, TextIO
 
@@ -24,6 +24,22 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _UNTOUCHED = (signal.SIG_DFL, signal.default_int_handler)
 _AGAIN, _AGAIN_SECONDS = signal.SIGALRM, 0.01
 """The timer's signal; and the time after which Python is back from where it ignores exceptions."""
+
+
+def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs a command and exits; our own errors become one line and their exit code.
+
+    Args:
+        command: Takes the arguments, returns the exit code.
+        arguments: The process's own, unless given.
+    """
+    # The oracle's products are small: a second thread would only wait for the first, and on a busy machine for long. NumPy
+    # is not imported yet, and processes that train are told their number of threads.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    with report_errors() as code:
+        check_environment()
+        code[0] = command(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(code[0])
 
 
 @contextlib.contextmanager

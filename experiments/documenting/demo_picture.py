@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from html import escape, unescape
 from pathlib import Path
 
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "pictures" / "demo.svg"
 COLUMNS, FONT, LINE = 80, 14, 20

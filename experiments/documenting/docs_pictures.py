@@ -10,7 +10,7 @@ from samestep.common.cell import Cell
 from samestep.common.errors import Unavailable
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.runtime.parent.processes.scratch import make_scratch
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.page.drawings.svg import file_of
 from samestep.experiments.page.drawings.timeline import drawn_from, timeline
 from samestep.experiments.printing.picture import DEVICES, SMALL, draw

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.experiments import explore
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.documenting.page_pictures import FOLDER, chromium
 
 ROWS = "torch:fsdp", "tf:mirrored"

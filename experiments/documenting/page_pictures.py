@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import Unavailable
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -11,7 +11,7 @@ from samestep.common.runtime.records import RunResult
 from samestep.common.workload.declaration import BUILDERS
 from samestep.experiments import demo
 from samestep.experiments.advising import published_models
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.comparing import stored
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.quantities import QUANTITIES

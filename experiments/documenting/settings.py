@@ -9,7 +9,7 @@ from samestep.common.flags import flags
 from samestep.common.request import RunConfig
 from samestep.common.techniques import Techniques
 from samestep.experiments.advising.prediction import Assumptions
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.predict import PREDICTED
 
 FILE = Path(__file__).resolve().parents[2] / "samestep" / "settings.py"

@@ -60,7 +60,7 @@ from samestep.experiments.advising.local_times import seconds_here
 from samestep.experiments.advising.prediction import Assumptions, needed_bytes, predict_row
 from samestep.experiments.advising.ranking import SLOWER, Change, Timed, longest_wait
 from samestep.experiments.advising.step_times import candidate_of, seconds_of
-from samestep.experiments.cli.arguments import read_request
+from samestep.experiments.cli.command_line import read_request
 
 ROOT = Path(__file__).parents[2]
 SMALL = "synthetic-gpt+layers=6+width=64+heads=4+context=32+vocabulary=64"

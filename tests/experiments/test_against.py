@@ -13,7 +13,7 @@ from samestep.common.ledger import Exchange
 from samestep.common.runtime.measured import Conditions
 from samestep.common.runtime.records import DeviceRow, RunResult
 from samestep.experiments import compare
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.comparing.against import Against, Earlier, hold
 from samestep.experiments.comparing.baseline import load_earlier
 from samestep.experiments.printing.against_report import write_report

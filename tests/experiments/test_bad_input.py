@@ -25,7 +25,7 @@ from samestep.common.runtime.state_file import write_state
 from samestep.common.workload.data.dataset import load
 from samestep.common.workload.initial import init
 from samestep.experiments import advise, compare, demo, diff, doctor, export, port, predict, run, strategies
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from tests.processes import descendants
 
 Refused = Callable[..., str]

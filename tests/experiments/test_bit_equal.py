@@ -15,7 +15,7 @@ from samestep.common.program import TrainState
 from samestep.common.runtime.records import RunResult
 from samestep.common.runtime.state_file import digest_state, write_state
 from samestep.experiments import compare
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.comparing.against import Against, Earlier, hold
 from samestep.experiments.printing.against_report import write_report
 from tests.experiments.comparisons import TRAINED, make_up

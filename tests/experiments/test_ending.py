@@ -61,7 +61,7 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
     """As nohup starts a command that outlives its terminal."""
     line = (
         "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN);"
-        "from samestep.experiments.cli.arguments import run_command;"
+        "from samestep.experiments.cli.ending import run_command;"
         "run_command(lambda given: os.kill(os.getpid(), signal.SIGHUP) or 0, [])"
     )
     assert subprocess.run([sys.executable, "-c", line], cwd=ROOT, timeout=60, check=False).returncode == 0
@@ -72,7 +72,7 @@ def test_numpy_has_one_thread_unless_told_otherwise(given: dict[str, str], threa
     """More wait for each other, and where others use the cores they wait most of the time."""
     line = (
         "import os, sys; from samestep.experiments import compare, port, predict, run;"
-        "from samestep.experiments.cli.arguments import run_command;"
+        "from samestep.experiments.cli.ending import run_command;"
         "run_command(lambda given: print(os.environ['OPENBLAS_NUM_THREADS'], 'numpy' in sys.modules) or 0, [])"
     )
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"} | given

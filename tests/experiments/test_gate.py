@@ -13,7 +13,7 @@ from samestep.common.errors import ConfigError, Diverged, ParityFailed, Unavaila
 from samestep.common.judging.parity import not_judged
 from samestep.experiments import compare
 from samestep.experiments.cli import ending
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
 from tests.experiments.comparisons import MISSED, TRAINED, UNJUDGED, Outcome, make_up

@@ -13,7 +13,7 @@ from samestep.common.flags import LEAST_FLOAT
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.records import load_result
 from samestep.experiments import advise, compare, predict, report, run
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.comparing import execution
 from samestep.experiments.comparing.comparison_request import MAX_ROWS
 from tests.results import made

@@ -11,7 +11,7 @@ import pytest
 from samestep.common.runtime.parent import launcher as launching
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments import model, run
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from tests.cells import slow
 from tests.own import unruly, unruly_calls
 from tests.processes import all_end, descendants

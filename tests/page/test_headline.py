@@ -12,7 +12,7 @@ from samestep.common.cell import Cell
 from samestep.common.errors import Unavailable, WorkerFailed
 from samestep.common.judging.conclusion import conclude_missed, explain_missed
 from samestep.experiments import compare, report
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
 from samestep.experiments.page.loaded import Loaded, make_group

@@ -10,7 +10,7 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments import run
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from tests.cells import SIZED
 from tests.lent import LentLauncher
 

@@ -135,7 +135,7 @@ WITHOUT = """
     real = util.find_spec
     util.find_spec = lambda name, *rest: None if name == "deepspeed" else real(name, *rest)
     from samestep.experiments import compare, run, strategies
-    from samestep.experiments.cli.arguments import run_command
+    from samestep.experiments.cli.ending import run_command
 """
 INSTALL = "deepspeed is not installed: pip install 'samestep[deepspeed]'"
 

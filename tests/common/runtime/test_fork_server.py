@@ -17,7 +17,7 @@ from samestep.common.runtime.parent.processes import started
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.parent.processes.started import hold_signals
 from samestep.common.runtime.processes import look
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from tests.common.runtime.offspring_worker import COUNTS, ENDS, IMPORT_SECONDS, KINDS, STARTS
 from tests.processes import alive, all_end, descendants
 
@@ -239,7 +239,7 @@ def environment_of(pid: int) -> str:
 COMMAND = f"""
 import sys
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 
 def main(arguments):
     client = ForkClient("numpy", 1, "{WORKER}", sys.argv[1])
@@ -270,7 +270,7 @@ def test_signals_during_the_import_end_everything_before_it_is_said(tmp_path: Pa
 def test_an_interrupt_that_python_ignores_comes_again(tmp_path: Path) -> None:
     """As in a callback of the import system, where one in a hundred arrives; here in what ends an object."""
     line = (
-        "import os, signal, time; from samestep.experiments.cli.arguments import run_command\n"
+        "import os, signal, time; from samestep.experiments.cli.ending import run_command\n"
         "class Ends:\n    def __del__(self):\n        os.kill(os.getpid(), signal.SIGTERM); time.sleep(1)\n"
         "run_command(lambda given: Ends() and None or time.sleep(100), [])"
     )

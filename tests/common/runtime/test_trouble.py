@@ -21,7 +21,7 @@ from samestep.common.runtime.parent.attempts import prepare
 from samestep.common.runtime.parent.judging import finishing
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments import run
-from samestep.experiments.cli.arguments import run_command
+from samestep.experiments.cli.ending import run_command
 from tests.lent import LentLauncher
 from tests.processes import all_end, descendants
 
