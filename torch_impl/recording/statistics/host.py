@@ -6,6 +6,7 @@ than in torch's, and wake no other threads. What is left of a chunk is short: it
 Tiny tensors, such as biases, are laid one after the other and projected in one product.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -53,9 +54,10 @@ class HostLot:
             if each.size <= _TINY:
                 groups.setdefault((id(each.rows), id(each.columns)), []).append(each)
         large = [each for each in blocks if each.size > _TINY]
-        self._places = Places([*(each for group in groups.values() for each in group), *large])
+        wide, tall = ([each for each in large if _is_wide(each) == is_wide] for is_wide in (True, False))
+        self._places = Places([*(each for group in groups.values() for each in group), *wide, *tall])
         self._parts = [_Tiny([*groups.values()], whole, dtype)] if groups else []
-        self._parts += [_Large(large, whole, dtype)] if large else []
+        self._parts += [_Large(each, whole, dtype) for each in (wide, tall) if each]
 
     def __call__(self, values: Sequence[torch.Tensor | None]) -> Found:
         """Computes their statistics.
@@ -103,16 +105,25 @@ class _Tiny:
 
 
 class _Large:
-    """Larger blocks, which are computed where they lie, in spans of some chunks."""
+    """Larger blocks, which are computed where they lie, in spans of some chunks. All are wide, or none is."""
 
     def __init__(self, blocks: Sequence[Block], whole: Sequence[bool], dtype: torch.dtype) -> None:
-        chunks = [[_Chunk(block, *each, dtype) for each in _rectangles(block)] for block in blocks]
-        all_chunks = [each for own in chunks for each in own]
+        is_wide = _is_wide(blocks[0])
+        chunks = [[_Chunk(block, *each, dtype, is_wide) for each in _rectangles(block)] for block in blocks]
         self._firsts = np.cumsum([0, *(len(own) for own in chunks[:-1])])
-        self._signs = np.concatenate([each.others.ravel() for each in all_chunks])
-        self._starts = np.cumsum([0, *(each.others.shape[1] for each in all_chunks for _ in range(PROJECTIONS))])[:-1]
+        others, sums = [each.others for own in chunks for each in own], 1 if is_wide else PROJECTIONS
+        ends = np.cumsum([0, *(each.size for each in others)])
+        self._starts = np.concatenate(
+            [np.arange(*each, (each[1] - each[0]) // sums) for each in itertools.pairwise(ends)]
+        )
+        self._signs = np.concatenate([each.ravel() for each in others])
         self._numbers = torch.empty(len(self._signs), dtype=dtype).numpy()
-        outs = iter(np.split(self._numbers, self._starts[PROJECTIONS::PROJECTIONS]))
+        outs = iter(
+            [each.reshape(one.shape) for each, one in zip(np.split(self._numbers, ends[1:-1]), others, strict=True)]
+        )
+        self._summed = self._numbers
+        if is_wide:
+            self._starts, self._summed = self._starts // PROJECTIONS, self._numbers.reshape(-1, PROJECTIONS)
         spans = [_spans(own, dtype.itemsize) for own in chunks]
         self._first_spans, size = np.cumsum([0, *map(len, spans[:-1])]), sum(map(len, spans))
         self._squares, self._bits = np.empty(size, self._numbers.dtype), np.empty(size, _WORDS)
@@ -122,11 +133,7 @@ class _Large:
                 block.place,
                 cut_of(block, whole),
                 [
-                    (
-                        slice(span[0].start, span[-1].end),
-                        *next(cells),
-                        [(*each.how, next(outs).reshape(PROJECTIONS, -1)) for each in span],
-                    )
+                    (slice(span[0].start, span[-1].end), *next(cells), [each.product(next(outs)) for each in span])
                     for span in own
                 ],
             )
@@ -141,11 +148,11 @@ class _Large:
                 x = numbers[span]
                 add(x.view(_WORDS), out=bits)  # from here on the numbers are in the cache
                 dot(x, x, out=square)
-                for chunk, shape, is_turned, signs, out in steps:
+                for chunk, shape, is_second, signs, out in steps:
                     x = numbers[chunk].reshape(shape)
-                    dot(signs, x.T if is_turned else x, out=out)
+                    dot(x, signs, out=out) if is_second else dot(signs, x, out=out)
         np.multiply(self._numbers, self._signs, out=self._numbers)
-        projections = np.add.reduceat(self._numbers, self._starts).reshape(-1, PROJECTIONS)  # of each chunk
+        projections = np.add.reduceat(self._summed, self._starts).reshape(-1, PROJECTIONS)  # of each chunk
         return (
             np.add.reduceat(projections, self._firsts, dtype=np.float64),  # there may be thousands
             np.add.reduceat(self._squares, self._first_spans, dtype=np.float64),
@@ -156,13 +163,30 @@ class _Large:
 class _Chunk:
     """A rectangle of a block: where it lies, and its signs."""
 
-    def __init__(self, block: Block, row: int, rows: int, column: int, columns: int, dtype: torch.dtype) -> None:
-        start, is_turned = row * block.shape[1] + column, rows < columns
+    def __init__(
+        self, block: Block, row: int, rows: int, column: int, columns: int, dtype: torch.dtype, is_wide: bool
+    ) -> None:
+        self.start = row * block.shape[1] + column
+        self.end, self._shape = self.start + rows * columns, (rows, columns)
         of_rows = block.rows.on(dtype, _HOST).numpy()[:, row : row + rows]
         of_columns = block.columns.on(dtype, _HOST).numpy()[:, column : column + columns]
-        longer, self.others = (of_columns, of_rows) if is_turned else (of_rows, of_columns)
-        self.start, self.end = start, start + rows * columns
-        self.how = slice(start, self.end), (rows, columns), is_turned, longer
+        self._longer, self.others = (of_columns, of_rows.T) if is_wide else (of_rows, of_columns)
+        self._is_wide = is_wide
+
+    def product(self, out: np.ndarray) -> tuple[slice, tuple[int, ...], bool, np.ndarray, np.ndarray]:
+        """Returns the range, the shape, whether the signs are the second factor, they, and where their product goes."""
+        chunk = slice(self.start, self.end)
+        if not self._is_wide:
+            return chunk, self._shape, False, self._longer, out
+        if self._shape[0] == 1:  # of which NumPy would copy the signs first, each time
+            return chunk, self._shape[1:], False, self._longer, out[0]
+        return chunk, self._shape, True, self._longer.T, out
+
+
+def _is_wide(block: Block) -> bool:
+    """Returns whether the chunks of a block have more columns than rows: their products are quicker in the other order."""
+    _, rows, _, columns = next(_rectangles(block))
+    return rows < columns
 
 
 def _rectangles(block: Block) -> Iterator[tuple[int, int, int, int]]:
