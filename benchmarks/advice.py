@@ -55,7 +55,7 @@ def _one(workload: str, here: Here) -> tuple[list[float], int, int, int, float]:
         predicted[cell] = seconds_here(run, here).total
         measured[cell] = run.batch_size / statistics.median(value for value in values if value is not None)
     errors = {cell: predicted[cell] / measured[cell] - 1 for cell in speeds}
-    rows = [[c, f"{1e3 * predicted[c]:.2f}", f"{1e3 * measured[c]:.2f}", f"{errors[c]:+.0%}"] for c in speeds]
+    rows = [[c, f"{1e3 * predicted[c]:.2f}", f"{1e3 * measured[c]:.2f}", f"{errors[c]:+z.0%}"] for c in speeds]
     print(f"\n{workload}\n\n{github(['row', 'predicted ms', 'measured ms', 'error'], rows)}\n", flush=True)
     judged = compare_speeds({(a, b): (speeds[a], speeds[b]) for a, b in itertools.combinations(speeds, 2)})
     clear = {pair: each.verdict for pair, each in judged.items() if each.verdict in (FASTER, SLOWER)}

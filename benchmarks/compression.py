@@ -121,7 +121,7 @@ def pays(launcher: Launcher, cells: Sequence[str], rounds: int) -> None:
         measured = -slope / start
         print(
             f"| {cell} | {bits / 8 / 2**20:.1f} MiB | {longer * 1e3:.1f} ms | {predicted / 1e6:.0f} Mbit/s | "
-            f"{measured / 1e6:.0f} Mbit/s | {predicted / measured - 1:+.0%} |",
+            f"{measured / 1e6:.0f} Mbit/s | {predicted / measured - 1:+z.0%} |",
             flush=True,
         )
 

@@ -80,7 +80,9 @@ def table() -> None:
             seconds = measure(bandwidth, count)
             ideal = 2 * (count - 1) / count * MESSAGE_BYTES * 8 / read_bandwidth(bandwidth)
             off = seconds / ideal - 1
-            print(f"| {bandwidth} | {count} | {seconds * 1e3:.0f} ms | {ideal * 1e3:.0f} ms | {off:+.1%} |", flush=True)
+            print(
+                f"| {bandwidth} | {count} | {seconds * 1e3:.0f} ms | {ideal * 1e3:.0f} ms | {off:+z.1%} |", flush=True
+            )
 
 
 if __name__ == "__main__":

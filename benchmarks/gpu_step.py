@@ -14,7 +14,7 @@ from samestep.common.seconds.machine import Machine
 from samestep.experiments.advising.prediction import needed_bytes
 from samestep.experiments.advising.step_times import candidate_of, seconds_of
 from samestep.experiments.doctoring.gpus import find_gpus
-from samestep.experiments.printing.text import github, size
+from samestep.experiments.printing.text import github, percent_off, size
 
 CELL = "torch:ddp"
 SIZES = {
@@ -63,7 +63,7 @@ def main() -> None:
                 name,
                 f"{1000 * seconds:.1f}",
                 f"{1000 * said:.1f}",
-                f"{said / seconds - 1:+.0%}",
+                percent_off(said, seconds),
                 size(held),
                 size(memory),
             ]

@@ -28,7 +28,7 @@ from samestep.common.seconds.step_time import StepTime
 from samestep.experiments.comparing.row import Row
 from samestep.experiments.comparing.scaling import find_scaling
 from samestep.experiments.printing.scaling_report import write_scaling
-from samestep.experiments.printing.text import github
+from samestep.experiments.printing.text import github, percent_off
 from tests.engines.host_box import limit, started, switched
 from tests.engines.keeper import kept
 
@@ -72,7 +72,7 @@ def links(results: Sequence[RunResult], bandwidth: str) -> str:
         most = max((host.predicted_sent_bytes or 0.0 for host in each.by_host), default=0.0)
         assert each.step_seconds_median is not None
         cells = [f"{most / 1024:,.0f}", f"{predicted:.3f}", f"{each.step_seconds_median:.3f}"]
-        error = f"{predicted / each.step_seconds_median - 1:+.0%}".replace("%", " %")
+        error = percent_off(predicted, each.step_seconds_median)
         rows.append([run.name, str(len(each.by_host) or 1), *cells, error])
     return github(["strategy", "hosts", "sent by a host KiB", "predicted s", "step s", "error"], rows)
 

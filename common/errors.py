@@ -120,7 +120,7 @@ def unknown(what: str, value: str, choices: Iterable[str], hint: str = "", owner
 
 
 def _nearest(value: str, choices: Sequence[str]) -> Sequence[str]:
-    """What a word may stand for: by first letters, as `--lr` does, else what looks like it, else what has it as a word."""
+    """What a word may stand for: by first letters, as `--lr` does, then one slip away, a word in it, or what looks like it."""
     letters = value.lstrip("-")
     words = {each: re.findall("[a-z0-9]+", each) for each in choices}
     initials = [each for each in choices if letters == "".join(word[0] for word in words[each])]
@@ -130,7 +130,10 @@ def _nearest(value: str, choices: Sequence[str]) -> Sequence[str]:
     order = list(spelled)  # decides where two are as near
     nearest = sorted(alike, key=lambda each: (_slips(letters, each), order.index(each)))[:1]
     with_it = [each for each in choices if letters in words[each]]
-    return (initials[:1] if len(letters) > 1 else []) or [spelled[each] for each in nearest] or with_it[:_MOST_GUESSES]
+    if initials and len(letters) > 1:
+        return initials[:1]
+    is_slip = nearest and _slips(letters, nearest[0]) <= 1
+    return with_it[:_MOST_GUESSES] if with_it and not is_slip else [spelled[each] for each in nearest]
 
 
 def _slips(word: str, choice: str) -> float:

@@ -163,7 +163,7 @@ def _again(arguments: Sequence[str], resumed: str | None, target: "Target | None
     """Returns the line that repeats the comparison, without the place it was written to."""
     kept = [a for i, a in enumerate(arguments) if a.partition("=")[0] != "--out" and [*arguments, ""][i - 1] != "--out"]
     kept = kept if resumed is None else ["--file", str(Path(resumed) / "compare.toml")]
-    return shlex.join(["python", "-m", "samestep", "compare", *kept, *(["--on", str(target)] if target else [])])
+    return shlex.join(["samestep", "compare", *kept, *(["--on", str(target)] if target else [])])
 
 
 if __name__ == "__main__":

@@ -78,6 +78,14 @@ def test_from_a_wheel(fresh: Path, own: Path) -> None:
     assert bare == "False"
 
 
+def test_the_line_that_repeats_a_run_works_beside_files_named_as_pythons(own: Path) -> None:
+    folder = Path(sys.executable).parent
+    for name in ("queue", "random", "types"):
+        (own / f"{name}.py").write_text("raise RuntimeError('the own module of a user was imported')")
+    _, _, command = ran(own, folder / "samestep", *RUN, "--out", "first").partition("\nAgain: ")
+    assert command and "\nRun: runs/" in ran(own, "env", f"PATH={folder}:/usr/bin:/bin", "sh", "-c", command)
+
+
 def test_from_an_editable_install(own: Path) -> None:
     script = Path(sys.executable).parent / "samestep"
     assert "Run: first" in ran(own, script, *RUN, "--out", "first")

@@ -10,7 +10,7 @@ from samestep.common.workload.published import PUBLISHED
 from samestep.experiments.advising.prediction import Assumptions, Prediction, predict_row
 from samestep.experiments.cli.command_line import read_request
 from samestep.experiments.comparing.measures.quantity import MARK
-from samestep.experiments.printing.text import common_unit, github, in_unit, large_number
+from samestep.experiments.printing.text import common_unit, github, in_unit, large_number, percent_off
 
 GB = 10**9
 """What the papers count in."""
@@ -105,4 +105,4 @@ def _error(cell: str) -> str:
     measured, predicted = (float(each.replace(",", "")) for each in pair.groups())
     if measured == predicted or not predicted:
         return "none" if measured else "nothing to send"
-    return f"{100 * (measured / predicted - 1):+.1f} %"
+    return percent_off(measured, predicted, 1)

@@ -163,7 +163,7 @@ def _record(each: Compared, causes: Mapping[str, str]) -> dict[str, str | float]
 
 
 def _told(error: float) -> str:
-    return f"{error:+.1%}"
+    return f"{error:+z.1%}"
 
 
 def _cells(name: str, found: Score) -> list[str]:

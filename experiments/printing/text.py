@@ -125,6 +125,17 @@ def again(command: str) -> str:
     return wrap_command(f"Again: {command}", screen_width()) if command else ""
 
 
+def percent_off(measured: float, predicted: float, digits: int = 0) -> str:
+    """Returns how far a number is from its prediction, in percent of the prediction, with a sign that is never that of -0.
+
+    Args:
+        measured: The number.
+        predicted: Its prediction; not zero.
+        digits: After the decimal point.
+    """
+    return f"{100 * (measured / predicted - 1):+z,.{digits}f} %"
+
+
 def explain_emulation(strategy: str, emulation: str) -> str:
     """Returns what runs in the place of a strategy that is marked as emulated.
 

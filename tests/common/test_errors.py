@@ -87,6 +87,11 @@ def test_a_slip_of_the_hand_is_answered_with_the_word_that_was_meant(
     assert {word: error.split("Did you mean '")[1].split("'?")[0] for word, error in errors.items()} == misspelled
 
 
+def test_a_word_of_a_name_means_that_name_and_no_other_one_that_looks_like_it():
+    said = str(unknown("option", "--rate", ["--trace", "--learning-rate", "--batch-size", "--vector-rate"]))
+    assert "Did you mean '--learning-rate' or '--vector-rate'?" in said
+
+
 def test_no_nearest_name_is_invented_where_nothing_is_near():
     assert str(unknown("strategy", "zzz", STRATEGIES)) == "unknown strategy 'zzz'. Choose from: single, ddp, mirrored."
 

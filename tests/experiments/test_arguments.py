@@ -30,8 +30,8 @@ def completed(config: RunConfig) -> RunConfig:
 
 
 def given(line: str) -> RunConfig:
-    """The request of a command line `python -m samestep run ...`."""
-    program, *flags = shlex.split(line.removeprefix("python -m samestep "))
+    """The request of a command line `samestep run ...`."""
+    program, *flags = shlex.split(line.removeprefix("samestep "))
     assert program == "run"
     return parse_run(flags, "samestep run")
 

@@ -601,8 +601,8 @@ def test_a_start_from_a_run_that_kept_no_state_says_how_to_keep_one(
     line = refused(run, *given, "--start-from", "old", "--steps", "3")
     again = line.partition("start from there: ")[2].split()
     holds(line, "--start-from old holds a run that did not keep its state")
-    assert again[:4] == ["python", "-m", "samestep", "run"]
-    assert run.main([*again[4:], "--out", "kept"]) == 0
+    assert again[:2] == ["samestep", "run"]
+    assert run.main([*again[2:], "--out", "kept"]) == 0
     assert run.main([*given, "--start-from", "kept", "--steps", "3"]) == 0
 
 

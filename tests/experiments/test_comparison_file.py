@@ -87,7 +87,7 @@ def test_the_command_reads_the_file_and_writes_one(
     Path("mine.toml").write_text('strategies = ["torch:ddp"]\nsteps = 3\ndevices = [2, 4]\n')
     assert compare.main(["--file", "mine.toml", "--steps", "4", "--out", "out"]) == 0
     assert [(run.num_devices, run.steps) for run, _ in started] == [(1, 4), (2, 4), (4, 4)]
-    assert "Again: python -m samestep compare --file mine.toml --steps 4\nRuns: out\n" in capsys.readouterr().out
+    assert "Again: samestep compare --file mine.toml --steps 4\nRuns: out\n" in capsys.readouterr().out
     assert describe(read_file(Path("out") / NAME)) == describe({"strategies": "ddp", "steps": 4, "devices": "2,4"})
 
 

@@ -11,6 +11,7 @@ from samestep.experiments.printing.text import (
     count,
     github,
     in_unit,
+    percent_off,
     screen_width,
     short,
     wrap_command,
@@ -131,9 +132,14 @@ def test_a_number_of_things_has_its_plural(number: int, noun: str, text: str) ->
     assert count(number, noun) == text
 
 
+@pytest.mark.parametrize(("measured", "text"), [(99_999.0, "+0.0 %"), (100_001.0, "+0.0 %"), (3e6, "+2,900.0 %")])
+def test_no_percentage_is_a_negative_zero(measured: float, text: str) -> None:
+    assert percent_off(measured, 1e5, 1) == text
+
+
 @pytest.mark.parametrize("width", [20, 40, 80])
 def test_a_command_is_broken_so_that_a_shell_reads_it_as_one(width: int) -> None:
-    line = "Again: python -m samestep run torch:fsdp --out 'my runs/a b' --steps 5 --note \"it's\" --parity --model a\\ b.py"
+    line = "Again: samestep run torch:fsdp --out 'my runs/a b' --steps 5 --note \"it's\" --parity --model a\\ b.py"
     found = wrap_command(line, width)
     assert shlex.split(found.replace("\\\n", "")) == shlex.split(line)
     assert all(len(each) <= max(width, 24) for each in found.splitlines())

@@ -23,8 +23,8 @@ OPTIONS = ["c10d+ring=true", "ddp+bucket_bytes=20000"]
 BIG = "digits-mlp+width=352"
 """More than 1 MB of parameters in float32."""
 TWO_BY_TWO = {"mesh": "data=2,shard=2", "devices": None}
-COMMAND_WORDS = 4
-"""Of the line that repeats a run, before its flags: `python -m samestep run`."""
+COMMAND_WORDS = 2
+"""Of the line that repeats a run, before its flags: `samestep run`."""
 QUICK = {"steps": 4, "parity": False, "optimizer": "adamw"}
 
 

@@ -125,8 +125,11 @@ def _device_rows(measured: Measured) -> list[DeviceRow]:
 
 
 def command(config: RunConfig) -> str:
-    """Returns the line that repeats a run, without the place it was written to."""
-    return shlex.join(["python", "-m", "samestep", "run", *arguments(config)])
+    """Returns the line that repeats a run, without the place it was written to.
+
+    With `python -m`, a `random.py` of the folder it is typed in would take the place of Python's.
+    """
+    return shlex.join(["samestep", "run", *arguments(config)])
 
 
 def machine() -> dict[str, Scalar]:

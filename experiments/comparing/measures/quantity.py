@@ -7,7 +7,7 @@ from samestep.common.flags import Scalar
 from samestep.common.ledger import Ledger
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.speeds import MeasuredRow
-from samestep.experiments.printing.text import in_unit, size
+from samestep.experiments.printing.text import in_unit, percent_off, size
 
 MOST_MISSED = 0.05
 """By so much of what was measured a prediction may be off before the tables say so."""
@@ -94,4 +94,4 @@ class Quantity:
             return ""
         if self.is_lower_bound(result) and measured < predicted:
             return ""
-        return f"{100 * (measured / predicted - 1):+,.0f} %" if predicted else "(none was predicted)"
+        return percent_off(measured, predicted) if predicted else "(none was predicted)"
