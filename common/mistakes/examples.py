@@ -53,10 +53,23 @@ def _doubled(evidence: Evidence) -> Words | None:
     more, less = evidence.b.examples - evidence.a.examples, evidence.a.examples - evidence.b.examples
     total = evidence.a.examples.total()
     is_known = set(more) <= set(evidence.a.examples) or (bool(evidence.b.again) and not evidence.b.alone and not less)
-    if not more or not is_known or more.total() > FEW * total:
+    if not more or not is_known or more.total() > FEW * total or _is_called_again(evidence, set(more)):
         return None
     words = {"more": _counted(more.total()), "rank": _ranks_of(evidence.b, set(more))}
     return words | {"less": f" and is missing {_counted(less.total())}" if less else ""}
+
+
+def _is_called_again(evidence: Evidence, more: set[int]) -> bool:
+    """Returns whether B calls its model once more on all examples of a call, which no sampler and no data set does."""
+    if evidence.a.examples.total() == evidence.b.examples.total():
+        return False
+    for rows in (evidence.b.rows or {}).values():
+        places = [place for place, row in enumerate(rows) if row in more]
+        again = [rows[place] for place in places[-len(more) :]]
+        is_one_call = len(more) > 1 and places and places[-1] - places[-len(more)] == len(more) - 1
+        if is_one_call and again == [rows[place] for place in places[: len(more)]]:
+            return True
+    return more == set(evidence.b.examples)
 
 
 def _dropped(evidence: Evidence) -> Words | None:

@@ -40,6 +40,11 @@ PAIRS = [
     ("rates", "swapped", "update_factors", "of 0.weight, 0.bias is 0.500 times A's"),
     ("rates", "nesterov", "update_times", "only the optimizer of B has the options momentum_decay"),
 ]
+NEWCOMERS = [
+    ("temperature", "free", "unnamed", "step 0, update, layer scale"),
+    ("critics", "column", "unnamed", "A calls its model on 8 examples 16 times, and B on the same 24 times"),
+]
+"""As above, of newcomers.py."""
 KERAS_PAIRS = [
     ("gan", "swapped", "same", ""),
     ("gan", "late swapped", "same", ""),

@@ -12,19 +12,20 @@ from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.mistakes.groups import is_regrouped
 from samestep.common.steps.joining import read_run
 from tests.recording.records import recorded_once
-from tests.recording.stranger_pairs import PAIRS
+from tests.recording.stranger_pairs import NEWCOMERS, PAIRS
 
 pytestmark = pytest.mark.torch
-KINDS = [*dict.fromkeys(kind for kind, *_ in PAIRS)]
+SCRIPTS = {kind: name for name, pairs in (("strangers", PAIRS), ("newcomers", NEWCOMERS)) for kind, *_ in pairs}
 SEEDS = range(4)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    words = [*KINDS, *(f"{kind} {word}" for kind, word, *_ in PAIRS)]
-    cases: dict[str, tuple[str, dict[str, object]]] = {each: (f"strangers.py {each}", {}) for each in words}
-    for kind in KINDS:
-        cases |= {f"{kind} {seed}": (f"strangers.py {kind}", {"perturb": seed, "stop_after": 4}) for seed in SEEDS}
+    cases: dict[str, tuple[str, dict[str, object]]] = {}
+    for kind, name in SCRIPTS.items():
+        words = [kind, *(f"{kind} {word}" for own, word, *_ in (*PAIRS, *NEWCOMERS) if own == kind)]
+        cases |= {each: (f"{name}.py {each}", {}) for each in words}
+        cases |= {f"{kind} {seed}": (f"{name}.py {kind}", {"perturb": seed, "stop_after": 4}) for seed in SEEDS}
     cases["joined"] = ("strangers.py joined", {"world": 2})
     return recorded_once(tmp_path_factory, "records-of-strangers", cases)
 
@@ -35,7 +36,7 @@ def judged(folder: Path, kind: str, word: str) -> RecordedVerdict:
     return judge(a, b, measure(a, [read_run(folder / f"{kind} {seed}") for seed in SEEDS], pairing), pairing)
 
 
-@pytest.mark.parametrize(("kind", "word", "expected", "said"), PAIRS)
+@pytest.mark.parametrize(("kind", "word", "expected", "said"), [*PAIRS, *NEWCOMERS])
 def test_it_is_the_same_or_another(folder: Path, kind: str, word: str, expected: str, said: str) -> None:
     verdict = judged(folder, kind, word)
     names = [cause.name for cause in verdict.causes]

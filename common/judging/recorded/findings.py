@@ -203,10 +203,14 @@ def _is_turned(walk: Walk, one: RunStep, other: RunStep, compared: ComparedTenso
 
     Then gradients agree, few tensors differ, and none by more than twice what the update moves one of its numbers. Eight
     projections may show half of that. If a factor makes all of a tensor's move, no single number does;
-    but one near 1 may be rounding as well, as where Adam's bias correction is computed in float32.
+    but one near 1 may be rounding as well, as where Adam's bias correction is computed in float32. A tensor of one number whose
+    gradient is more than rounding is not turned.
     """
     gradients = walk.compare("gradient", one, other)
     if walk.a.header.is_float64 or gradients is None or (gradients.differs | gradients.is_unsure).any():
+        return False
+    is_pushed = gradients.one.norm > gradients.scale.same * gradients.scale.rounding
+    if (compared.differs & (walk.pairing.sizes == 1) & is_pushed).any():
         return False
     moved = apart_of(compared.one, before) / np.sqrt(walk.pairing.sizes)
     is_small = apart_of(compared.one, compared.other) <= 4 * moved
