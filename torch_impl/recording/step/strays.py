@@ -21,6 +21,8 @@ class Strays:
     def __init__(self) -> None:
         """Has seen none."""
         self._keys: dict[int, _Key] = {}
+        self._trained: dict[int, torch.Tensor] = {}
+        self._num_held = 0
         self._taken: list[Pending] = []
         self._is_over = False
 
@@ -35,8 +37,12 @@ class Strays:
         if self._is_over or not updated:
             return
         self._is_over = True
-        trained = [each for each in held if each.is_updated and each.tensor.role == "parameter"]
-        new = {id(each.owner) for each in trained if self._is_new(each.owner)} - updated
+        if self._num_held != len(held):
+            trained = [each.owner for each in held if each.is_updated and each.tensor.role == "parameter"]
+            self._trained, self._num_held = {id(each): each for each in trained}, len(held)
+        if not self._keys and self._trained.keys() <= updated:  # as in every step of a script with one optimizer
+            return
+        new = {key for key, parameter in self._trained.items() if self._is_new(parameter)} - updated
         if new:
             with torch.no_grad():
                 self._taken = [statistics([each.gradient() if id(each.owner) in new else None for each in held])]
