@@ -40,7 +40,9 @@ class Mistake:
 
 
 def spell(ratio: float) -> str:
-    """Returns a ratio, to as many digits as it is near to 1."""
+    """Returns a ratio, to as many digits as it is near to 1, or to three if it is small."""
+    if 0 < abs(ratio) < 0.01:
+        return f"{ratio:.3g}"
     near = abs(ratio - 1)
     digits = 3 if near >= 0.01 or near == 0 else 5 if near >= 5e-5 else 8
     return f"{ratio:.{digits}f}"

@@ -281,6 +281,23 @@ def asynchronous() -> None:
         tf.config.experimental.set_synchronous_execution(True)
 
 
+def exported() -> None:
+    """The function that trains is saved between two steps, with all that it holds."""
+    made = model()
+    made.optimizer.build(made.trainable_variables)
+    module, like = tf.Module(), [tf.TensorSpec([None, 6]), tf.TensorSpec([None, 1])]
+    module.variables_of_both = [each.value for each in made.variables + made.optimizer.variables]
+    module.train = tf.function(lambda inputs, targets: _step(made, inputs, targets) or inputs)
+    module.serve = tf.function(lambda inputs: made(inputs, training=True), input_signature=like[:1])
+    for number, (inputs, targets) in enumerate(dataset()):
+        module.train(inputs, targets)
+        if number == 1:
+            signatures = {"train": module.train.get_concrete_function(*like), "serve": module.serve}
+            tf.saved_model.save(module, OUT[0] / "module", signatures)
+    loaded = tf.saved_model.load(OUT[0] / "module")
+    loaded.train(inputs, targets)
+
+
 def eager_epochs() -> None:
     made = model()
     made.run_eagerly = True

@@ -32,6 +32,7 @@ ALONE = (
     "eager_epochs",
     "calls_of_both_kinds",
     "asynchronous",
+    "exported",
 )
 MORE = (*MORE_TWINS, *MORE_MIRRORED, "long_calls", "longer_calls")
 CLOSE = 1e-5
@@ -145,6 +146,12 @@ def test_no_step_is_lost_where_one_call_takes_compiled_steps_and_others(out: Pat
 def test_steps_are_waited_for_where_calls_return_before_them(out: Path) -> None:
     plain, steps = read(out / "fit")[1], read(out / "asynchronous" / "so far")[1]
     assert [(each.number, each.rows) for each in steps] == [(each.number, each.rows) for each in plain]
+
+
+def test_a_function_that_trains_is_saved_as_it_is_unrecorded_and_recorded_on(out: Path) -> None:
+    (_, plain), (_, steps) = read(out / "fit"), read(out / "exported")
+    assert [(each.number, each.losses) for each in steps] == [(each.number, each.losses) for each in plain]
+    assert b"InplaceUpdate" not in (out / "exported" / "module" / "saved_model.pb").read_bytes()
 
 
 def test_every(out: Path) -> None:

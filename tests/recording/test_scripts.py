@@ -50,6 +50,7 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "checked": ("odd.py checked", {}),
     "checked-moved": ("odd.py checked", {"perturb": 1}),
     "attacked": ("odd.py attacked", {}),
+    "raising": ("odd.py raising", {}),
     "growing": ("growing.py", {}),
     "growing-moved": ("growing.py", {"perturb": 1}),
 }
@@ -241,6 +242,13 @@ def test_odd_parameters(records: dict[str, list[Rank]]) -> None:
     assert np.isnan(steps[1].stats["gradient"]["square"][:2]).all()
     assert [each.name for each in header.tensors if each.role == "buffer"] == ["1.running_mean", "1.running_var"]
     assert not np.isnan(records["sparse"][0][1][1].stats["gradient"]["square"]).any()
+
+
+def test_steps_go_on_after_one_that_an_optimizer_refused(records: dict[str, list[Rank]]) -> None:
+    ((_, plain),), ((_, steps),) = records["bn"], records["raising"]
+    assert [(each.number, each.losses, each.rows) for each in steps] == [
+        (each.number, each.losses, each.rows) for each in plain
+    ]
 
 
 def test_parameters_that_are_made_later_are_added(records: dict[str, list[Rank]]) -> None:

@@ -12,10 +12,12 @@ from keras.src.backend.tensorflow.optimizer import TFOptimizer
 from keras.src.trainers.epoch_iterator import EpochIterator
 from tensorflow.python.eager import executor, record
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
+from tensorflow.python.saved_model import save
 
 from samestep.common.steps.recording import Recorder
 from samestep.tf_impl.recording.examples import inputs_of, sums_of_words
 from samestep.tf_impl.recording.gradient_transforms import OPTIMIZERS, is_scaling, note_scale, places
+from samestep.tf_impl.recording.saving import follow_saving
 from samestep.tf_impl.recording.session import Session
 from samestep.tf_impl.recording.slots import Slots
 from samestep.tf_impl.recording.tapes import TapeHooks
@@ -31,7 +33,7 @@ class Hooks:
             session: Is told what happens.
             recorder: Guards the script from errors.
         """
-        self._session, self._guard = session, recorder.guarded
+        self._session, self._guard, self._recorder = session, recorder.guarded, recorder
         self._here, self.tapes = threading.local(), TapeHooks(session, recorder)
 
     def install(self) -> None:
@@ -50,6 +52,7 @@ class Hooks:
             (Function, "__call__", self._follow_functions),
             (Function, "_initialize_uninitialized_variables", self._follow_initializers),
             (executor, "new_executor", self._follow_executors),
+            (save, "save_and_return_nodes", follow_saving(self._recorder)),
         ):
             original = getattr(owner, name, None)
             if original is not None:  # Keras 3.0 reduces no gradients

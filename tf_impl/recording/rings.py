@@ -18,6 +18,20 @@ _NONE = -1
 """In the place of a row's number: nothing is there."""
 
 
+_OWN: dict[int, Any] = {}
+"""Tensors that graphs are given for us, by their ids."""
+
+
+def is_own(tensor: object) -> bool:
+    """Returns whether a tensor is the memory or the handle of a variable of the recorder's."""
+    return id(tensor) in _OWN
+
+
+def _owned(tensor: Any) -> Any:
+    _OWN[id(tensor)] = tensor
+    return tensor
+
+
 def own_variable(value: object, dtype: tf.DType) -> Any:
     """Returns a variable that no strategy mirrors, no model tracks and no optimizer knows.
 
@@ -26,7 +40,9 @@ def own_variable(value: object, dtype: tf.DType) -> Any:
         dtype: Its own.
     """
     with tf.init_scope():
-        return ResourceVariable(value, dtype=dtype, trainable=False)
+        variable = ResourceVariable(value, dtype=dtype, trainable=False)
+    _owned(variable.handle)
+    return variable
 
 
 def gather_now(variable: Any, places: np.ndarray) -> np.ndarray:
@@ -56,7 +72,7 @@ class Ring:
         """
         self.capacity, self._width = capacity, 1 + width
         with tf.init_scope(), tf.device("CPU:0"):
-            self._memory = tf.constant(_NONE, tf.int64, [capacity, self._width])
+            self._memory = _owned(tf.constant(_NONE, tf.int64, [capacity, self._width]))
         memory = memoryview(self._memory)
         self._rows, self.words = np.asarray(memory), memory.cast("B").cast("q")
         self._latest = self._variable = None

@@ -24,6 +24,7 @@ from samestep.torch_impl.recording.statistics import Pending
 from samestep.torch_impl.recording.step.counts import Counts
 from samestep.torch_impl.recording.step.examples import Examples
 from samestep.torch_impl.recording.step.losses import Roots, StepLosses
+from samestep.torch_impl.recording.step.nesting import Nesting
 from samestep.torch_impl.recording.step.scalars import StepScalars
 from samestep.torch_impl.recording.step.targets import Targets
 from samestep.torch_impl.recording.tensors import ParameterIds, find_objects
@@ -39,8 +40,8 @@ class Session:
         self.called, self.leaves, self.targets = dict[int, nn.Module](), Leaves(), Targets()
         self.watch: Watch | None = None
         self._initial, self._closures = None, ClosureCalls()  # type: FirstWeights | None, ClosureCalls
-        self._depth, self.has_optimizer, self._scale = 0, False, None  # type: int, bool, torch.Tensor | None
-        self._is_update = False
+        self._inside = Nesting()
+        self._is_update, self.has_optimizer, self._scale = False, False, None  # type: bool, bool, torch.Tensor | None
         self.counts, self.scalars, self.products, self._of = Counts(), StepScalars(), Products(), ParameterIds()
         self.forget()
 
@@ -125,7 +126,7 @@ class Session:
         """Returns whether the script has no optimizer; then what it trains is looked at from now on."""
         if self.watch is None and not self.has_optimizer:
             self.has_optimizer = bool(find_objects()[1])
-        if self.has_optimizer or self._depth:
+        if self.has_optimizer or self._inside:
             return False
         if self.watch is None:
             self._begin_watch()
@@ -143,7 +144,7 @@ class Session:
         if self._initial is None:
             start_with(self._recorder, self.called.values(), self.leaves.held())
             self._initial = FirstWeights([*self.called.values()], self.leaves.held())
-        if not self._depth and (self.stepped or (not self.has_optimizer and self._is_moved())):
+        if not self._inside and (self.stepped or (not self.has_optimizer and self._is_moved())):
             self.finish()
 
     def _begin_watch(self) -> None:
@@ -169,24 +170,22 @@ class Session:
             arguments: The arguments of its step, it first.
             keywords: The keywords of its step, it first.
         """
-        self._depth += 1
+        is_outer = self._inside.enter()
         closure = arguments[1] if len(arguments) > 1 else keywords.get("closure")
-        is_outer = self._depth == 1
         self._is_update = is_outer and closure is None and not is_rehearsed(optimizer, self._initial is not None)
         if not is_outer or (closure is None and not self._is_update):
             return None
         self.has_optimizer = True
         self._begin_update(optimizer)
         if not callable(closure):
-            self._take_of(optimizer)
-            return None
+            return self._take_of(optimizer)
         before, after = map(self._recorder.guarded, (self._closures.begin, self._after_closure))
         return with_followed_closure((arguments, keywords), closure, before, after)
 
     def after_update(self, optimizer: Optimizer) -> None:
         """It has stepped."""
-        self._depth -= 1
-        if not self._depth and (self._is_update or not is_rehearsed(optimizer, self._initial is not None)):
+        self._inside.leave()
+        if not self._inside and (self._is_update or not is_rehearsed(optimizer, self._initial is not None)):
             self.stepped.append(optimizer)
             self._is_replayed = False
 

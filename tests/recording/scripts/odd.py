@@ -3,9 +3,11 @@
 "wrapped" is parallel, and only the wrapper is in evaluation mode. "within" enters autocast within the model and returns
 float32, as accelerate has it; "evaluated" only where nothing is trained; "narrow" has layers of bfloat16 inside.
 "evaluation" never calls train(), and "teacher" has another model in evaluation mode. "checked" is evaluated before it has an
-optimizer, and "attacked" before each step, with a backward pass.
+optimizer, and "attacked" before each step, with a backward pass. "raising" has a first step that an
+optimizer refuses to take, and another optimizer of the class that its own is derived from.
 """
 
+import contextlib
 import sys
 
 import torch
@@ -49,6 +51,22 @@ if kind == "checked":
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 if kind == "evaluation":
     net.eval()
+if kind == "raising":
+    torch.optim.SGD([torch.zeros(1)], lr=0.1)
+
+    class Own(torch.optim.SGD):
+        def step(self, closure=None):
+            return super().step(closure)
+
+    optimizer = Own(net.parameters(), lr=0.1)
+
+    def refuse(*_: object) -> None:
+        raise ValueError
+
+    handle = optimizer.register_step_pre_hook(refuse)
+    with contextlib.suppress(ValueError):
+        optimizer.step()
+    handle.remove()
 teacher = nn.Linear(6, 3).eval()
 for x, y in zip(inputs, targets, strict=True):
     if kind == "attacked":
