@@ -10,7 +10,7 @@ from samestep.common.costs.expert import ep
 from samestep.common.costs.pipeline import hybrid, hybrid_footprints, pp
 from samestep.common.costs.sizes import holder_of
 from samestep.common.costs.tensor import tp, tp_footprints
-from samestep.common.costs.zero import fsdp, fsdp_footprints, zero1, zero1_footprints, zero2, zero2_footprints
+from samestep.common.costs.zero import fsdp, sharded_footprints, zero1, zero1_footprints, zero2
 from samestep.common.ledger import Footprint
 from samestep.common.strategy import Cost, Run
 
@@ -21,8 +21,8 @@ FOOTPRINTS: Mapping[Cost, Callable[[Run], tuple[Footprint, ...]]] = {
     cp: replicated_footprints,
     ep: lambda run: (holder_of(run, held_params(run).values(), count=run.num_devices),),
     zero1: zero1_footprints,
-    zero2: zero2_footprints,
-    fsdp: fsdp_footprints,
+    zero2: functools.partial(sharded_footprints, frees=False),
+    fsdp: functools.partial(sharded_footprints, frees=True),
     tp: tp_footprints,
     pp: _of_stages,
     hybrid: _of_stages,

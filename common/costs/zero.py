@@ -112,17 +112,7 @@ def _fully_sharded(run: Run, frees: bool, backend: str) -> Ledger:
     """
     sends = list(_collectives(run, frees))
     sends = with_layers(run, sends, with_ours=False)
-    return symmetric(run, _sharded_footprints(run, frees), with_agreement(run, sends), backend)
-
-
-def zero2_footprints(run: Run) -> tuple[Footprint, ...]:
-    """Predicts the memory of ranks that gather every block and keep it until its backward pass."""
-    return _sharded_footprints(run, frees=False)
-
-
-def fsdp_footprints(run: Run) -> tuple[Footprint, ...]:
-    """Predicts the memory of ranks that gather a block only while it computes."""
-    return _sharded_footprints(run, frees=True)
+    return symmetric(run, sharded_footprints(run, frees), with_agreement(run, sends), backend)
 
 
 def _parts(run: Run, params: Callable[[Mapping[str, Param]], Mapping[str, Param]] = dict) -> list[ShardPart]:
@@ -137,7 +127,13 @@ def _parts(run: Run, params: Callable[[Mapping[str, Param]], Mapping[str, Param]
     return [part_of(each, run.mesh) for each in together]
 
 
-def _sharded_footprints(run: Run, frees: bool) -> tuple[Footprint, ...]:
+def sharded_footprints(run: Run, frees: bool) -> tuple[Footprint, ...]:
+    """Predicts the memory of ranks that hold shards and gather every block.
+
+    Args:
+        run: What is trained.
+        frees: Whether a block is freed after its forward pass, and not kept until its backward pass.
+    """
     every, blocks = held_params(run), _parts(run)
     gathered = [gathered_bytes(run, block) for block in blocks]
     in_two = any(block.of_experts for block in blocks)

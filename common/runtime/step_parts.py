@@ -44,13 +44,16 @@ PARTS = tuple(field.name for field in dataclasses.fields(StepParts) if field.nam
 """The names of the parts, in the order in which they are shown."""
 
 
-def mean(found: Sequence[StepParts], step_seconds: float) -> StepParts:
-    """Returns the mean over processes, as shares of a step.
+def mean(of_processes: Sequence[StepParts | None], step_seconds: float | None) -> StepParts | None:
+    """Returns the mean over processes, as shares of a step; None unless every process found the parts of its steps.
 
     Args:
-        found: At least one; whether the update is told apart is the same in all.
-        step_seconds: What the parts add up to.
+        of_processes: At least one; whether the update is told apart is the same in all.
+        step_seconds: What the parts add up to; None if no step was timed.
     """
+    found = [each for each in of_processes if each]
+    if not step_seconds or len(found) < len(of_processes):
+        return None
     columns = {name: [getattr(each, name) for each in found] for name in (*PARTS, "own_step_seconds")}
     means = {n: None if None in values else sum(values) / len(found) for n, values in columns.items()}
     factor = step_seconds / sum(means[name] or 0.0 for name in PARTS)

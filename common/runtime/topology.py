@@ -8,7 +8,7 @@ import dataclasses
 import json
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -124,6 +124,17 @@ def _check_count(processes: int) -> None:
         raise ConfigError(
             f"the run takes {processes} processes; give fewer devices, at most {MAX_PROCESSES} processes."
         )
+
+
+def bypass_proxies(hosts: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Makes the variables with which a process connects to its peers directly even where `http_proxy` is set, which gRPC obeys.
+
+    Args:
+        hosts: Those of the peers.
+        environment: Says which others are reached directly.
+    """
+    peers = ",".join(dict.fromkeys(hosts))
+    return {name: ",".join(filter(None, [environment.get(name), peers])) for name in ("no_proxy", "NO_PROXY")}
 
 
 def fill_in(spec: ProcessSpec, addresses: Sequence[tuple[str, int]]) -> dict[str, str]:

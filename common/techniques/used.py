@@ -84,7 +84,7 @@ def period_flags(techniques: Techniques) -> dict[str, Scalar]:
 
 def alone(techniques: Techniques) -> Techniques:
     """Returns the techniques by which a rank takes its own steps within a period."""
-    return _without(techniques, _flags_of(techniques, lambda each: each.periods is not None))
+    return _without(techniques, period_flags(techniques))
 
 
 def counts_devices(techniques: Techniques) -> str:

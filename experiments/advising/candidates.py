@@ -162,7 +162,8 @@ class _Layouts:
             if hopeless and closest and least >= closest.needed_bytes:
                 continue
             for twice in (False, True) if not hopeless else (True,):
-                trial = _Trial(found, self, _computing_twice(run) if twice else run, rows, schedule, memory)
+                again = run.techniques.computing_twice() if twice else run.techniques
+                trial = _Trial(found, self, dataclasses.replace(run, techniques=again), rows, schedule, memory)
                 fitting = trial.of(counts[:1] if hopeless else counts)
                 found.fitting += fitting
                 largest = max((each.microbatch_size for each in fitting), default=0)
@@ -228,11 +229,6 @@ class _Trial:
         if candidate is not None and (title not in closest or needs < closest[title].needed_bytes):
             closest[title] = candidate
         return None
-
-
-def _computing_twice(run: Run) -> Run:
-    """Returns the run with segments computed again in the backward pass."""
-    return dataclasses.replace(run, techniques=run.techniques.computing_twice())
 
 
 def _options(base: Run, row: RankedStrategy, mesh: Mesh) -> object:

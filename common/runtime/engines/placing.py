@@ -21,7 +21,7 @@ from samestep.common.runtime.engines.table import (
     refuse_contradiction,
     said_why,
 )
-from samestep.common.runtime.topology import LAUNCHED_AT, RESTARTS, fill_in, own_index, read_whole
+from samestep.common.runtime.topology import LAUNCHED_AT, RESTARTS, bypass_proxies, fill_in, own_index, read_whole
 from samestep.common.strategy import ProcessSpec
 
 LOOPBACK = "127.0.0.1"
@@ -115,7 +115,7 @@ def _connect(
         _set(environment, dict.fromkeys(_INTERFACES, interface_of(met[index].address[0])))
     if not _has_all(environment, specs):
         _set(environment, fill_in(specs[index], addresses) | _local(met, index, place))
-    _bypass_proxies(environment, [host for host, _ in addresses])
+    environment.update(bypass_proxies((host for host, _ in addresses), environment))
 
 
 def _set(environment: MutableMapping[str, str], names: Mapping[str, str]) -> None:
@@ -123,13 +123,6 @@ def _set(environment: MutableMapping[str, str], names: Mapping[str, str]) -> Non
     for name, value in names.items():
         if value:
             environment.setdefault(name, value)
-
-
-def _bypass_proxies(environment: MutableMapping[str, str], hosts: Sequence[str]) -> None:
-    """Has no proxy stand between the hosts."""
-    peers = ",".join(dict.fromkeys(hosts))
-    for name in ("no_proxy", "NO_PROXY"):
-        environment[name] = ",".join(filter(None, [environment.get(name), peers]))
 
 
 def _local(met: Sequence[Arrival], index: int, place: Place | None) -> dict[str, str]:

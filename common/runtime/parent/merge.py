@@ -19,7 +19,7 @@ from samestep.common.request import Launch, RunConfig
 from samestep.common.run import arguments, as_config
 from samestep.common.runtime.measured import Measured, Usage, conditions
 from samestep.common.runtime.records import SCHEMA_VERSION, DeviceRow, RunResult, Throughput
-from samestep.common.runtime.step_parts import StepParts, mean
+from samestep.common.runtime.step_parts import mean
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_params
 
@@ -42,7 +42,8 @@ def merge(run: Run, launch: Launch, measured: Sequence[Measured], parity: Parity
     measured_as_it_is = {name: getattr(first, name) for name in _SAME}
     note = "; ".join(filter(None, (first.emulation, first.device_note)))
     return RunResult(
-        **measured_as_it_is | {"device_note": note, "step_parts": _step_parts(measured, step_median)},
+        **measured_as_it_is
+        | {"device_note": note, "step_parts": mean([each.step_parts for each in measured], step_median)},
         schema_version=SCHEMA_VERSION,
         status=status,
         config=config,
@@ -99,12 +100,6 @@ def _time(run: Run, first: Measured) -> tuple[float | None, Throughput | None, f
     step_median, rates = statistics.median(timed), [run.batch_size / seconds for seconds in timed]
     throughput = Throughput(statistics.median(rates), min(rates), max(rates), len(rates))
     return step_median, throughput, first.window_seconds[0] - first.window_steps[0] * step_median
-
-
-def _step_parts(measured: Sequence[Measured], step_seconds: float | None) -> StepParts | None:
-    """Returns the parts of the median step; None unless every process found those of its own."""
-    found = [each.step_parts for each in measured if each.step_parts]
-    return mean(found, step_seconds) if step_seconds and len(found) == len(measured) else None
 
 
 def _device_rows(measured: Measured) -> list[DeviceRow]:

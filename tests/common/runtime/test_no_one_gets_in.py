@@ -18,8 +18,8 @@ from samestep.common.run import parse
 from samestep.common.runtime.directory import open_run
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
-from samestep.common.runtime.parent.processes.network import bypass_proxies
 from samestep.common.runtime.state_file import from_bytes
+from samestep.common.runtime.topology import bypass_proxies
 from samestep.common.workload.data.dataset import cache_directory, make_cache_directory
 from tests.cells import SIZED
 from tests.conftest import RunCell
@@ -142,10 +142,9 @@ def test_a_proxy_is_not_asked(run_cell: RunCell) -> None:
     assert run_cell("tf:multi_worker_mirrored", SIZED["mlp"], proxy, devices=2, dtype="float64").parity.passed
 
 
-def test_other_hosts_keep_what_was_said_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("no_proxy", "example.org")
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    assert bypass_proxies(["127.0.0.1", "127.0.0.1"]) == {"no_proxy": "example.org,127.0.0.1", "NO_PROXY": "127.0.0.1"}
+def test_other_hosts_keep_what_was_said_of_them() -> None:
+    found = bypass_proxies(["127.0.0.1", "127.0.0.1"], {"no_proxy": "example.org"})
+    assert found == {"no_proxy": "example.org,127.0.0.1", "NO_PROXY": "127.0.0.1"}
 
 
 # --- files, and what is sent ------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import dataclasses
 import os
 import socket
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.errors import Unavailable
@@ -15,7 +15,7 @@ from samestep.common.runtime.parent.processes.following import Progress
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
 from samestep.common.runtime.parent.processes.watch import ProcessWatch
 from samestep.common.runtime.process_file import forget
-from samestep.common.runtime.topology import fill_in
+from samestep.common.runtime.topology import bypass_proxies, fill_in
 from samestep.common.strategy import ProcessSpec, Run
 
 HOST = "127.0.0.1"
@@ -44,12 +44,6 @@ def free_ports(count: int) -> list[int]:
             ) from None
 
 
-def bypass_proxies(hosts: Iterable[str]) -> dict[str, str]:
-    """Makes the environment in which a worker connects to its peers directly even where `http_proxy` is set, which gRPC obeys."""
-    peers = ",".join(dict.fromkeys(hosts))
-    return {name: ",".join(filter(None, [os.environ.get(name), peers])) for name in ("no_proxy", "NO_PROXY")}
-
-
 @dataclasses.dataclass(frozen=True)
 class Meeting:
     """Where the processes of a run find each other.
@@ -62,7 +56,7 @@ class Meeting:
 
     addresses: Sequence[tuple[str, int]] = ()
     private: bool = False
-    environment: Mapping[str, str] = dataclasses.field(default_factory=lambda: bypass_proxies([HOST]))
+    environment: Mapping[str, str] = dataclasses.field(default_factory=lambda: bypass_proxies([HOST], os.environ))
 
 
 def meet(server: ForkClient, danger: str, specs: Sequence[ProcessSpec], bandwidth: str | None) -> Meeting:
@@ -127,7 +121,7 @@ def link(server: ForkClient, count: int, bits_per_second: int) -> Meeting:
         raise Unavailable(f"no links for --bandwidth here ({reason}); leave out --bandwidth, or see docs/measuring.md")
     addresses = [(address(place), FIRST_PRIVATE_PORT) for place in range(count)]
     names = dict.fromkeys(("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), DEVICE)
-    return Meeting(addresses, True, {**bypass_proxies(host for host, _ in addresses), **names})
+    return Meeting(addresses, True, {**bypass_proxies((host for host, _ in addresses), os.environ), **names})
 
 
 def start(
