@@ -82,6 +82,13 @@ def test_numpy_has_one_thread_unless_told_otherwise(given: dict[str, str], threa
     assert done.stdout.split() == [threads, "False"]
 
 
+def test_the_overview_of_all_commands_reads_no_catalogue() -> None:
+    look = "try: main()\nfinally: print('samestep.common.catalog' in sys.modules)"
+    line = f"import sys; from samestep.__main__ import main\n{look}"
+    done = subprocess.run([sys.executable, "-c", line, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("samestep: ") and done.stdout.endswith("\nFalse\n")
+
+
 @pytest.mark.parametrize(("name", "code"), [("", 130), ("SIGTERM", 143), ("SIGHUP", 129), ("SIGQUIT", 131)])
 def test_the_exit_code_of_a_signal_is_that_of_shells(name: str, code: int) -> None:
     assert signal_exit_code(KeyboardInterrupt(*[name] if name else [])) == code

@@ -57,9 +57,9 @@ def coefficients_at(place: int, index: torch.Tensor) -> torch.Tensor:
     Returns:
         int64 of the same bits as those of `common.steps.rows.coefficients`.
     """
-    values = (index + (place * INPUT_STRIDE + 1)) * _signed(0x9E3779B97F4A7C15)
-    values = (values ^ _shifted(values, 30)) * _signed(0xBF58476D1CE4E5B9)
-    values = (values ^ _shifted(values, 27)) * _signed(0x94D049BB133111EB)
+    values = (index + (place * INPUT_STRIDE + 1)) * signed(0x9E3779B97F4A7C15)
+    values = (values ^ _shifted(values, 30)) * signed(0xBF58476D1CE4E5B9)
+    values = (values ^ _shifted(values, 27)) * signed(0x94D049BB133111EB)
     return values ^ _shifted(values, 31) | 1
 
 
@@ -68,5 +68,6 @@ def _shifted(values: torch.Tensor, places: int) -> torch.Tensor:
     return values >> places & (1 << (64 - places)) - 1
 
 
-def _signed(value: int) -> int:
+def signed(value: int) -> int:
+    """Returns an unsigned number of 64 bits as the signed one that has its bits."""
     return value - 2**64 if value >= 2**63 else value

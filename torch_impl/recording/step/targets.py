@@ -15,6 +15,7 @@ from samestep.torch_impl.recording.pieces import local_of
 from samestep.torch_impl.recording.step.batches import Batches
 from samestep.torch_impl.recording.step.examples import Memory, Sums, sums_of
 from samestep.torch_impl.recording.step.losses import Roots
+from samestep.torch_impl.recording.step.sparse import signed
 
 _MOST_NODES, _MOST_MISSES = 12, 3
 """A loss function is near the end of the graph. If a few passes have none there, the script writes its losses by hand."""
@@ -109,7 +110,7 @@ def _targets_of(losses: Roots) -> list[torch.Tensor]:
         target = _saved(node, "target")
         target = _share(node) if target is None else target
         if target is not None:
-            ignored = _signed(getattr(node, "_saved_ignore_index", 0))
+            ignored = signed(getattr(node, "_saved_ignore_index", 0))
             is_some = ignored and not _counts_all(node, target)
             found.append(target.masked_fill(target == ignored, 0) if is_some else target)
     return found
@@ -163,10 +164,6 @@ def _saved(node: torch.autograd.graph.Node, name: str) -> torch.Tensor | None:
     found = raw.data
     is_given = isinstance(found, torch.Tensor) and found.ndim and not found.requires_grad and not found.is_complex()
     return local_of(found) if is_given else None
-
-
-def _signed(index: int) -> int:
-    return index - 2**64 if index >= 2**63 else index
 
 
 def _rounded(tensor: torch.Tensor) -> torch.Tensor:
