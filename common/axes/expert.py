@@ -39,7 +39,7 @@ def refuse(run: Run) -> None:
     Raises:
         ConfigError: There are none, or they do not divide.
     """
-    count, num = run.mesh.axis("expert"), num_stacked(run.workload.model)
+    count, num = run.mesh.axis("expert"), _num_experts(run.workload.model)
     if not num:
         raise ConfigError(
             f"an expert axis cuts mixtures of experts, and {run.workload.name} has none; choose --workload "
@@ -121,7 +121,7 @@ def sent(run: Run, sizes: Sizes) -> float:
 
 
 @functools.lru_cache(maxsize=8)  # a search asks for every mesh
-def num_stacked(model: ModelSpec) -> int:
+def _num_experts(model: ModelSpec) -> int:
     """Returns the number of experts of a block; 0 if there are none."""
     return max(param.stacked for param in model.params().values())
 
@@ -146,5 +146,5 @@ HOOKS = AxisHooks(
     keeps=lambda run: keeps,
     all_to_all=all_to_all,
     about="the exchanges of tokens and experts",
-    most=lambda model, mesh: max(1, num_stacked(model)),
+    most=lambda model, mesh: max(1, _num_experts(model)),
 )

@@ -8,7 +8,6 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from samestep.common.axes.expert import num_stacked
 from samestep.common.axes.used import held_params
 from samestep.common.costs.saved_activations import kept_tf, kept_torch
 from samestep.common.costs.saved_activations.activations import activation_bytes
@@ -22,7 +21,7 @@ from samestep.common.mesh import Mesh
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import computed_twice
 from samestep.common.workload.models.parameters import trained
-from samestep.common.workload.models.spec import num_positions
+from samestep.common.workload.models.spec import ModelSpec, num_positions
 from samestep.common.workload.routing import AWAY, TAKEN
 
 if TYPE_CHECKING:
@@ -89,11 +88,15 @@ def expert(run: Run, backend: str) -> Ledger:
         model = cast("TransformerSpec", model)
         slots = run.examples_per_pass * num_positions(model) * model.top_k
         of_block = (ranks - 1) * slots * kept_tf.at_expert(model) * run.item_bytes
-        experts = num_stacked(model)
-        of_block += kept_tf.PLACE_BYTES * (2 * (ranks + 1) * slots - experts + experts // ranks)
+        of_block += kept_tf.PLACE_BYTES * (2 * (ranks + 1) * slots - _num(model) + _num(model) // ranks)
         kept += run.passes * model.layers * of_block
     held = dataclasses.replace(_holder(run), activations_bytes=kept)
     return symmetric(run, (held,), _step(run, _within(run)) if run.num_devices > 1 else (), backend)
+
+
+def _num(model: ModelSpec) -> int:
+    """Returns the number of experts of a block."""
+    return max(param.stacked for param in model.params().values())
 
 
 def _in_data_parallel(run: Run) -> Run:
@@ -118,7 +121,7 @@ def _routed(run: Run, taken: Sequence[int]) -> Iterator[Send]:
     model, again = cast("TransformerSpec", run.workload.model), 2 if computed_twice(run) else 1
     seen = collections.Counter[str]()
     for send in _within(run):
-        if send.bytes != num_stacked(model) * ID_BYTES:
+        if send.bytes != _num(model) * ID_BYTES:
             number, is_by_taken = divmod(seen[send.phase], 2)
             seen[send.phase] += 1
             turn, block = (
