@@ -78,7 +78,7 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
         loss=float(value),
         each=_losses(model, outputs, y),
         added=added,
-        stilled={trained.path(layer): dropped[id(layer)] for layer in trained.started if id(layer) in dropped},
+        stilled=trained.stilled_by(dropped),
         optimizer=hyper,
         gradients={name: gradient.numpy() for name, gradient in zip(built.params, gradients, strict=True)},
         buffers={name: variable.numpy() for name, variable in built.buffers.items()},

@@ -10,7 +10,10 @@ import keras
 import tensorflow as tf
 
 from samestep.common.porting.model_trace import IS_FUNCTION, MOST_ELEMENTS
-from samestep.common.porting.traced_call import TracedCall
+from samestep.common.porting.traced_call import TracedCall, numbered
+from samestep.common.workload.draws import DRAWS
+from samestep.common.workload.models.layer import Stilled
+from samestep.tf_impl.features.applied import dropped_by
 from samestep.tf_impl.upstream import watching_operations
 
 _CONTAINERS = ("Sequential", "Functional", "Model")
@@ -40,6 +43,7 @@ class LayerRecorder:
         """
         self.calls: list[Call] = []
         self.started: list[Any] = []
+        self.stilled: dict[str, Stilled] = {}
         self._model = model
         self._stack: list[tuple[Any, bool, bool]] = []
 
@@ -86,6 +90,27 @@ class LayerRecorder:
             if each.dtype.is_floating and 1 < each.shape.num_elements() <= MOST_ELEMENTS:
                 name = f"{self.path(layer)}/{kind}()" if layer is not self._model else f"{kind}()"
                 self.calls.append(Call(name, kind, {IS_FUNCTION: True}, [], each))
+
+    def drew(self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> None:
+        """Records a function that is held still, at its place among the calls: it passes on what it is given.
+
+        Args:
+            function: The function.
+            args: Its arguments.
+            named: Those that are given by name.
+        """
+        layer, _, is_opened = self._stack[-1] if self._stack else (None, True, False)
+        stilled = dropped_by(function, args, named)
+        if stilled is not None and is_opened:
+            where = "" if layer is self._model else f"{self.path(layer)}/"
+            name = numbered(f"{where}{stilled.feature}()", self.stilled)
+            self.stilled[name] = stilled
+            given = tf.convert_to_tensor(args[0] if args else named["x"])
+            self.calls.append(Call(name, stilled.feature, {IS_FUNCTION: False}, [], given))
+
+    def stilled_by(self, layers: Mapping[int, Stilled]) -> dict[str, Stilled]:
+        """Returns what was held still, by path: of layers, by the id of each, and what functions drew."""
+        return {self.path(each): layers[id(each)] for each in self.started if id(each) in layers} | self.stilled
 
     @contextlib.contextmanager
     def _opened(self, layer: Any, found: list[Call]) -> Iterator[None]:
@@ -168,6 +193,7 @@ def recording(model: Any) -> Iterator[LayerRecorder]:
         for kind in kinds:
             stack.enter_context(mock.patch.object(kind, "__call__", _recorded(recorder, kind.__call__)))
         stack.enter_context(watching_operations(recorder.saw))
+        stack.enter_context(DRAWS.watched(recorder.drew))
         yield recorder
 
 

@@ -123,7 +123,7 @@ def _trace(traced: _Traced, clips: Clips) -> ModelTrace:
         buffers={name: buffer.numpy().copy() for name, buffer in weights.named_buffers(module).items()},
         stepped={name: weight.to_neutral(weight.parameter) for name, weight in named.items()},
         losses=(),
-        stilled={path: traced.stilled[path] for path in recorder.started if path in traced.stilled},
+        stilled={path: traced.stilled[path] for path in recorder.started if path in traced.stilled} | recorder.stilled,
         optimizer=clips.beside(configured, named),
     )
     (losses, rates), (nudged, _) = traced.curve(), traced.curve(NUDGE)

@@ -12,7 +12,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 from samestep.common.porting.model_trace import IS_FUNCTION, MOST_ELEMENTS
-from samestep.common.porting.traced_call import TracedCall
+from samestep.common.porting.traced_call import TracedCall, numbered
+from samestep.common.workload.draws import DRAWS
+from samestep.common.workload.models.layer import Stilled
+from samestep.torch_impl.features.applied import dropped_by
 
 WHOLE = (nn.MultiheadAttention, nn.RNNBase)
 """Modules that compute with their children's parameters themselves: they are recorded, their children are not."""
@@ -48,6 +51,7 @@ class LayerRecorder(TorchFunctionMode):
         super().__init__()
         self.calls: list[Call] = []
         self.started: list[str] = []
+        self.stilled: dict[str, Stilled] = {}
         self._model = model
         self._stack: list[tuple[str, bool, bool]] = []
         self._inputs: list[list[torch.Tensor]] = []
@@ -83,6 +87,25 @@ class LayerRecorder(TorchFunctionMode):
                     )
                     self.calls.append(dataclasses.replace(called, output=each.detach().clone()))
         return output
+
+    def drew(self, function: Callable[..., object], args: tuple[object, ...], named: Mapping[str, object]) -> None:
+        """Records a function that is held still, at its place among the calls: it passes on what it is given.
+
+        Args:
+            function: The function.
+            args: Its arguments.
+            named: Those that are given by name.
+        """
+        path, _, is_opened = self._stack[-1] if self._stack else ("", True, False)
+        stilled = dropped_by(function, args, named)
+        if stilled is None or not is_opened:
+            return
+        known = FUNCTIONS.get(function.__name__)  # which is recorded as a layer is
+        name = numbered(f"{path}.{known or stilled.feature}()".lstrip("."), self.stilled)
+        self.stilled[name] = stilled
+        given = args[0] if args else named.get("input")
+        if known is None and isinstance(given, torch.Tensor):
+            self.calls.append(Call(name, stilled.feature, {IS_FUNCTION: False}, [], given.detach().clone()))
 
     def _starts(self, path: str) -> Callable[..., None]:
         def start(module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
@@ -129,5 +152,5 @@ def recording(model: nn.Module) -> Iterator[LayerRecorder]:
     Args:
         model: Whose modules are recorded.
     """
-    with LayerRecorder(model) as recorder:
+    with LayerRecorder(model) as recorder, DRAWS.watched(recorder.drew):
         yield recorder

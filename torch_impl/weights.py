@@ -93,10 +93,12 @@ def named_weights(*models: nn.Module) -> dict[str, Weight]:
 def _to_neutral(module: nn.Module, name: str, parameter: nn.Parameter) -> tuple[str, tuple[int, ...]]:
     """Returns the neutral name of a parameter in its module, and the permutation of its axes.
 
-    A module that has no entry keeps its names, with the axes in reverse, as those of a kernel.
+    A module that has no entry keeps its names, with the axes in reverse, as those of a kernel. A norm over several axes has
+    those of a vector, in torch's order.
     """
     table = next((table for kind, table in _NEUTRAL.items() if isinstance(module, kind)), {})
-    return table.get(name) or (name, tuple(reversed(range(parameter.ndim))))
+    neutral, permutation = table.get(name) or (name, tuple(reversed(range(parameter.ndim))))
+    return neutral, permutation if len(permutation) == parameter.ndim else tuple(range(parameter.ndim))
 
 
 def named_buffers(*models: nn.Module) -> dict[str, torch.Tensor]:

@@ -176,12 +176,14 @@ def _aligned(
     nothing: tuple[dict[str, np.ndarray], ...] = ({}, {})
     sides = [held.get((side, call.name), nothing) for side, call in zip(_SIDES, (one, other), strict=True)]
     inputs = None
-    same = OTHER in (family(one), family(other)) or family(one) == family(other)
+    families = {family(one), family(other)}
+    is_mixed = families == {"convolution", "linear"}  # of single pixels
+    same = OTHER in families or len(families) == 1 or is_mixed
     if same and first is not None and first.inputs and other.inputs:
         # attention as one layer gets other inputs than its last projection
         given = turned(first.inputs[0], axes), other.inputs[0]
         if given[0].shape != given[1].shape:
-            given = like(first.inputs[0], other.inputs[0]), other.inputs[0]
+            given = squeezed(like(first.inputs[0], other.inputs[0]), other.inputs[0])
         if given[0].shape != given[1].shape and kind in SPATIAL:
             given = without_border(turned(first.inputs[0], axes)), without_border(other.inputs[0])
         inputs = given if given[0].shape == given[1].shape else None
@@ -190,7 +192,7 @@ def _aligned(
     return Aligned(
         source=one,
         target=other,
-        family=kind,
+        family="linear" if is_mixed else kind,
         inputs=inputs,
         output=cut(output),
         evaluated=_both(one.evaluated, other.evaluated, axes, cut),

@@ -13,6 +13,7 @@ from samestep.common.porting.ways.between import identify_between
 from samestep.common.porting.ways.identify import FLOAT32 as ROUNDED
 from samestep.common.porting.ways.identify import Settings, identify_both
 from samestep.common.porting.ways.layers import WAYS
+from samestep.common.porting.ways.one_step import few
 from samestep.common.porting.ways.turns import turn
 from samestep.common.porting.words import say
 from samestep.common.workload.models.layer import ParameterLayer
@@ -91,6 +92,11 @@ def _held(case: PortCase, layer: Aligned) -> dict[str, np.ndarray]:
     """Returns the parameters that may take part in what stands before a layer: its own, and those that belong to no layer."""
     raw = [pair for pair in case.matching.pairs if pair.layers[0].kind == pair.layers[1].kind == "Parameter"]
     own = {f"its {role.removesuffix('/value')}": value for role, value in layer.params[1].items()}
+    for pair in case.matching.pairs:  # what a bag of torch pools is at hand in no call of it
+        for call in (each for each in case.source.calls if each.kind == "EmbeddingBag" == pair.layers[0].kind):
+            if call.name == pair.layers[0].call and call.inputs[0].ndim == 2:
+                ids = few(call.inputs[0]).astype(np.int64)
+                own[f"the rows of `{call.name}`"] = case.weights[1][pair.target[0].neutral][ids]
     return own | {f"`{pair.source[0].native}`": case.weights[1][pair.target[0].neutral] for pair in raw}
 
 

@@ -20,7 +20,9 @@ ASKED, CALLS, ARRAYS = "port.json", "trace.json", "trace.npz"
 NUDGE = 1e-8
 """How far the weights of a curve are moved, relative, to see how much its steps amplify a deviation."""
 IS_FUNCTION = "is_function"
-"""The setting of a call between layers whose counterpart is found by what it computes: the two sides may write it otherwise."""
+"""The setting of a call between layers whose counterpart is found by what it computes: the two sides may write it otherwise.
+
+It is False of a call that passes on what it is given, whose counterpart is found as that of a layer is."""
 MOST_ELEMENTS = 2**22
 """Of the result of such a call, to be recorded."""
 CLIP_EPSILON = "clip_epsilon"

@@ -1,7 +1,7 @@
 """The calls of a model while its framework records them, and the arrays of a trace that are made of them."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -30,6 +30,17 @@ class TracedCall(Generic[Tensor]):
     inputs: Sequence[Tensor]
     output: Tensor
     gradient: Tensor | None = None
+
+
+def numbered(name: str, taken: Collection[str]) -> str:
+    """Returns a name for one of several calls of a function in one layer.
+
+    Args:
+        name: What all are called.
+        taken: The names of those before.
+    """
+    count = sum(each.partition(" ")[0] == name for each in taken)
+    return f"{name} ({count + 1})" if count else name
 
 
 def layer_calls(

@@ -29,7 +29,7 @@ def _activation(one: object, other: object) -> str:
 
 def _padding(one: object, other: object) -> str:
     ours, theirs = (each[0] if isinstance(each, tuple) and len(set(each)) == 1 else each for each in (one, other))
-    is_even = isinstance(theirs, tuple) and len({*theirs}) == 1
+    is_even = isinstance(theirs, tuple) and (len({*theirs}) == 1 or theirs[1] == 0)
     name = "{b}'s VALID" if theirs == (0, 0) else "{b}" if is_even else "{b}'s SAME"
     return f"{name} pads {theirs}, {{a}} pads {ours}"
 
@@ -109,6 +109,9 @@ _SAY: Mapping[str, Say] = {
     "resizes": lambda one, other: f"{{a}} resizes {one}, {{b}} {other}",
     "pixels": lambda one, other: f"{{a}} resizes {one}, {{b}} {other}",
     "cut": lambda one, other: f"{{a}} cuts off {one} in front of a transposed convolution, {{b}} {other}",
+    "kept": lambda one, other: (
+        f"of a transposed convolution {{a}} keeps {_listing(one)} places, {{b}} {_listing(other)}"
+    ),
     "roles": lambda one, other: f"{{a}} takes its projections as {one}, {{b}} as {other}",
     "gates": lambda one, other: f"{{a}}'s gates are in the order {one}, {{b}}'s in {other}",
     "reset": lambda one, other: f"{{a}}'s reset gate comes {one} the product with the state, {{b}}'s {other} it",
@@ -125,6 +128,9 @@ _SAY: Mapping[str, Say] = {
     "matrix product": lambda one, other: f"{{a}} multiplies {_listing(one)}, {{b}} {_listing(other)}",
     "joined": lambda one, other: f"{{a}} joins {_listing(one)}, {{b}} {_listing(other)}",
     "along": lambda one, other: f"{{a}} does so along {one}, {{b}} along {other}",
+    "likeness": lambda one, other: f"{{a}} takes the {one}, {{b}} the {other}",
+    "turns": lambda one, other: f"of what is turned by its position, {{a}} takes {one} as pairs, {{b}} {other}",
+    "angle": lambda one, other: f"{{a}} turns a position by an angle of {_number(one)}, {{b}} of {_number(other)}",
     "hides": lambda one, other: f"{{a}} hides {one}, {{b}} hides {other}",
     "by": lambda one, other: f"{{a}} hides it by {one}, {{b}} by {other}",
     "pixels of channels": lambda one, other: f"of the channels that become pixels, in {{a}} {one}, in {{b}} {other}",
@@ -152,6 +158,8 @@ _DOES: Mapping[str, Callable[[object], str]] = {
     "joined": lambda value: f"joins {_listing(value)}",
     "hides": lambda value: f"hides {value}",
     "takes": lambda value: f"takes {value}",
+    "likeness": lambda value: f"takes the {value}",
+    "turns": lambda value: f"turns {value} by their position",
     "pixels of channels": lambda value: f"makes pixels of channels, where {value}",
     "axes": lambda value: f"puts the axes in the order {_listing(value)}",
     "heads": lambda value: f"attends with {value} head{'' if value == 1 else 's'}",

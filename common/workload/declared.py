@@ -46,7 +46,7 @@ def split_source(source: str) -> tuple[Path, str]:
             f"({offered})."
         )
     if not path.is_file():
-        raise ConfigError(f"--model {source}: there is no file {path}.")
+        raise ConfigError(f"--model {source}: there is no file {path}{', but a folder' * path.is_dir()}.")
     return path, name if colon else DEFAULT_NAME
 
 

@@ -7,6 +7,8 @@ import types
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 Plain = Callable[..., object]
+Watcher = Callable[[Plain, tuple[object, ...], Mapping[str, object]], None]
+"""(plain function, its arguments, those by name): is called at every draw."""
 Still = Callable[..., object]
 """(plain function, *its arguments) -> what is returned in the place of a draw."""
 
@@ -21,7 +23,7 @@ class Draws:
     def __init__(self) -> None:
         self.are_still = False
         self._are_installed = False
-        self._watcher: Callable[[], None] | None = None
+        self._watcher: Watcher | None = None
 
     def install(self, stills: Mapping[tuple[object, str], Still]) -> None:
         """Has the functions that draw look at `are_still`; to be done before the user's file is imported.
@@ -45,7 +47,7 @@ class Draws:
         @functools.wraps(plain)
         def drawn(*args: object, **named: object) -> object:
             if self._watcher is not None:
-                self._watcher()
+                self._watcher(plain, args, named)
             return still(plain, *args, **named) if self.are_still else plain(*args, **named)
 
         return drawn
@@ -64,7 +66,7 @@ class Draws:
             self.are_still = before
 
     @contextlib.contextmanager
-    def watched(self, watcher: Callable[[], None]) -> Iterator[None]:
+    def watched(self, watcher: Watcher) -> Iterator[None]:
         """Makes a context in which a function is called at every draw."""
         self._watcher = watcher
         try:

@@ -61,7 +61,8 @@ def check(verdicts: dict[str, PortVerdict]) -> None:
 
 FEW = ("mlp", "bias", "adam", "pooled")
 """Of kinds that the catalogue of small ports has not; `make test-slow` takes every one."""
-SMALL = ("norm", "half residual", "layer without a mask", "temperature", "negative samples")
+NEW = ("function that drops", "function that drops alone", "cross", "norm of two axes")
+SMALL = ("norm", "half residual", "layer without a mask", "temperature", "negative samples", *NEW)
 """Of most kinds of cause in that catalogue."""
 TRAINED = (DECIDED, "accepting")
 """Those that take a few steps."""

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from tests.own.small_ports import attention, functions, images, sequences, training
+from tests.own.small_ports import attention, blocks, functions, images, places, sequences, training
 from tests.own.small_ports.pieces import SmallPorts
 
-KINDS = (attention, sequences, images, functions, training)
+KINDS = (attention, sequences, images, functions, training, blocks, places)
 PORTS: tuple[SmallPorts, ...] = tuple(each.PORTS for each in KINDS)
 RIGHT = {name: made for each in PORTS for name, made in each.are_right.items()}
 WRONG = {name: made for each in PORTS for name, made in each.are_wrong.items()}

@@ -147,7 +147,7 @@ def _watching(model: Any) -> Iterator[dict[str, None]]:
     found: dict[str, None] = {}
     inside: list[Any] = []
 
-    def watch() -> None:
+    def watch(*_: object) -> None:
         found[path_of(inside[-1], model) if inside and inside[-1] is not model else FORWARD_PASS] = None
 
     def wrap(plain: Callable[..., Any], layer: Any, *args: Any, **named: Any) -> Any:

@@ -10,12 +10,13 @@ from samestep.tf_impl.features import batch_norm, dropout
 from samestep.tf_impl.features.batch_norm import BUFFER_ROLES, freeze, norms_of
 from samestep.tf_impl.features.batch_norm import batch_norm as within
 from samestep.tf_impl.features.dropout import dropout as behind
-from samestep.tf_impl.features.dropout import held_still, prepare
+from samestep.tf_impl.features.dropout import dropped_by, held_still, prepare
 from samestep.tf_impl.features.experts import with_balance
 
 __all__ = [
     "BUFFER_ROLES",
     "behind",
+    "dropped_by",
     "freeze",
     "held_still",
     "layers_of",

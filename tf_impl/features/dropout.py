@@ -1,7 +1,8 @@
 """Dropout whose mask depends on the examples alone, not on who computes them; and that of a user's model, held still."""
 
+import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -92,3 +93,19 @@ def _dropping(layers: Iterable[Any]) -> list[Any]:
     import keras  # here: our own models do without it
 
     return [each for each in layers if isinstance(each, keras.layers.Dropout)]
+
+
+def dropped_by(function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> Stilled | None:
+    """Returns what a function that draws would drop if it were not held still; None if it draws something else.
+
+    Args:
+        function: The function.
+        args: Its arguments.
+        named: Those that are given by name.
+    """
+    if "dropout" not in function.__name__:
+        return None
+    given = inspect.signature(function).bind(*args, **named).arguments
+    noise, whole = given.get("noise_shape"), tuple(given["x"].shape)
+    shape = whole if noise is None else tuple(map(int, noise))
+    return Stilled("dropout", "elements" if shape == whole else f"elements of {shape}", float(given["rate"]))

@@ -18,7 +18,7 @@ from samestep.torch_impl.features.batch_norm import (
     widen_scales,
 )
 from samestep.torch_impl.features.dropout import dropout as behind
-from samestep.torch_impl.features.dropout import held_still, prepare
+from samestep.torch_impl.features.dropout import dropped_by, held_still, prepare
 from samestep.torch_impl.features.experts import with_balance
 from samestep.torch_impl.features.synchronized import synchronize
 
@@ -27,6 +27,7 @@ __all__ = [
     "NEUTRAL",
     "behind",
     "convolution",
+    "dropped_by",
     "exchanging",
     "freeze",
     "held_still",

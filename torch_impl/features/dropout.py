@@ -1,5 +1,7 @@
 """Dropout whose mask depends on the examples alone, not on who computes them; and that of a user's model, held still."""
 
+from collections.abc import Callable, Mapping, Sequence
+
 import torch
 from torch import nn
 
@@ -107,4 +109,33 @@ def held_still(model: nn.Module) -> dict[str, Stilled]:
     return found
 
 
+def dropped_by(function: Callable[..., object], args: Sequence[object], named: Mapping[str, object]) -> Stilled | None:
+    """Returns what a function that draws would drop if it were not held still; None if it drops nothing.
+
+    Args:
+        function: The function.
+        args: Its arguments.
+        named: Those that are given by name.
+    """
+    if (found := _FUNCTIONS.get(function.__name__)) is None:
+        return None
+    what, names, usual = found
+    given = {**usual, **dict(zip(names, args, strict=False)), **named}
+    share = float(str(given.get("dropout_p", given.get("p"))))
+    return Stilled("dropout", what, share) if given["training"] and share else None
+
+
 _DROPPED = {"Dropout": "elements", "AlphaDropout": "elements of SELU", "FeatureAlphaDropout": "channels of SELU"}
+_GIVEN, _USUAL = ("input", "p", "training"), {"p": 0.5, "training": True}
+_FUNCTIONS: Mapping[str, tuple[str, Sequence[str], Mapping[str, object]]] = {
+    "dropout": ("elements", _GIVEN, _USUAL),
+    **{f"dropout{n}d": ("channels", _GIVEN, _USUAL) for n in (1, 2, 3)},
+    "alpha_dropout": (_DROPPED["AlphaDropout"], _GIVEN, {**_USUAL, "training": False}),
+    "feature_alpha_dropout": (_DROPPED["FeatureAlphaDropout"], _GIVEN, {**_USUAL, "training": False}),
+    "scaled_dot_product_attention": (
+        "elements",
+        ("query", "key", "value", "attn_mask", "dropout_p"),
+        {"dropout_p": 0.0, "training": True},
+    ),
+}
+"""What functions drop, the names of their arguments in order, and what those are where they are not given."""

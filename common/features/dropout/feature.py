@@ -39,7 +39,14 @@ DROPOUT = Feature(
     field="dropout",
     is_in_own=lambda facts: bool(facts.habits.randoms),
     classes={
-        "dropout": ("Dropout", *(f"Dropout{n}d" for n in (1, 2, 3)), "SpatialDropout1D", "SpatialDropout2D", "Identity")
+        "dropout": (
+            "Dropout",
+            "dropout",
+            *(f"Dropout{n}d" for n in (1, 2, 3)),
+            "SpatialDropout1D",
+            "SpatialDropout2D",
+            "Identity",
+        )
     },
     switch=without,
     say_switched=lambda features: "without dropout" if features.dropout is False else "",

@@ -9,7 +9,8 @@ import numpy as np
 from samestep.common.errors import ConfigError, unknown
 from samestep.common.porting.matching.leftover import explain_left
 from samestep.common.porting.matching.likeness import likeness
-from samestep.common.porting.matching.pairing import Pair, fit
+from samestep.common.porting.matching.packing import packed
+from samestep.common.porting.matching.pairing import Matched, Pair, fit
 from samestep.common.workload.declaration import BUILDERS
 from samestep.common.workload.models.layer import LayerTensor, ParameterLayer
 
@@ -73,7 +74,7 @@ def match(
         ConfigError: A parameter is left over, or a name is none; the message lists both sides.
     """
     pairs, source_left, target_left = _take_named([*source], [*target], names or {}, frameworks)
-    for step in (_packed, _by_name, _by_order, _by_shape):
+    for step in (packed, _by_name, _by_order, _by_shape):
         found, source_left, target_left = step(source_left, target_left)
         pairs += found
     if source_left or target_left:
@@ -88,10 +89,6 @@ def _lacking(pairs: Sequence[Pair], side: int) -> tuple[tuple[LayerTensor, Param
     layers = {pair.layers[side].name: pair.layers for pair in pairs}
     lacking = [(held, *both) for both in layers.values() for held in both[side].params.values()]
     return tuple(each for each in lacking if each[0].neutral not in taken)
-
-
-Matched = tuple[list[Pair], list[ParameterLayer], list[ParameterLayer]]
-"""What was matched, and the layers that are left on each side."""
 
 
 def _take_named(
@@ -135,45 +132,6 @@ def _without(layer: ParameterLayer, taken: ParameterLayer) -> ParameterLayer | N
     gone = {held.neutral for held in taken.params.values()}
     params = {role: held for role, held in layer.params.items() if held.neutral not in gone}
     return dataclasses.replace(layer, params=params) if params else None
-
-
-def _packed(source: list[ParameterLayer], target: list[ParameterLayer]) -> Matched:
-    """Takes projections that one side holds in one kernel and the other in three in a row: query, key and value."""
-    pairs: list[Pair] = []
-    for sides, change in (((source, target), "split"), ((target, source), "packed")):
-        one, other = sides
-        for whole in list(one):
-            kernel = whole.params.get("kernel")
-            if kernel is None or len(kernel.shape) != 2 or any(_kernel_shape(e) == _kernel_shape(whole) for e in other):
-                continue
-            for parts in zip(other, other[1:], other[2:], strict=False):
-                if _are_parts(whole, parts):
-                    for role, held in whole.params.items():
-                        three = tuple(part.params[role] for part in parts)
-                        both = (whole, parts[0]) if change == "split" else (parts[0], whole)
-                        ours, theirs = ((held,), three) if change == "split" else (three, (held,))
-                        pairs.append(Pair(both, ours, theirs, change))
-                    one.remove(whole)
-                    for part in parts:
-                        other.remove(part)
-                    break
-    return pairs, source, target
-
-
-def _kernel_shape(layer: ParameterLayer) -> tuple[int, ...]:
-    return layer.params["kernel"].neutral_shape if "kernel" in layer.params else ()
-
-
-def _are_parts(whole: ParameterLayer, parts: Sequence[ParameterLayer]) -> bool:
-    inputs = _kernel_shape(whole)[0]
-    wanted = {role: held.neutral_shape for role, held in whole.params.items()}
-    return all(
-        part.params.keys() == wanted.keys()
-        and len(_kernel_shape(part)) > 1
-        and _kernel_shape(part)[0] == inputs
-        and all(3 * np.prod(held.shape) == np.prod(wanted[role]) for role, held in part.params.items())
-        for part in parts
-    )
 
 
 def _by_name(source: list[ParameterLayer], target: list[ParameterLayer]) -> Matched:

@@ -72,6 +72,10 @@ class Pair:
         return {held.neutral: array for held, array in zip(self.source, made, strict=True)}
 
 
+Matched = tuple[list[Pair], list[ParameterLayer], list[ParameterLayer]]
+"""What was matched, and the layers that are left on each side."""
+
+
 def fit(one: ParameterLayer, other: ParameterLayer) -> list[Pair] | None:
     """Pairs the parameters of two layers, or returns None if they cannot be the same layer.
 
@@ -124,6 +128,8 @@ def _change(
         return "flipped" if is_kernel and not _is_laid_out(one) else "same"
     if is_kernel and not _is_laid_out(other) and target.shape == native:
         return "native"
+    if not is_kernel and [size for size in target.shape if size != 1] == [size for size in shape if size != 1]:
+        return "reshaped"  # as the slopes of Keras' PReLU, which have an axis for each of an image's
     is_split = one.kind in KNOWN or other.kind in KNOWN or "Depthwise" in other.kind or role == "bias"
     if is_split and np.prod(target.shape) == np.prod(shape) and _keeps_an_end(shape, target.shape):
         return "reshaped"

@@ -110,6 +110,9 @@ def _differing_step(ours: Sequence[Settings], theirs: Sequence[Settings]) -> Fou
             rest = [*more[:place], *more[place + 1 :]]
             if fewer and len(rest) == len(fewer) and not any(map(is_other, rest, fewer)):
                 return f"{has} {does(step)}, {lacks} does not"
+    ours, theirs = (
+        [step for step in steps if step not in others] for steps, others in ((ours, theirs), (theirs, ours))
+    )
     for one, other in itertools.chain(zip(ours, theirs, strict=False), itertools.product(ours, theirs)):
         if one.keys() == other.keys() and is_other(one, other):
             same = {name for name in one if not is_other({name: one[name]}, {name: other[name]})}

@@ -30,7 +30,7 @@ def linear(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]
         layer: The layer.
     """
     kernel = params["kernel"]
-    kernel = kernel.reshape(kernel.shape[0], -1) if kernel.shape[0] == x.shape[-1] else kernel
+    kernel = kernel.reshape(x.shape[-1], -1) if kernel.size % x.shape[-1] == 0 else kernel
     for is_turned, has_bias, activation in itertools.product((False, True), (True, False), formulas.ACTIVATIONS):
         if (has_bias and "bias" not in params) or (is_turned and kernel.shape[0] != kernel.shape[-1]):
             continue
@@ -134,7 +134,7 @@ def attention(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candida
     """
     stated = [call.settings.get("num_heads") for call in (layer.source, layer.target)]
     heads = [count for count in dict.fromkeys(stated) if isinstance(count, int)]
-    if "out_proj/kernel" not in params:
+    if not {"kernel", "out_proj/kernel"} <= params.keys():  # it has one kernel for each projection
         return
     packed = x @ params["kernel"] + params.get("bias", 0.0)
     query, key, value = np.split(packed, 3, axis=-1)

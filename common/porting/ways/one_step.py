@@ -9,6 +9,7 @@ from samestep.common.porting.ways import formulas, layers, space
 from samestep.common.porting.ways.activations import measured
 from samestep.common.porting.ways.identify import EXAMPLES, Candidate, Settings, identify
 from samestep.common.porting.ways.programs import Named, programs
+from samestep.common.porting.ways.vectors import vectors
 
 MOST_SOURCES = 6
 """How many arrays back an operation may reach: past a block, to where its residual branch started."""
@@ -25,7 +26,7 @@ def identify_step(sources: Named, target: np.ndarray) -> Settings | None:
     """
     seen = few(target)
     real = [(name, each) for name, each in sources if each.dtype != bool]
-    return identify(seen, itertools.chain(_candidates(real, seen), programs(real, seen), _averages(sources, seen)))
+    return identify(seen, itertools.chain(*(make(real, seen) for make in _STEPS), _averages(sources, seen)))
 
 
 def few(array: np.ndarray) -> np.ndarray:
@@ -44,19 +45,22 @@ def _averages(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
 
 def _candidates(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
     alike = [(name, source) for name, source in sources if source.shape == target.shape]
-    for name, function in formulas.ACTIVATIONS.items():
+    is_alone = target.ndim and target.shape[-1] == 1  # whose softmax is 1, whatever it is of
+    functions = {name: f for name, f in formulas.ACTIVATIONS.items() if not (is_alone and "softmax" in name)}
+    for name, function in functions.items():
         for what, source in alike[:3]:
             yield {"activation": name, "terms": (what,)}, lambda f=function, x=source: f(x)
     for what, source in alike[:3]:
         for name, function in measured(source, target):
             yield {"activation": name, "terms": (what,)}, lambda f=function, x=source: f(x)
-    for name, function in formulas.ACTIVATIONS.items():
+    for name, function in functions.items():
         for what, source in alike[:1]:
             made = function(source)
             factor = float(np.vdot(made, target) / max(np.vdot(made, made), 1e-300))
             settings = {"activation": name, "terms": (what,), "factor": float(f"{factor:.6g}")}
-            yield settings, lambda x=made, c=factor: c * x
-    for name, function in formulas.ACTIVATIONS.items():
+            if factor:  # zeros are none of anything
+                yield settings, lambda x=made, c=factor: c * x
+    for name, function in functions.items():
         for (first, source), (other, added) in itertools.permutations(alike[:MOST_SOURCES], 2):
             if source is not added:
                 settings = {"activation": name, "terms": (first, other)}
@@ -98,3 +102,7 @@ def _pooled(source: np.ndarray, target: np.ndarray) -> Iterator[Candidate]:
         flat = source.reshape(len(source), -1, source.shape[-1])
         yield {"pools": "first position"}, lambda: flat[:, 0]
         yield {"pools": "last position"}, lambda: flat[:, -1]
+
+
+_STEPS = (_candidates, vectors, programs)
+"""The kinds of steps, the likeliest first."""

@@ -125,6 +125,8 @@ def _run(
             turned, held[number, 1] = _direction(x, second[0], how, mask, True)
             back = turned[:, ::-1]
             both = [made[:, -1], back[:, 0]] if is_last and number == len(levels) else [made, back]  # where each ends
+            if mask is not None and not is_last:  # of two directions, Keras puts zeros where it leaves positions out
+                both = [np.where(mask[..., None], each, 0.0) for each in both]
             made = MERGES[str(how["merge"])](both)
         x = made
     return x[:, -1] if is_last and x.ndim == 3 else x, held

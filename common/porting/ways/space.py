@@ -76,7 +76,7 @@ def _convolved(x: np.ndarray, kernel: np.ndarray, layer: Aligned) -> Iterator[Ca
         same = formulas.same_pads(x.shape[1:-1], reach, step)
         padded = [[(p, p) for p in each] for each in _either(layer, ("padding",), count, 0)]
         padded += [[(p, p)] * count for p in range(1, _MOST_PAD)]
-        pads = [*padded, same, [(0, 0)] * count, [(high, low) for low, high in same]]
+        pads = [*padded, same, [(0, 0)] * count, *([(f(p), sum(p) - f(p)) for p in same] for f in (max, sum))]
         for border, each in itertools.product(_BORDERS, pads):
             if border != _ZEROS and not any(map(sum, each)):
                 continue
@@ -116,7 +116,7 @@ def _transposed(x: np.ndarray, layer: Aligned) -> Iterator[Candidate]:
         whole = _spread(x, kernel, step) + bias
         for size in {each.shape[1:-1] for each in layer.output}:
             for cut in itertools.product(range(max(kernel.shape[:-2])), repeat=count):
-                settings = {"cut": cut if len(set(cut)) > 1 else cut[0], "stride": step}
+                settings = {"cut": cut if len(set(cut)) > 1 else cut[0], "stride": step, "kept": size}
 
                 def make(
                     whole: np.ndarray = whole, cut: tuple[int, ...] = cut, size: tuple[int, ...] = size

@@ -38,6 +38,10 @@ def turn(both: Both) -> Turn | None:
     Args:
         both: The source's array in the target's layout, and the target's.
     """
+    if all(each.dtype.kind == "i" and each.ndim > 1 for each in both) and apart(
+        both[0].swapaxes(-1, -2), both[1]
+    ) == 0 != apart(*both):
+        return Turn("{b} counts from one position to another in the other direction")
     one, other = (each.astype(np.float64) if each.dtype.kind in "if" else each for each in both)
     if one.dtype.kind != "f" or other.dtype.kind != "f" or one.size < 2 or apart(one, other) <= SAME:
         return None

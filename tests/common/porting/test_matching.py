@@ -119,6 +119,29 @@ def test_heads_are_reshaped() -> None:
     assert found.to_target(neutral(ours))["query/kernel"].shape == (6, 2, 3)
 
 
+def test_a_bias_that_is_packed_alone_is_split() -> None:
+    """Torch's attention has three kernels where the keys have another width, and one bias."""
+    whole = ParameterLayer(
+        name="a", kind="MultiheadAttention", call="a", params={"bias": held("a.in_proj_bias", (18,))}
+    )
+    kernels = [
+        ParameterLayer(name=f"a.{each}", kind="Parameter", call="a", params={"value": held(f"a.{each}", shape, LINEAR)})
+        for each, shape in (("q_proj_weight", (6, 6)), ("k_proj_weight", (6, 4)), ("v_proj_weight", (6, 4)))
+    ]
+    theirs = [dense("query", 6, 6), dense("key", 4, 6), dense("value", 4, 6)]
+    found = match([whole, *kernels], theirs)
+    assert ("a.in_proj_bias", "query/bias, key/bias, value/bias", "split in 3") in table(found)
+    assert len(found.pairs) == 4 and not found.only_target
+
+
+def test_slopes_for_each_axis_are_reshaped() -> None:
+    ours, theirs = (
+        ParameterLayer(name="p", kind="PReLU", call="p", params={"scale": held("p", shape)})
+        for shape in ((5,), (1, 1, 5))
+    )
+    assert table(match([ours], [theirs])) == [("p", "p", "reshaped")]
+
+
 def test_depthwise_filters_are_reshaped() -> None:
     conv = ParameterLayer(
         name="c", kind="Conv2d", call="c", params={"kernel": held("c.weight", (6, 1, 3, 3), (2, 3, 1, 0))}

@@ -10,6 +10,7 @@ from samestep.common.porting.functions import align_functions
 from samestep.common.porting.model_trace import IS_FUNCTION, LayerCall
 from samestep.common.porting.ways.between import identify_between
 from samestep.common.porting.ways.formulas import softmax
+from samestep.common.porting.ways.one_step import identify_step
 from samestep.common.porting.ways.programs import programs
 from samestep.common.porting.ways.recurrent import _levels, _run, _usual, ends
 from samestep.common.porting.ways.resizing import _KERNELS, _PLACES, _weights
@@ -19,6 +20,14 @@ from samestep.common.porting.words import does, name_sides, say
 RNG = np.random.default_rng(0)
 X, Y, SCORES = RNG.normal(size=(4, 6, 12)), RNG.normal(size=(4, 6, 12)), RNG.normal(size=(4, 3, 6, 6))
 CAUSAL = np.triu(np.ones((6, 6), bool), 1)
+NORMS = np.linalg.norm(X, axis=-1) * np.linalg.norm(Y, axis=-1)
+
+
+def rotated(x: np.ndarray, are_halves: bool = True, sign: int = 1) -> np.ndarray:
+    angles = sign * np.outer(np.arange(6), 0.5 ** np.arange(6))
+    one, other = (x[..., :6], x[..., 6:]) if are_halves else (x[..., 0::2], x[..., 1::2])
+    made = [one * np.cos(angles) - other * np.sin(angles), other * np.cos(angles) + one * np.sin(angles)]
+    return np.concatenate(made, -1) if are_halves else np.stack(made, -1).reshape(x.shape)
 
 
 def called(name: str, output: np.ndarray) -> LayerCall:
@@ -49,6 +58,17 @@ def between(one: np.ndarray, other: np.ndarray, **known: np.ndarray) -> str:
             "torch hides what comes after a position, TensorFlow takes the output of",
         ),
         (np.concatenate([X, Y], 2), np.concatenate([Y, X], 2), "torch joins the output of `x` and the output of `y`"),
+        ((X * Y).sum(-1), (X * Y).sum(-1) / NORMS, "torch takes the dot product, TensorFlow the cosine"),
+        (
+            rotated(X),
+            rotated(X, False),
+            "of what is turned by its position, torch takes halves as pairs, TensorFlow neig",
+        ),
+        (
+            rotated(X),
+            rotated(X, sign=-1),
+            "torch turns a position by an angle of 1, TensorFlow of -1",
+        ),
     ],
 )
 def test_a_step_of_each_side(one: np.ndarray, other: np.ndarray, said: str) -> None:
@@ -194,3 +214,19 @@ def test_a_cell_state_is_told_from_an_output(is_last: bool) -> None:
         "torch takes the last cell state of `rnn`, TensorFlow "
         + ("takes the output of `rnn`" if is_last else "pools by the last position")
     )
+
+
+def test_relative_positions_in_the_other_direction() -> None:
+    at = np.arange(6)
+    ids = np.abs(at[None] - at[:, None]) + 8 * (at[None] > at[:, None])
+    found, same = turn((ids, ids.T)), turn((ids, ids))
+    assert found is not None and same is None
+    assert found.said == "{b} counts from one position to another in the other direction"
+
+
+def test_steps_that_both_sides_take_are_no_cause() -> None:
+    """A step is held against one that the other side lacks as well, and zeros are no multiple of anything."""
+    chain = [called("tanh", np.tanh(X)), called("silu", X / (1 + np.exp(-X))), called("exp", np.exp(Y))]
+    noise = RNG.normal(size=(2, *X.shape))
+    assert identify_between(before(x=X, y=Y), (noise[0], noise[1]), (chain, chain[2:])) is None
+    assert identify_step([("x", X)], 0 * X) is None

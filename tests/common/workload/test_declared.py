@@ -52,6 +52,12 @@ def test_another_name_is_told_what_is_offered(package: Path) -> None:
         absolute_source("acme-nett")
 
 
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    (folder := tmp_path / "net.py").mkdir()
+    with pytest.raises(ConfigError, match=r"there is no file .*net\.py, but a folder\."):
+        absolute_source(str(folder))
+
+
 def raised(error: Exception, cause: BaseException | None = None) -> Exception:
     try:
         raise error from cause
