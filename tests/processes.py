@@ -1,5 +1,6 @@
 """Which processes there are, from /proc: what a command leaves behind."""
 
+import contextlib
 import os
 import time
 from collections.abc import Iterable
@@ -8,21 +9,21 @@ from pathlib import Path
 
 def descendants(pid: int | None = None) -> set[int]:
     """The processes started by a process (this one by default) that have not ended, directly or not."""
-    children: dict[int, set[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            _, _, after = path.read_text().rpartition(")")
-        except OSError:
-            continue  # ended since it was listed
-        state, parent, *_ = after.split()
-        if state != "Z":
-            children.setdefault(int(parent), set()).add(int(path.parent.name))
     found: set[int] = set()
     front = [os.getpid() if pid is None else pid]
     while front:
-        new = children.get(front.pop(), set()) - found
+        new = alive(_children(front.pop())) - found
         found |= new
         front += new
+    return found
+
+
+def _children(pid: int) -> set[int]:
+    """Those of each thread: the kernel lists them, so nobody reads what all the others of this machine are."""
+    found: set[int] = set()
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # ended since it was listed
+            found |= {int(word) for word in path.read_text().split()}
     return found
 
 
