@@ -93,8 +93,13 @@ def test_what_cannot_be_recorded_is_said_in_one_line(tmp_path: Path, words: list
 
 
 def test_a_sitecustomize_that_is_shadowed_runs(tmp_path: Path) -> None:
+    """And a framework, here one of nothing, is imported without a search for garbage, which goes on afterwards."""
     (tmp_path / "sitecustomize.py").write_text("print('shadowed')")
-    script = "import sys, sitecustomize; print(sitecustomize.__file__, any('samestep-' in each for each in sys.path))"
+    (tmp_path / "torch.py").write_text("import gc; print(gc.isenabled())")
+    script = (
+        "import gc, sys, sitecustomize; print(sitecustomize.__file__, any('samestep-' in each for each in sys.path));"
+    )
+    script += "import torch; print(gc.isenabled())"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
     line = [
         sys.executable,
@@ -109,7 +114,8 @@ def test_a_sitecustomize_that_is_shadowed_runs(tmp_path: Path) -> None:
         script,
     ]
     done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=100, check=False)
-    assert done.stdout.splitlines()[-2:] == ["shadowed", f"{tmp_path / 'sitecustomize.py'} False"]
+    expected = ["shadowed", f"{tmp_path / 'sitecustomize.py'} False", "False", "True"]
+    assert done.stdout.splitlines()[-4:] == expected, done.stdout + done.stderr
 
 
 def test_plain_tensorflow_waits_for_its_first_tape(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ in any Python: samestep itself is imported with the framework. A module of the s
 and the folder is taken from `sys.path`.
 """
 
+import gc
 import os
 import sys
 
@@ -36,13 +37,24 @@ def _follow(name: str, loader: object) -> None:
 
     def exec_module(module: object) -> None:
         loader.__dict__.pop("exec_module", None)
-        execute(module)
+        _unsearched(execute, module)
         if name == _BARE:
             _wait_for_tape(module.GradientTape)
         else:
             _start(name)
 
     loader.exec_module = exec_module
+
+
+def _unsearched(execute: object, module: object) -> None:
+    """Executes a framework's module. What it makes stays: to search it for garbage meanwhile takes a fifth of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        execute(module)
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _wait_for_tape(tape: type) -> None:
