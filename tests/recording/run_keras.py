@@ -1,19 +1,18 @@
 """Runs scripts of Keras one after the other and records them, each in a process forked off after TensorFlow is imported."""
 
 import atexit
-import gc
 import json
 import os
 import runpy
 import sys
 import traceback
 
-import keras
-
-from samestep.tf_impl.recording import install
+from samestep.common.runtime.imports import import_modules
 
 
 def run(script: str, arguments: list[str], options: dict[str, object]) -> None:
+    from samestep.tf_impl.recording import install
+
     install(json.dumps(options))
     sys.argv = [script, *arguments]
     runpy.run_path(script, run_name="__main__")
@@ -21,8 +20,8 @@ def run(script: str, arguments: list[str], options: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
-    assert keras.backend.backend() == "tensorflow"
-    gc.freeze()  # what is imported stays shared with the processes of the scripts
+    import_modules(["keras", "samestep.tf_impl.recording"])  # they stay shared with the processes of the scripts
+    assert sys.modules["keras"].backend.backend() == "tensorflow"
     for case in json.loads(sys.argv[1]):
         if (child := os.fork()) == 0:
             code = 0
