@@ -1,8 +1,7 @@
-"""Trains one small model in each of the ways that Keras knows, recorded, all in one process: python keras_cases.py OUT CASE..."""
+"""Trains one small model in each of the ways that Keras knows, recorded, all in one process."""
 
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -332,7 +331,3 @@ def main(out: str, *names: str) -> None:
         session.__init__(recorder)
         globals()[case]()
         session.write_steps()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

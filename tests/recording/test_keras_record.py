@@ -13,10 +13,12 @@ from samestep.common.steps.rank_reading import read_rank
 from samestep.common.steps.record import RecordedStep, RecordHeader, rank_file, rank_files
 from samestep.common.steps.rows import hash_rows
 from tests.cells import slow, takes_slow_tests
+from tests.recording.records import ROOT
 from tests.sharing import made_once
 
 pytestmark = [pytest.mark.tf, pytest.mark.timeout(600)]
-WORKER = Path(__file__).with_name("keras_cases.py")
+WORKER = """import sys; from samestep.common.runtime.imports import import_modules; import_modules(["keras"])
+from tests.recording.keras_cases import main; main(*sys.argv[1:])"""
 TWINS = ("jit", "custom", "accumulated")
 MORE_TWINS = ("compiled_tape", "eagerly", "on_batch", "many_a_call", "tape", "loop_in_graph", "scaled")
 MIRRORED = ("mirrored",)
@@ -44,7 +46,9 @@ def out(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     def make(folder: Path) -> None:
         folder.mkdir()
         cases = [*ALONE, *TWINS, *MIRRORED, *(MORE if takes_slow_tests(request) else ())]
-        done = subprocess.run([sys.executable, WORKER, folder, *cases], capture_output=True, text=True, timeout=500)
+        done = subprocess.run(
+            [sys.executable, "-c", WORKER, folder, *cases], cwd=ROOT, capture_output=True, text=True, timeout=500
+        )
         assert done.returncode == 0, done.stderr
         assert all(not each.read_text() for each in folder.glob("*.notes") if each.name != "longer_calls.notes")
 
