@@ -18,7 +18,7 @@ class SeenTensor:
     Attributes:
         name: The name of the tensor.
         kind: "norm", "table", "bias" or "kernel".
-        role: "parameter" or "buffer".
+        role: "parameter", "buffer", or that of a follower.
         size: How many numbers it has.
         one: The projections of its gradient in A; of its move if the update differs.
         other: Those in B.

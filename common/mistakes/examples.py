@@ -60,7 +60,12 @@ def _doubled(evidence: Evidence) -> Words | None:
 
 
 def _is_called_again(evidence: Evidence, more: set[int]) -> bool:
-    """Returns whether B calls its model once more on all examples of a call, which no sampler and no data set does."""
+    """Returns whether B calls its model once more on all examples of a call, which no sampler and no data set does.
+
+    Nobody knows where A has some examples more often than others: they may be no examples, but the single words of sentences.
+    """
+    if len(set(evidence.a.examples.values())) > 1:
+        return True
     if evidence.a.examples.total() == evidence.b.examples.total():
         return False
     for rows in (evidence.b.rows or {}).values():
@@ -103,7 +108,12 @@ def _found_at(evidence: Evidence) -> int | None:
     a, b = evidence.a, evidence.b
     now = b.digests[-1] if b.digests else None
     found = [number for number, digest in enumerate([*a.digests, *a.later]) if digest == now]
-    if now is None or not found or not (evidence.gradients or a.examples.total() == b.examples.total()):
+    if (
+        now is None
+        or not found
+        or now == a.digests[-1]
+        or not (evidence.gradients or a.examples.total() == b.examples.total())
+    ):
         return None
     return min(found, key=lambda number: abs(number - len(b.digests) + 1))
 
@@ -111,7 +121,8 @@ def _found_at(evidence: Evidence) -> int | None:
 def _shifted(evidence: Evidence) -> Words | None:
     """B's step has the examples of another step of A."""
     other = _found_at(evidence)
-    return None if other is None else {"other": str(other)}
+    repeated = evidence.a.repeated, evidence.b.repeated  # within a pass, which has a name of its own
+    return None if other is None or (0 in repeated and any(repeated)) else {"other": str(other)}
 
 
 def _last_dropped(evidence: Evidence) -> Words | None:

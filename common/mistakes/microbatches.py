@@ -8,9 +8,15 @@ from samestep.common.steps.gradient_transforms import KEPT_CALLS, ZEROED_PASSES
 def _times(evidence: Evidence) -> Words | None:
     """Loss and gradients, as they were before they were clipped, have a factor that is none of the numbers of the run."""
     ratio, loss = common_ratio(evidence.gradients), evidence.loss_ratio
-    if ratio is None or loss is None:
+    if loss is None:
         return None
-    ratio *= evidence.a.factor / evidence.b.factor
+    clipped = evidence.b.factor / evidence.a.factor
+    if ratio is None and evidence.is_transformed:  # some are clipped, and others are not
+        are_known = all(each.explained_by(loss) or each.explained_by(loss * clipped) for each in evidence.gradients)
+        ratio = loss * clipped if are_known else None
+    if ratio is None:
+        return None
+    ratio /= clipped
     if near(ratio, 1.0) or not near(loss, ratio):
         return None
     return {"ratio": spell(ratio), "when": ", before clipping" if evidence.is_transformed else ""}

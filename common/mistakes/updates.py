@@ -5,6 +5,7 @@ import numpy as np
 from samestep.common.mistakes.evidence import Evidence, common_ratio, length
 from samestep.common.mistakes.mistake import Mistake, Words, few, near, spell
 from samestep.common.mistakes.moved import differing, driven, names_of, parameters
+from samestep.common.steps.record import FOLLOWER
 
 MOST_FACTORS = 4
 """That updates may have: more are another formula."""
@@ -67,7 +68,25 @@ def _statistics_differ(evidence: Evidence) -> Words | None:
     return {"names": names_of(buffers, evidence.moves)}
 
 
+def _follows_otherwise(evidence: Evidence) -> Words | None:
+    """Only networks that no optimizer updates differ."""
+    apart = [each for each in evidence.moves if each.differs]
+    if not apart or any(each.role != FOLLOWER for each in apart):
+        return None
+    ratio = common_ratio(apart)
+    how = "" if ratio is None or abs(ratio) < 1e-6 else f", and moves {spell(ratio)} times as far in B"
+    return {"names": few([each.name for each in apart]), "how": how}
+
+
 UPDATES = (
+    Mistake(
+        "follows_otherwise",
+        ("update",),
+        _follows_otherwise,
+        "the trained weights are the same, but another network differs ({names}), which no optimizer updates{how}: an average "
+        "of the weights, a teacher or a target network, with another decay, or updated at another time or not at all",
+        "",
+    ),
     Mistake(
         "unused_parameters_drift",
         ("update",),

@@ -26,6 +26,8 @@ Phase = Literal["local", "stray", "gradient", "weight"]
 that a backward pass left where this step updates nothing. gradient: what the optimizer was given. weight: after the update; in
 the frame of step -1, the initial weights."""
 PHASES: tuple[Phase, ...] = get_args(Phase)
+FOLLOWER = "follower"
+"""The role of the tensors of a network that is like a trained one and that no optimizer updates; their names begin with it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +38,7 @@ class RecordedTensor:
         name: Without the prefixes that wrappers add.
         dtype: As it is trained, such as "float32".
         piece: Which part of it this process holds.
-        role: "parameter" or "buffer".
+        role: "parameter", "buffer", or FOLLOWER.
         layer: The type of the module that holds it, such as "Linear"; "" where nobody knows.
         is_trained: Whether it asks for a gradient.
     """

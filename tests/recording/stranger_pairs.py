@@ -43,6 +43,16 @@ PAIRS = [
 NEWCOMERS = [
     ("temperature", "free", "unnamed", "step 0, update, layer scale"),
     ("critics", "column", "unnamed", "A calls its model on 8 examples 16 times, and B on the same 24 times"),
+    ("average", "fast", "follows_otherwise", "which no optimizer updates, and moves 10.000 times as far in B"),
+    (
+        "average",
+        "other",
+        "same",
+        "follower.0.weight, follower.0.bias of a network that no optimizer updates start from other",
+    ),
+    ("translator", "sum", "loss_times", "the loss and every gradient of B are 7.000 times A's, before clipping"),
+    ("translator", "source", "unnamed", "step 0, data"),
+    ("batches", "twice", "repeated_in_a_pass", "B is given 16 examples again, and A none"),
 ]
 """As above, of newcomers.py."""
 KERAS_PAIRS = [

@@ -26,6 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         words = [kind, *(f"{kind} {word}" for own, word, *_ in (*PAIRS, *NEWCOMERS) if own == kind)]
         cases |= {each: (f"{name}.py {each}", {}) for each in words}
         cases |= {f"{kind} {seed}": (f"{name}.py {kind}", {"perturb": seed, "stop_after": 4}) for seed in SEEDS}
+    cases |= {f"spectral {seed}": ("newcomers.py spectral", {"perturb": seed, "stop_after": 1}) for seed in (None, 0)}
     cases["joined"] = ("strangers.py joined", {"world": 2})
     return recorded_once(tmp_path_factory, "records-of-strangers", cases)
 
@@ -42,6 +43,12 @@ def test_it_is_the_same_or_another(folder: Path, kind: str, word: str, expected:
     names = [cause.name for cause in verdict.causes]
     assert (names or [verdict.kind]) == [expected], verdict.headline
     assert said in " ".join([verdict.headline, *verdict.notes])
+
+
+def test_all_weights_are_perturbed_where_some_are_computed_before_the_model_is_there(folder: Path) -> None:
+    first, moved = (next(iter(read_run(folder / name).steps)).sums for name in ("spectral None", "spectral 0"))
+    weights = [tensor.role == "parameter" for tensor in read_run(folder / "spectral None").tensors]
+    assert (first["weight"].bits != moved["weight"].bits)[weights].all()
 
 
 def test_a_process_that_ran_out_of_batches_has_the_weights_of_its_last_step(folder: Path) -> None:
@@ -62,7 +69,7 @@ def test_groups_are_the_same_in_any_order_but_not_with_other_numbers() -> None:
 def test_networks_of_one_class_are_named_by_their_age_whenever_garbage_is_collected() -> None:
     from torch import nn
 
-    from samestep.torch_impl.recording.tensors import find_objects
+    from samestep.torch_impl.recording.objects import find_objects
 
     gc.collect()
     gc.disable()

@@ -16,6 +16,7 @@ from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.closures import ClosureCalls, Given, with_followed_closure
 from samestep.torch_impl.recording.dtypes import Products
 from samestep.torch_impl.recording.leaves import Leaves
+from samestep.torch_impl.recording.objects import find_objects, is_computed_weight
 from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.pieces import has_no_numbers, is_wrapped
 from samestep.torch_impl.recording.rehearsals import is_rehearsed
@@ -27,7 +28,7 @@ from samestep.torch_impl.recording.step.losses import Roots, StepLosses
 from samestep.torch_impl.recording.step.nesting import Nesting
 from samestep.torch_impl.recording.step.scalars import StepScalars
 from samestep.torch_impl.recording.step.targets import Targets
-from samestep.torch_impl.recording.tensors import ParameterIds, find_objects
+from samestep.torch_impl.recording.tensors import ParameterIds
 from samestep.torch_impl.recording.watch import FirstWeights, Watch
 
 
@@ -48,8 +49,7 @@ class Session:
     def forget(self) -> None:
         """Begins a step."""
         self.losses = StepLosses()
-        self._gradients: list[Pending] = []
-        self._infinite: list[torch.Tensor] = []
+        self._gradients, self._infinite = list[Pending](), list[torch.Tensor]()
         self.stepped: list[Optimizer] = []
         self.updated: frozenset[int] = frozenset()
         self._is_skipped = self._is_replayed = False
@@ -71,7 +71,7 @@ class Session:
             trained = next((each for each in module.parameters() if each.requires_grad or is_wrapped(each)), None)
             if trained is None:
                 self.targets.give(self.examples.given(arguments, keywords))  # a loss
-            if trained is None or has_no_numbers(trained):
+            if trained is None or has_no_numbers(trained) or is_computed_weight(module):
                 return
             if isinstance(trained, nn.Parameter):  # and not what a function is given
                 self.called[id(module)] = module

@@ -5,7 +5,6 @@ one contains, those count that hold a parameter of an optimizer, or that were ca
 """
 
 import dataclasses
-import gc
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,9 +15,10 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from samestep.common.steps.keras_layout import KerasLayout
-from samestep.common.steps.record import RecordedTensor
+from samestep.common.steps.record import FOLLOWER, RecordedTensor
 from samestep.torch_impl.recording.flat import flat_tensors
 from samestep.torch_impl.recording.keras.layers import GIVEN, in_layout, is_keras, keras_tensors
+from samestep.torch_impl.recording.objects import find_objects, followers, outermost
 from samestep.torch_impl.recording.partitions import Copy, is_partitioned, partition_of
 from samestep.torch_impl.recording.pieces import as_real, gradient_of, has_no_numbers, local_of, piece_of
 
@@ -47,21 +47,6 @@ class Held:
     is_updated: bool = True
 
 
-def find_objects() -> tuple[list[nn.Module], list[Optimizer]]:
-    """All modules and optimizers of the process. Types are asked, not objects: some objects compute what they are asked for.
-
-    The oldest generation comes first: else two networks of one class were named in an order that depends on when garbage was
-    collected between them.
-    """
-    objects = [each for generation in (2, 1, 0) for each in gc.get_objects(generation)]
-    kinds = {type(each) for each in objects}
-    of_modules = {kind for kind in kinds if issubclass(kind, nn.Module)}
-    of_optimizers = {kind for kind in kinds if issubclass(kind, Optimizer)}
-    wanted = of_modules | of_optimizers
-    found = [each for each in objects if type(each) in wanted]
-    return [each for each in found if type(each) in of_modules], [each for each in found if type(each) in of_optimizers]
-
-
 def find_tensors(called: Sequence[nn.Module], leaves: Sequence[Held] = ()) -> list[Held]:
     """Finds the tensors of the script.
 
@@ -76,7 +61,8 @@ def find_tensors(called: Sequence[nn.Module], leaves: Sequence[Held] = ()) -> li
     wanted = {*trained, *partitioned, *called_on}
     taken: set[int] = set()
     parts: list[tuple[str, list[Held]]] = []
-    for root in _roots(modules, wanted):
+    roots, idle = outermost(modules, wanted)
+    for root in roots:
         found = [each for each in _of_root(root) if id(each.owner) not in taken]
         taken |= {id(each.owner) for each in found}
         if found:
@@ -88,7 +74,23 @@ def find_tensors(called: Sequence[nn.Module], leaves: Sequence[Held] = ()) -> li
     alone = [each for each in lacking if _has_numbers(each)]
     names = {id(each.owner): each.tensor.name for each in leaves}
     others = (_held(names.get(id(each), f"param.{number}"), each, "") for number, each in enumerate(alone))
-    return [*held, *others] or [*leaves]
+    found = [*held, *others] or [*leaves]
+    return found if partitioned else [*found, *_of_followers(followers(idle, roots), found)]
+
+
+def _of_followers(modules: Sequence[nn.Module], found: Sequence[Held]) -> list[Held]:
+    """Returns the tensors of networks that follow those of the tensors that were found. Their gradients are of no account."""
+    held = []
+    for number, module in enumerate(modules, 1):
+        first = f"{FOLLOWER}{number if number > 1 else ''}."
+        for each in _of_module(module):
+            tensor = dataclasses.replace(each.tensor, name=first + each.tensor.name, role=FOLLOWER, is_trained=False)
+            held.append(dataclasses.replace(each, tensor=tensor, gradient=_no_gradient, is_updated=False))
+    return with_places(held, [each.tensor.name for each in found])
+
+
+def _no_gradient() -> None:
+    """Reads what a follower was given."""
 
 
 def parameters_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:
@@ -120,17 +122,6 @@ def has_gradient(optimizer: Optimizer) -> bool:
 
 def _own_parameters(module: nn.Module) -> Iterator[torch.Tensor]:
     yield from (each for each in (module.__dict__.get("_parameters") or {}).values() if each is not None)
-
-
-def _roots(modules: Sequence[nn.Module], wanted: set[int]) -> list[nn.Module]:
-    """Returns the modules that no other contains and that hold a wanted parameter; the one with the most comes first."""
-    contained = {id(child) for module in modules for child in (module.__dict__.get("_modules") or {}).values()}
-    counts = {}
-    for module in modules:
-        if id(module) not in contained and module.__dict__.get("_parameters") is not None:
-            counts[module] = sum(id(each) in wanted for each in module.parameters())
-    roots = [module for module, count in counts.items() if count]
-    return sorted(roots, key=lambda module: (-counts[module], type(module).__name__))
 
 
 def _named(parts: Sequence[tuple[str, list[Held]]]) -> Iterator[Held]:

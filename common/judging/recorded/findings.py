@@ -15,7 +15,7 @@ from samestep.common.judging.recorded.yardstick import apart_of, roundoff_of_wei
 from samestep.common.mistakes.evidence import SeenTensor, common_ratio
 from samestep.common.mistakes.gradient_arithmetic import phase_of
 from samestep.common.mistakes.groups import is_regrouped, other_options
-from samestep.common.mistakes.mistake import near, spell
+from samestep.common.mistakes.mistake import few, near, spell
 from samestep.common.mistakes.rates import same_number
 from samestep.common.steps.gradient_transforms import COMPUTED, scale_words
 from samestep.common.steps.recorded_run import RunStep, Sums
@@ -153,8 +153,10 @@ def _say(seen: dict[str, SeenTensor], differing: set[str], name: str) -> tuple[s
         return f"the gradient of {name} is infinite or not a number, but not alike in both", None
     if (ratio := common_ratio(list(seen.values()))) is not None:
         return f"every gradient is {spell(ratio)} x A's", ratio
-    if len(differing) == 1 and name in seen and (ratio := common_ratio([seen[name]])) is not None:
-        return f"the gradient of {name} alone differs: it is {spell(ratio)} x A's", ratio
+    apart = [each for each in seen.values() if each.name in differing]
+    if len(apart) == len(differing) and (ratio := common_ratio(apart)) is not None:
+        alone = few([each.name for each in apart])
+        return f"the gradient of {alone} alone differs: it is {spell(ratio)} x A's", ratio
     off = f"{seen[name].off:.2g} of its norm" if name in seen and np.isfinite(seen[name].off) else "infinitely much"
     return f"the gradient of {name} is off by {off}; {len(differing)} of {len(seen)} gradients differ", None
 

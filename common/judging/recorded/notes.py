@@ -31,4 +31,8 @@ def find_notes(walk: Walk) -> tuple[str, ...]:
     for who, names in (("A", walk.pairing.only_a), ("B", walk.pairing.only_b)):
         if own := [name for name in names if name not in reshaped]:
             said.append(f"only {who} has {few(own)}")
+    if walk.pairing.strangers:
+        said.append(
+            f"{few(walk.pairing.strangers)} of a network that no optimizer updates start from other weights: not compared"
+        )
     return tuple(said)

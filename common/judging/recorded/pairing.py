@@ -4,18 +4,21 @@ import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from samestep.common.errors import ConfigError
-from samestep.common.steps.record import RecordedTensor
+from samestep.common.steps.record import FOLLOWER, RecordedTensor
 from samestep.common.steps.recorded_run import RecordedRun, Sums
 
 _WRAPPERS = re.compile(
     r"(?:^|(?<=\.))(?:module|model|net|_forward_module|_fsdp_wrapped_module|_orig_mod|_checkpoint_wrapped_module)\."
 )
 """What DDP, FSDP, `torch.compile`, checkpointing and users put in front of a name, or between its parts."""
+
+SAME_START = 1e-5
+"""How far the initial weights of a network may be apart that no optimizer updates, relative to their norm."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -27,12 +30,14 @@ class Pairing:
         places: The place of each tensor in A and in B.
         only_a: Names of tensors that B lacks.
         only_b: Names of tensors that A lacks.
+        strangers: Names of tensors that both have, but of networks that no optimizer updates and that start from other numbers.
     """
 
     tensors: tuple[RecordedTensor, ...]
     places: tuple[np.ndarray, np.ndarray]
     only_a: tuple[str, ...] = ()
     only_b: tuple[str, ...] = ()
+    strangers: tuple[str, ...] = ()
 
     @functools.cached_property
     def are_parameters(self) -> np.ndarray:
@@ -57,7 +62,7 @@ class Pairing:
             side: 0 for A, 1 for B.
         """
         names = {*(self.only_a, self.only_b)[side]}
-        return {tensor.name: tensor.piece.shape for tensor in tensors if tensor.name in names}
+        return {each.name: each.piece.shape for each in tensors if each.name in names and each.role != FOLLOWER}
 
     def of(self, sums: Sums, side: int) -> Sums:
         """Takes the tensors that both have, in the order of A.
@@ -93,7 +98,8 @@ def pair(a: RecordedRun, b: RecordedRun) -> Pairing:
         raise ConfigError(
             f"{a.name} and {b.name} are records of different models: no tensor has the same name, or shape and order, in both."
         )
-    ordered = sorted(found)
+    strangers = _strangers(found, a, b)
+    ordered = sorted(set(found) - set(strangers))
     places = np.array(ordered), np.array([found[place] for place in ordered])
     taken = set(found.values())
     return Pairing(
@@ -101,7 +107,19 @@ def pair(a: RecordedRun, b: RecordedRun) -> Pairing:
         places,
         tuple(tensor.name for place, tensor in enumerate(a.tensors) if place not in found),
         tuple(tensor.name for place, tensor in enumerate(b.tensors) if place not in taken),
+        tuple(a.tensors[place].name for place in strangers),
     )
+
+
+def _strangers(found: Mapping[int, int], a: RecordedRun, b: RecordedRun) -> list[int]:
+    """Returns the places of followers in A that do not start as those in B: such a network may be left from something else."""
+    places = [place for place in found if a.tensors[place].role == FOLLOWER]
+    if not places:
+        return []
+    one, other = (_first_sums(run)[0] for run in (a, b))
+    apart = one.projections[places] - other.projections[[found[place] for place in places]]
+    is_alike = np.abs(apart).max(axis=1) <= SAME_START * one.norm[places]
+    return [place for place, each in zip(places, is_alike, strict=True) if not each]
 
 
 def _take(
@@ -130,7 +148,9 @@ def _by_network(found: dict[int, int], a: RecordedRun, b: RecordedRun) -> None:
     so what counts is which of them gets gradients, and whose first update is the same.
     """
     for is_swapped, (alone, several) in enumerate(((a, b), (b, a))):
-        names = [(tensor.name, tensor.role, tensor.piece.shape) for tensor in alone.tensors]
+        own = [place for place, tensor in enumerate(alone.tensors) if tensor.role != FOLLOWER]
+        trained = [alone.tensors[place] for place in own]
+        names = [(tensor.name, tensor.role, tensor.piece.shape) for tensor in trained]
         places = {(each.name, each.role, each.piece.shape): place for place, each in enumerate(several.tensors)}
         first = names[0][0]
         prefixes = dict.fromkeys(name.removesuffix(first) for name, *_ in places if name.endswith(first))
@@ -138,8 +158,8 @@ def _by_network(found: dict[int, int], a: RecordedRun, b: RecordedRun) -> None:
         whole = [[place for place in each if place is not None] for each in networks if None not in each]
         if whole:
             ours, theirs = _first_sums(alone), _first_sums(several)
-            best = min(whole, key=lambda each: [_unlike(*pair, each) for pair in zip(ours, theirs, strict=False)])
-            found.update(zip(best, range(len(best)), strict=True) if is_swapped else enumerate(best))
+            best = min(whole, key=lambda each: [_unlike(*pair, own, each) for pair in zip(ours, theirs, strict=False)])
+            found.update(zip(best, own, strict=True) if is_swapped else zip(own, best, strict=True))
             return
 
 
@@ -149,10 +169,10 @@ def _first_sums(run: RecordedRun) -> list[Sums]:
     return [sums[phase] for sums in steps for phase in ("gradient", "weight") if phase in sums]
 
 
-def _unlike(one: Sums, other: Sums, places: Sequence[int]) -> tuple[int, float]:
+def _unlike(one: Sums, other: Sums, own: Sequence[int], places: Sequence[int]) -> tuple[int, float]:
     """Returns how many tensors have numbers on one side only, and how far the others are apart."""
-    apart = one.projections - other.projections[places]
-    is_alone = (one.square > 0) != (other.square[places] > 0)
+    apart = one.projections[own] - other.projections[places]
+    is_alone = (one.square[own] > 0) != (other.square[places] > 0)
     return int(is_alone.sum()), float(np.nansum(apart * apart))
 
 

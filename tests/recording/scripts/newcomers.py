@@ -1,15 +1,18 @@
 """Scripts as newcomers write them: newcomers.py KIND [WORD...], where a word is a refactoring or a mistake."""
 
+import copy
 import sys
 
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.data import DataLoader, IterableDataset
 
 kind, *words = sys.argv[1:]
 torch.manual_seed(0)
 torch.set_num_threads(1)
 inputs, texts, returns = torch.randn(32, 6), torch.randn(32, 4), torch.randn(32)
+labels, sentences = torch.randint(3, (32,)), torch.randint(6, (32, 8))
 model = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, 3))
 BATCHES = [slice(start, start + 8) for start in range(0, 32, 8)]
 
@@ -48,6 +51,77 @@ def critics():
         errors = value - returns[part]
         optimizer.zero_grad()
         (errors.square().mean() - (model(inputs[part]).log_softmax(1)[:, 0] * advantage).mean()).backward()
+        optimizer.step()
+
+
+def average():
+    """An average of the weights, which the script only keeps, beside a network that is left from something else."""
+    if "other" in words:
+        torch.manual_seed(1)
+    _left = copy.deepcopy(model)
+    _left[0].reset_parameters()
+    kept, decay = copy.deepcopy(model), 0.9 if "fast" in words else 0.99
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for part in BATCHES:
+        optimizer.zero_grad()
+        functional.cross_entropy(model(inputs[part]), labels[part]).backward()
+        optimizer.step()
+        with torch.no_grad():
+            for own, each in zip(kept.parameters(), model.parameters(), strict=True):
+                own.lerp_(each, 1 - decay)
+
+
+class Reader(nn.Module):
+    """Reads a word, from a state on."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.cell, self.out = nn.Embedding(6, 8), nn.GRUCell(8, 8), nn.Linear(8, 6)
+
+    def forward(self, word, state):
+        state = self.cell(self.table(word), state)
+        return self.out(state), state
+
+
+def translator():
+    """Its words are given one after the other, and each has a loss."""
+    writer = Reader()
+    optimizer = torch.optim.SGD(writer.parameters(), lr=0.1)
+    for part in BATCHES:
+        sentence = sentences[part] if "source" not in words else sentences[part].flip(1)
+        state, loss = inputs.new_zeros(8, 8), 0
+        for place in range(7):
+            out, state = writer(sentence[:, place], state)
+            loss = loss + functional.cross_entropy(out, sentence[:, place + 1])
+        optimizer.zero_grad()
+        (loss if "sum" in words else loss / 7).backward()
+        nn.utils.clip_grad_norm_([*writer.table.parameters(), *writer.cell.parameters()], 0.01)
+        optimizer.step()
+
+
+def spectral():
+    """Weights that are computed, the first of them before the model is there."""
+    norm = nn.utils.parametrizations.spectral_norm
+    critic = nn.Sequential(norm(nn.Linear(6, 8)), nn.Tanh(), norm(nn.Linear(8, 1)))
+    optimizer = torch.optim.SGD(critic.parameters(), lr=0.1)
+    for part in BATCHES:
+        optimizer.zero_grad()
+        critic(inputs[part]).mean().backward()
+        optimizer.step()
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        for part in BATCHES:
+            for _ in range(2 if "twice" in words else 1):
+                yield inputs[part], labels[part]
+
+
+def batches():
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for batch, own in DataLoader(Stream(), batch_size=None):
+        optimizer.zero_grad()
+        functional.cross_entropy(model(batch), own).backward()
         optimizer.step()
 
 

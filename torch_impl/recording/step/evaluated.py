@@ -3,8 +3,8 @@
 from torch import nn
 
 from samestep.common.steps.recording import Recorder
+from samestep.torch_impl.recording.objects import find_objects
 from samestep.torch_impl.recording.session import Session
-from samestep.torch_impl.recording.tensors import find_objects
 
 
 class EvaluatedCalls:

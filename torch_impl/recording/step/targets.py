@@ -70,8 +70,11 @@ class Targets:
         """
         found: list[torch.Tensor] = []
         if losses and self._num_misses < _MOST_MISSES:
-            found = _targets_of(losses)
+            nodes = _nodes(losses, _MOST_NODES)
+            found = _targets_of(nodes)
             self._num_misses = 0 if found else self._num_misses + 1
+            if len(nodes) >= _MOST_NODES and len(found) > 1:  # there may be more, of which a node less would show one
+                self._kinds.add(f"the first {len(found)}")
         found = found or self._given or self._beside
         if not has_modules and not self._given:
             found = [*_inputs_of(losses), *found]
@@ -104,9 +107,9 @@ def _hash_of(kinds: frozenset[str]) -> dict[str, int]:
     return {"target_kinds": zlib.crc32(" ".join(sorted(kinds)).encode())}
 
 
-def _targets_of(losses: Roots) -> list[torch.Tensor]:
+def _targets_of(nodes: Sequence[torch.autograd.graph.Node]) -> list[torch.Tensor]:
     found = list[torch.Tensor]()
-    for node in _nodes(losses, _MOST_NODES):
+    for node in nodes:
         target = _saved(node, "target")
         target = _share(node) if target is None else target
         if target is not None:
