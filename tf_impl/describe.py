@@ -62,6 +62,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         dtypes=built.fixed_dtypes(),
         segments=(Segment("", 0, tuple(outputs.shape[1:]), tuple(params)),),
         reads=reach.reads,
+        loops=reach.loops,
         unreached=reach.unreached,
         sums=call_user(probe.sums, source, "what it adds to its loss", habits),
         featured=layers_of(built.layers(keras.layers.Layer)),

@@ -50,6 +50,11 @@ def nodes(function: str) -> Sequence[tf.compat.v1.NodeDef]:
     return context.context().get_function_def(function).node_def
 
 
+def loop_body(loop: tf.Operation) -> tf.Graph:
+    """Returns the graph of one turn of a loop (tensorflow 2.21)."""
+    return loop.graph._get_function(loop.get_attr("body").name).graph
+
+
 def argument_names(kind: str) -> frozenset[str]:
     """Returns what a type of operation calls its inputs and attributes (tensorflow 2.21); none if there is no such type."""
     from tensorflow.python.framework import op_def_registry

@@ -3,9 +3,10 @@
 They hold everything: with P the bytes of the parameters that are read whole and R
 those of the rows that a batch looks up in tables, an update pulls P + R and pushes P + R; it runs on the servers, so no
 optimizer state travels. With K accumulation steps it pulls KP + R, since each micro-batch reads the parameters anew. What a
-regularizer adds to the loss is read once more. Of a tied table, rows are pulled beside all of it, and its gradient is whole.
-Serial, a step is one update on the global batch; asynchronous, it is one on each worker's shard. The chief sends each batch to
-the worker that takes it.
+regularizer adds to the loss is read once more, and the weights of a recurrent layer at each position. Running statistics are
+read and assigned by each micro-batch. Of a tied table, rows are pulled beside all of it, and its gradient is whole. Serial, a
+step is one update on the global batch; asynchronous, it is one on each worker's shard. The chief sends each batch to the
+worker that takes it.
 
 References:
     Li et al., OSDI 2014, "Scaling distributed machine learning with the parameter server"; Dean et al., NeurIPS 2012
@@ -18,9 +19,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from samestep.common.costs.sizes import ID_BYTES, borrower, example_bytes, holder
+from samestep.common.features.used import keeps_buffers
 from samestep.common.ledger import Footprint, Ledger, Send
 from samestep.common.strategy import Run
-from samestep.common.workload.models.spec import ignores_targets
+from samestep.common.workload.models.spec import ignores_targets, layer
 from samestep.common.workload.reductions import OWN
 
 
@@ -43,7 +45,7 @@ class _Calls(NamedTuple):
 
     def size(self, servers: int, parts: Sequence["_Part"], slots: int) -> float:
         """Returns the bytes to or from some of the servers, or all."""
-        learning, tables = sum(part.is_pushed for part in parts), sum(part.lookups > 0 for part in parts)
+        learning, tables = sum(part.has_gradient for part in parts), sum(part.lookups > 0 for part in parts)
         read = sum(part.reads > 0 for part in parts)
         return servers * self.server + read * self.part + learning * slots * self.slot + tables * self.table
 
@@ -55,7 +57,10 @@ _TO_WORKER, _TO_SERVER, _FROM_SERVER = (
 )
 _TO_CHIEF_BYTES, _BETWEEN_BYTES, _AGAIN_BYTES = 540, 280, 150
 """What a worker answers in an update; what the first server passes on for each part of another one, and gets back; and what
-goes either way for each part that is read anew, by a further micro-batch or by a layer that is called again."""
+goes either way for each part that is read anew, by a further micro-batch, a layer that is called again or a turn of a loop."""
+_LOOP_BYTES, _TURN_BYTES = (1850, 1740), (945, 330)
+"""What a worker sends a server and gets back for each loop that reads parameters, as Keras' recurrent layers do, and for each of
+its turns. Requests have the path of the layer in them, here that of an LSTM in a sequential model."""
 
 
 class _Part(NamedTuple):
@@ -64,11 +69,12 @@ class _Part(NamedTuple):
     Attributes:
         size: The number of its elements.
         is_trained: Whether it is not frozen.
-        is_pushed: Whether a step computes a gradient of it.
+        is_pushed: Whether a step computes a gradient of it, or moves it as a running buffer.
         reads: How often a pass reads it whole.
         lookups: The rows that an example looks up in it, as a share of those of its table.
         row: The elements of a row.
         is_sparse: Whether it is read by rows alone, and so is its gradient.
+        is_buffer: Whether it is no parameter, but a buffer of a user's model.
     """
 
     size: int
@@ -78,6 +84,12 @@ class _Part(NamedTuple):
     lookups: float
     row: int
     is_sparse: bool
+    is_buffer: bool = False
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether a step computes a gradient of it."""
+        return self.is_pushed and not self.is_buffer
 
 
 def parameter_server(run: Run, backend: str) -> Ledger:
@@ -134,6 +146,10 @@ def server_routes(run: Run) -> Mapping[tuple[int, int], float]:
         asked *= run.batch_size // updates * ID_BYTES
         again = sum(run.passes * max(1, part.reads) - 1 for part in own) * _AGAIN_BYTES
         to, back = (each.once / len(servers) + each.size(1, own, slots) + again for each in (_TO_SERVER, _FROM_SERVER))
+        if any(part.reads > 1 for part in own):
+            loops = run.passes * run.workload.model.facts.loops
+            to += len(loops) * _LOOP_BYTES[0] + sum(loops) * _TURN_BYTES[0]
+            back += len(loops) * _LOOP_BYTES[1] + sum(loops) * _TURN_BYTES[1]
         for worker in workers:
             found[0, worker] = share * handed + examples
             found[worker, 0] = share * _TO_CHIEF_BYTES
@@ -151,7 +167,7 @@ def _moved(run: Run, parts: Iterable[_Part]) -> tuple[float, float]:
     for part in parts:
         rows = part.lookups * part.row * (run.batch_size // updates)
         pulled += rows + (0 if part.is_sparse else part.size * part.reads * run.passes)
-        pushed += (rows if part.is_sparse else part.size) * part.is_pushed
+        pushed += (rows if part.is_sparse else part.size) * part.is_pushed * (run.passes if part.is_buffer else 1)
     return pulled * run.item_bytes, pushed * run.item_bytes
 
 
@@ -165,6 +181,7 @@ def _sent_example_bytes(run: Run, item: int) -> int:
 
 def _server(run: Run, parts: Sequence[_Part]) -> Footprint:
     """Returns a server with some parts."""
+    parts = [part for part in parts if not part.is_buffer]
     learning = sum(part.size for part in parts if part.is_trained)
     held = holder(run, sum(part.size for part in parts), "ps", trained=learning)
     gradients = sum(part.size for part in parts if part.is_pushed) * run.item_bytes
@@ -172,9 +189,16 @@ def _server(run: Run, parts: Sequence[_Part]) -> Footprint:
 
 
 def _parts(run: Run) -> list[_Part]:
-    """Returns the parts of all variables, in order."""
+    """Returns the parts of all variables, in order: a layer makes its buffers behind its parameters."""
+    params, buffers = run.workload.model.params(), _buffers(run)
+    names = [*params, *buffers]
+    layers = {path: place for place, path in enumerate(dict.fromkeys(map(layer, names)))}
     parts = []
-    for param in run.workload.model.params().values():
+    for name in sorted(names, key=lambda name: layers[layer(name)]):
+        if name in buffers:
+            parts.append(buffers[name])
+            continue
+        param = params[name]
         shards = min(run.options.parameter_servers, param.shape[0]) if param.lookups else 1
         row = param.size // param.shape[0]
         for shard in range(shards):
@@ -184,6 +208,26 @@ def _parts(run: Run) -> list[_Part]:
                 _Part(size, not param.frozen, param.has_gradient, param.reads, looked_up, row, param.read_by_rows)
             )
     return parts
+
+
+def _buffers(run: Run) -> dict[str, _Part]:
+    """Returns the buffers of a user's model that hold real numbers; a pass reads each, and assigns those that run."""
+    facts = run.workload.model.facts
+    moving = {path for layers in facts.featured.values() for path in layers}
+    return {
+        name: _Part(
+            size := math.prod(shape),
+            is_trained=False,
+            is_pushed=not keeps_buffers(run) and (layer(name) in moving or name in facts.habits.running),
+            reads=1,
+            lookups=0,
+            row=size,
+            is_sparse=False,
+            is_buffer=True,
+        )
+        for name, shape in facts.buffers.items()
+        if name not in facts.whole_buffers
+    }
 
 
 def _divides_by_own(run: Run) -> bool:

@@ -125,6 +125,13 @@ def dropping():
     return keras.Sequential([keras.Input((8, 8, 1)), layers.Flatten(), layers.Dropout(0.2), layers.Dense(10)])
 
 
+def recurrent():
+    import keras
+    from keras import layers
+
+    return keras.Sequential([keras.Input((8, 8, 1)), layers.Reshape((8, 8)), layers.LSTM(32), layers.Dense(10)])
+
+
 def subclassed():
     import keras
     from keras import layers
@@ -198,4 +205,5 @@ NORMED = samestep.Model(tf=normed)
 DROPPING = samestep.Model(tf=dropping)
 UNREAD = samestep.Model(tf=unread)
 SHARED = samestep.Model(tf=shared)
+RECURRENT = samestep.Model(tf=recurrent)
 BARE = samestep.Model(tf=bare)

@@ -44,6 +44,13 @@ SCRIPT = """
     print("allocated", tf.config.experimental.get_memory_info("/job:localhost/replica:0/task:0/device:CPU:0")["peak"])
     print("on a TPU", found.operation, found.count, found.bytes)
 
+    turning = tf.function(lambda x: tf.while_loop(lambda i: i < 3.0, lambda i: (tf.exp(i),), (x,), maximum_iterations=5))
+    graph = turning.get_concrete_function(tf.constant(0.0)).graph
+    (loop,) = (op for op in graph.get_operations() if op.type == "StatelessWhile")
+    body = upstream.loop_body(loop)
+    kinds = {op.type for op in body.get_operations()}
+    print("loop", len(body.inputs) == len(loop.inputs), tf.get_static_value(loop.inputs[1]), sorted(kinds & {"Exp"}))
+
     import threading
     import keras
     model = keras.Sequential([keras.Input((2,)), keras.layers.ActivityRegularization(l1=1.0)])
@@ -64,10 +71,11 @@ def test_what_is_private_in_tensorflow_2_21() -> None:
     script = [sys.executable, "-c", textwrap.dedent(SCRIPT)]
     done = subprocess.run(script, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr
-    ring, called, nodes, compiled, watched, allocated, tpu, losses = done.stdout.splitlines()
+    ring, called, nodes, compiled, watched, allocated, tpu, loop, losses = done.stdout.splitlines()
     assert (ring, called, nodes) == ("ring [2.0, 2.0]", "[2. 2.]", "nodes ['AddV2', 'Exp']")
     assert watched == "watched ('MatMul', 2, TensorShape([2, 1]))"
     assert compiled == "traced [False, True, False]"
     assert allocated == "allocated 0", "CPU cores do not count; a GPU is asked by the same name"
     assert tpu == "on a TPU all_reduce 1 60"
+    assert loop == "loop True 5 ['Exp']"
     assert losses == "losses 2.0 [2.0]"

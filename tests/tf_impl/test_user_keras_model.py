@@ -110,6 +110,24 @@ def test_a_layer_that_is_called_again_is_read_again(run_cell: RunCell, row: str)
         assert measured.params_peak_bytes == predicted.params_peak_bytes
 
 
+@pytest.mark.parametrize("row", ["parameter_server", *slow("central_storage", "parameter_server+accumulation_steps=2")])
+def test_a_recurrent_layer_is_read_at_every_position(run_cell: RunCell, row: str) -> None:
+    result = run_cell(f"tf:{row}", "digits-mlp", devices=2, dtype="float64", steps=12, **own("RECURRENT"))
+    costs_what_was_predicted(result)
+    weights_bytes = (8 + 32 + 1) * 4 * 32 * 8
+    assert result.exchanges[0].bytes_per_step > 8 * weights_bytes * result.config.techniques.accumulation_steps
+
+
+@pytest.mark.parametrize("statistics", ["local", *slow("frozen")])
+@pytest.mark.parametrize("row", [*slow("accumulation_steps=2"), "parameter_servers=2"])
+def test_running_statistics_are_read_from_servers_and_assigned_there(
+    run_cell: RunCell, row: str, statistics: str
+) -> None:
+    fields = {"devices": 2, "dtype": "float64", "steps": 12, "batch_norm": statistics, **own("NORMED")}
+    result = run_cell(f"tf:parameter_server+{row}", "digits-mlp", **fields)
+    costs_what_was_predicted(result)
+
+
 def test_replicas_that_wait_in_the_forward_pass_keep_their_losses_apart(run_cell: RunCell) -> None:
     fields = {"devices": 2, "dtype": "float64", "steps": 5, "batch_norm": "sync", **own("ADDING_NORMED")}
     result = run_cell("tf:mirrored", "digits-mlp", **fields)

@@ -15,6 +15,7 @@ from samestep.tf_impl.models.inputs import Inputs
 from samestep.tf_impl.models.outputs import main_outputs
 from samestep.tf_impl.models.user_loss import loss_function
 from samestep.tf_impl.models.user_model import UserModel
+from samestep.tf_impl.observing.loops import find_reads
 
 
 def losses_of(model: Model, returned: object, targets: tf.Tensor, source: str) -> object:
@@ -37,10 +38,12 @@ class Reach:
     Attributes:
         reads: How often a step reads each, with what is added to the loss, where that is not once.
         unreached: Those that no gradient reaches: also where something reads them on which the loss does not depend.
+        loops: As in `Findings`.
     """
 
     reads: Mapping[str, int] = dataclasses.field(default_factory=dict)
     unreached: frozenset[str] = frozenset()
+    loops: tuple[int, ...] = ()
 
 
 def find_reach(built: UserModel, model: Model, inputs: Inputs, targets: tf.Tensor, source: str) -> Reach:
@@ -56,31 +59,25 @@ def find_reach(built: UserModel, model: Model, inputs: Inputs, targets: tf.Tenso
     Raises:
         ConfigError: One of them cannot be traced.
     """
-    found = Reach()
+    unreached: frozenset[str] = frozenset()
 
-    def trace() -> None:
-        nonlocal found
+    def trace() -> list[object]:
+        nonlocal unreached
         with tf.GradientTape() as tape:
             returned = call_user(built, source, "the forward pass in training", inputs)
             losses = losses_of(model, returned, targets, source)
             added = call_user(built.added.total, source, "what it adds to its loss", tf.float64)
         if not (tf.is_tensor(losses) and losses.dtype.is_floating):
-            return  # others refuse what is no loss
+            return []  # others refuse what is no loss
         sources = [losses] if added is None else [losses, added]
         gradients = call_user(tape.gradient, source, "the backward pass", sources, built.trained)
-        read = {variable.ref() for variable in tape.watched_variables()}
-        unread = {name: 0 for name, variable in built.trained.items() if variable.ref() not in read}
-        again = {name: count for name, count in _reads(built).items() if count > 1}
-        found = Reach(again | unread, frozenset(name for name, each in gradients.items() if each is None))
+        unreached = frozenset(name for name, each in gradients.items() if each is None)
+        return [*sources, *(each for each in gradients.values() if each is not None)]
 
-    tf.function(trace, autograph=False).get_concrete_function()
-    return found
-
-
-def _reads(built: UserModel) -> dict[str, int]:
-    """Returns how often what was traced reads each parameter, by name; a read that nothing uses is left out of a graph."""
-    graph = tf.compat.v1.get_default_graph()
-    captured = {id(given): outer for outer, given in graph.captures}
-    reads = [op for op in graph.get_operations() if op.type == "ReadVariableOp" and op.outputs[0].consumers()]
-    handles = [captured.get(id(each.inputs[0])) for each in reads]
-    return {name: sum(each is variable.handle for each in handles) for name, variable in built.params.items()}
+    graph = tf.function(trace, autograph=False).get_concrete_function().graph
+    if not graph.outputs:
+        return Reach()
+    found = find_reads(graph)
+    again = {name: count for name, variable in built.params.items() if (count := found.whole[id(variable.handle)]) > 1}
+    unread = {name: 0 for name, variable in built.trained.items() if id(variable.handle) not in found.used}
+    return Reach(again | unread, unreached, found.loops)

@@ -9,9 +9,10 @@ All micro-batches of a shard count together: nothing in the graph makes one wait
 """
 
 import collections
-from collections.abc import Iterable
 
 import tensorflow as tf
+
+from samestep.tf_impl.observing.loops import needed
 
 FORWARD, BACKWARD = "forward", "backward"
 """Name scopes; the second one only holds what the tape adds up or makes dense."""
@@ -27,7 +28,7 @@ def kept_bytes(graph: tf.Graph) -> dict[str, int]:
     Args:
         graph: The graph of a concrete function that takes a step.
     """
-    backward = [operation for operation in _needed(graph) if _is_backward(operation)]
+    backward = [operation for operation in needed(graph) if _is_backward(operation)]
     by_device: collections.Counter[str] = collections.Counter()
     counted = set()
     for operation in backward:
@@ -39,19 +40,6 @@ def kept_bytes(graph: tf.Graph) -> dict[str, int]:
                 counted.add((operation.device, root.ref()))
                 by_device[operation.device] += (root.shape.num_elements() or 0) * root.dtype.size
     return dict(by_device)
-
-
-def _needed(graph: tf.Graph) -> Iterable[tf.Operation]:
-    """Finds the operations that an execution of the graph needs; a tape also makes gradients by constants."""
-    left = [*(tensor.op for tensor in graph.outputs), *graph.control_outputs]
-    found = dict.fromkeys(left)
-    while left:
-        operation = left.pop()
-        before = [*(tensor.op for tensor in operation.inputs), *operation.control_inputs]
-        new = [each for each in before if each not in found]
-        found.update(dict.fromkeys(new))
-        left += new
-    return found
 
 
 def _is_backward(operation: tf.Operation) -> bool:

@@ -17,6 +17,7 @@ from samestep.common.errors import Unavailable
 from samestep.common.ledger import Send, in_order
 from samestep.tf_impl.observing.activations import FORWARD, phase_of
 from samestep.tf_impl.observing.collectives import collective_of, collectives_in, handed_over_bytes
+from samestep.tf_impl.observing.loops import LOOPS, taken
 from samestep.tf_impl.techniques.replica_collectives import ALONG
 from samestep.tf_impl.upstream import function_names, nodes
 
@@ -134,23 +135,25 @@ def copies(graph: tf.Graph) -> list[Copy]:
 
     Ids, scalars and arguments do not count, nor do rows of a table, of which a batch decides how many there are.
     """
-    variables = {inner.op.name: outer.device for outer, inner in graph.captures if outer.dtype == tf.resource}
+    variables = {inner.name: outer.device for outer, inner in graph.captures if outer.dtype == tf.resource}
+    every = {each.operation: each for each in taken(graph)}
 
     def device(operation: tf.Operation) -> str:  # what reads or writes a variable runs where the variable is
-        places = (variables[tensor.op.name] for tensor in operation.inputs if tensor.op.name in variables)
+        held = () if operation.type in LOOPS else every[operation].inputs
+        places = (variables[tensor.name] for tensor in held if tensor.name in variables)
         return short_name(next(places, operation.device))
 
     found = {}
-    for operation in graph.get_operations():
+    for operation, one in every.items():
         target = device(operation)
         for tensor in operation.inputs:
             counted = tensor.dtype.is_floating and tensor.shape.rank and tensor.op.type != "Placeholder"
             if counted and (source := device(tensor.op)) != target and (size := _nbytes(tensor)):
-                # A tensor is sent once to each device, however many operations there read it.
-                kind = tensor.op.type
-                is_whole = kind == "ReadVariableOp"
-                found[tensor.name, target] = Copy(source, target, size, is_whole, is_whole or kind == "ResourceGather")
-    return list(found.values())
+                # It is sent once to each device, however many operations there read it.
+                is_whole, is_row = (tensor.op.type == kind for kind in ("ReadVariableOp", "ResourceGather"))
+                copy = Copy(source, target, size, is_whole, is_whole or is_row)
+                found[tensor.op, tensor.value_index, target] = [copy] * one.times
+    return [copy for copies in found.values() for copy in copies]
 
 
 def _nbytes(tensor: tf.Tensor) -> int:

@@ -78,6 +78,7 @@ class Findings:
         uses: How a step uses its blocks and the layers that a tensor plan cuts, by path.
         written: The parameters that a forward pass in training writes, beside what the optimizer does.
         casts: The modules that cast to float32, and keep float64 where they are given it.
+        loops: The turns of each loop of a forward pass that reads parameters, as TensorFlow's recurrent layers have them.
     """
 
     returns: Returns = "outputs"
@@ -93,6 +94,7 @@ class Findings:
     uses: Mapping[str, Use] = dataclasses.field(default_factory=dict)
     written: tuple[str, ...] = ()
     casts: tuple[str, ...] = ()
+    loops: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

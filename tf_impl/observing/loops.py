@@ -1,0 +1,98 @@
+"""What one execution of a graph takes, with what is in its loops: a recurrent layer reads its weights at every turn of one."""
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from samestep.tf_impl.upstream import loop_body
+
+LOOPS = frozenset({"While", "StatelessWhile"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Taken:
+    """An operation that an execution takes.
+
+    Attributes:
+        operation: The operation.
+        times: How often it runs.
+        given: What the inputs of the loop that it is in are outside of all loops, by name.
+    """
+
+    operation: tf.Operation
+    times: int
+    given: Mapping[str, tf.Tensor]
+
+    @property
+    def inputs(self) -> list[tf.Tensor]:
+        """Its inputs, as they are called outside of all loops."""
+        return [self.given.get(tensor.name, tensor) for tensor in self.operation.inputs]
+
+
+def taken(graph: tf.Graph) -> Iterator[Taken]:
+    """Yields the operations that an execution of a graph takes, those of its loops included."""
+    left: list[tuple[tf.Graph, int, Mapping[str, tf.Tensor]]] = [(graph, 1, {})]
+    while left:
+        within, times, given = left.pop()
+        for operation in needed(within):
+            each = Taken(operation, times, given)
+            yield each
+            if operation.type in LOOPS:
+                body = loop_body(operation)
+                names = (tensor.name for tensor in body.inputs)
+                left.append((body, times * _turns(operation), dict(zip(names, each.inputs, strict=True))))
+
+
+def needed(graph: tf.Graph) -> Iterable[tf.Operation]:
+    """Finds the operations that an execution of a graph needs; a tape also makes gradients by constants."""
+    left = [*(tensor.op for tensor in graph.outputs), *graph.control_outputs]
+    found = dict.fromkeys(left)
+    while left:
+        operation = left.pop()
+        before = [*(tensor.op for tensor in operation.inputs), *operation.control_inputs]
+        new = [each for each in before if each not in found]
+        found.update(dict.fromkeys(new))
+        left += new
+    return found
+
+
+class Reads(NamedTuple):
+    """What an execution of a graph reads of variables, which are known by the `id` of their handle.
+
+    Attributes:
+        whole: How often it reads each of them whole.
+        used: Those that it reads, or hands to a loop.
+        loops: The turns of each of its loops that reads variables.
+    """
+
+    whole: collections.Counter[int]
+    used: frozenset[int]
+    loops: tuple[int, ...]
+
+
+def find_reads(graph: tf.Graph) -> Reads:
+    """Finds what an execution of a graph reads of variables."""
+    handles = {inner.name: id(outer) for outer, inner in graph.captures if outer.dtype == tf.resource}
+    every = list(taken(graph))
+    taking = {
+        tensor.op for each in every for tensor in each.operation.inputs
+    }  # an order of reads alone needs no number
+    whole, used, loops = collections.Counter[int](), set[int](), dict[tf.Graph, int]()
+    for each in every:
+        for handle in (handles[tensor.name] for tensor in each.inputs if tensor.name in handles):
+            used.add(handle)
+            if each.operation.type == "ReadVariableOp" and each.operation in taking:
+                whole[handle] += each.times
+                loops |= {each.operation.graph: each.times} if each.given else {}
+    return Reads(whole, frozenset(used), tuple(loops.values()))
+
+
+def _turns(loop: tf.Operation) -> int:
+    """Returns the most turns of a loop, its second input; Keras' recurrent layers take all. One where nothing bounds them."""
+    bound = loop.inputs[1]
+    most = tf.get_static_value(bound.op.inputs[0] if bound.op.type == "Max" else bound)
+    return 1 if most is None else max(1, int(np.max(most)))
