@@ -220,7 +220,7 @@ class TrainingProgram:
             params_peak_bytes=params_bytes + sum(copy.bytes for copy in copied),
             gradients_bytes=self._gradients_bytes,
             optimizer_bytes=sum(self._local_bytes(slot.values(), device) for slot in self.slots.values()),
-            activations_bytes=None if self._compiled else self._activations.get(device, 0),
+            activations_bytes=None if self._compiled or self._activations is None else self._activations.get(device, 0),
             allocated_peak_bytes=self._allocated.get(device),
             residuals_bytes=self._local_bytes(self._own_exchange.kept.values() if self._own_exchange else (), device),
             source="graph",

@@ -22,8 +22,10 @@ _NOT_KEPT = {"ReadVariableOp", "Const"}
 """Parameters count elsewhere, and constants belong to the graph."""
 
 
-def kept_bytes(graph: tf.Graph) -> dict[str, int]:
+def kept_bytes(graph: tf.Graph) -> dict[str, int] | None:
     """Adds up what each device keeps between the passes: each piece of memory once, the batch included, no parameters.
+
+    None of a graph that keeps lists, as the loops of recurrent layers fill them: their size is in no graph.
 
     Args:
         graph: The graph of a concrete function that takes a step.
@@ -36,6 +38,8 @@ def kept_bytes(graph: tf.Graph) -> dict[str, int]:
             root = _root(tensor)
             if _is_backward(root.op) or root.op.type in _NOT_KEPT or root.dtype == tf.resource:
                 continue
+            if root.dtype == tf.variant:
+                return None
             if (operation.device, root.ref()) not in counted:
                 counted.add((operation.device, root.ref()))
                 by_device[operation.device] += (root.shape.num_elements() or 0) * root.dtype.size

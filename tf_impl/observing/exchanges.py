@@ -139,9 +139,8 @@ def copies(graph: tf.Graph) -> list[Copy]:
     every = {each.operation: each for each in taken(graph)}
 
     def device(operation: tf.Operation) -> str:  # what reads or writes a variable runs where the variable is
-        held = () if operation.type in LOOPS else every[operation].inputs
-        places = (variables[tensor.name] for tensor in held if tensor.name in variables)
-        return short_name(next(places, operation.device))
+        places = (variables[tensor.name] for tensor in every[operation].inputs if tensor.name in variables)
+        return short_name(operation.device if operation.type in LOOPS else next(places, operation.device))
 
     found = {}
     for operation, one in every.items():
