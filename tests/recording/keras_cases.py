@@ -303,7 +303,14 @@ def eager_epochs() -> None:
     made.fit(dataset(), epochs=2, verbose=0)
 
 
+def counted_elsewhere() -> None:
+    """Two further steps are counted, and not written where they are read."""
+    fit()
+    OF_PROCESS[0].journal().clock.assign_add(2)
+
+
 OUT: list[Path] = []
+OF_PROCESS: list[Session] = []
 
 
 def main(out: str, *names: str) -> None:
@@ -320,6 +327,7 @@ def main(out: str, *names: str) -> None:
     recorder = Recorder(RecordOptions(out), "tf")
     session = Session(recorder)
     Hooks(session, recorder).install()
+    OF_PROCESS.append(session)
     for name in names:
         keras.utils.clear_session()
         case, _, every = name.partition("@")
@@ -330,4 +338,4 @@ def main(out: str, *names: str) -> None:
         recorder.__init__(RecordOptions(str(OUT[0]), every=int(every or 1), notes=str(notes)), "tf")
         session.__init__(recorder)
         globals()[case]()
-        session.write_steps()
+        session.end()

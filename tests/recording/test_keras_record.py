@@ -35,7 +35,9 @@ ALONE = (
     "calls_of_both_kinds",
     "asynchronous",
     "exported",
+    "counted_elsewhere",
 )
+NOTED = ("longer_calls.notes", "counted_elsewhere.notes")
 MORE = (*MORE_TWINS, *MORE_MIRRORED, "long_calls", "longer_calls")
 CLOSE = 1e-5
 """Of the norm, in float32."""
@@ -50,7 +52,7 @@ def out(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
             [sys.executable, "-c", WORKER, folder, *cases], cwd=ROOT, capture_output=True, text=True, timeout=500
         )
         assert done.returncode == 0, done.stderr
-        assert all(not each.read_text() for each in folder.glob("*.notes") if each.name != "longer_calls.notes")
+        assert all(not each.read_text() for each in folder.glob("*.notes") if each.name not in NOTED)
 
     return made_once(tmp_path_factory, "records-of-keras", make)
 
@@ -156,6 +158,13 @@ def test_a_function_that_trains_is_saved_as_it_is_unrecorded_and_recorded_on(out
     (_, plain), (_, steps) = read(out / "fit"), read(out / "exported")
     assert [(each.number, each.losses) for each in steps] == [(each.number, each.losses) for each in plain]
     assert b"InplaceUpdate" not in (out / "exported" / "module" / "saved_model.pb").read_bytes()
+
+
+def test_steps_that_are_counted_and_cannot_be_read_are_told(out: Path) -> None:
+    assert len(read(out / "counted_elsewhere")[1]) == 5
+    assert (
+        "6 steps were taken, and of the last 2 nothing could be read" in (out / "counted_elsewhere.notes").read_text()
+    )
 
 
 def test_every(out: Path) -> None:

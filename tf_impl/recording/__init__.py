@@ -31,6 +31,6 @@ def install(options: str) -> Callable[[], None]:
 
     def last() -> None:
         hooks.tapes.manual.end_step()
-        session.write_steps()
+        session.end()
 
     return recorder.end_with_process(last)

@@ -194,6 +194,23 @@ class Journal:
         self.num_read += 1
         return step, (words[loss + 1 : loss + 1 + count].tobytes(), None)
 
+    def lost(self) -> str:
+        """Says that a call of a tf.function took more steps than are kept."""
+        return (
+            f"a call of a tf.function took {self.num_lost} steps more than the {self.capacity} that are kept: its "
+            "first ones are not recorded; take fewer steps in a call."
+        )
+
+    def unread(self) -> str:
+        """Says at the end that graphs have counted steps that nobody could read, as on another machine; "" if not."""
+        num_steps = int(self.clock.numpy())
+        if num_steps == self.num_read:
+            return ""
+        return (
+            f"{num_steps} steps were taken, and of the last {num_steps - self.num_read} nothing could be read: the record lacks "
+            "them; train on a device of this process."
+        )
+
     def _note(self, words: np.ndarray, seen: int) -> Note:
         number, end, start, is_looked_at, optimizer, is_skipped = words[:6].tolist()
         lr, *transforms, num_losses, loss = words[6 : _LOSS + 1].view(np.float64).tolist()

@@ -170,18 +170,17 @@ class Session:
                 self._write(replica, note, plans)
                 last = max(last, note.number)
             if journal.num_lost and not self._is_loss_noted:
-                self._note_lost(journal)
+                self._is_loss_noted = True
+                self._recorder.note(journal.lost())
         stop_after = self._recorder.options.stop_after
         if stop_after is not None and last > INITIAL and stop_after <= last + 1:
             self._recorder.leave()
 
-    def _note_lost(self, journal: Journal) -> None:
-        """Says once that a call of a tf.function took more steps than are kept."""
-        self._is_loss_noted = True
-        self._recorder.note(
-            f"a call of a tf.function took {journal.num_lost} steps more than the {journal.capacity} that are kept: its "
-            "first ones are not recorded; take fewer steps in a call."
-        )
+    def end(self) -> None:
+        """Writes the last steps, and says whether more were counted."""
+        self.write_steps()
+        for note in filter(None, [each.unread() for each in self._journals.values()]):
+            self._recorder.note(note)
 
     def _open(self, replica: int, num_replicas: int) -> None:
         options = dataclasses.replace(self._recorder.options, stop_after=None)
