@@ -176,14 +176,14 @@ def starting_lines(run: Run, directory: Path) -> str:
         directory: The run directory.
     """
     specs = run.strategy.topology(run)
-    worker = f"-m samestep worker {shlex.quote(str(directory))}"
+    worker = f"samestep worker {shlex.quote(str(directory))}"
     lines = [
         f"Prepared {directory}. Start it in one of these ways; the process with rank 0 writes {directory}/result.json."
     ]
     if "RANK" in specs[0].environment:
-        lines += ["", "torchrun:", f"  torchrun --standalone --nproc-per-node {len(specs)} {worker}"]
+        lines += ["", "torchrun:", f"  torchrun --standalone --nproc-per-node {len(specs)} --no-python {worker}"]
     lines += ["", "by hand, one line per process" + (" (put in your own host and port):" if len(specs) > 1 else ":")]
-    lines += [f"  {_by_hand(spec)}python {worker}" for spec in specs]
+    lines += [f"  {_by_hand(spec)}{worker}" for spec in specs]
     return "\n".join(lines)
 
 

@@ -45,7 +45,7 @@ def _begin(arguments: Sequence[str]) -> int:
 
 def _overview(width: int) -> Iterator[str]:
     yield from (fill(TITLE, width), "", "Begin with:")
-    yield from (f"  {line:<46}{text}" for line, text in BEGIN.items())
+    yield from (fill(f"  {line:<46}{text}", width, " " * 6) for line, text in BEGIN.items())
     yield from ("", fill("usage: samestep COMMAND ... (`samestep help COMMAND` explains one)", width), "")
     yield from (fill(f"  {command:<12}{text}", width, " " * 14) for command, text in COMMANDS.items())
 

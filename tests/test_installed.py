@@ -86,6 +86,17 @@ def test_the_line_that_repeats_a_run_works_beside_files_named_as_pythons(own: Pa
     assert command and "\nRun: runs/" in ran(own, "env", f"PATH={folder}:/usr/bin:/bin", "sh", "-c", command)
 
 
+def test_the_line_that_starts_a_prepared_run_works_beside_files_named_as_pythons(own: Path) -> None:
+    folder = Path(sys.executable).parent
+    (own / "random.py").write_text("raise RuntimeError('the own module of a user was imported')")
+    for more in ([], ["--for", "mpi"]):
+        out = f"run{len(more)}"
+        line = ran(own, folder / "samestep", *RUN, "--prepare", *more, "--out", out).strip().splitlines()[-1].split()
+        assert Path(line[-1]).name == out
+        ran(own, "env", f"PATH={folder}:/usr/bin:/bin", *line)
+        assert (own / out / "result.json").exists()
+
+
 def test_from_an_editable_install(own: Path) -> None:
     script = Path(sys.executable).parent / "samestep"
     assert "Run: first" in ran(own, script, *RUN, "--out", "first")

@@ -75,7 +75,7 @@ def workers_of(directory: Path) -> list[int]:
             words = each.read_bytes().decode().split("\0")
         except OSError:
             continue
-        if [word for word in words if word != "-u"][1:5] == ["-m", "samestep", "worker", str(directory)]:
+        if [word for word in words if word not in ("-u", "-P")][1:5] == ["-m", "samestep", "worker", str(directory)]:
             found.append(int(each.parent.name))
     return found
 

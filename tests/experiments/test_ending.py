@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from samestep import __main__
 from samestep.common.errors import signal_exit_code
 from samestep.experiments.cli import ending
 
@@ -87,6 +88,14 @@ def test_the_overview_of_all_commands_reads_no_catalogue() -> None:
     line = f"import sys; from samestep.__main__ import main\n{look}"
     done = subprocess.run([sys.executable, "-c", line, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith("samestep: ") and done.stdout.endswith("\nFalse\n")
+
+
+def test_the_overview_of_all_commands_fits_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    __main__._begin([])
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 60
 
 
 @pytest.mark.parametrize(("name", "code"), [("", 130), ("SIGTERM", 143), ("SIGHUP", 129), ("SIGQUIT", 131)])

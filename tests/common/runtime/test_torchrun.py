@@ -75,7 +75,7 @@ def test_torchrun_starts_a_prepared_run(tmp_path: Path, capsys: pytest.CaptureFi
     path = tmp_path / "a run"
     lines = prepared(capsys, path, "--strategy", strategy, "--devices", "2")
     line = lines[lines.index("torchrun:") + 1].strip()
-    assert line == f"torchrun --standalone --nproc-per-node 2 -m samestep worker '{path}'"
+    assert line == f"torchrun --standalone --nproc-per-node 2 --no-python samestep worker '{path}'"
     ended(line)
     assert is_the_same_step(path, 2).attempt == 1
 
@@ -110,7 +110,9 @@ def test_torchrun_restarts_a_run_from_its_newest_checkpoint(
 def test_a_node_rank_that_two_torchruns_have_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, port = tmp_path / "run", free_ports(1)[0]
     prepared(capsys, path, "--strategy", "ddp", "--devices", "2")
-    nodes = f"--nnodes 2 --nproc-per-node 1 --master-addr {HOST} --master-port {port} -m samestep worker {path}"
+    nodes = (
+        f"--nnodes 2 --nproc-per-node 1 --master-addr {HOST} --master-port {port} --no-python samestep worker {path}"
+    )
     processes = [started(f"torchrun --node-rank {rank} {nodes}") for rank in (0, 1, 1)]
     try:
         told = [process.communicate(timeout=90)[1] for process in processes]
@@ -147,7 +149,7 @@ def test_a_run_of_one_process_needs_no_environment(tmp_path: Path, capsys: pytes
     path = tmp_path / "run"
     lines = prepared(capsys, path, "--framework", "numpy", "--strategy", "oracle", "--keep-state")
     assert "torchrun:" not in lines
-    assert lines[-2:] == ["by hand, one line per process:", f"  python -m samestep worker {path}"]
+    assert lines[-2:] == ["by hand, one line per process:", f"  samestep worker {path}"]
     ended(lines[-1])
     result = load_result(path)
     assert result.status == "trained"
@@ -160,13 +162,13 @@ def test_a_run_of_one_process_needs_no_environment(tmp_path: Path, capsys: pytes
 def test_an_environment_that_is_not_the_runs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "run"
     prepared(capsys, path, "--strategy", "ddp", "--devices", "2")
-    line = f"python -m samestep worker {path}"
+    line = f"samestep worker {path}"
     three = {"RANK": "2", "LOCAL_RANK": "2", "WORLD_SIZE": "3", "MASTER_ADDR": HOST, "MASTER_PORT": "1"}
     cases = [
         (started(line), "RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT is not set"),
         (started(line, **three), "WORLD_SIZE is 3, but the run was prepared for 2 processes"),
         (started(f"{line}-not"), f"{path}-not holds no readable config.json"),
-        (started("python -m samestep worker"), "takes one argument"),
+        (started("samestep worker"), "takes one argument"),
     ]
     for process, wanted in cases:
         _, told = process.communicate(timeout=60)

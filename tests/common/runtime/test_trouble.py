@@ -190,6 +190,7 @@ FULL = os.strerror(errno.ENOSPC)
 def test_a_disk_that_is_full(befallen: Callable[..., Trouble], fault: str, phase: str) -> None:
     trouble = befallen(fault, keep_state=True)
     tells(trouble, "rank-0", "exit code 1", f"OSError: [Errno 28] {FULL}", phase)
+    assert "\n" not in str(trouble.error), "no code of ours is the cause"
     assert trouble.seconds < 30
 
 

@@ -1,6 +1,8 @@
 """Watching a run: its progress, its deadlines, its failures; and stopping it so that nothing is left."""
 
 import dataclasses
+import errno
+import os
 import signal
 import sys
 import time
@@ -148,7 +150,8 @@ class ProcessWatch:
                 return WorkerFailed(self._obituary(worker, "is stopped, as by SIGSTOP"))
         worker = next((w for w in failed if self.processes[w].role == role), failed[0])
         end = self._ending(worker) + (" before its part was done" if self._left_early(worker) else "")
-        return WorkerFailed(self._obituary(worker, f"{end}: {left}" if left is not None else end))
+        what = f"{end}: {left}" if left is not None else end
+        return WorkerFailed(self._obituary(worker, what, said="" if os.strerror(errno.ENOSPC) in what else None))
 
     def _check_deadlines(self) -> None:
         pulses = self._pulses.take({worker: spec.role for worker, spec in self.processes.items()})
