@@ -58,9 +58,10 @@ _TO_WORKER, _TO_SERVER, _FROM_SERVER = (
 _TO_CHIEF_BYTES, _BETWEEN_BYTES, _AGAIN_BYTES = 540, 280, 150
 """What a worker answers in an update; what the first server passes on for each part of another one, and gets back; and what
 goes either way for each part that is read anew, by a further micro-batch, a layer that is called again or a turn of a loop."""
-_LOOP_BYTES, _TURN_BYTES = (1850, 1740), (945, 330)
+_LOOP_BYTES, _TURN_BYTES, _TURNED_BYTES = (1850, 1740), (705, 90), 80
 """What a worker sends a server and gets back for each loop that reads parameters, as Keras' recurrent layers do, and for each of
-its turns. Requests have the path of the layer in them, here that of an LSTM in a sequential model."""
+its turns; and what goes either way for each part that it reads in a turn, beside _AGAIN_BYTES. Requests have the path of the
+layer in them, here that of an LSTM in a sequential model."""
 
 
 class _Part(NamedTuple):
@@ -146,10 +147,10 @@ def server_routes(run: Run) -> Mapping[tuple[int, int], float]:
         asked *= run.batch_size // updates * ID_BYTES
         again = sum(run.passes * max(1, part.reads) - 1 for part in own) * _AGAIN_BYTES
         to, back = (each.once / len(servers) + each.size(1, own, slots) + again for each in (_TO_SERVER, _FROM_SERVER))
-        if any(part.reads > 1 for part in own):
-            loops = run.passes * run.workload.model.facts.loops
-            to += len(loops) * _LOOP_BYTES[0] + sum(loops) * _TURN_BYTES[0]
-            back += len(loops) * _LOOP_BYTES[1] + sum(loops) * _TURN_BYTES[1]
+        loops = run.passes * run.workload.model.facts.loops
+        if loops and (turned := run.passes * sum(part.reads for part in own if part.reads > 1) * _TURNED_BYTES):
+            to += len(loops) * _LOOP_BYTES[0] + sum(loops) * _TURN_BYTES[0] + turned
+            back += len(loops) * _LOOP_BYTES[1] + sum(loops) * _TURN_BYTES[1] + turned
         for worker in workers:
             found[0, worker] = share * handed + examples
             found[worker, 0] = share * _TO_CHIEF_BYTES

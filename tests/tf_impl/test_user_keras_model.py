@@ -110,12 +110,20 @@ def test_a_layer_that_is_called_again_is_read_again(run_cell: RunCell, row: str)
         assert measured.params_peak_bytes == predicted.params_peak_bytes
 
 
-@pytest.mark.parametrize("row", ["parameter_server", *slow("central_storage", "parameter_server+accumulation_steps=2")])
+@pytest.mark.parametrize(
+    "row",
+    [
+        "parameter_server+parameter_servers=3",
+        *slow("central_storage", "parameter_server", "parameter_server+accumulation_steps=2"),
+    ],
+)
 def test_a_recurrent_layer_is_read_at_every_position(run_cell: RunCell, row: str) -> None:
     result = run_cell(f"tf:{row}", "digits-mlp", devices=2, dtype="float64", steps=12, **own("RECURRENT"))
     costs_what_was_predicted(result)
     weights_bytes = (8 + 32 + 1) * 4 * 32 * 8
     assert result.exchanges[0].bytes_per_step > 8 * weights_bytes * result.config.techniques.accumulation_steps
+    sent = sum(process.sent_bytes_per_step for process in result.processes)
+    assert sent == pytest.approx(result.predicted.sent_bytes_per_step, rel=0.01)
 
 
 @pytest.mark.parametrize("statistics", ["local", *slow("frozen")])
