@@ -11,7 +11,7 @@ import numpy as np
 
 from samestep.common.errors import ConfigError
 from samestep.common.steps.projections import BITS, PROJECTIONS
-from samestep.common.steps.record import Phase, RecordedStep, RecordedTensor, RecordHeader
+from samestep.common.steps.record import FOLLOWER, Phase, RecordedStep, RecordedTensor, RecordHeader
 from samestep.common.steps.recorded_run import RankSplit, RunStep, Sums, own_ranks
 
 
@@ -52,7 +52,9 @@ class JoinedRanks:
                     pieces.setdefault(tensor.name, {}).setdefault(tensor.piece, []).append((rank, place))
         for each, full in whole.items():
             size = sum(math.prod(piece.size) for piece in pieces.get(each, ()))
-            if size != math.prod(full.piece.shape):
+            if size != math.prod(full.piece.shape) and full.role == FOLLOWER:
+                pieces.pop(each, None)  # ranks count their networks each for itself
+            elif size != math.prod(full.piece.shape):
                 raise ConfigError(
                     f"{name}: the pieces of {each} that its ranks hold have {size} of {math.prod(full.piece.shape)} "
                     "numbers; record the script again."

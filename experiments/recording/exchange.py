@@ -35,11 +35,12 @@ class ExchangeFacts:
         if len(ranks) < 2 or ranks[0].is_skipped or not all({"local", "gradient"} <= {*each} for each in stats):
             return
         self._seen += 1
+        shared = min(len(each["weight"]) for each in stats)  # one rank alone may keep an average of the weights
         own, given = (
-            np.array([each[phase]["projections"] for each in stats], float) for phase in ("local", "gradient")
+            np.array([each[phase]["projections"][:shared] for each in stats], float) for phase in ("local", "gradient")
         )
-        bits = np.array([each["weight"]["bits"] for each in stats])
-        for place in np.flatnonzero(self._is_whole & np.isfinite(given).all((0, 2)) & np.isfinite(own).any((0, 2))):
+        bits, is_known = np.array([each["weight"]["bits"][:shared] for each in stats]), np.isfinite(own).any((0, 2))
+        for place in np.flatnonzero(self._is_whole[:shared] & np.isfinite(given).all((0, 2)) & is_known):
             differ = (bits[:, place] != bits[0, place]).any()
             self._add_tensor(ranks[0].number, self._names[place], np.nan_to_num(own[:, place]), given[:, place], differ)
 

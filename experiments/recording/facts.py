@@ -97,7 +97,8 @@ class RecordFacts:
 
     def _differing(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
         """Returns the places of the parameters that two ranks hold whole, and differently."""
-        return np.flatnonzero((one != other) & self._is_whole) if one.shape == other.shape else np.zeros(0, int)
+        shared = min(len(one), len(other))
+        return np.flatnonzero((one[:shared] != other[:shared]) & self._is_whole[:shared])
 
     def _add_examples(self, ranks: Sequence[RecordedStep]) -> None:
         if any(not step.rows for step in ranks):

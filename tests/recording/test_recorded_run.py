@@ -1,5 +1,6 @@
 """The record of several ranks is read as that of one run."""
 
+import dataclasses
 import math
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import numpy as np
 import pytest
 
 from samestep.common.errors import ConfigError
+from samestep.common.steps.joined_ranks import JoinedRanks
 from samestep.common.steps.joining import read_run
+from samestep.common.steps.record import FOLLOWER
 from tests.recording.numpy_script import Script, run
 
 SCRIPT = Script(steps=2, optimizer="sgd")
@@ -124,3 +127,12 @@ def test_what_is_no_record_is_refused_in_one_line(tmp_path: Path, spoil: object,
     with pytest.raises(ConfigError, match=message) as raised:
         list(read_run(tmp_path).steps)
     assert "\n" not in str(raised.value)
+
+
+def test_ranks_that_keep_other_networks_of_one_number_are_joined_without_these(tmp_path: Path) -> None:
+    header = read_run(run(SCRIPT, tmp_path)).header
+    made = [dataclasses.replace(each, name="follower.weight", role=FOLLOWER) for each in header.tensors[:2]]
+    assert made[0].piece != made[1].piece
+    headers = [dataclasses.replace(header, tensors=(*header.tensors, each)) for each in made]
+    joined = JoinedRanks.of(headers, "record")
+    assert [not each for each in joined.held] == [each.role == FOLLOWER for each in joined.whole]

@@ -3,10 +3,11 @@
 import gc
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from samestep.common.judging.recorded.judge import judge
-from samestep.common.judging.recorded.measured import measure
+from samestep.common.judging.recorded.measured import measure, repeats_itself
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.mistakes.groups import is_regrouped
@@ -27,6 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cases |= {each: (f"{name}.py {each}", {}) for each in words}
         cases |= {f"{kind} {seed}": (f"{name}.py {kind}", {"perturb": seed, "stop_after": 4}) for seed in SEEDS}
     cases |= {f"spectral {seed}": ("newcomers.py spectral", {"perturb": seed, "stop_after": 1}) for seed in (None, 0)}
+    cases["second short"] = ("newcomers.py second", {"perturb": 0, "stop_after": 1})
     cases["joined"] = ("strangers.py joined", {"world": 2})
     return recorded_once(tmp_path_factory, "records-of-strangers", cases)
 
@@ -49,6 +51,13 @@ def test_all_weights_are_perturbed_where_some_are_computed_before_the_model_is_t
     first, moved = (next(iter(read_run(folder / name).steps)).sums for name in ("spectral None", "spectral 0"))
     weights = [tensor.role == "parameter" for tensor in read_run(folder / "spectral None").tensors]
     assert (first["weight"].bits != moved["weight"].bits)[weights].all()
+
+
+def test_a_rerun_may_end_before_a_network_is_first_trained(folder: Path) -> None:
+    a, rerun = read_run(folder / "second"), read_run(folder / "second short")
+    assert len(rerun.tensors) < len(a.tensors) and repeats_itself(a, rerun)
+    yardstick = measure(a, [rerun], pair(a, a))
+    assert all(len(spread) == len(a.tensors) and np.isfinite(spread).any() for spread in yardstick.spreads.values())
 
 
 def test_a_process_that_ran_out_of_batches_has_the_weights_of_its_last_step(folder: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from samestep.common.steps.record import Phase, RecordedStep
+from samestep.common.steps.record import FOLLOWER, Phase, RecordedStep
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.pieces import as_real
@@ -56,7 +56,10 @@ class Watch:
             products: As in the header.
         """
         self._recorder, self._held = recorder, find_tensors(called, leaves)
-        self._known, self._known_last = {id(each.owner) for each in self._held}, frozenset[int]()
+        self._known = {
+            id(each.owner) for each in self._held if each.tensor.role != FOLLOWER
+        }  # which may be trained later
+        self._known_last = frozenset[int]()
         self._readers: dict[frozenset[int] | None, list[Callable[[], torch.Tensor | None]]] = {}
         tensors = [each.tensor for each in self._held]
         is_float64 = self._is_float64 = _is_float64(self._held)
@@ -84,6 +87,7 @@ class Watch:
             return
         names = {each.tensor.name for each in self._held}
         found = [each for each in find_tensors([*called.values()]) if id(each.owner) not in self._known]
+        found = [each for each in found if each.tensor.role != FOLLOWER]
         new = [each for each in found if each.tensor.role == "parameter" or each.tensor.name not in names]
         new = with_places(new, names)
         self._known |= own | {id(each.owner) for each in new}

@@ -98,7 +98,8 @@ def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing, 
             losses[last] = root_mean_square([each.loss - step.loss for each in others if each.loss is not None])
         for phase, sums in (step.sums or {}).items():
             ours = pairing.of(sums, side)
-            moved = [pairing.of(each.sums[phase], side) for each in others if each.sums and phase in each.sums]
+            seen = [_like(each.sums[phase], sums) for each in others if each.sums and phase in each.sums]
+            moved = [pairing.of(each, side) for each in seen]
             if moved:
                 spreads[last, phase] = np.sqrt(np.mean([apart_of(ours, each) ** 2 for each in moved], axis=0))
     return MeasuredYardstick(
@@ -170,8 +171,24 @@ def repeats_itself(a: RecordedRun, rerun: RecordedRun) -> bool:
 def _start_alike(one: RunStep, other: RunStep) -> bool:
     if not one.sums or not other.sums:
         return True
-    weights = one.sums["weight"], other.sums["weight"]
+    weights = one.sums["weight"], _like(other.sums["weight"], one.sums["weight"])
     return bool((apart_of(*weights) <= MOST_PERTURBED * np.nan_to_num(weights[0].norm)).all())
+
+
+def _like(seen: Sums, whole: Sums) -> Sums:
+    """Returns what a rerun saw, with the run's own numbers of tensors that were added after the rerun had ended."""
+    if (known := len(seen.square)) >= len(whole.square):
+        return seen
+    return Sums(
+        *(
+            np.concatenate([ours, theirs[known:]])
+            for ours, theirs in (
+                (seen.projections, whole.projections),
+                (seen.square, whole.square),
+                (seen.bits, whole.bits),
+            )
+        )
+    )
 
 
 def root_mean_square(values: Sequence[float]) -> float:

@@ -98,6 +98,7 @@ def pair(a: RecordedRun, b: RecordedRun) -> Pairing:
         raise ConfigError(
             f"{a.name} and {b.name} are records of different models: no tensor has the same name, or shape and order, in both."
         )
+    found |= _followers(a, b)
     strangers = _strangers(found, a, b)
     ordered = sorted(set(found) - set(strangers))
     places = np.array(ordered), np.array([found[place] for place in ordered])
@@ -111,15 +112,44 @@ def pair(a: RecordedRun, b: RecordedRun) -> Pairing:
     )
 
 
+def _followers(a: RecordedRun, b: RecordedRun) -> dict[int, int]:
+    """Pairs the networks that no optimizer updates, each of A with that of B of its shapes that moves most like it.
+
+    Their names count them, and a copy that one script alone keeps is counted as well.
+    """
+    found, networks = dict[int, int](), [*_networks(b).values()]
+    ours, theirs = (_first_sums(run) if networks else [] for run in (a, b))
+    for own in _networks(a).values():
+        shapes = [a.tensors[place].piece.shape for place in own]
+        alike = [each for each in networks if [b.tensors[place].piece.shape for place in each] == shapes]
+        if alike:
+            best = min(alike, key=lambda each: [_unlike(*pair, own, each) for pair in zip(ours, theirs, strict=False)])
+            networks.remove(best)
+            found.update(zip(own, best, strict=True))
+    return found
+
+
+def _networks(run: RecordedRun) -> dict[str, list[int]]:
+    """Returns the places of the tensors of each network that no optimizer updates."""
+    found: dict[str, list[int]] = {}
+    for place, tensor in enumerate(run.tensors):
+        if tensor.role == FOLLOWER:
+            found.setdefault(tensor.name.partition(".")[0], []).append(place)
+    return found
+
+
 def _strangers(found: Mapping[int, int], a: RecordedRun, b: RecordedRun) -> list[int]:
     """Returns the places of followers in A that do not start as those in B: such a network may be left from something else."""
-    places = [place for place in found if a.tensors[place].role == FOLLOWER]
-    if not places:
+    networks = [places for places in _networks(a).values() if places[0] in found]
+    if not networks:
         return []
     one, other = (_first_sums(run)[0] for run in (a, b))
-    apart = one.projections[places] - other.projections[[found[place] for place in places]]
-    is_alike = np.abs(apart).max(axis=1) <= SAME_START * one.norm[places]
-    return [place for place, each in zip(places, is_alike, strict=True) if not each]
+    strangers = []
+    for places in networks:
+        apart = one.projections[places] - other.projections[[found[place] for place in places]]
+        if not (np.abs(apart).max(axis=1) <= SAME_START * one.norm[places]).all():
+            strangers += places
+    return strangers
 
 
 def _take(
@@ -133,7 +163,7 @@ def _take(
     for tensors, taken in ((one, set(found)), (other, set(found.values()))):
         places: dict[tuple[object, ...], list[int]] = {}
         for place, tensor in enumerate(tensors):
-            if place not in taken:
+            if place not in taken and tensor.role != FOLLOWER:
                 places.setdefault((key(tensor), tensor.role, tensor.piece.shape), []).append(place)
         sides.append(places)
     for name, places in sides[0].items():
@@ -178,14 +208,17 @@ def _unlike(one: Sums, other: Sums, own: Sequence[int], places: Sequence[int]) -
 
 def _is_complete(found: dict[int, int], one: Sequence[RecordedTensor], other: Sequence[RecordedTensor]) -> bool:
     """Returns whether as many tensors are left on either side."""
-    return len(one) == len(other) and len(found) < len(one)
+    ours, theirs = (sum(each.role != FOLLOWER for each in tensors) for tensors in (one, other))
+    return ours == theirs and len(found) < ours
 
 
 def _by_order(found: dict[int, int], one: Sequence[RecordedTensor], other: Sequence[RecordedTensor]) -> None:
     """Pairs what is left in the order of the models, if it has the same shapes in that order."""
-    taken = set(found.values())
-    left = [place for place in range(len(one)) if place not in found]
-    rest = [place for place in range(len(other)) if place not in taken]
+    sides = (one, set(found)), (other, set(found.values()))
+    left, rest = (
+        [place for place, each in enumerate(tensors) if place not in taken and each.role != FOLLOWER]
+        for tensors, taken in sides
+    )
     shapes = [[(each[p].role, each[p].piece.shape) for p in places] for each, places in ((one, left), (other, rest))]
     if shapes[0] == shapes[1]:
         found.update(zip(left, rest, strict=True))

@@ -60,6 +60,7 @@ def average():
         torch.manual_seed(1)
     _left = copy.deepcopy(model)
     _left[0].reset_parameters()
+    _best = copy.deepcopy(model) if "best" in words else None
     kept, decay = copy.deepcopy(model), 0.9 if "fast" in words else 0.99
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for part in BATCHES:
@@ -69,6 +70,39 @@ def average():
         with torch.no_grad():
             for own, each in zip(kept.parameters(), model.parameters(), strict=True):
                 own.lerp_(each, 1 - decay)
+
+
+class Renamed(nn.Module):
+    """The model under other names, which B gives it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.act, self.last = model
+
+    def forward(self, batch):
+        return self.last(self.act(self.norm(self.first(batch))))
+
+
+def renamed():
+    """Its names are others in B, which keeps a copy of the model as well."""
+    trained = Renamed() if "other" in words else model
+    _best = copy.deepcopy(trained) if "other" in words else None
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
+    for part in BATCHES:
+        optimizer.zero_grad()
+        functional.cross_entropy(trained(inputs[part]), labels[part]).backward()
+        optimizer.step()
+
+
+def second():
+    """Two networks of one class, of which the second is trained after the first."""
+    for network in [model, copy.deepcopy(model)]:
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+        for part in BATCHES[:2]:
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(network(inputs[part]), labels[part])
+            (loss / 2 if "half" in words and network is not model else loss).backward()
+            optimizer.step()
 
 
 class Reader(nn.Module):
