@@ -78,9 +78,8 @@ def find_reads(graph: tf.Graph) -> Reads:
     """Finds what an execution of a graph reads of variables."""
     handles = {inner.name: id(outer) for outer, inner in graph.captures if outer.dtype == tf.resource}
     every = list(taken(graph))
-    taking = {
-        tensor.op for each in every for tensor in each.operation.inputs
-    }  # an order of reads alone needs no number
+    # An order of reads alone needs no number.
+    taking = {tensor.op for each in every for tensor in each.operation.inputs}
     whole, used, loops = collections.Counter[int](), set[int](), dict[tf.Graph, int]()
     for each in every:
         for handle in (handles[tensor.name] for tensor in each.inputs if tensor.name in handles):

@@ -53,10 +53,8 @@ def _rotations(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
                 if np.isfinite(turn).all() and (np.abs(np.abs(turn) - 1) <= _SAME).all():
                     angles = np.angle(turn).reshape(-1, turn.shape[-1])
                     row = angles[np.abs(angles).max(-1) > _SAME][:1].ravel()
-                    largest = (
-                        float(f"{row[np.abs(row).argmax()]:.{_DIGITS}g}") if len(row) else 0.0
-                    )  # small ones are uncertain
-                    settings = {"turns": name, "angle": largest}
+                    largest = row[np.abs(row).argmax()] if len(row) else 0.0  # small ones are uncertain
+                    settings = {"turns": name, "angle": float(f"{largest:.{_DIGITS}g}")}
                     yield settings, lambda b=before, t=turn, name=name: _numbers(b * t, name).reshape(shape)
 
 
