@@ -109,6 +109,7 @@ class Side:
         alone: How many examples all steps were given that the other run does not have at all; None if nobody knows.
         repeated: How many examples came again within one pass through a DataLoader; None if nobody knows.
         is_evaluated: Whether the model was in evaluation mode.
+        written: How many tensors the script has changed since the update before; 0 where nobody knows.
         trained_alone: The names of the parameters that got a gradient and that the other run does not have.
         shares_layers: Whether its ranks hold parts of the same layers (tensor parallelism), so they need the same examples.
     """
@@ -131,6 +132,7 @@ class Side:
     alone: int | None = None
     repeated: int | None = None
     is_evaluated: bool = False
+    written: int = 0
     trained_alone: tuple[str, ...] = ()
     shares_layers: bool = False
 

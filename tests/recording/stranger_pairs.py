@@ -72,6 +72,13 @@ KERAS_PAIRS = [
     ("fit", "average", "same", ""),
     ("pairs", "joined", "same", ""),
     ("sampled", "eager", "same", ""),
+    (
+        "epochs",
+        "restored",
+        "weights_written",
+        "step 2, loss: the script of B alone wrote weights between the step before",
+    ),
+    ("epochs", "swapped", "same", ""),
     ("fakes", "compiled", "same", ""),
     (
         "loop",

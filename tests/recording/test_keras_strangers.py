@@ -79,3 +79,15 @@ def test_optimizers_that_update_different_variables_take_one_step_together(folde
     steps = [each for each in run.steps if each.number >= 0]
     assert len(steps) == 4
     assert all({"lr": each.scalars["lr"], "lr/1": each.scalars["lr/1"]} == {"lr": 0.01, "lr/1": 0.1} for each in steps)
+
+
+def test_what_is_written_between_steps_counts_unless_it_is_set_back(folder: Path) -> None:
+    counts = [
+        {
+            each.number: each.counts["written_tensors"]
+            for each in read_run(folder / name).steps
+            if "written_tensors" in each.counts
+        }
+        for name in ("epochs swapped", "epochs restored")
+    ]
+    assert counts == [{}, {2: 4}]

@@ -17,7 +17,7 @@ from samestep.common.errors import Unavailable
 from samestep.common.ledger import Send, in_order
 from samestep.tf_impl.observing.activations import FORWARD, phase_of
 from samestep.tf_impl.observing.collectives import collective_of, collectives_in, handed_over_bytes
-from samestep.tf_impl.observing.loops import LOOPS, taken
+from samestep.tf_impl.observing.loops import LOOPS, executed
 from samestep.tf_impl.techniques.replica_collectives import ALONG
 from samestep.tf_impl.upstream import function_names, nodes
 
@@ -136,7 +136,7 @@ def copies(graph: tf.Graph) -> list[Copy]:
     Ids, scalars and arguments do not count, nor do rows of a table, of which a batch decides how many there are.
     """
     variables = {inner.name: outer.device for outer, inner in graph.captures if outer.dtype == tf.resource}
-    every = {each.operation: each for each in taken(graph)}
+    every = {each.operation: each for each in executed(graph)}
 
     def device(operation: tf.Operation) -> str:  # what reads or writes a variable runs where the variable is
         places = (variables[tensor.name] for tensor in every[operation].inputs if tensor.name in variables)

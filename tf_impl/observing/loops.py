@@ -14,7 +14,7 @@ LOOPS = frozenset({"While", "StatelessWhile"})
 
 
 @dataclasses.dataclass(frozen=True)
-class Taken:
+class Executed:
     """An operation that an execution takes.
 
     Attributes:
@@ -33,13 +33,13 @@ class Taken:
         return [self.given.get(tensor.name, tensor) for tensor in self.operation.inputs]
 
 
-def taken(graph: tf.Graph) -> Iterator[Taken]:
+def executed(graph: tf.Graph) -> Iterator[Executed]:
     """Yields the operations that an execution of a graph takes, those of its loops included."""
     left: list[tuple[tf.Graph, int, Mapping[str, tf.Tensor]]] = [(graph, 1, {})]
     while left:
         within, times, given = left.pop()
         for operation in needed(within):
-            each = Taken(operation, times, given)
+            each = Executed(operation, times, given)
             yield each
             if operation.type in LOOPS:
                 body = loop_body(operation)
@@ -77,7 +77,7 @@ class Reads(NamedTuple):
 def find_reads(graph: tf.Graph) -> Reads:
     """Finds what an execution of a graph reads of variables."""
     handles = {inner.name: id(outer) for outer, inner in graph.captures if outer.dtype == tf.resource}
-    every = list(taken(graph))
+    every = list(executed(graph))
     # An order of reads alone needs no number.
     taking = {tensor.op for each in every for tensor in each.operation.inputs}
     whole, used, loops = collections.Counter[int](), set[int](), dict[tf.Graph, int]()

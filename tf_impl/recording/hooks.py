@@ -12,9 +12,11 @@ from keras.src.backend.tensorflow.optimizer import TFOptimizer
 from keras.src.trainers.epoch_iterator import EpochIterator
 from tensorflow.python.eager import executor, record
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 from tensorflow.python.saved_model import save
 
 from samestep.common.steps.recording import Recorder
+from samestep.tf_impl.recording.between_steps import WRITES
 from samestep.tf_impl.recording.examples import inputs_of, sums_of_words
 from samestep.tf_impl.recording.gradient_transforms import OPTIMIZERS, is_scaling, note_scale, places
 from samestep.tf_impl.recording.saving import follow_saving
@@ -52,6 +54,7 @@ class Hooks:
             (Function, "__call__", self._follow_functions),
             (Function, "_initialize_uninitialized_variables", self._follow_initializers),
             (executor, "new_executor", self._follow_executors),
+            *((ResourceVariable, name, self._follow_writes) for name in WRITES),
             (save, "save_and_return_nodes", follow_saving(self._recorder)),
         ):
             original = getattr(owner, name, None)
@@ -114,8 +117,12 @@ class Hooks:
             variables = None if trainable_variables is None else list(trainable_variables)
             if in_stateless_scope():
                 return original(optimizer, grads, variables)
-            step = before(optimizer, variables)
-            result = original(optimizer, grads, variables)
+            between = self._session.between
+            step, was_updating, between.is_updating = before(optimizer, variables), between.is_updating, True
+            try:
+                result = original(optimizer, grads, variables)
+            finally:
+                between.is_updating = was_updating
             if step is not None:
                 after(*step)
             return result
@@ -204,6 +211,16 @@ class Hooks:
             return result
 
         return call
+
+    def _follow_writes(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        session, before = self._session, self._guard(lambda variable: self._session.between.write(variable))
+
+        def write(variable: Any, *arguments: Any, **keywords: Any) -> Any:
+            if session.between.watches(variable) and tf.executing_eagerly():
+                before(variable)
+            return original(variable, *arguments, **keywords)
+
+        return write
 
     def _follow_executors(self, original: Callable[..., Any]) -> Callable[..., Any]:
         session = self._session

@@ -17,6 +17,7 @@ from tensorflow.python.eager import context
 
 from samestep.common.steps.record import Phase, RecordedStep, stats_dtype
 from samestep.common.steps.recording import Recorder
+from samestep.tf_impl.recording.between_steps import BetweenSteps
 from samestep.tf_impl.recording.dtypes import dtype_of_products
 from samestep.tf_impl.recording.examples import Results
 from samestep.tf_impl.recording.first import FirstWeights
@@ -45,12 +46,11 @@ class Session:
         self._recorders: dict[int, Recorder] = {}
         self._recorded: dict[int, list[Held]] = {}
         self._began_with, self._added = list[Held](), set[tuple[int, int]]()
-        self._table, self._plans = TensorTable(), dict[int, UpdatePlan]()
-        self._journals: dict[int, Journal] = {}
+        self._table, self._plans, self._journals = TensorTable(), dict[int, UpdatePlan](), dict[int, Journal]()
+        self.between = BetweenSteps(self._journals)
         self._models, self._steppers = weakref.WeakSet[Any](), weakref.WeakSet[Any]()
         self._owners, self._last = dict[int, Any](), dict[int, np.ndarray]()
         self.function: Any = None
-        self._passes, self._passes_written = 0, dict[int, int]()
         self._is_loss_noted = self.is_async = False  # calls may return before their steps are taken
         self._open_notes: dict[int, list[Note]] = {}
 
@@ -116,6 +116,7 @@ class Session:
                 self.journal(), plan.number, plan.statistics, weights, plan.phases, plan.updated
             )
             self.first.expect(replica, self._table.held)
+            self.between.watch(plan, weights)
         return plan.slots[replica]
 
     def _capacity(self) -> int:
@@ -133,17 +134,19 @@ class Session:
         elif self.function is not None:
             self._steppers.add(self.function)
 
-    def begin_pass(self) -> None:
+    def begin_pass(self, is_tape: bool = False) -> None:
         """A tape begins, or a call of a tf.function, of which nobody knows what it does: ends the step before it."""
-        if self._open_notes and tf.executing_eagerly():
-            self.write_steps()
+        if (self._open_notes or self.between.before) and tf.executing_eagerly():
+            if self._open_notes:
+                self.write_steps()
+            self.between.begin(is_tape)
         for journal in self._journals.values():
             journal.open_step.close()
 
     def count_pass(self) -> None:
         """Keras begins a pass through data, for the next batch that is trained on."""
         self.begin_pass()
-        self._passes += 1
+        self.between.count_pass()
 
     # --- writing -------------------------------------------------------------------------------------------------------
 
@@ -159,8 +162,8 @@ class Session:
         last, plans = INITIAL, [*self._plans.values()]
         for replica, journal in sorted(self._journals.items()):
             is_plain = not is_open and not self._open_notes and self.predicted.is_empty
-            may_be_alike = is_plain and self._passes == self._passes_written.get(replica)
-            while may_be_alike and (alike := journal.read_alike()) is not None:
+            is_plain = is_plain and self.between.is_empty(replica, journal.num_read)
+            while is_plain and (alike := journal.read_alike()) is not None:
                 self._recorders[replica].write(*alike)
                 last = journal.num_read - 1
             notes = [*self._open_notes.pop(replica, ()), *journal.read()]
@@ -224,14 +227,12 @@ class Session:
         if joined:
             rates = in_order(rates | {each: more.lr for each, more in joined.items()}, self._recorded[replica])
         loss = math.fsum(each.loss for each in notes) * plan.num_replicas / plan.num_batches
-        passes = self._passes - self._passes_written.get(replica, 0)
-        self._passes_written[replica] = self._passes
         step = RecordedStep(
             note.number,
             losses=(loss,) if any(each.has_loss for each in notes) else (),
             scalars=numbers_of(rates) | transforms,
             is_skipped=note.is_skipped,
-            counts={"data_passes": passes} if passes else {},
+            counts=self.between.counts(replica, note.number),
             stats=self._stats(replica, note.number, [*rates]) if note.is_looked_at else None,
         )
         self._recorders[replica].write(step, (self.predicted.without(note.sums, plans), None))

@@ -50,7 +50,7 @@ class TapeHooks:
 
     def _begin_pass(self) -> None:
         self._here.targets = []
-        self._session.begin_pass()
+        self._session.begin_pass(is_tape=True)
 
     def follow_gradient(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps the method that returns gradients.

@@ -230,7 +230,6 @@ def _with_strays(seen: Sequence[SeenTensor], pairing: Pairing, past: tuple[Past,
 
 
 def _side(step: RunStep, past: Past, only: Mapping[str, tuple[int, ...]], shares_layers: bool) -> Side:
-    splits = [(split.phase, split.name, split.ranks) for split in step.splits]
     return Side(
         past.world,
         step.passes,
@@ -242,9 +241,10 @@ def _side(step: RunStep, past: Past, only: Mapping[str, tuple[int, ...]], shares
         past.rates,
         past.digests,
         past.examples.knew_last(),
-        splits,
+        [(split.phase, split.name, split.ranks) for split in step.splits],
         targets=step.targeted,
         only=only,
         is_evaluated=step.is_evaluated,
+        written=step.counts.get("written_tensors", 0),
         shares_layers=shares_layers,
     )

@@ -141,4 +141,23 @@ def fakes():
         both.train_on_batch(noise[part], np.ones((8, 1)))
 
 
-{each.__name__: each for each in (gan, towers, fit, loop, pairs, sampled, fakes)}[kind]()
+def epochs():
+    """Callbacks write the weights between two epochs: those of the start, or others for an evaluation alone."""
+    model = network(6, 1, "model")
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    first = model.get_weights()
+
+    class Write(keras.callbacks.Callback):
+        def on_test_begin(self, logs=None):
+            self.kept = model.get_weights()
+            if "swapped" in words:
+                model.set_weights(first)
+
+        def on_test_end(self, logs=None):
+            model.set_weights(first if "restored" in words else self.kept)
+
+    given = {"validation_data": (inputs, targets), "callbacks": [Write()]} if words else {}
+    model.fit(inputs, targets, epochs=2, batch_size=16, shuffle=False, verbose=0, **given)
+
+
+{each.__name__: each for each in (epochs, gan, towers, fit, loop, pairs, sampled, fakes)}[kind]()

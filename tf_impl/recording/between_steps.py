@@ -1,0 +1,93 @@
+"""What a script does between two steps: it begins passes through its data, and callbacks and other eager code write weights."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from samestep.common.steps.projections import sum_of_bits
+from samestep.tf_impl.recording.journal import Journal
+from samestep.tf_impl.recording.plans import UpdatePlan
+
+WRITES = ("assign", "assign_add", "assign_sub", "scatter_update", "scatter_nd_update", "_restore_from_tensors")
+"""The methods of a variable of TensorFlow that write it."""
+
+
+class BetweenSteps:
+    """Counts both for the step that comes next. Writes count by what they have changed when that step begins."""
+
+    def __init__(self, journals: Mapping[int, Journal]) -> None:
+        """Nothing has happened.
+
+        Args:
+            journals: Those of the replicas, which know the number of the next step.
+        """
+        self._journals = journals
+        self._passes, self._passes_written = 0, dict[int, int]()
+        self._trained, self.is_updating = set[int](), False
+        self._number, self._begun = 0, 0
+        self.before, self._written = dict[int, tuple[Any, int]](), dict[int, int]()
+
+    def watch(self, plan: UpdatePlan, weights: Iterable[Any]) -> None:
+        """Watches what an optimizer updates; a script without one writes its steps itself.
+
+        Args:
+            plan: That of the optimizer.
+            weights: The variables of one replica.
+        """
+        if plan.optimizer is not None:
+            pairs = zip(plan.held, weights, strict=True)
+            self._trained |= {id(weight) for held, weight in pairs if held.tensor.is_trained}
+
+    def count_pass(self) -> None:
+        """Keras begins a pass through data."""
+        self._passes += 1
+
+    def watches(self, variable: Any) -> bool:
+        """Returns whether a variable is watched, and no optimizer updates it now."""
+        return id(variable) in self._trained and not self.is_updating
+
+    def write(self, variable: Any) -> None:
+        """Eager code is about to write a variable that is watched."""
+        number = self._next_number()
+        if number != self._number:
+            self._number, self.before = number, {}
+        if id(variable) not in self.before and variable.is_initialized():
+            self.before[id(variable)] = variable, sum_of_bits(variable.numpy())
+
+    def begin(self, is_tape: bool) -> None:
+        """A tape begins, or a call of a tf.function: the next step, or an evaluation.
+
+        Args:
+            is_tape: Whether it is a tape, within whose step weights may be written and set back.
+        """
+        number = self._next_number()
+        if number != self._number:
+            self.before = {}
+        elif self.before and number != self._begun:  # the first step's weights are recorded
+            changed = sum(sum_of_bits(each.numpy()) != bits for each, bits in self.before.values())
+            self._written = {number: changed} if changed else {}
+        if is_tape:
+            self._begun = number
+
+    def _next_number(self) -> int:
+        return min((journal.num_read for journal in self._journals.values()), default=0)
+
+    def is_empty(self, replica: int, number: int) -> bool:
+        """Returns whether nothing has happened before a step.
+
+        Args:
+            replica: The replica that takes it.
+            number: The number of the step.
+        """
+        return self._passes == self._passes_written.get(replica) and number not in self._written
+
+    def counts(self, replica: int, number: int) -> dict[str, int]:
+        """Returns the counts of a step that is written.
+
+        Args:
+            replica: The replica that takes it.
+            number: The number of the step.
+        """
+        passes = self._passes - self._passes_written.get(replica, 0)
+        self._passes_written[replica] = self._passes
+        found = {"data_passes": passes, "written_tensors": self._written.get(number, 0)}
+        return {name: count for name, count in found.items() if count}
