@@ -101,9 +101,9 @@ class RecordedStep:
             group), "loss_scale", "clip_max_norm", "clip_norm" (the norm before clipping).
         is_skipped: Whether a gradient scaler left out the update.
         counts: What happened how often within the step, which decides no number of it: "schedule_steps" of the learning rate's
-            schedule, "data_passes" that a DataLoader began, "evaluated_calls" of a model in evaluation mode that were trained on,
-            "written_tensors" that eager code has changed since the update before;
-            and "target_kinds", a hash of how many numbers each target has.
+            schedule, "data_passes" that a DataLoader began, "passes_over" if the last one had ended before,
+            "evaluated_calls" of a model in evaluation mode that were trained on, "written_tensors" that eager code has changed
+            since the update before; and "target_kinds", a hash of how many numbers each target has.
         stats: Phase -> a structured array with one row for each tensor of the header; None where the step was not looked at.
             A tensor without a gradient has NaN in the fields of that phase.
         targets: The hash of each example with what its loss was computed with, as far as it is seen: targets, or the data of a

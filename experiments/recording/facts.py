@@ -39,7 +39,7 @@ class RecordFacts:
         self.has_gradient = [np.zeros(len(header.tensors), bool) for header in headers]
         self.has_moved = [np.zeros(len(header.tensors), bool) for header in headers]
         self.same_examples, self.compared = Counter[tuple[int, int]](), 0
-        self.passes: list[Counter[int]] = []
+        self.passes, self._is_in_pass = list[Counter[int]](), False
         self.skipped, self.evaluated, self.used_again = list[int](), list[int](), list[int]()
         self._used: np.ndarray | None = (
             None  # the bits of the gradients of a step with a loss, and of those after it without one
@@ -101,14 +101,19 @@ class RecordFacts:
         return np.flatnonzero((one[:shared] != other[:shared]) & self._is_whole[:shared])
 
     def _add_examples(self, ranks: Sequence[RecordedStep]) -> None:
+        if ranks[0].counts.get("data_passes"):
+            self.passes.append(Counter())
+            self._is_in_pass = True
+        if ranks[0].counts.get("passes_over"):
+            self._is_in_pass = False
         if any(not step.rows for step in ranks):
             return
         self.compared += 1
         for (one, step), (other, another) in itertools.combinations(enumerate(ranks), 2):
             self.same_examples[one, other] += Counter(step.rows) == Counter(another.rows)
-        if ranks[0].counts.get("data_passes"):
-            self.passes.append(Counter())
-        for rows in {step.rows for step in ranks} if self.passes else ():  # ranks that share their examples count once
+        for rows in (
+            {step.rows for step in ranks} if self._is_in_pass else ()
+        ):  # ranks that share their examples count once
             self.passes[-1].update(rows or ())
 
     def names(self, found: Sequence[np.ndarray]) -> list[str]:
@@ -185,8 +190,9 @@ def _of_data(seen: RecordFacts) -> Iterator[str]:
         least, most = min(each.values(), default=0), max(each.values(), default=0)
         if most > least:
             twice = sum(times > least for times in each.values())
+            a_pass = "epoch of Keras" if seen.headers[0].framework == "tf" else "pass of a DataLoader"
             yield (
-                f"within one pass of a DataLoader, {twice} of {_count(len(each), 'example')} came {most} times where others "
+                f"within one {a_pass}, {twice} of {_count(len(each), 'example')} came {most} times where others "
                 f"came {least}; examples with equal inputs count as one."
             )
             return

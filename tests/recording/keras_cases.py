@@ -303,6 +303,14 @@ def eager_epochs() -> None:
     made.fit(dataset(), epochs=2, verbose=0)
 
 
+def loop_after_fit() -> None:
+    """The batches of a pass, and then two of them again in a loop that is no part of it."""
+    made = model()
+    made.fit(dataset(), verbose=0)
+    for inputs, targets in dataset().take(2):
+        _step(made, inputs, targets)
+
+
 def counted_elsewhere() -> None:
     """Two further steps are counted, and not written where they are read."""
     fit()

@@ -12,6 +12,7 @@ from samestep.common.steps.projections import project, sum_of_bits
 from samestep.common.steps.rank_reading import read_rank
 from samestep.common.steps.record import RecordedStep, RecordHeader, rank_file, rank_files
 from samestep.common.steps.rows import hash_rows
+from samestep.experiments.recording.facts import facts_of
 from tests.cells import slow, takes_slow_tests
 from tests.recording.records import ROOT
 from tests.sharing import made_once
@@ -36,6 +37,7 @@ ALONE = (
     "asynchronous",
     "exported",
     "counted_elsewhere",
+    "loop_after_fit",
 )
 NOTED = ("longer_calls.notes", "counted_elsewhere.notes")
 MORE = (*MORE_TWINS, *MORE_MIRRORED, "long_calls", "longer_calls")
@@ -135,6 +137,11 @@ def test_passes_through_the_data(out: Path) -> None:
 def test_a_pass_begins_with_its_first_step_where_steps_are_taken_eagerly(out: Path) -> None:
     steps = read(out / "eager_epochs")[1][1:]
     assert [each.number for each in steps if each.counts.get("data_passes")] == [0, 4]
+
+
+def test_no_example_of_a_loop_belongs_to_the_pass_before_it(out: Path) -> None:
+    assert [each.counts for each in read(out / "loop_after_fit")[1][5:]] == [{"passes_over": 1}, {}]
+    assert not [line for line in facts_of(out / "loop_after_fit") if line.startswith("within one")]
 
 
 def test_a_step_that_another_optimizer_joins_is_not_like_the_one_before_it(out: Path) -> None:

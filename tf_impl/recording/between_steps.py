@@ -1,6 +1,6 @@
 """What a script does between two steps: it begins passes through its data, and callbacks and other eager code write weights."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from samestep.common.steps.projections import sum_of_bits
@@ -22,6 +22,7 @@ class BetweenSteps:
         """
         self._journals = journals
         self._passes, self._passes_written = 0, dict[int, int]()
+        self._num_open, self._over = 0, -1
         self._trained, self.is_updating = set[int](), False
         self._number, self._begun = 0, 0
         self.before, self._written = dict[int, tuple[Any, int]](), dict[int, int]()
@@ -39,7 +40,17 @@ class BetweenSteps:
 
     def count_pass(self) -> None:
         """Keras begins a pass through data."""
-        self._passes += 1
+        self._passes, self._over = self._passes + 1, -1
+
+    def through(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Yields the batches of a pass, and notes which step is the first after it where no other pass goes on."""
+        self._num_open += 1
+        try:
+            yield from batches
+        finally:
+            self._num_open -= 1
+            if not self._num_open:
+                self._over = self._next_number()
 
     def watches(self, variable: Any) -> bool:
         """Returns whether a variable is watched, and no optimizer updates it now."""
@@ -78,7 +89,7 @@ class BetweenSteps:
             replica: The replica that takes it.
             number: The number of the step.
         """
-        return self._passes == self._passes_written.get(replica) and number not in self._written
+        return self._passes == self._passes_written.get(replica) and number not in (*self._written, self._over)
 
     def counts(self, replica: int, number: int) -> dict[str, int]:
         """Returns the counts of a step that is written.
@@ -89,5 +100,6 @@ class BetweenSteps:
         """
         passes = self._passes - self._passes_written.get(replica, 0)
         self._passes_written[replica] = self._passes
-        found = {"data_passes": passes, "written_tensors": self._written.get(number, 0)}
+        found = {"data_passes": passes, "passes_over": int(number == self._over)}
+        found |= {"written_tensors": self._written.get(number, 0)}
         return {name: count for name, count in found.items() if count}

@@ -67,7 +67,10 @@ class Hooks:
 
         def begin(iterator: Any) -> Any:
             count()
-            return original(iterator)
+            result = original(iterator)
+            if (batches := vars(iterator).get("_epoch_iterator")) is not None:
+                iterator._epoch_iterator = self._session.between.through(batches)
+            return result
 
         return begin
 

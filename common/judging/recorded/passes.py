@@ -9,7 +9,7 @@ class DataPasses:
     def __init__(self) -> None:
         """Has seen none."""
         self._seen: set[int] | None = None
-        self._repeated = 0
+        self._repeated, self._has_begun = 0, False
 
     def add(self, step: RunStep) -> None:
         """Adds the examples of a step.
@@ -18,7 +18,9 @@ class DataPasses:
             step: The step.
         """
         if step.counts.get("data_passes"):
-            self._seen = set()
+            self._seen, self._has_begun = set(), True
+        if step.counts.get("passes_over"):
+            self._seen = None
         if self._seen is not None and step.rows is not None:
             rows = own_rows(step.rows)
             self._repeated += len(rows) - len({*rows} - self._seen)
@@ -27,4 +29,4 @@ class DataPasses:
     @property
     def repeated(self) -> int | None:
         """How many examples came again in a pass; None if no pass of a DataLoader was seen."""
-        return None if self._seen is None else self._repeated
+        return self._repeated if self._has_begun else None
