@@ -288,8 +288,16 @@ def exported() -> None:
     module.variables_of_both = [each.value for each in made.variables + made.optimizer.variables]
     module.train = tf.function(lambda inputs, targets: _step(made, inputs, targets) or inputs)
     module.serve = tf.function(lambda inputs: made(inputs, training=True), input_signature=like[:1])
+    traced = []
+
+    @tf.function
+    def once(inputs: Any, targets: Any) -> None:
+        assert not traced, "it is no part of what is saved, and cannot be traced again"
+        traced.append(inputs)
+        _step(made, inputs, targets)
+
     for number, (inputs, targets) in enumerate(dataset()):
-        module.train(inputs, targets)
+        (module.train if number else once)(inputs, targets)
         if number == 1:
             signatures = {"train": module.train.get_concrete_function(*like), "serve": module.serve}
             tf.saved_model.save(module, OUT[0] / "module", signatures)

@@ -45,16 +45,22 @@ def _without_ours() -> Iterator[Mapping[int, Any]]:
     try:
         for cache, *_ in kept:
             _set_state(cache, _state(FunctionCache()))
-        plain = {}
-        for function, (_, _, traces) in zip(caches.values(), kept, strict=True):
-            for trace in traces:
-                has_own = function.input_signature is not None
-                arguments, keywords = ((), {}) if has_own else trace.structured_input_signature
-                plain[id(trace)] = function.get_concrete_function(*arguments, **keywords)
+        plain = dict[int, Any]()
+        for function, (cache, state, traces) in zip(caches.values(), kept, strict=True):
+            try:
+                plain |= {id(trace): _traced_again(function, trace) for trace in traces}
+            except Exception:  # it may be traced once alone, and it need not be among what is saved
+                _set_state(cache, state)
         yield plain
     finally:
         for cache, state, _ in kept:
             _set_state(cache, state)
+
+
+def _traced_again(function: Any, trace: Any) -> Any:
+    has_own = function.input_signature is not None
+    arguments, keywords = ((), {}) if has_own else trace.structured_input_signature
+    return function.get_concrete_function(*arguments, **keywords)
 
 
 def _traces(function: Any) -> list[Any]:
