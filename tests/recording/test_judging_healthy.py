@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from samestep.common.judging.recorded.findings import _say
 from samestep.common.judging.recorded.judge import judge
 from samestep.common.judging.recorded.measured import measure
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.rest import Rest
 from samestep.common.judging.recorded.yardstick import RoundingScale
+from samestep.common.mistakes.evidence import SeenTensor
 from samestep.common.steps.recorded_run import RecordedRun, RunStep
 from tests.recording.judged import diff, recorded
 from tests.recording.numpy_script import Script
@@ -201,3 +203,22 @@ def test_weights_that_stay_zero_may_have_moved_as_far_as_rounding_of_all_gradien
     for number, moved in ((0, 0.1), (0, 0.1), (1, 0.2), (4, 0.5)):  # of the two steps between nothing is known
         found = rest.scaled(weights, RunStep(number, scalars={"lr": 0.1}), gradients)
         assert found.rounding == pytest.approx([moved, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("ratios", "said"),
+    [
+        ([3.05e-5, 3.05e-5], "every gradient is 3.05e-05 x A's"),
+        ([1.0, 0.5], "the gradient of 1 alone differs: it is 0.500 x A's"),
+        ([1.0, 0.5, 0.5], "the gradients of 1, 2 alone differ: they are 0.500 x A's"),
+        ([1.0, 0.5, 0.25], "the gradient of 2 is off by 0.75 of its norm; 2 of 3 gradients differ"),
+    ],
+)
+def test_a_factor_of_some_gradients_is_said(ratios: list[float], said: str) -> None:
+    one = np.arange(1.0, 9.0)
+    seen = {
+        str(place): SeenTensor(str(place), "kernel", "parameter", 8, one, ratio * one, 1e-6, 1.0)
+        for place, ratio in enumerate(ratios)
+    }
+    differing = {name for name, each in seen.items() if each.differs}
+    assert _say(seen, differing, max(differing))[0] == said

@@ -126,7 +126,7 @@ class Session:
         """Returns whether the script has no optimizer; then what it trains is looked at from now on."""
         if self.watch is None and not self.has_optimizer:
             self.has_optimizer = bool(find_objects()[1])
-        if self.has_optimizer or self._inside:
+        if self.has_optimizer or self._inside.frames:
             return False
         if self.watch is None:
             self._begin_watch()
@@ -144,7 +144,7 @@ class Session:
         if self._initial is None:
             start_with(self._recorder, self.called.values(), self.leaves.held())
             self._initial = FirstWeights([*self.called.values()], self.leaves.held())
-        if not self._inside and (self.stepped or (not self.has_optimizer and self._is_moved())):
+        if not self._inside.frames and (self.stepped or (not self.has_optimizer and self._is_moved())):
             self.finish()
 
     def _begin_watch(self) -> None:
@@ -185,7 +185,7 @@ class Session:
     def after_update(self, optimizer: Optimizer) -> None:
         """It has stepped."""
         self._inside.leave()
-        if not self._inside and (self._is_update or not is_rehearsed(optimizer, self._initial is not None)):
+        if not self._inside.frames and (self._is_update or not is_rehearsed(optimizer, self._initial is not None)):
             self.stepped.append(optimizer)
             self._is_replayed = False
 

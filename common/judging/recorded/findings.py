@@ -155,8 +155,10 @@ def _say(seen: dict[str, SeenTensor], differing: set[str], name: str) -> tuple[s
         return f"every gradient is {spell(ratio)} x A's", ratio
     apart = [each for each in seen.values() if each.name in differing]
     if len(apart) == len(differing) and (ratio := common_ratio(apart)) is not None:
-        alone = few([each.name for each in apart])
-        return f"the gradient of {alone} alone differs: it is {spell(ratio)} x A's", ratio
+        alone, factor = few([each.name for each in apart]), f"{spell(ratio)} x A's"
+        if len(apart) > 1:
+            return f"the gradients of {alone} alone differ: they are {factor}", ratio
+        return f"the gradient of {alone} alone differs: it is {factor}", ratio
     off = f"{seen[name].off:.2g} of its norm" if name in seen and np.isfinite(seen[name].off) else "infinitely much"
     return f"the gradient of {name} is off by {off}; {len(differing)} of {len(seen)} gradients differ", None
 
