@@ -170,9 +170,9 @@ def _strike_command(cell: Cell, scratch: Path) -> Outcome:
     """Sends the command a signal once it trains; or stops all of its processes for longer than the timeout."""
     out = scratch / "run"
     config = request(cell.row, steps=ENDLESS, keep_state=False)
-    line = command(as_config(parse(config), launch_of(config))).split()[1:]
+    line = command(as_config(parse(config), launch_of(config))).split()
     with subprocess.Popen(
-        [sys.executable, *line, "--out", str(out)],
+        [sys.executable, "-m", *line, "--out", str(out)],
         env=os.environ | {"TMPDIR": str(scratch)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

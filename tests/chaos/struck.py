@@ -50,9 +50,9 @@ def strike(drawn: "Strike", scratch: Path) -> dict[str, object]:
     """
     out, mark = scratch / "run", secrets.token_hex(8)
     config = request(drawn.row, steps=ENDLESS, keep_state=False)
-    line = command(as_config(parse(config), launch_of(config))).split()[1:]
+    line = command(as_config(parse(config), launch_of(config))).split()
     with subprocess.Popen(
-        [sys.executable, *line, "--out", str(out)],
+        [sys.executable, "-m", *line, "--out", str(out)],
         env=os.environ | {"TMPDIR": str(scratch), MARK: mark},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

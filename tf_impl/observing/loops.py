@@ -2,7 +2,7 @@
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -47,8 +47,8 @@ def executed(graph: tf.Graph) -> Iterator[Executed]:
                 left.append((body, times * _turns(operation), dict(zip(names, each.inputs, strict=True))))
 
 
-def needed(graph: tf.Graph) -> Iterable[tf.Operation]:
-    """Finds the operations that an execution of a graph needs; a tape also makes gradients by constants."""
+def needed(graph: tf.Graph) -> list[tf.Operation]:
+    """Lists the operations that an execution of a graph needs, as they were added; a tape also makes gradients by constants."""
     left = [*(tensor.op for tensor in graph.outputs), *graph.control_outputs]
     found = dict.fromkeys(left)
     while left:
@@ -57,7 +57,7 @@ def needed(graph: tf.Graph) -> Iterable[tf.Operation]:
         new = [each for each in before if each not in found]
         found.update(dict.fromkeys(new))
         left += new
-    return found
+    return [each for each in graph.get_operations() if each in found]
 
 
 class Reads(NamedTuple):
