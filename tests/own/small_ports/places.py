@@ -70,14 +70,20 @@ def torch_relative(torch):
 
 def tf_relative(keras, sign=1):
     ops = keras.ops
-    q, rel = keras.layers.Dense(WIDTH, name="q"), keras.layers.Embedding(2 * TIME - 1, 1, name="rel")
 
-    def run(h):
-        at = ops.arange(TIME)
-        scores = ops.matmul(q(h), ops.transpose(h, (0, 2, 1))) + rel(sign * (at[None] - at[:, None]) + TIME - 1)[..., 0]
-        return ops.matmul(ops.softmax(scores), h)
+    class Relative(keras.layers.Layer):
+        def build(self, shape):
+            self.q, self.rel = keras.layers.Dense(WIDTH, name="q"), keras.layers.Embedding(2 * TIME - 1, 1, name="rel")
+            self.q.build(shape)
+            self.rel.build()
 
-    return run
+        def call(self, h):
+            at = ops.arange(TIME)
+            places = sign * (at[None] - at[:, None]) + TIME - 1
+            scores = ops.matmul(self.q(h), ops.transpose(h, (0, 2, 1))) + self.rel(places)[..., 0]
+            return ops.matmul(ops.softmax(scores), h)
+
+    return Relative(name="relative")
 
 
 def torch_bag(torch, mode="sum"):
