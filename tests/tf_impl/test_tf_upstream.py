@@ -40,7 +40,6 @@ SCRIPT = """
         tf.ones((2, 3)) @ tf.ones((3, 1))
     print("watched", operations[-1])
 
-    tf.config.experimental.reset_memory_stats("/job:localhost/replica:0/task:0/device:CPU:0")
     print("allocated", tf.config.experimental.get_memory_info("/job:localhost/replica:0/task:0/device:CPU:0")["peak"])
     print("on a TPU", found.operation, found.count, found.bytes)
 
