@@ -19,7 +19,7 @@ def gpus() -> list[tuple[str, int]]:
 def follow_allocators(devices: Iterable[str]) -> Iterator[dict[str, int]]:
     """Yields what holds, after the block, the most bytes of tensors that the allocator of each GPU held at once within it.
 
-    CPU cores are left out: their allocator does not count (tensorflow 2.21 says 0).
+    CPU cores are left out: their allocator does not count (tensorflow 2.21 says 0, or refuses).
 
     Args:
         devices: The full names of the devices that compute.
