@@ -4,8 +4,7 @@
 are processes of their own, with one thread each. They take turns at a few steps, so both find the machine in the same state,
 and a round's ratio is the median over its pairs. Two processes of one script may differ by some percent for as long as they live,
 so each round has new ones; the table has the median over rounds with its 95 % interval. The bars: 5 % on steps of 50 ms and
-more and 15 % on steps of
-10 ms; a tenth of that with `--every 10`.
+more and 15 % on steps of 10 ms; a tenth of that with `--every 10`.
 
 `python -m benchmarks.recorder torch-gpu` trains larger models in bf16 on a GPU, and compares seconds instead of CPU time.
 """

@@ -16,19 +16,17 @@ from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 _NONE = -1
 """In the place of a row's number: nothing is there."""
-
-
-_OWN: dict[int, Any] = {}
-"""Tensors that graphs are given for us, by their ids."""
+_MARK = "_is_of_recorder"
+"""The attribute of tensors that graphs are given for us."""
 
 
 def is_own(tensor: object) -> bool:
     """Returns whether a tensor is the memory or the handle of a variable of the recorder's."""
-    return id(tensor) in _OWN
+    return hasattr(tensor, _MARK)
 
 
 def _owned(tensor: Any) -> Any:
-    _OWN[id(tensor)] = tensor
+    setattr(tensor, _MARK, True)
     return tensor
 
 

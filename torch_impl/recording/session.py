@@ -178,7 +178,8 @@ class Session:
         self.has_optimizer = True
         self._begin_update(optimizer)
         if not callable(closure):
-            return self._take_of(optimizer)
+            self._take_of(optimizer)
+            return None
         before, after = map(self._recorder.guarded, (self._closures.begin, self._after_closure))
         return with_followed_closure((arguments, keywords), closure, before, after)
 

@@ -56,9 +56,8 @@ class Watch:
             products: As in the header.
         """
         self._recorder, self._held = recorder, find_tensors(called, leaves)
-        self._known = {
-            id(each.owner) for each in self._held if each.tensor.role != FOLLOWER
-        }  # which may be trained later
+        # A follower may be trained later.
+        self._known = {id(each.owner) for each in self._held if each.tensor.role != FOLLOWER}
         self._known_last = frozenset[int]()
         self._readers: dict[frozenset[int] | None, list[Callable[[], torch.Tensor | None]]] = {}
         tensors = [each.tensor for each in self._held]
@@ -86,8 +85,8 @@ class Watch:
             self._known_last = own
             return
         names = {each.tensor.name for each in self._held}
-        found = [each for each in find_tensors([*called.values()]) if id(each.owner) not in self._known]
-        found = [each for each in found if each.tensor.role != FOLLOWER]
+        every = (each for each in find_tensors([*called.values()]) if each.tensor.role != FOLLOWER)
+        found = [each for each in every if id(each.owner) not in self._known]
         new = [each for each in found if each.tensor.role == "parameter" or each.tensor.name not in names]
         new = with_places(new, names)
         self._known |= own | {id(each.owner) for each in new}

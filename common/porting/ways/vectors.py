@@ -9,8 +9,10 @@ from samestep.common.porting.ways.identify import Candidate
 from samestep.common.porting.ways.programs import Named
 
 _NEAR = 12
+"""Arrays at hand that are looked at, from the nearest on."""
 _SAME = 1e-7
 _DIGITS = 6
+"""Of an angle that is told."""
 
 
 def vectors(sources: Named, target: np.ndarray) -> Iterator[Candidate]:

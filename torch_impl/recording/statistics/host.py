@@ -118,9 +118,8 @@ class _Large:
         )
         self._signs = np.concatenate([each.ravel() for each in others])
         self._numbers = torch.empty(len(self._signs), dtype=dtype).numpy()
-        outs = iter(
-            [each.reshape(one.shape) for each, one in zip(np.split(self._numbers, ends[1:-1]), others, strict=True)]
-        )
+        parts = zip(np.split(self._numbers, ends[1:-1]), others, strict=True)
+        outs = (part.reshape(each.shape) for part, each in parts)
         self._summed = self._numbers
         if is_wide:
             self._starts, self._summed = self._starts // PROJECTIONS, self._numbers.reshape(-1, PROJECTIONS)
