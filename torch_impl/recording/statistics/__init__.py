@@ -164,14 +164,12 @@ class Pending:
         stats = np.zeros(self._size, self._dtype)
         projections, squares, bits = stats["projections"], stats["square"], stats["bits"]
         for places, *computed in self._found:
-            found = np.empty(len(places.index), self._dtype)
-            for name, values in zip(("projections", "square", "bits"), computed, strict=True):
-                found[name] = values if isinstance(values, np.ndarray) else values.cpu().numpy()
-            if places.are_distinct:
-                stats[places.index] = found
-            else:
-                for name in ("projections", "square", "bits"):
-                    np.add.at(stats[name], places.index, found[name])
+            for kept, values in zip((projections, squares, bits), computed, strict=True):
+                found = values if isinstance(values, np.ndarray) else values.cpu().numpy()
+                if places.are_distinct:
+                    kept[places.index] = found
+                else:
+                    np.add.at(kept, places.index, found.astype(kept.dtype))
         bits &= BITS
         if self.scale is not None:
             projections /= float(self.scale)
