@@ -57,7 +57,7 @@ museum: setup
 
 # The pictures that docs/ shows, from runs on this machine.
 docs-pictures: setup
-	$(BIN)/python -m experiments.documenting.docs_pictures
-	$(BIN)/python -m experiments.documenting.page_pictures
-	$(BIN)/python -m experiments.documenting.demo_picture
-	$(BIN)/python -m experiments.documenting.explorer_picture
+	$(BIN)/python -m documenting.docs_pictures
+	$(BIN)/python -m documenting.page_pictures
+	$(BIN)/python -m documenting.demo_picture
+	$(BIN)/python -m documenting.explorer_picture

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.growth import BARE
-from samestep.experiments.documenting.readme import replaced
+from documenting.readme import replaced
 
 ROOT = Path(__file__).parents[1]
 PAGE, STORE = ROOT / "docs" / "cost.md", ROOT / "runs" / "cost"

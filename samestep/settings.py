@@ -1,6 +1,6 @@
 """The keyword arguments of `samestep.run`, `compare` and `predict`: the flags of the commands, named as fields.
 
-Type checkers and editors cannot read them off the dataclasses, so `python -m experiments.documenting.settings` writes them.
+Type checkers and editors cannot read them off the dataclasses, so `python -m documenting.settings` writes them.
 """
 
 from typing import TypedDict

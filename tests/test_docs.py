@@ -16,7 +16,7 @@ from benchmarks.code_size import PRODUCT
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 TESTS = {name for path in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (test_\w+)", path.read_text())}
-TREE = re.compile(r"(?:common|torch_impl|tf_impl|experiments|samestep|benchmarks|tests|docs)/[\w./-]*")
+TREE = re.compile(r"(?:common|torch_impl|tf_impl|experiments|samestep|benchmarks|documenting|tests|docs)/[\w./-]*")
 
 
 def tokens(page: Path) -> list[Token]:

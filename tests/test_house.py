@@ -89,12 +89,6 @@ def test_neutral_code_hardly_names_any() -> None:
                 "torch_impl/profiling.py",  # likewise, and copied from there
                 "experiments/report.py",  # what the user names with -o
                 "experiments/printing/picture.py",
-                "experiments/documenting/demo_picture.py",
-                "experiments/documenting/explorer_picture.py",
-                "experiments/documenting/docs_pictures.py",
-                "experiments/documenting/page_pictures.py",
-                "experiments/documenting/readme.py",
-                "experiments/documenting/settings.py",
                 "experiments/exporting/to_tensorboard.py",
             },
         ),

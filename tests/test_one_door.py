@@ -36,7 +36,6 @@ ALLOWED = {
     "common/files/silence.py: os.open": "/dev/null, in the place of stderr",
     "common/workload/outputs.py: os.open": "/dev/null, in the place of an output that a user's code closed",
     "experiments/cli/browser.py: webbrowser.open": "no file of ours to read: the browser shows a page",
-    "experiments/documenting/explorer_picture.py: file.read_text": "a developer's tool: a picture that is kept here",
     "common/runtime/parent/processes/scratch.py: Path('/proc/sys/kernel/random/boot_id').read_text": "the kernel's",
     "common/runtime/parent/processes/scratch.py: os.open": "whose a folder is: follows no link, plain and small",
     "common/runtime/parent/processes/scratch.py: os.fdopen": "likewise",
@@ -66,10 +65,6 @@ ALLOWED = {
     "experiments/submitting/jobs.py: os.fdopen": "the log of an engine, to write it",
     "experiments/report.py: os.open": "the report, written into a pipe or a device",
     "experiments/report.py: os.fdopen": "likewise",
-    "experiments/documenting/readme.py: page.read_text": "a developer's tool: it writes tables into the docs of this repository",
-    "experiments/documenting/readme.py: STRATEGIES.read_text": "likewise",
-    "experiments/documenting/page_pictures.py: tarfile.open": "a developer's tool: runs that are kept in this repository",
-    "experiments/documenting/page_pictures.py: (HERE / 'page.css').read_text": "likewise",
 }
 """File and call -> why it may."""
 

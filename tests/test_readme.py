@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import samestep
+from documenting import readme
 from samestep.__main__ import main
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
@@ -22,7 +23,6 @@ from samestep.common.run import parse
 from samestep.common.runtime.worker import worker
 from samestep.experiments.comparing.comparison_request import every_cell
 from samestep.experiments.comparing.stored import load
-from samestep.experiments.documenting import readme
 from tests.experiments.comparisons import keep
 from tests.lent import LentLauncher, lend
 from tests.one_batch_worker import FIND_PARTS
@@ -111,7 +111,7 @@ def test_what_is_generated_is_current() -> None:
         for page, name, content in readme.generated()
         if readme.replaced(page.read_text(), name, content) != page.read_text()
     ]
-    assert not stale, "run: python -m experiments.documenting.readme"
+    assert not stale, "run: python -m documenting.readme"
 
 
 TWO_GPUS = """
@@ -126,7 +126,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.experiments.comparing.comparison_request import every_cell
-from samestep.experiments.documenting import readme
+from documenting import readme
 print([(str(page), name, content) for page, name, content in readme.generated()])
 """
 
@@ -168,7 +168,7 @@ def test_the_results_are_a_comparison_of_both_frameworks() -> None:
     assert whole is not None
     rows = re.findall(r"^\| (\w+:\w+)", whole[1], re.MULTILINE)
     missing = {cell for cell in map(str, every_cell(None)) if _takes_the_default(cell)} - set(rows)
-    assert not missing, "run: samestep compare --out DIR; python -m experiments.documenting.readme DIR"
+    assert not missing, "run: samestep compare --out DIR; python -m documenting.readme DIR"
 
 
 def test_results_are_as_wide_as_the_page_whatever_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from documenting import demo_picture
 from samestep.common.errors import ConfigError
 from samestep.common.reference.known import KNOWN
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments import demo
-from samestep.experiments.documenting import demo_picture
 from samestep.torch_impl.planted import PLANTED
 from tests.lent import LentLauncher
 
@@ -40,7 +40,7 @@ def test_a_planted_mistake_is_found_and_named(
     assert SENTENCES[mistake] in " ".join(told.split())
     assert not list(tmp_path.glob("samestep-demo-*"))
     if mistake == DEFAULT:
-        stale = "run: python -m experiments.documenting.demo_picture"
+        stale = "run: python -m documenting.demo_picture"
         assert demo_picture.shown(demo_picture.PICTURE.read_text()) == [demo_picture.PROMPT, *told.splitlines()], stale
 
 

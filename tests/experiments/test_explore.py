@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from documenting import explorer_picture
 from samestep.common.catalog import catalogue
 from samestep.common.cell import Cell
 from samestep.common.costs.routes import RINGS
@@ -19,7 +20,6 @@ from samestep.common.flags import split_spelling
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments import explore
 from samestep.experiments.advising.prediction import Assumptions, Prediction, predict_row
-from samestep.experiments.documenting import explorer_picture
 from samestep.experiments.exploring.grid import BASE, Grid, grid_of, key_of, request_of
 from samestep.experiments.exploring.measuring import run_row
 from samestep.experiments.exploring.places import predicted_step
@@ -326,5 +326,5 @@ def check_run(launcher: Launcher, cell: str) -> None:
 
 
 def test_the_picture_in_the_docs_is_current(page: Path) -> None:
-    stale = "run: python -m experiments.documenting.explorer_picture"
+    stale = "run: python -m documenting.explorer_picture"
     assert explorer_picture.digest(page.read_text()) == json.loads(explorer_picture.DIGEST.read_text()), stale

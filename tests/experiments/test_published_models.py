@@ -5,12 +5,12 @@ import re
 import pytest
 
 import samestep
+from documenting.published_models import STAGES, errors, predicted
 from samestep.common.costs.saved_activations import kept_torch
 from samestep.common.workload.models.decoder import DecoderSpec
 from samestep.common.workload.models.spec import num_active, num_params
 from samestep.common.workload.models.transformer import TransformerSpec
 from samestep.common.workload.published import PUBLISHED
-from samestep.experiments.advising.published_models import STAGES, errors, predicted
 
 GB = 10**9
 COUNTS = {

@@ -2,12 +2,12 @@
 
 import typing
 
-from samestep.experiments.documenting import settings
+from documenting import settings
 from samestep.settings import CompareSettings, PredictSettings, RunSettings
 
 
 def test_the_file_is_what_the_command_writes() -> None:
-    """If this fails, run `python -m experiments.documenting.settings`."""
+    """If this fails, run `python -m documenting.settings`."""
     assert settings.FILE.read_text() == settings.text()
 
 

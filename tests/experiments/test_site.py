@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from documenting import site
 from samestep.experiments.cli.commands import COMMANDS
-from samestep.experiments.documenting import site
 
 
 @pytest.fixture(scope="module")

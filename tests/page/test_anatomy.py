@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from documenting import docs_pictures
 from samestep.common.catalog import catalogue
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, Unavailable
@@ -21,7 +22,6 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import DeviceRow, RunResult
 from samestep.experiments import strategies
-from samestep.experiments.documenting import docs_pictures
 from samestep.experiments.page import anatomies
 from samestep.experiments.page.drawings.anatomy import LONGEST, Scale, anatomy
 from samestep.experiments.page.drawings.held import CLASSES, drawn_from, whole_bytes

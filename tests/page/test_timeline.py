@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from documenting import docs_pictures
 from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
@@ -21,7 +22,6 @@ from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.state_file import read_state
 from samestep.common.steps.log import read_log
 from samestep.common.timeline import GAP_NS, TRACED_STEPS, Activity, busy, idle
-from samestep.experiments.documenting import docs_pictures
 from samestep.experiments.page import timelines
 from samestep.experiments.page.drawings.svg import file_of
 from samestep.experiments.page.drawings.timeline import drawn_from, passes, timeline

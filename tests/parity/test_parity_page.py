@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
-from samestep.experiments.documenting.site import FILTER
+from documenting.site import FILTER
 from tests.parity import products
 from tests.parity.products import CELLS, HEADERS, PAGE
 

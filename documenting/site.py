@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 FILTER = Path(__file__).with_name("parity_filter.html")
 """Shows docs/parity.csv, with a field to filter it."""

@@ -1,4 +1,4 @@
-"""Writes `samestep/settings.py` from the flags: `python -m experiments.documenting.settings`."""
+"""Writes `samestep/settings.py` from the flags: `python -m documenting.settings`."""
 
 import typing
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,11 +12,11 @@ from samestep.experiments.advising.prediction import Assumptions
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.predict import PREDICTED
 
-FILE = Path(__file__).resolve().parents[2] / "samestep" / "settings.py"
+FILE = Path(__file__).resolve().parents[1] / "samestep" / "settings.py"
 _IN_THE_CELL_OR_OF_NO_USE = ("framework", "strategy", "prepare")
 _HEADING = '''"""The keyword arguments of `samestep.run`, `compare` and `predict`: the flags of the commands, named as fields.
 
-Type checkers and editors cannot read them off the dataclasses, so `python -m experiments.documenting.settings` writes them.
+Type checkers and editors cannot read them off the dataclasses, so `python -m documenting.settings` writes them.
 """
 
 from typing import TypedDict

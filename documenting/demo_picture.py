@@ -1,4 +1,4 @@
-"""Draws `samestep demo` as it ran, line by line, for the README: `python -m experiments.documenting.demo_picture`."""
+"""Draws `samestep demo` as it ran, line by line, for the README: `python -m documenting.demo_picture`."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from samestep.experiments.cli.ending import run_command
 
-PICTURE = Path(__file__).resolve().parents[2] / "docs" / "pictures" / "demo.svg"
+PICTURE = Path(__file__).resolve().parents[1] / "docs" / "pictures" / "demo.svg"
 COLUMNS, FONT, LINE = 80, 14, 20
 """Characters of a line, and the heights of a character and of a line in pixels."""
 _ADVANCE = 8.43

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/: `python -m experiments.documenting.docs_pictures [CELL ...]`; every row, unless some are named."""
+"""Draws the pictures of docs/: `python -m documenting.docs_pictures [CELL ...]`; every row, unless some are named."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from samestep.experiments.printing.trace_file import Trace, load_trace
 if TYPE_CHECKING:
     from samestep.common.runtime.parent.launcher import Launcher  # it needs NumPy
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 _MESHES = {"torch:hybrid": "+mesh=pipe=2,tensor=2", "tf:dtensor": "+mesh=tensor=2"}
 """Rows with several axes show what is theirs: several at once, or another one than the rows before them."""
 

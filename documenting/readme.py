@@ -1,28 +1,27 @@
-"""Rewrites the generated parts of the README and of docs/: `python -m experiments.documenting.readme [COMPARISON_DIR]`."""
+"""Rewrites the generated parts of the README and of docs/: `python -m documenting.readme [COMPARISON_DIR]`."""
 
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from documenting import published_models, seconds_page
 from samestep.common.catalog import catalogue, framework_info, strategies_of
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.declaration import BUILDERS
 from samestep.experiments import demo
-from samestep.experiments.advising import published_models
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.comparing import stored
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.quantities import QUANTITIES
 from samestep.experiments.comparing.speeds import Speed
-from samestep.experiments.documenting import seconds_page
 from samestep.experiments.printing import tables
 from samestep.experiments.printing.grid import table
 from samestep.experiments.printing.text import fill, github
 from samestep.experiments.strategies import COLUMNS
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = {name: ROOT / "docs" / f"{framework_info(name).title.lower()}.md" for name in BUILDERS}
 PREDICTING = ROOT / "docs" / "predicting.md"

@@ -1,4 +1,4 @@
-"""Takes the pictures of the page for the README and docs/: `python -m experiments.documenting.page_pictures [DIRECTORY ...]`.
+"""Takes the pictures of the page for the README and docs/: `python -m documenting.page_pictures [DIRECTORY ...]`.
 
 They are of runs that are kept beside them. Directories of comparisons that are named replace these runs.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from samestep.experiments.page.loaded import Loaded
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 RUNS = FOLDER / "report-runs.tar.xz"
 DIGESTS = FOLDER / "report.json"
 """Of each section as it was when its picture was taken: a test computes them again."""

@@ -1,4 +1,4 @@
-"""Takes the picture of the explorer for docs/explore.md: `python -m experiments.documenting.explorer_picture`."""
+"""Takes the picture of the explorer for docs/explore.md: `python -m documenting.explorer_picture`."""
 
 import hashlib
 import json
@@ -6,9 +6,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from documenting.page_pictures import FOLDER, chromium
 from samestep.experiments import explore
 from samestep.experiments.cli.ending import run_command
-from samestep.experiments.documenting.page_pictures import FOLDER, chromium
 
 ROWS = "torch:fsdp", "tf:mirrored"
 """What is shown, at the third exchange of the step."""
