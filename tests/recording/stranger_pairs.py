@@ -51,6 +51,7 @@ NEWCOMERS = [
         "follower.0.weight, follower.0.bias, follower.1.weight and 3 more of a network that no optimizer updates start from",
     ),
     ("average", "best", "same", "only B has follower"),
+    ("average best", "gone", "same", "only A has follower"),
     ("renamed", "other", "same", "only B has follower.first.weight"),
     ("second", "half", "loss_times", "the loss and every gradient of B are 0.500 times A's"),
     ("translator", "sum", "loss_times", "the loss and every gradient of B are 7.000 times A's, before clipping"),

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from samestep.common.judging.recorded.judge import judge
+from samestep.common.judging.recorded.pairing import pair
 from samestep.common.steps.joining import read_run
 from samestep.experiments.recording.facts import facts_of
 from tests.recording.records import Rank, distance, examples, joined, loss, read_many, recorded_once
 
 pytestmark = pytest.mark.torch
+TEACHERS = {"plain": 1, "fsdp1": 2, "fsdp2": 2}
 SPREAD = ("ddp", "fsdp1", "fsdp1_orig", "fsdp2")
 FAULTS = {
     "no_sync": "replicas differ: since step 0, used.weight and 1 other tensor on ranks 0 and 1",
@@ -36,6 +38,7 @@ def cases() -> dict[str, tuple[str, dict[str, object]]]:
     }
     cases["unused"] = ("faulty.py unused", {})
     cases |= {f"copied-{world}": ("copied.py", {"world": world}) for world in (1, 2)}
+    cases |= {f"teacher-{kind}": (f"teachers.py {kind}", {"world": world}) for kind, world in TEACHERS.items()}
     cases["owner"] = ("copied.py owner", {"world": 2})
     return cases
 
@@ -64,6 +67,15 @@ def test_a_layout_adds_up_to_one_process(records: dict[str, list[Rank]], layout:
         assert loss(plain, place) == pytest.approx(loss(spread, place), rel=1e-6)
         times = 2 if layout == "tp" else 1
         assert examples(spread, place) == {row: times * n for row, n in examples(plain, place).items()}
+
+
+@pytest.mark.parametrize("layout", ["fsdp1", "fsdp2"])
+def test_a_teacher_that_is_sharded_moves_as_a_whole_one(folder: Path, layout: str) -> None:
+    a, b = read_run(folder / "teacher-plain"), read_run(folder / f"teacher-{layout}")
+    for one, other in ((a, b), (b, a)):
+        pairing = pair(one, other)
+        assert sum(each.role == "follower" for each in pairing.tensors) == 6 and not pairing.strangers
+        assert judge(one, other, None, pairing).kind == "same"
 
 
 @pytest.mark.parametrize("layout", ["fsdp1", "fsdp2"])

@@ -69,3 +69,14 @@ _LAYOUTS = {
 
 def _is_fsdp2(module: nn.Module) -> bool:
     return any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__)
+
+
+def shards(module: nn.Module) -> dict[int, nn.Parameter]:
+    """Returns the shards of FSDP2, by the ids of the whole parameters that stand in their places for a while.
+
+    Whole ones lose their memory later, and after a call without gradients, as of a teacher, nobody knows when.
+    """
+    states = [each._get_fsdp_state() for each in module.modules() if _is_fsdp2(each)]
+    groups = [getattr(each, "_fsdp_param_groups", None) or [each._fsdp_param_group] for each in states]
+    shards = [each for own in groups for group in own if group is not None for each in group.fsdp_params]
+    return {id(each._unsharded_param): each.sharded_param for each in shards if hasattr(each, "_unsharded_param")}

@@ -21,6 +21,7 @@ from samestep.torch_impl.recording.keras.layers import GIVEN, in_layout, is_kera
 from samestep.torch_impl.recording.objects import find_objects, followers, outermost
 from samestep.torch_impl.recording.partitions import Copy, is_partitioned, partition_of
 from samestep.torch_impl.recording.pieces import as_real, gradient_of, has_no_numbers, local_of, piece_of
+from samestep.torch_impl.recording.places import shards
 
 _WRAPPERS = {"module", "_forward_module", "_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module"}
 """What wrappers call the module that they wrap: DDP, DataParallel and many others; FSDP; torch.compile; checkpoints."""
@@ -163,8 +164,9 @@ def _of_module(root: nn.Module) -> list[Held]:
             )
             found.append(Held(tensor, each.owner, each.value, each.gradient))
             flat |= {id(each.owner), *each.also}
-    layers = dict(root.named_modules())
-    for name, each in root.named_parameters():
+    layers, sharded = dict(root.named_modules()), shards(root)
+    for name, whole in root.named_parameters():
+        each = sharded.get(id(whole), whole)
         if id(each) not in flat and _has_numbers(each):
             found.append(_held(name, each, _class_name(layers[name.rpartition(".")[0]])))
     for name, each in root.named_buffers():

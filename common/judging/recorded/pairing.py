@@ -4,11 +4,12 @@ import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from samestep.common.errors import ConfigError
+from samestep.common.judging.recorded.followers import pair_followers
 from samestep.common.steps.record import FOLLOWER, RecordedTensor
 from samestep.common.steps.recorded_run import RecordedRun, Sums
 
@@ -16,9 +17,6 @@ _WRAPPERS = re.compile(
     r"(?:^|(?<=\.))(?:module|model|net|_forward_module|_fsdp_wrapped_module|_orig_mod|_checkpoint_wrapped_module)\."
 )
 """What DDP, FSDP, `torch.compile`, checkpointing and users put in front of a name, or between its parts."""
-
-SAME_START = 1e-5
-"""How far the initial weights of a network may be apart that no optimizer updates, relative to their norm."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -98,8 +96,8 @@ def pair(a: RecordedRun, b: RecordedRun) -> Pairing:
         raise ConfigError(
             f"{a.name} and {b.name} are records of different models: no tensor has the same name, or shape and order, in both."
         )
-    found |= _followers(a, b)
-    strangers = _strangers(found, a, b)
+    followers, strangers = pair_followers(a, b)
+    found |= followers
     ordered = sorted(set(found) - set(strangers))
     places = np.array(ordered), np.array([found[place] for place in ordered])
     taken = set(found.values())
@@ -110,46 +108,6 @@ def pair(a: RecordedRun, b: RecordedRun) -> Pairing:
         tuple(tensor.name for place, tensor in enumerate(b.tensors) if place not in taken),
         tuple(a.tensors[place].name for place in strangers),
     )
-
-
-def _followers(a: RecordedRun, b: RecordedRun) -> dict[int, int]:
-    """Pairs the networks that no optimizer updates, each of A with that of B of its shapes that moves most like it.
-
-    Their names count them, and a copy that one script alone keeps is counted as well.
-    """
-    found, networks = dict[int, int](), [*_networks(b).values()]
-    ours, theirs = (_first_sums(run) if networks else [] for run in (a, b))
-    for own in _networks(a).values():
-        shapes = [a.tensors[place].piece.shape for place in own]
-        alike = [each for each in networks if [b.tensors[place].piece.shape for place in each] == shapes]
-        if alike:
-            best = min(alike, key=lambda each: [_unlike(*pair, own, each) for pair in zip(ours, theirs, strict=False)])
-            networks.remove(best)
-            found.update(zip(own, best, strict=True))
-    return found
-
-
-def _networks(run: RecordedRun) -> dict[str, list[int]]:
-    """Returns the places of the tensors of each network that no optimizer updates."""
-    found: dict[str, list[int]] = {}
-    for place, tensor in enumerate(run.tensors):
-        if tensor.role == FOLLOWER:
-            found.setdefault(tensor.name.partition(".")[0], []).append(place)
-    return found
-
-
-def _strangers(found: Mapping[int, int], a: RecordedRun, b: RecordedRun) -> list[int]:
-    """Returns the places of followers in A that do not start as those in B: such a network may be left from something else."""
-    networks = [places for places in _networks(a).values() if places[0] in found]
-    if not networks:
-        return []
-    one, other = (_first_sums(run)[0] for run in (a, b))
-    strangers = []
-    for places in networks:
-        apart = one.projections[places] - other.projections[[found[place] for place in places]]
-        if not (np.abs(apart).max(axis=1) <= SAME_START * one.norm[places]).all():
-            strangers += places
-    return strangers
 
 
 def _take(

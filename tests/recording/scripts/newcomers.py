@@ -60,7 +60,7 @@ def average():
         torch.manual_seed(1)
     _left = copy.deepcopy(model)
     _left[0].reset_parameters()
-    _best = copy.deepcopy(model) if "best" in words else None
+    _best = copy.deepcopy(model) if "best" in words and "gone" not in words else None
     kept, decay = copy.deepcopy(model), 0.9 if "fast" in words else 0.99
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for part in BATCHES:
