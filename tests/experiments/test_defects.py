@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from documenting import defects
 from samestep.common.errors import Unavailable, WorkerFailed
-from samestep.experiments import defects
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "found.md").read_text()
@@ -17,7 +17,7 @@ NAMES = list(defects.defects())
 
 
 def told(*arguments: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "experiments.defects", *arguments]
+    line = [sys.executable, "-m", "documenting.defects", *arguments]
     return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
 
 

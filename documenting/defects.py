@@ -1,4 +1,4 @@
-"""What samestep found wrong in the frameworks: `python -m experiments.defects [NAME]`.
+"""What samestep found wrong in the frameworks: `python -m documenting.defects [NAME]`.
 
 Each defect is one script in `torch_impl/defects/` or `tf_impl/defects/` that runs alone. It prints what it sees and ends
 with an assertion of what should hold: the defect is present if that assertion fails. `docs/found.md` shows every script.
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
     Raises:
         SamestepError: There is no such defect, its framework is not installed, or its script failed.
     """
-    parser = Parser(prog="python -m experiments.defects", description=__doc__)
+    parser = Parser(prog="python -m documenting.defects", description=__doc__)
     parser.add_argument("name", nargs="?", help="the defect to look for; without it, all are listed")
     name, known = parser.parse_args(arguments).name, defects()
     if name is None:
