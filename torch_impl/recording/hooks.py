@@ -20,6 +20,7 @@ from samestep.torch_impl.recording.places import follow_join
 from samestep.torch_impl.recording.rehearsals import unobserved
 from samestep.torch_impl.recording.session import Session
 from samestep.torch_impl.recording.step.evaluated import EvaluatedCalls
+from samestep.torch_impl.recording.step.loaders import follow_loaders
 from samestep.torch_impl.recording.step.losses import Roots
 from samestep.torch_impl.recording.thread import FollowedThread
 
@@ -82,10 +83,7 @@ class Hooks:
         schedule = torch.optim.lr_scheduler.LRScheduler
         schedule.step = self._follow_schedule(schedule.step)
         session.products.follow(guard, lambda: session.watch is None)
-        loader = torch.utils.data.DataLoader
-        loader.__iter__ = self._follow_loader(loader.__iter__)
-        batches = torch.utils.data.dataloader._BaseDataLoaderIter
-        batches.__next__ = self._follow_batches(batches.__next__)
+        follow_loaders(session.passes, session.targets.batches, guard)
 
     def follow_calls(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps the method that calls a module.
@@ -204,27 +202,6 @@ class Hooks:
             return original(schedule, *arguments, **keywords)
 
         return step
-
-    def _follow_loader(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        count = self._guard(self._session.count_pass)
-
-        @functools.wraps(original)
-        def iterate(loader: Any) -> Any:
-            count()
-            return original(loader)
-
-        return iterate
-
-    def _follow_batches(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        see = self._guard(self._session.targets.batches.add)
-
-        @functools.wraps(original)
-        def advance(batches: Any) -> Any:
-            batch = original(batches)
-            see(batch)
-            return batch
-
-        return advance
 
 
 def _has_training(module: nn.Module) -> bool:

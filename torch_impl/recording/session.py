@@ -1,4 +1,4 @@
-"""What one process of a script is at, step by step: hooks report what happens, and the session writes the record.
+"""What one process of a script is at: hooks report what happens, and the session writes the record.
 
 A step is what lies between two updates. It ends when the next forward or backward pass begins, or when an optimizer updates
 a parameter again: so optimizers that update different parameters after one backward pass take one step together.
@@ -24,6 +24,7 @@ from samestep.torch_impl.recording.start import start_with
 from samestep.torch_impl.recording.statistics import Pending
 from samestep.torch_impl.recording.step.counts import Counts
 from samestep.torch_impl.recording.step.examples import Examples
+from samestep.torch_impl.recording.step.loaders import LoaderPasses
 from samestep.torch_impl.recording.step.losses import Roots, StepLosses
 from samestep.torch_impl.recording.step.nesting import Nesting
 from samestep.torch_impl.recording.step.scalars import StepScalars
@@ -40,10 +41,10 @@ class Session:
         self._recorder, self.examples, self._own = recorder, Examples(), OwnGradients(recorder)
         self.called, self.leaves, self.targets = dict[int, nn.Module](), Leaves(), Targets()
         self.watch: Watch | None = None
-        self._initial, self._closures = None, ClosureCalls()  # type: FirstWeights | None, ClosureCalls
-        self._inside = Nesting()
+        self._initial, self._closures, self._inside = None, ClosureCalls(), Nesting()
         self._is_update, self.has_optimizer, self._scale = False, False, None  # type: bool, bool, torch.Tensor | None
         self.counts, self.scalars, self.products, self._of = Counts(), StepScalars(), Products(), ParameterIds()
+        self.passes = LoaderPasses(lambda: bool(self.stepped or (self._gradients and not self.has_optimizer)))
         self.forget()
 
     def forget(self) -> None:
@@ -54,6 +55,7 @@ class Session:
         self.updated: frozenset[int] = frozenset()
         self._is_skipped = self._is_replayed = False
         self.counts.begin_step()
+        self.passes.begin_step()
         self.scalars.forget()
         self.examples.clear()
         self.targets.clear()
@@ -78,6 +80,7 @@ class Session:
                 self._own.follow(module)
         self.begin_pass()
         if not self._is_replayed:
+            self.passes.train()
             self.targets.follow(self.examples.add(arguments, keywords))
 
     def after_call(self, result: object, arguments: Sequence[object]) -> None:
@@ -87,6 +90,7 @@ class Session:
             result: What it returned.
             arguments: The arguments of the call.
         """
+        self.passes.num_calls += 1
         self.examples.add_result(result, arguments)
         if self.watch is None:
             self.products.see_result(result)
@@ -219,15 +223,11 @@ class Session:
         """The next backward pass begins with a loss that is multiplied."""
         self._scale = scale.clone()
 
-    def count_pass(self) -> None:
-        """A DataLoader begins a pass through its data, for the next batch that is trained on."""
-        self.counts.add_pass(bool(self.stepped or (self._gradients and not self.has_optimizer)))
-
     def finish(self) -> None:
         """Writes the step."""
         stats = self.watch.stats(self._gradients, self._own, self.updated) if self.watch and self._gradients else None
-        losses, counts = self.losses.values(), self.counts.values() | self.targets.kinds()
-        scalars = self.scalars.values() | self.losses.zeroed()
+        counts = self.counts.values() | self.passes.values() | self.targets.kinds()
+        losses, scalars = self.losses.values(), self.scalars.values() | self.losses.zeroed()
         is_skipped = self._is_skipped or any(map(bool, self._infinite))
         step = RecordedStep(self._recorder.number, losses, None, scalars, is_skipped, counts, stats)
         self._recorder.write(step, (self.examples.sums(), self.targets.sums()))

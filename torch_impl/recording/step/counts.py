@@ -1,4 +1,4 @@
-"""What is counted in a step beside its numbers: passes through the data, steps of schedules, calls in evaluation mode."""
+"""What is counted in a step beside its numbers: steps of schedules, calls in evaluation mode."""
 
 
 class Counts:
@@ -6,13 +6,13 @@ class Counts:
 
     def __init__(self) -> None:
         self._schedules: dict[int, int] = {}
-        self._passes, self._next_passes, self._evaluated = 0, 0, 0
+        self._evaluated = 0
 
     def begin_step(self) -> None:
         """Begins to count for the next step."""
         if self._schedules:
             self.forget_schedules()
-        self._passes, self._next_passes, self._evaluated = self._next_passes, 0, 0
+        self._evaluated = 0
 
     def forget_schedules(self) -> None:
         """Leaves out what schedules did until now: they take a step when they are made."""
@@ -25,17 +25,6 @@ class Counts:
             schedule: The schedule.
         """
         self._schedules[id(schedule)] = self._schedules.get(id(schedule), 0) + 1
-
-    def add_pass(self, is_of_next_step: bool) -> None:
-        """Counts the beginning of a pass through a DataLoader.
-
-        Args:
-            is_of_next_step: Whether the step is over but for its being written.
-        """
-        if is_of_next_step:
-            self._next_passes += 1
-        else:
-            self._passes += 1
 
     def add_evaluated(self) -> None:
         """Counts a call in evaluation mode that was trained on."""
@@ -57,9 +46,7 @@ class Counts:
 
     def values(self) -> dict[str, int]:
         """Returns the counts, as `RecordedStep.counts` has them."""
-        found = {"data_passes": self._passes} if self._passes else {}
-        if self._evaluated:
-            found["evaluated_calls"] = self._evaluated
+        found = {"evaluated_calls": self._evaluated} if self._evaluated else {}
         if self._schedules:
             found["schedule_steps"] = max(self._schedules.values())
         return found
