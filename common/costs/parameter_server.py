@@ -142,8 +142,7 @@ def server_routes(run: Run) -> Mapping[tuple[int, int], float]:
     for server in servers:
         own = parts[server :: len(servers)]
         pulled, pushed = _moved(run, own)
-        # With gradients of rows ids go again, but where a table is cut: there its servers have kept them.
-        asked = sum(part.lookups * (1 + (part.is_sparse and part.is_trained and len(servers) == 1)) for part in own)
+        asked = sum(part.lookups * (1 + _asks_again(run, part)) for part in own)
         asked *= run.batch_size // updates * ID_BYTES
         again = sum(run.passes * max(1, part.reads) - 1 for part in own) * _AGAIN_BYTES
         to, back = (each.once / len(servers) + each.size(1, own, slots) + again for each in (_TO_SERVER, _FROM_SERVER))
@@ -159,6 +158,16 @@ def server_routes(run: Run) -> Mapping[tuple[int, int], float]:
         if server:
             found[first, first + server] = found[first + server, first] = updates * len(own) * _BETWEEN_BYTES
     return found
+
+
+def _asks_again(run: Run, part: _Part) -> bool:
+    """Returns whether ids go to a server again with the gradient of its rows: where that has a flat copy of them.
+
+    Of a vector of ids it has none, but Keras' layers, which a user's model is made of, copy these as well. Where a table is cut,
+    its servers have kept the ids.
+    """
+    is_copied = part.lookups > 1 or not run.workload.model.facts.is_built_here
+    return part.is_sparse and part.is_trained and is_copied and run.options.parameter_servers == 1
 
 
 def _moved(run: Run, parts: Iterable[_Part]) -> tuple[float, float]:

@@ -62,7 +62,7 @@ def test_an_update_moves_the_parameters_once_each_way(run_cell: RunCell, cell: s
     assert result.processes[-1].sent_bytes_per_step == pytest.approx(updates * parameters, rel=0.05)
 
 
-@pytest.mark.parametrize("cell", slow(CELL, f"{CELL}+consistency=async"))
+@pytest.mark.parametrize("cell", slow(CELL, f"{CELL}+consistency=async", SERIAL))
 def test_gradients_of_a_large_table_travel_as_rows(run_cell: RunCell, cell: str) -> None:
     workload = "flights-ranker+hash_buckets=131072"
     result = run_cell(cell, workload, devices=2, steps=21, batch_size=192, parity=False)

@@ -96,6 +96,14 @@ def test_calls_and_servers_have_their_own() -> None:
     assert not routes_of("tf:mirrored")[0]
 
 
+def test_a_server_that_holds_all_of_a_table_gets_a_vector_of_ids_once() -> None:
+    """Of each table, an example sends an id, and the row of its gradient."""
+    sizes = {"workload": "synthetic-ranker+hash_buckets=0", "devices": 2}
+    few, many = (routes_of("tf:parameter_server", batch_size=size, **sizes)[0] for size in (48, 96))
+    tables, row_bytes, id_bytes = 4, 8 * 4, 8
+    assert many[1, 3] - few[1, 3] == pytest.approx(tables * (row_bytes + id_bytes) * 24)
+
+
 def test_rings_along_an_axis_stay_where_their_devices_are() -> None:
     """Of 2 x 2 devices on two processes, those along `tensor` share a process, and those along `data` do not."""
     both, _ = routes_of("tf:dtensor+clients=2+mesh=data=2,tensor=2")
