@@ -1,6 +1,7 @@
 """Which examples the model was called on: the mirror of common/steps/rows.py.
 
-The tensors of a call that have as many rows as its first one make the hashes together. A tensor that asks for a gradient, or that
+The tensors of a call that have as many rows as its first one make the hashes together; where all are keywords, as its first one
+of two dimensions. What an `attention_mask` among the keywords hides counts as zero, whatever a batch is padded with. A tensor that asks for a gradient, or that
 a model returned within the step, is a result and no data: its last bits may differ where the data are the same. So are rows of a
 result in a batch that holds data as well, as the discriminator of a GAN may be given it.
 """
@@ -54,15 +55,18 @@ class Examples:
         inputs = self.given(arguments, keywords)
         if not inputs:
             return inputs
-        together, rows = inputs[:1], inputs[0].shape[0]
-        out = self._memory.of(len(self._sums), rows)
-        sums = sums_of(0, inputs[0], out)
-        for each in inputs[1:]:
+        leading, mask = inputs[0], keywords.get("attention_mask")
+        if leading.ndim == 1 and not tensors_in(arguments):  # a packed batch says where its texts begin
+            leading = next((each for each in inputs if each.ndim > 1), leading)
+        out, rows = self._memory.of(len(self._sums), leading.shape[0]), leading.shape[0]
+        together, sums = list[torch.Tensor](), None  # type: list[torch.Tensor], Sums | None
+        for each in inputs:
             if each.shape[0] == rows:
-                sums = sums_of(len(together), each, out, sums)
+                sums = sums_of(len(together), each if mask is None else _shown(each, mask), out, sums)
                 together.append(each)
+        assert sums is not None
         if results := self._results.alive():
-            sums = _of_data(sums, inputs[0], results)
+            sums = _of_data(sums, together[0], results)
         self._sums.append(sums)
         return together
 
@@ -131,6 +135,12 @@ class Memory:
         """Returns the sums of the calls of a step as a record keeps them."""
         views = self._views
         return b"".join([views.get(id(each)) or _on_host(each) for each in calls])
+
+
+def _shown(tensor: torch.Tensor, mask: object) -> torch.Tensor:
+    """Returns an input with zeros where an attention mask of its shape hides it: padding is no part of an example."""
+    is_hidden = isinstance(mask, torch.Tensor) and mask.shape == tensor.shape and not tensor.is_floating_point()
+    return tensor * (local_of(unwrapped(mask)) != 0) if is_hidden else tensor
 
 
 def _of_data(sums: Sums, inputs: torch.Tensor, results: Sequence[torch.Tensor]) -> Sums:
