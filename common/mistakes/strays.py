@@ -6,14 +6,24 @@ from samestep.common.mistakes.mistake import Mistake, Words, few
 from samestep.common.steps.gradient_transforms import GRADIENT_PHASES
 
 
+def trained_apart(evidence: Evidence) -> tuple[list[str], list[str]] | None:
+    """Returns the parameters that A and B train at the step; None if they have some in common, or nobody knows.
+
+    Args:
+        evidence: The evidence of the step.
+    """
+    ours = [*(each.name for each in evidence.gradients if each.one.any()), *evidence.a.trained_alone]
+    theirs = [*(each.name for each in evidence.gradients if each.other.any()), *evidence.b.trained_alone]
+    return None if not ours or not theirs or {*ours} & {*theirs} else (ours, theirs)
+
+
 def _other_turn(evidence: Evidence) -> Words | None:
     """The two update different parameters, and only one of them updates those that both updated a step before."""
-    seen = evidence.gradients
-    ours, theirs = [each.name for each in seen if each.one.any()], [each.name for each in seen if each.other.any()]
-    before = [each.name for each in seen if each.earlier is not None and each.earlier.any()]
-    if not ours or not theirs or {*ours} & {*theirs} or before not in (ours, theirs):
+    apart = trained_apart(evidence)
+    before = [each.name for each in evidence.gradients if each.earlier is not None and each.earlier.any()]
+    if apart is None or before not in apart:
         return None
-    return {"step": str(evidence.step), "a": few(ours), "b": few(theirs)}
+    return {"step": str(evidence.step), "a": few(apart[0]), "b": few(apart[1])}
 
 
 def _added(evidence: Evidence) -> Words | None:

@@ -17,7 +17,7 @@ from samestep.common.mistakes.mistake import Mistake
 from samestep.common.mistakes.parts import PARTS
 from samestep.common.mistakes.rates import HYPER
 from samestep.common.mistakes.replicas import BY_RANK, REPLICAS
-from samestep.common.mistakes.strays import STRAYS, TURNS
+from samestep.common.mistakes.strays import STRAYS, TURNS, trained_apart
 from samestep.common.mistakes.targets import MODE, TARGETS
 from samestep.common.mistakes.updates import UPDATES
 
@@ -78,7 +78,9 @@ def causes(evidence: Evidence) -> tuple[Cause, ...]:
     Args:
         evidence: The evidence of the step.
     """
-    found = [(each, sentence) for each in MISTAKES for sentence in _tried(each, evidence)]
+    is_apart = evidence.phase in ("data", "hyper-parameters") and trained_apart(evidence) is not None
+    tried = TURNS if is_apart else MISTAKES  # what other optimizers are given is no mistake in the data
+    found = [(each, sentence) for each in tried for sentence in _tried(each, evidence)]
     alike = [each for each in found if each[0] in SCALES] if found and found[0][0] in SCALES else found[:1]
     return tuple(Cause(each.name, sentence, each.thread) for each, sentence in alike)
 

@@ -150,14 +150,15 @@ def test_where_both_are_broken_nothing_is_said_to_be_the_same(tmp_path: Path, st
     assert verdict.notes[0].startswith(f"step {step} leaves parameters of both infinite or NaN")
 
 
-def test_a_parameter_that_is_infinite_from_the_start_hides_nothing(tmp_path: Path) -> None:
-    """As a causal mask that is kept as a frozen parameter."""
+@pytest.mark.parametrize("projected", [np.nan, np.inf])
+def test_a_parameter_that_is_infinite_from_the_start_hides_nothing(tmp_path: Path, projected: float) -> None:
+    """As a causal mask that is kept as a frozen parameter, or the bound of a number."""
     run = recorded(Script(steps=3), tmp_path)
     place, steps = [each.name for each in run.tensors].index("net.unused.weight"), list(run.steps)
     for number, each in enumerate(steps):
         held = each.sums["weight"]
         square, projections = held.square.copy(), held.projections.copy()
-        square[place], projections[place] = np.inf, np.nan
+        square[place], projections[place] = np.inf, projected
         made = dataclasses.replace(held, square=square, projections=projections)
         steps[number] = dataclasses.replace(each, sums={**each.sums, "weight": made})
     masked = dataclasses.replace(run, steps=steps)

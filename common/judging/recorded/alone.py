@@ -1,6 +1,7 @@
 """Parameters that only one of two runs trains, as it does a copy of its network that should be frozen or detached."""
 
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -8,7 +9,9 @@ from samestep.common.judging.recorded.given import Finding
 from samestep.common.judging.recorded.verdict import FirstDifference
 from samestep.common.judging.recorded.walk import Past, Walk
 from samestep.common.mistakes.evidence import Evidence
+from samestep.common.mistakes.mistake import few
 from samestep.common.mistakes.parts import said_gradients
+from samestep.common.mistakes.strays import trained_apart
 from samestep.common.steps.recorded_run import RunStep
 
 
@@ -51,6 +54,17 @@ def with_alone(walk: Walk, evidence: Evidence, one: RunStep, other: RunStep) -> 
         for number, (side, step) in enumerate(((evidence.a, one), (evidence.b, other)))
     )
     return dataclasses.replace(evidence, a=a, b=b)
+
+
+def of_turns(evidence: Evidence) -> Iterator[str]:
+    """Yields what is said of a step that is one of other optimizers in A and B.
+
+    Args:
+        evidence: The evidence of the step.
+    """
+    if apart := trained_apart(evidence):
+        ours, theirs = map(few, apart)
+        yield f"this step trains {ours} in A, and {theirs} in B: one of the two has a further optimizer, or another order of them"
 
 
 def _trained_alone(walk: Walk, step: RunStep, side: int) -> dict[str, int]:

@@ -70,7 +70,8 @@ def _initial(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     if compared is None:
         return None
     unit = np.maximum(unit_of(walk.pairing, walk.a.header.is_float64), roundoff_of_weights(walk.b.header))
-    apart = np.sqrt(np.mean((compared.one.projections - compared.other.projections) ** 2, axis=1))
+    with np.errstate(invalid="ignore"):  # buffers may be infinite, as bounds of parameters are
+        apart = np.sqrt(np.mean((compared.one.projections - compared.other.projections) ** 2, axis=1))
     differs = (apart > 10 * unit * compared.one.norm) & (compared.one.bits != compared.other.bits)
     differs &= walk.pairing.are_parameters
     if not differs.any():

@@ -144,6 +144,21 @@ def spectral():
         optimizer.step()
 
 
+def entropy():
+    """A weight of the entropy that an optimizer of its own trains first, on a half of what the step of the model is given."""
+    optimizer, weight = torch.optim.SGD(model.parameters(), lr=0.1), torch.zeros((), requires_grad="fixed" not in words)
+    own = None if "fixed" in words else torch.optim.SGD([weight], lr=0.1)
+    for part in BATCHES:
+        probabilities = model(inputs[part]).softmax(1)
+        if own:
+            own.zero_grad()
+            (weight * (probabilities * probabilities.log()).sum(1).mean().detach()).backward()
+            own.step()
+        optimizer.zero_grad()
+        functional.cross_entropy(model(inputs[part] + 1), labels[part]).backward()
+        optimizer.step()
+
+
 class Stream(IterableDataset):
     def __iter__(self):
         for part in BATCHES:
