@@ -177,10 +177,11 @@ class Hooks:
         return grad
 
     def _follow_zeroing(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        session = self._session
+        session, before = self._session, self._evaluated.before_zeroing
 
         @self._guard
         def zeroed() -> None:
+            before()
             if not session.stepped:
                 session.losses.zero()
             elif session.watch is not None:

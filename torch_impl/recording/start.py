@@ -88,7 +88,7 @@ def _perturb(name: str, piece: Piece, value: torch.Tensor, seed: int, products: 
     unit = max(torch.finfo(each).eps for each in (dtype_of_products(value), getattr(torch, products or "float64"))) / 2
     signs = torch.from_numpy(signs_of(piece, zlib.crc32(name.encode()) ^ (seed * _ODD)))
     signs = signs.to(value.device).reshape(value.shape)
-    value.copy_(value.to(torch.float64) * (1 + unit * signs))
+    value.data.copy_(value.to(torch.float64) * (1 + unit * signs))  # a graph that is there already keeps its versions
 
 
 def signs_of(piece: Piece, seed: int) -> np.ndarray:

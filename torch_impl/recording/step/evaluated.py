@@ -17,7 +17,8 @@ class EvaluatedCalls:
             session: Is told of the call once it is trained on.
             recorder: Has the options.
         """
-        self._session, self._options = session, recorder.options
+        self._session, options = session, recorder.options
+        self._changes, self._has_looked = options.perturb is not None or options.weights_from is not None, False
         self._last: tuple[nn.Module, tuple[object, ...], dict[str, object]] | None = None
 
     def see(self, module: nn.Module, arguments: tuple[object, ...], keywords: dict[str, object]) -> None:
@@ -30,10 +31,21 @@ class EvaluatedCalls:
         """
         if not any(each.requires_grad for each in module.parameters()):
             return
-        self._last, options = (module, arguments, keywords), self._options
-        changes = options.perturb is not None or options.weights_from is not None
-        if changes and not self._session.called and find_objects()[1]:
+        self._last = (module, arguments, keywords)
+        if self._changes and not self._session.called and find_objects()[1]:
             self._session.begin_pass()  # once the forward pass has used the weights it is too late to change them
+
+    def before_zeroing(self) -> None:
+        """Gradients are set to zero, as a rule before a forward pass.
+
+        Nobody is told of that pass where a module has a way of its own to be called, as those of GPyTorch have.
+        """
+        if not self._changes or self._has_looked or self._session.called:
+            return
+        self._has_looked = True
+        modules, optimizers = find_objects()
+        if optimizers and any(type(each).__call__ is not nn.Module.__call__ for each in modules):
+            self._session.begin_pass()
 
     def before_training(self, module: nn.Module) -> None:
         """A module is called in training mode.

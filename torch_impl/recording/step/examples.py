@@ -1,9 +1,9 @@
 """Which examples the model was called on: the mirror of common/steps/rows.py.
 
 The tensors of a call that have as many rows as its first one make the hashes together; where all are keywords, as its first one
-of two dimensions. What an `attention_mask` among the keywords hides counts as zero, whatever a batch is padded with. A tensor that asks for a gradient, or that
-a model returned within the step, is a result and no data: its last bits may differ where the data are the same. So are rows of a
-result in a batch that holds data as well, as the discriminator of a GAN may be given it.
+of two dimensions. What an `attention_mask` among the keywords hides counts as zero, whatever a batch is padded with.
+A tensor that asks for a gradient, or that a model returned within the step, is a result and no data: its last bits may differ
+where the data are the same. So are rows of a result in a batch that holds data as well, as a discriminator may be given it.
 """
 
 import functools
