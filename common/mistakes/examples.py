@@ -3,6 +3,7 @@
 import collections
 
 from samestep.common.mistakes.evidence import Evidence, Side
+from samestep.common.mistakes.microbatches import goes_on
 from samestep.common.mistakes.mistake import Mistake, Words
 
 FEW = 0.5
@@ -79,6 +80,8 @@ def _is_called_again(evidence: Evidence, more: set[int]) -> bool:
 
 def _dropped(evidence: Evidence) -> Words | None:
     """B has some of A's examples and no other."""
+    if goes_on(evidence.a, evidence.b):
+        return None
     ours, theirs = evidence.a.examples, evidence.b.examples
     less, times = ours - theirs, {ours[row] / count for row, count in theirs.items()}
     if (

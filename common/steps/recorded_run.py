@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -106,6 +106,15 @@ class RecordedRun:
     def tensors(self) -> tuple[RecordedTensor, ...]:
         """Whole tensors, in the order of the model."""
         return self.header.tensors
+
+
+def digest_of(rows: Collection[int]) -> int | None:
+    """Returns a hash of the examples of a recorded step, in whatever order; None if there are none.
+
+    Args:
+        rows: Their hashes.
+    """
+    return hash((frozenset(rows), len(rows))) if rows else None
 
 
 def _multiset(rows: Mapping[int, tuple[int, ...]] | None) -> collections.Counter[int] | None:

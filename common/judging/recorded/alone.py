@@ -9,6 +9,7 @@ from samestep.common.judging.recorded.given import Finding
 from samestep.common.judging.recorded.verdict import FirstDifference
 from samestep.common.judging.recorded.walk import Past, Walk
 from samestep.common.mistakes.evidence import Evidence
+from samestep.common.mistakes.microbatches import goes_on
 from samestep.common.mistakes.mistake import few
 from samestep.common.mistakes.parts import said_gradients
 from samestep.common.mistakes.strays import trained_apart
@@ -56,8 +57,8 @@ def with_alone(walk: Walk, evidence: Evidence, one: RunStep, other: RunStep) -> 
     return dataclasses.replace(evidence, a=a, b=b)
 
 
-def of_turns(evidence: Evidence) -> Iterator[str]:
-    """Yields what is said of a step that is one of other optimizers in A and B.
+def of_course(evidence: Evidence) -> Iterator[str]:
+    """Yields what is said of a step that is one of other optimizers in A and B, or has more batches in one of them.
 
     Args:
         evidence: The evidence of the step.
@@ -65,6 +66,10 @@ def of_turns(evidence: Evidence) -> Iterator[str]:
     if apart := trained_apart(evidence):
         ours, theirs = map(few, apart)
         yield f"this step trains {ours} in A, and {theirs} in B: one of the two has a further optimizer, or another order of them"
+    sides = {"A": evidence.a, "B": evidence.b}
+    for longer, shorter in ("AB", "BA") if evidence.phase == "data" else ():
+        if goes_on(sides[longer], sides[shorter]):
+            yield f"{longer}'s step goes on with the examples of {shorter}'s next: its batch is larger, or it takes more of them"
 
 
 def _trained_alone(walk: Walk, step: RunStep, side: int) -> dict[str, int]:

@@ -12,7 +12,7 @@ from samestep.common.judging.recorded.yardstick import RoundingScale, Yardstick,
 from samestep.common.mistakes.evidence import Evidence, SeenTensor, Side, digits_of, kind_of
 from samestep.common.steps.projections import PROJECTIONS
 from samestep.common.steps.record import Phase
-from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums, own_rows
+from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums, digest_of, own_rows
 
 MOST_REMEMBERED = 100_000
 """Steps of which rates and digests are kept: beyond that, a repeated epoch is not recognized as one."""
@@ -82,7 +82,7 @@ class Past:
             return
         self.rates.append(step.scalars.get("lr", float("nan")))
         own = None if step.rows is None else own_rows(step.rows)
-        self.digests.append(hash((frozenset(own), len(own))) if own else None)
+        self.digests.append(digest_of(own))
         self.examples.add(own or ())
 
     def end(self, step: RunStep) -> None:

@@ -159,6 +159,16 @@ def entropy():
         optimizer.step()
 
 
+def windows():
+    """Gradients of as many batches as are accumulated; who forgets to take smaller ones trains on more at a step."""
+    optimizer, count = torch.optim.SGD(model.parameters(), lr=0.1), 2 if "accumulated" in words else 1
+    for number, part in enumerate(BATCHES):
+        (functional.cross_entropy(model(inputs[part]), labels[part]) / count).backward()
+        if number % count == count - 1:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
 class Process(nn.Module):
     """A module that is called in a way of its own, as those of GPyTorch are, with a bound that is infinite."""
 
