@@ -212,11 +212,12 @@ def _of_training(seen: RecordFacts) -> Iterator[str]:
             f"{seen.evaluated[0]}; dropout and running statistics, if it has any, were off."
         )
     within = "" if seen.looked_at == seen.steps else f" at the {_count(seen.looked_at, 'step')} that were looked at"
-    lacking = seen.names(seen.has_gradient) if seen.looked_at else []
+    unmoved = seen.names(seen.has_moved)  # a target network moves without a gradient
+    lacking = [name for name in seen.names(seen.has_gradient) if name in unmoved] if seen.looked_at else []
     if lacking:
         yield f"never got a gradient{within}: {_names(lacking)}."
     if seen.looked_at - len(seen.skipped) >= _ENOUGH:
-        still = [name for name in seen.names(seen.has_moved) if name not in lacking]
+        still = [name for name in unmoved if name not in lacking]
         if still:
             yield f"got gradients and never moved{within}: {_names(still)}."
     (times, often), *others = seen.schedule.most_common() or [(0, 0)]

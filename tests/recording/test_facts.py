@@ -9,7 +9,7 @@ import pytest
 
 from samestep.common.steps.rank_reading import read_rank
 from samestep.common.steps.record import FOLLOWER, rank_files
-from samestep.experiments.recording.facts import RecordFacts, facts_of
+from samestep.experiments.recording.facts import RecordFacts, _of_training, facts_of
 from tests.recording.numpy_script import Script, run
 
 
@@ -20,6 +20,22 @@ def test_an_update_without_a_backward_pass_is_told(tmp_path: Path, mistake: str)
         "1 step had no backward pass, first step 1: the optimizer updated again with the gradients of the step before."
     ]
     assert found == (told if mistake else [])
+
+
+def test_what_moves_without_a_gradient_is_not_said_to_lack_one(tmp_path: Path) -> None:
+    """As a target network that is a part of what is trained."""
+    out = run(Script(), tmp_path / "record")
+    (path,) = rank_files(out)
+    with path.open("rb") as file:
+        header, steps = read_rank(file, path.name)
+        still, moving = RecordFacts([header]), RecordFacts([header])
+        place = [each.name for each in header.tensors].index("net.unused.weight")
+        for number, step in enumerate(steps):
+            still.add([step])
+            step.stats["weight"]["bits"][place] += number
+            moving.add([step])
+    said = "never got a gradient: net.unused.weight."
+    assert said in [*_of_training(still)] and said not in [*_of_training(moving)]
 
 
 def test_ranks_that_drift_are_told_where_one_alone_keeps_an_average_of_the_weights(tmp_path: Path) -> None:
