@@ -32,8 +32,9 @@ def test_what_moves_without_a_gradient_is_not_said_to_lack_one(tmp_path: Path) -
         place = [each.name for each in header.tensors].index("net.unused.weight")
         for number, step in enumerate(steps):
             still.add([step])
-            step.stats["weight"]["bits"][place] += number
-            moving.add([step])
+            weights = step.stats["weight"].copy()
+            weights["bits"][place] += number
+            moving.add([dataclasses.replace(step, stats={**step.stats, "weight": weights})])
     said = "never got a gradient: net.unused.weight."
     assert said in [*_of_training(still)] and said not in [*_of_training(moving)]
 
