@@ -163,6 +163,7 @@ def _name(run: Run, replayed: ReplayedStep, seen: StepOutcome, deviation: float)
     that is tried on one device only.
     """
     found: dict[str, tuple[float, StepOutcome]] = {}
+    most = min(1.0, UNEXPLAINED * deviation)
     parts = (count for count in (run.mesh.replicas, run.mesh.parts("positions")) if count > 1)
     for count, mutant in itertools.product(dict.fromkeys((run.num_devices, *parts)), KNOWN):
         program = TrainingProgram(run, replayed.before)
@@ -170,8 +171,8 @@ def _name(run: Run, replayed: ReplayedStep, seen: StepOutcome, deviation: float)
         applied = [mutant.apply(each, context) for each in dict.fromkeys((program, *program.programs))]
         if any(applied):
             wrong = take(program, replayed.batch)
-            left = distance(run, replayed.before, seen, wrong)
-            if left < min(1.0, UNEXPLAINED * deviation):
+            left = distance(run, replayed.before, seen, wrong, most)
+            if left < most:
                 found[mutant.sentence.format(devices=count)] = left, wrong
     nearest = min(found, key=lambda text: found[text][0], default="")
     others = ((text, step) for text, (_, step) in found.items() if text != nearest)

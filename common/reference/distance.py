@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -45,7 +46,9 @@ def take(program: TrainingProgram, batch: Batch) -> StepOutcome:
     return StepOutcome(loss, program.state())
 
 
-def distance(run: Run, before: TrainState, seen: StepOutcome, candidate: StepOutcome) -> float:
+def distance(
+    run: Run, before: TrainState, seen: StepOutcome, candidate: StepOutcome, enough: float = math.inf
+) -> float:
     """Returns the largest deviation of loss, moves and residuals, in multiples of what rounding explains.
 
     Args:
@@ -53,25 +56,30 @@ def distance(run: Run, before: TrainState, seen: StepOutcome, candidate: StepOut
         before: The state that both steps start from.
         seen: The step of a run.
         candidate: The step that it may have been.
+        enough: A deviation of this size is returned without a search for a larger one.
     """
-    return max(
-        loss_apart(run, seen, candidate),
-        *(_moves_apart(run, rank, before, seen, candidate) for rank in range(num_apart(candidate.after))),
-        statistics_apart(run, before, seen, candidate),
-        _relative(*residuals_of(seen.after, candidate.after)) / residual_noise(run),
-    )
+    deviations = _deviations(run, before, seen, candidate)
+    largest = next(deviations)
+    while largest < enough and (deviation := next(deviations, None)) is not None:
+        largest = max(largest, deviation)
+    return largest
 
 
-def _moves_apart(run: Run, rank: int, before: TrainState, seen: StepOutcome, candidate: StepOutcome) -> float:
-    """Returns the largest deviation of weights and optimizer state, of one rank where each has its own."""
+def _deviations(run: Run, before: TrainState, seen: StepOutcome, candidate: StepOutcome) -> Iterator[float]:
+    """Yields the deviations of the loss, of the weights and optimizer state of each rank, and of what is kept beside them."""
     noise, move_noise = noise_of(run)
-    origin, own, wanted = (of_rank(state, rank) for state in (before, seen.after, candidate.after))
-    shared = [kept(state, SHARED) for state in (before, seen.after, candidate.after)]
-    return max(
-        apart(run, own.params, wanted.params, origin.params, move_noise),
-        *(apart(run, own.slots[slot], now, origin.slots[slot], noise) for slot, now in wanted.slots.items()),
-        apart(run, shared[1], shared[2], shared[0], move_noise) if all(shared) else 0.0,
-    )
+    states = (before, seen.after, candidate.after)
+    yield loss_apart(run, seen, candidate)
+    for rank in range(num_apart(candidate.after)):
+        origin, own, wanted = (of_rank(state, rank) for state in states)
+        yield apart(run, own.params, wanted.params, origin.params, move_noise)
+        for slot, now in wanted.slots.items():
+            yield apart(run, own.slots[slot], now, origin.slots[slot], noise)
+    origin, own, wanted = (kept(state, SHARED) for state in states)
+    if origin and own and wanted:
+        yield apart(run, own, wanted, origin, move_noise)
+    yield statistics_apart(run, before, seen, candidate)
+    yield _relative(*residuals_of(seen.after, candidate.after)) / residual_noise(run)
 
 
 def loss_apart(run: Run, seen: StepOutcome, candidate: StepOutcome) -> float:

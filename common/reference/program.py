@@ -43,7 +43,7 @@ class TrainingProgram:
         self.together = rank_programs(run, TrainingProgram, start)
         self._losses: list[float] = []
         if start is not None:
-            self.restore(start)
+            self._copy(start)
             return
         self.params = init(run.workload.model, run.seed)
         self.buffers = initial_buffers(run.workload.model)
@@ -124,9 +124,12 @@ class TrainingProgram:
 
     def restore(self, state: TrainState) -> None:
         """Copies everything that `state` returns, into float64."""
-        self._step, self._skipped = state.step, state.skipped
         if self.together:
             self.together.restore(state)
+        self._copy(state)
+
+    def _copy(self, state: TrainState) -> None:
+        self._step, self._skipped = state.step, state.skipped
         self.params = copied(state.params)
         self.buffers = copied(state.buffers)
         self.slots = {slot: copied(arrays) for slot, arrays in state.slots.items()}

@@ -48,7 +48,8 @@ def of_kind(own: Arrays, kind: str) -> Arrays:
         own: The local state of a rank.
         kind: One of `OF_PARAMETERS`, or a name of optimizer state.
     """
-    return {key.removeprefix(f"{kind}/"): value for key, value in own.items() if key.startswith(f"{kind}/")}
+    opening = f"{kind}/"
+    return {key[len(opening) :]: value for key, value in own.items() if key.startswith(opening)}
 
 
 def num_apart(state: TrainState) -> int:
