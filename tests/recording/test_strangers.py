@@ -66,6 +66,13 @@ def test_a_rerun_may_end_before_a_network_is_first_trained(folder: Path) -> None
     assert all(len(spread) == len(a.tensors) and np.isfinite(spread).any() for spread in yardstick.spreads.values())
 
 
+def test_a_rerun_may_have_tensors_that_the_recorder_of_the_record_did_not_look_at(folder: Path) -> None:
+    a, rerun = read_run(folder / "second short"), read_run(folder / "second")
+    assert repeats_itself(a, rerun)
+    yardstick = measure(a, [rerun], pair(a, a))
+    assert {len(spread) for spread in yardstick.spreads.values()} == {len(a.tensors)}
+
+
 def test_a_process_that_ran_out_of_batches_has_the_weights_of_its_last_step(folder: Path) -> None:
     """DDP's `join` gives it those of the others at the end, which are some steps further."""
     *_, last = read_run(folder / "joined").steps

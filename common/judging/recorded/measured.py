@@ -88,17 +88,17 @@ def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing, 
     """
     spreads: dict[tuple[int, Phase], np.ndarray] = {}
     losses: dict[int, float] = {}
-    iterators, last = [iter(run.steps) for run in perturbed], -1
+    iterators, last = [(iter(run.steps), _places(a, run)) for run in perturbed], -1
     for step in a.steps:
-        others = [other for each in iterators if (other := next(each, None)) is not None]
+        others = [(other, places) for each, places in iterators if (other := next(each, None)) is not None]
         if not others:
             break
         last = step.number
         if step.loss is not None:
-            losses[last] = root_mean_square([each.loss - step.loss for each in others if each.loss is not None])
+            losses[last] = root_mean_square([each.loss - step.loss for each, _ in others if each.loss is not None])
         for phase, sums in (step.sums or {}).items():
             ours = pairing.of(sums, side)
-            seen = [_like(each.sums[phase], sums) for each in others if each.sums and phase in each.sums]
+            seen = [_like(each.sums[phase], sums, at) for each, at in others if each.sums and phase in each.sums]
             moved = [pairing.of(each, side) for each in seen]
             if moved:
                 spreads[last, phase] = np.sqrt(np.mean([apart_of(ours, each) ** 2 for each in moved], axis=0))
@@ -164,30 +164,33 @@ def repeats_itself(a: RecordedRun, rerun: RecordedRun) -> bool:
         a: The run.
         rerun: The first steps of its command, run again.
     """
-    pairs = zip(a.steps, rerun.steps, strict=False)
-    return all(one.rows == other.rows and (one.number >= 0 or _start_alike(one, other)) for one, other in pairs)
+    pairs, places = zip(a.steps, rerun.steps, strict=False), _places(a, rerun)
+    return all(one.rows == other.rows and (one.number >= 0 or _start_alike(one, other, places)) for one, other in pairs)
 
 
-def _start_alike(one: RunStep, other: RunStep) -> bool:
+def _start_alike(one: RunStep, other: RunStep, places: np.ndarray) -> bool:
     if not one.sums or not other.sums:
         return True
-    weights = one.sums["weight"], _like(other.sums["weight"], one.sums["weight"])
+    weights = one.sums["weight"], _like(other.sums["weight"], one.sums["weight"], places)
     return bool((apart_of(*weights) <= MOST_PERTURBED * np.nan_to_num(weights[0].norm)).all())
 
 
-def _like(seen: Sums, whole: Sums) -> Sums:
-    """Returns what a rerun saw, with the run's own numbers of tensors that were added after the rerun had ended."""
-    if (known := len(seen.square)) >= len(whole.square):
-        return seen
+def _places(run: RecordedRun, rerun: RecordedRun) -> np.ndarray:
+    """Returns the place in a rerun of each tensor of the run; -1 where the rerun ended before it was added.
+
+    A rerun may have more tensors: the recorder that made the record may have been an older one, which did not look at them.
+    """
+    places = {tensor.name: place for place, tensor in enumerate(rerun.tensors)}
+    return np.array([places.get(tensor.name, -1) for tensor in run.tensors], int)
+
+
+def _like(seen: Sums, whole: Sums, places: np.ndarray) -> Sums:
+    """Returns what a rerun saw of the run's tensors, with the run's own numbers of those that it lacks."""
+    is_known = places >= 0
     return Sums(
-        *(
-            np.concatenate([ours, theirs[known:]])
-            for ours, theirs in (
-                (seen.projections, whole.projections),
-                (seen.square, whole.square),
-                (seen.bits, whole.bits),
-            )
-        )
+        np.where(is_known[:, None], seen.projections[places], whole.projections),
+        np.where(is_known, seen.square[places], whole.square),
+        np.where(is_known, seen.bits[places], whole.bits),
     )
 
 
