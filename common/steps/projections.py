@@ -15,6 +15,7 @@ References:
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 
@@ -67,6 +68,10 @@ def signs(dim: int, start: int, size: int) -> np.ndarray:
         mixed = ((mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)) & np.uint64(0xFFFFFFFF)
     mixed ^= mixed >> np.uint64(16)
     return np.where(mixed & np.uint64(1), np.float32(1), np.float32(-1))
+
+
+_kept_signs = functools.lru_cache(64)(signs)
+"""For the few tensors that are projected here again and again."""
 
 
 def as_matrix(shape: Sequence[int]) -> tuple[int, int]:
@@ -136,7 +141,7 @@ def project(values: np.ndarray, piece: Piece | None = None) -> np.ndarray:
     flat, total, taken = values.astype(np.float64).ravel(), np.zeros(PROJECTIONS), 0
     for row, rows, column, columns in blocks(piece or Piece.whole(values.shape)):
         block = flat[taken : taken + rows * columns].reshape(rows, columns)
-        total += np.einsum("ij,ik,jk->k", block, signs(0, row, rows), signs(1, column, columns))
+        total += np.einsum("ij,ik,jk->k", block, _kept_signs(0, row, rows), _kept_signs(1, column, columns))
         taken += rows * columns
     return total
 
