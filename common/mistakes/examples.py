@@ -72,7 +72,7 @@ def _is_called_again(evidence: Evidence, more: set[int]) -> bool:
     for rows in (evidence.b.rows or {}).values():
         places = [place for place, row in enumerate(rows) if row in more]
         again = [rows[place] for place in places[-len(more) :]]
-        is_one_call = len(more) > 1 and places and places[-1] - places[-len(more)] == len(more) - 1
+        is_one_call = len(places) >= 2 * len(more) > 2 and places[-1] - places[-len(more)] == len(more) - 1
         if is_one_call and again == [rows[place] for place in places[: len(more)]]:
             return True
     return more == set(evidence.b.examples)

@@ -117,6 +117,10 @@ class _Training:
         indices = order[step % per_epoch * BATCH :][:BATCH].copy()
         if s.mistake == "padded_sample_twice" and step == 1:
             indices[-1] = indices[0]
+        if s.mistake == "filled_up" and step == 1:
+            indices[-2:] = order[:2]
+        if s.mistake == "two_short" and step == 1:
+            indices = indices[:-2]
         if s.mistake == "dropped_shard":
             indices = indices[: BATCH // 2]
         parts = np.array_split(indices, s.world)

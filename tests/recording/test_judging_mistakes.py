@@ -256,3 +256,9 @@ def test_two_precisions_are_not_compared(tmp_path: Path) -> None:
     a = Script(steps=2)
     with pytest.raises(ConfigError, match="float64 and the other is not"):
         diff(a, dataclasses.replace(a, dtype="float64"), tmp_path)
+
+
+def test_a_batch_that_is_filled_up_with_several_examples_of_an_earlier_one_is_padded(tmp_path: Path) -> None:
+    found = diff(Script(**TWO, mistake="two_short"), Script(**TWO, mistake="filled_up"), tmp_path, reruns=0)
+    assert [cause.name for cause in found.causes] == ["padded_sample_twice"], found.headline
+    assert "B repeats 2 examples of A's on rank 1" in found.headline
