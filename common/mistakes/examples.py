@@ -231,8 +231,8 @@ EXAMPLES = (
         "repeated_in_a_pass",
         ("data",),
         _repeated,
-        "within one pass of its DataLoader, B is given {more} again, and A none: its workers all read the same data, or its "
-        "sampler repeats them",
+        "within one pass through its data (of a DataLoader, or an epoch of Keras), B is given {more} again, and A none: its "
+        "workers all read the same data, its sampler repeats them, or the pass is longer than the data",
         "huggingface/datasets#3423",
         has_sides=True,
     ),

@@ -1,4 +1,4 @@
-"""Which examples came more than once within one pass through a DataLoader."""
+"""Which examples came more than once within one pass through the data: of a DataLoader, or an epoch of Keras."""
 
 from samestep.common.steps.recorded_run import RunStep, own_rows
 
@@ -28,5 +28,5 @@ class DataPasses:
 
     @property
     def repeated(self) -> int | None:
-        """How many examples came again in a pass; None if no pass of a DataLoader was seen."""
+        """How many examples came again in a pass; None if no pass was seen."""
         return self._repeated if self._has_begun else None
