@@ -83,7 +83,7 @@ UPDATES = (
         "follows_otherwise",
         ("update",),
         _follows_otherwise,
-        "the trained weights are the same, but another network differs ({names}), which no optimizer updates{how}: an average "
+        "the trained weights are the same, but another network differs ({names}), which no gradient updates{how}: an average "
         "of the weights, a teacher or a target network, with another decay, or updated at another time or not at all",
         "",
     ),

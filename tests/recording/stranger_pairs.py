@@ -43,7 +43,7 @@ PAIRS = [
 NEWCOMERS = [
     ("temperature", "free", "unnamed", "step 0, update, layer scale"),
     ("critics", "column", "unnamed", "A calls its model on 8 examples 16 times, and B on the same 24 times"),
-    ("average", "fast", "follows_otherwise", "which no optimizer updates, and moves 10.000 times as far in B"),
+    ("average", "fast", "follows_otherwise", "which no gradient updates, and moves 10.000 times as far in B"),
     (
         "average",
         "other",
@@ -85,6 +85,10 @@ KERAS_PAIRS = [
     ),
     ("epochs", "swapped", "same", ""),
     ("fakes", "compiled", "same", ""),
+    ("target", "faster", "follows_otherwise", "which no gradient updates, and moves 2.000 times as far in B"),
+    ("averages", "restarted", "follows_otherwise", "(follower2.sgd/model_dense_kernel_average, "),
+    ("twins", "swapped", "same", ""),
+    ("fit", "repeated", "repeated_in_a_pass", "(of a DataLoader, or an epoch of Keras), B is given 16 examples again"),
     (
         "loop",
         "clipped",
@@ -94,6 +98,9 @@ KERAS_PAIRS = [
 ]
 """As above, of Keras."""
 MORE_KERAS_PAIRS = [
+    ("target", "eager", "same", ""),
+    ("target", "other", "same", "of a network that no optimizer updates start from other weights"),
+    ("averages", "faster", "follows_otherwise", "(follower.copy/dense_2/kernel, "),
     ("loop clipped", "looser", "other_hyperparameter", "clip_max_norm is 0.2 in A and 0.4 in B"),
     ("towers", "lost", "optimizer_not_applied", "step 0 updates other/dense_2/kernel"),
     ("towers", "ahead", "optimizer_not_applied", "step 0 updates other/dense_2/kernel"),

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from samestep.common.judging.recorded.judge import judge
@@ -91,3 +92,11 @@ def test_what_is_written_between_steps_counts_unless_it_is_set_back(folder: Path
         for name in ("epochs swapped", "epochs restored")
     ]
     assert counts == [{}, {2: 4}]
+
+
+def test_a_network_that_an_optimizer_updates_later_is_no_follower(folder: Path) -> None:
+    run = read_run(folder / "twins")
+    networks = dict.fromkeys((each.name.partition("/")[0].rpartition(".")[2], each.role) for each in run.tensors)
+    assert [*networks] == [(f"critic{k}", role) for role in ("parameter", "follower") for k in range(2)]
+    *_, last = run.steps
+    assert (~np.isnan(last.sums["gradient"].square)).tolist() == [each.role == "parameter" for each in run.tensors]

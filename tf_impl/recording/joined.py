@@ -113,13 +113,13 @@ def merged(
 
     Args:
         found: Those that each optimizer has seen.
-        places: The places of its tensors among all.
+        places: The places of its tensors among all; -1 for one that another optimizer updates by now.
         last: The weights of all, which become those of this step.
     """
     stats: dict[Phase, np.ndarray] = {phase: empty(len(last), last.dtype) for phase in found[0]} | {"weight": last}
     for seen, own in zip(found, map(np.array, places), strict=True):
         for phase, rows in seen.items():
-            is_there = (rows["bits"] != 0) | ~np.isnan(rows["square"])
+            is_there = (own >= 0) & ((rows["bits"] != 0) | ~np.isnan(rows["square"]))
             stats[phase][own[is_there]] = rows[is_there]
     return stats
 

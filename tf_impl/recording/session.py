@@ -15,17 +15,18 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from samestep.common.steps.record import Phase, RecordedStep, stats_dtype
+from samestep.common.steps.record import Phase, RecordedStep
 from samestep.common.steps.recording import Recorder
 from samestep.tf_impl.recording.between_steps import BetweenSteps
 from samestep.tf_impl.recording.dtypes import dtype_of_products
 from samestep.tf_impl.recording.examples import Results
-from samestep.tf_impl.recording.first import FirstWeights
-from samestep.tf_impl.recording.joined import empty, in_order, joined_notes, merged, numbers_of
+from samestep.tf_impl.recording.followers import averages_of, find_followers
+from samestep.tf_impl.recording.joined import in_order, joined_notes, merged, numbers_of
 from samestep.tf_impl.recording.journal import CAPACITY, Journal, Note
 from samestep.tf_impl.recording.plans import UpdatePlan, is_wide
 from samestep.tf_impl.recording.predicted import Predicted
 from samestep.tf_impl.recording.slots import Slots
+from samestep.tf_impl.recording.start import FirstWeights
 from samestep.tf_impl.recording.tensors import Held, TensorTable, container_of, replica_id
 
 INITIAL = -1
@@ -95,10 +96,12 @@ class Session:
             if isinstance(owner, keras.optimizers.LossScaleOptimizer):
                 inner = owner.inner_optimizer
                 self._owners[id(inner)] = owner
+            own = list(variables)
+            self._table.add_followers([] if self._plans else find_followers(own), own)
             for model in sorted(self._models, key=lambda each: each.name):
                 self._table.add_model(model)
-            own = list(variables)
-            held, updated = self._table.of_optimizer(own), frozenset(id(container_of(each)) for each in own)
+            held = self._table.of_optimizer(own, averages_of(owner, own))
+            updated = frozenset(id(container_of(each)) for each in own)
             num_replicas, number = tf.distribute.get_strategy().num_replicas_in_sync, len(self._plans)
             self._plans[id(owner)] = UpdatePlan(number, inner, held, updated, num_replicas, inner is not owner)
         return self._plans[id(owner)]
@@ -193,26 +196,18 @@ class Session:
         layouts = ("mirrored",) if num_replicas > 1 else ()
         tensors = [each.tensor for each in held]
         recorder.begin(tensors, replica, num_replicas, is_wide(held), layouts, dtype_of_products())
-        self._last[replica] = self._first(replica, held)
+        self._last[replica] = self.first.of(replica, held)
         recorder.write(RecordedStep(INITIAL, stats={"weight": self._last[replica]}))
 
     def _add(self, replica: int, held: Iterable[Held]) -> None:
         """Adds what a script has made since the first step: another model."""
-        known = {id(each.container) for each in self._recorded[replica]}
-        new = [each for each in held if id(each.container) not in known]
+        known, there = {*self._recorded[replica]}, {*self._table.held}
+        new = [each for each in held if each in there and each not in known]
         if new:
-            weights = self._first(replica, new).astype(self._last[replica].dtype)
+            weights = self.first.of(replica, new).astype(self._last[replica].dtype)
             self._recorders[replica].add([each.tensor for each in new], weights)
             self._recorded[replica] += new
             self._last[replica] = np.concatenate([self._last[replica], weights])
-
-    def _first(self, replica: int, held: Sequence[Held]) -> np.ndarray:
-        """Returns the first weights of a replica; NaN where they were not seen."""
-        weights = empty(len(held), stats_dtype(is_wide(held)))
-        for place, each in enumerate(held):
-            if (seen := self.first.of(replica, each)) is not None:
-                weights[place] = seen
-        return weights
 
     def _write(self, replica: int, note: Note, plans: Sequence[UpdatePlan]) -> None:
         plan, joined = plans[note.optimizer], joined_notes(plans, replica, note)
@@ -245,6 +240,6 @@ class Session:
         if self._recorded[replica] == plans[0].held:  # one optimizer updates all
             self._last[replica] = found[0]["weight"]
             return found[0]
-        places = {id(each.container): place for place, each in enumerate(self._recorded[replica])}
-        to = [[places[id(each.container)] for each in plan.held] for plan in plans]
+        places = {each: place for place, each in enumerate(self._recorded[replica])}
+        to = [[places.get(each, -1) for each in plan.held] for plan in plans]
         return merged(found, to, self._last[replica])

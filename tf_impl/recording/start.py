@@ -1,19 +1,103 @@
-"""What is done to the initial weights before the first step: perturbed, saved or replaced, if that is asked for."""
+"""The weights before the first step: prepared as the options say, and looked at once they have values.
+
+Those made in a graph get them when it is built.
+"""
 
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from samestep.common.files.arrays import read_arrays
 from samestep.common.files.writing import replacing
+from samestep.common.steps.record import FOLLOWER, stats_dtype
 from samestep.common.steps.recording import Recorder
 from samestep.tf_impl.recording.dtypes import rounding_of_products
-from samestep.tf_impl.recording.tensors import Held
+from samestep.tf_impl.recording.joined import empty
+from samestep.tf_impl.recording.plans import is_wide
+from samestep.tf_impl.recording.statistics import Statistics, unpack
+from samestep.tf_impl.recording.tensors import Held, TensorTable
 
 
-class Start:
+class FirstWeights:
+    """The initial weights of all replicas, prepared as the options say."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        """Has seen none.
+
+        Args:
+            recorder: Has the options.
+        """
+        self._start = _Start(recorder)
+        self._new: list[tuple[int, tuple[Held, ...]]] = []
+        self._seen: dict[tuple[int, int, bool], np.ndarray] = {}
+
+    def see_model(self, model: Any) -> None:
+        """Looks at a model that is about to be called eagerly, which moves its buffers before an update is seen."""
+        table = TensorTable()
+        table.add_model(model)
+        self._prepare([(each, each.container) for each in table.held])
+        self._take(0, [(each, each.container) for each in table.held if each.tensor.role == "buffer"])
+
+    def expect(self, replica: int, held: Sequence[Held]) -> None:
+        """Looks at new variables now, or when they have values.
+
+        Args:
+            replica: The replica that holds them.
+            held: The variables.
+        """
+        self._new.append((replica, tuple(held)))
+        self.see()
+
+    def see(self) -> None:
+        """Looks at the new variables that have values by now."""
+        with tf.init_scope():
+            for entry in list(self._new):
+                replica, held = entry
+                pairs = [(each, each.of_replica(replica)) for each in held if _key(replica, each) not in self._seen]
+                if all(weight.is_initialized() for _, weight in pairs):
+                    self._new.remove(entry)
+                    if pairs:
+                        self._prepare(pairs)
+                        self._start.finish()
+                        self._take(replica, pairs)
+
+    def of(self, replica: int, held: Sequence[Held]) -> np.ndarray:
+        """Returns what a record keeps of the first values of variables; NaN where they were not seen.
+
+        Args:
+            replica: The replica that holds them.
+            held: The variables.
+        """
+        weights = empty(len(held), stats_dtype(is_wide(held)))
+        for place, each in enumerate(held):
+            if (seen := self._seen.get(_key(replica, each))) is not None:
+                weights[place] = seen
+        return weights
+
+    def _prepare(self, pairs: Sequence[tuple[Held, Any]]) -> None:
+        for each, weight in pairs:
+            self._start.prepare(each, weight)
+
+    def _take(self, replica: int, pairs: Sequence[tuple[Held, Any]]) -> None:
+        if not pairs:
+            return
+        held = [each for each, _ in pairs]
+        statistics = Statistics([each.layout for each in held], is_wide(held))
+        words = statistics([weight.read_value() for _, weight in pairs]).numpy()
+        for each, row in zip(held, unpack(words, is_wide(held)), strict=True):
+            self._seen[_key(replica, each)] = row
+
+
+def _key(replica: int, held: Held) -> tuple[int, int, bool]:
+    """Returns what a variable is looked at as: what follows others is prepared once an optimizer updates it."""
+    return replica, id(held.container), held.tensor.role == FOLLOWER
+
+
+class _Start:
     """Prepares the initial weights as the options say."""
 
     def __init__(self, recorder: Recorder) -> None:

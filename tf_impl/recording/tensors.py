@@ -1,14 +1,15 @@
 """The tensors of a script: the variables of the models that it trains, and of its optimizers."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from samestep.common.steps.keras_layout import KerasLayout, layout_of
-from samestep.common.steps.record import RecordedTensor
+from samestep.common.steps.record import FOLLOWER, RecordedTensor
 
 KERAS_VARIABLE: type = keras.Variable.__bases__[0]
 """What layers hold: before Keras 3.7 it is not keras.Variable, but the class that this one is made of."""
@@ -30,7 +31,8 @@ class Held:
 
     def of_replica(self, replica: int) -> Any:
         """Returns the variable of one replica."""
-        return tf.distribute.get_strategy().experimental_local_results(self.container)[replica]
+        found = tf.distribute.get_strategy().experimental_local_results(self.container)
+        return found[min(replica, len(found) - 1)]  # a network that no strategy mirrors has one
 
 
 def container_of(variable: Any) -> Any:
@@ -43,49 +45,94 @@ def container_of(variable: Any) -> Any:
 
 
 class TensorTable:
-    """All tensors seen so far, in the order of the models."""
+    """All tensors seen so far, in the order of the models. Those of networks that follow these are the last."""
 
     def __init__(self) -> None:
         """Knows none."""
         self.held: list[Held] = []
         self._of: dict[int, Held] = {}
         self._names: set[str] = set()
+        self._networks, self._num_followers = list[list[Held]](), 0
 
     def add_model(self, model: keras.layers.Layer) -> None:
         """Adds all float variables of a model."""
-        for layer in model._flatten_layers():
-            if isinstance(layer, keras.metrics.Metric):
-                continue
-            for variable in layer._trainable_variables:
-                self._add(variable, layer, "parameter")
-            for variable in layer._non_trainable_variables:
-                self._add(variable, layer, "buffer")
+        for layer, variable, role in _variables_of(model):
+            self._add(variable, layer, role)
 
-    def of_optimizer(self, variables: Sequence[Any]) -> list[Held]:
+    def add_followers(self, models: Iterable[keras.layers.Layer], own: Sequence[Any]) -> None:
+        """Adds networks that no optimizer updates. One that an optimizer updates after all is no longer among them.
+
+        Args:
+            models: The networks.
+            own: What an optimizer is about to update.
+        """
+        ids = {id(container_of(each)) for each in own}
+        for network in [each for each in self._networks if any(id(held.container) in ids for held in each)]:
+            self._networks.remove(network)
+            self.held = [each for each in self.held if each not in network]
+            for each in network:
+                del self._of[id(each.container)]
+        for model in models:
+            variables = sorted(
+                _variables_of(model), key=operator.itemgetter(2), reverse=True
+            )  # buffers last, as in torch
+            self._follow([(variable, layer, None) for layer, variable, _ in variables])
+
+    def of_optimizer(self, variables: Sequence[Any], averages: Iterable[tuple[Any, Any]] = ()) -> list[Held]:
         """Returns the tensors that an optimizer updates, and those that none does.
 
         Args:
             variables: The variables of the optimizer.
+            averages: Some of them, each with the average that the optimizer keeps of it.
         """
         for variable in variables:
             self._add(variable, None, "parameter")
-        own = {id(container_of(variable)) for variable in variables}
+        own = {id(container_of(variable)): self._of.get(id(container_of(variable))) for variable in variables}
+        pairs = [(average, own.get(id(container_of(variable)))) for variable, average in averages]
+        self._follow([(average, None, held.layout) for average, held in pairs if average is not None and held])
+        self.held.sort(key=lambda each: each.tensor.role == FOLLOWER)
         return [each for each in self.held if id(each.container) in own or not each.tensor.is_trained]
 
-    def _add(self, variable: Any, layer: keras.layers.Layer | None, role: str) -> None:
+    def _follow(self, found: Sequence[tuple[Any, keras.layers.Layer | None, KerasLayout | None]]) -> None:
+        """Adds the variables of one network, each with its layer and its layout, unless some belong to another one."""
+        if any(id(container_of(variable)) in self._of for variable, *_ in found):
+            return
+        self._num_followers += 1
+        first = f"{FOLLOWER}{self._num_followers if self._num_followers > 1 else ''}."
+        before = len(self.held)
+        for variable, layer, layout in found:
+            self._add(variable, layer, FOLLOWER, first, layout)
+        self._networks.append(self.held[before:])
+
+    def _add(
+        self,
+        variable: Any,
+        layer: keras.layers.Layer | None,
+        role: str,
+        first: str = "",
+        layout: KerasLayout | None = None,
+    ) -> None:
         container = container_of(variable)
         if id(container) in self._of or container is None or not tf.as_dtype(container.dtype).is_floating:
             return
         path = variable.path if isinstance(variable, KERAS_VARIABLE) else variable.name.partition(":")[0]
-        name = next(each for each in _spellings(path) if each not in self._names)
+        name = next(each for each in _spellings(first + path) if each not in self._names)
         kind, last = type(layer).__name__ if layer else "", path.rpartition("/")[2]
         equation = layer.equation if isinstance(layer, keras.layers.EinsumDense) else ""
-        layout = layout_of(kind, last, container.shape, equation)
+        layout = layout or layout_of(kind, last, container.shape, equation)
         is_trained = role == "parameter" and bool(variable.trainable)
         tensor = RecordedTensor(name, tf.as_dtype(container.dtype).name, layout.piece, role, kind, is_trained)
         self._names.add(name)
         self._of[id(container)] = Held(container, layout, tensor)
         self.held.append(self._of[id(container)])
+
+
+def _variables_of(model: keras.layers.Layer) -> Iterator[tuple[keras.layers.Layer, Any, str]]:
+    """Yields the variables of a model with their layers and roles."""
+    for layer in model._flatten_layers():
+        if not isinstance(layer, keras.metrics.Metric):
+            yield from ((layer, each, "parameter") for each in layer._trainable_variables)
+            yield from ((layer, each, "buffer") for each in layer._non_trainable_variables)
 
 
 def _spellings(path: str) -> Iterator[str]:

@@ -68,7 +68,8 @@ def fit():
     options["average"] = {"ema_momentum": 0.9}  # of an average that is not kept
     model = network(6, 1, "model")
     model.compile(keras.optimizers.SGD(0.1, **options.get(words[-1] if words else "", {})), "mse")
-    model.fit(inputs, targets, batch_size=8, shuffle=False, verbose=0)
+    order = [*range(16), *range(16)] if "repeated" in words else slice(None)
+    model.fit(inputs[order], targets[order], batch_size=8, shuffle=False, verbose=0)
 
 
 def loop():
@@ -160,4 +161,73 @@ def epochs():
     model.fit(inputs, targets, epochs=2, batch_size=16, shuffle=False, verbose=0, **given)
 
 
-{each.__name__: each for each in (epochs, gan, towers, fit, loop, pairs, sampled, fakes)}[kind]()
+def target():
+    """A network is trained on what a copy of it says that follows it slowly."""
+    model, copy, optimizer = network(6, 1, "model"), network(6, 1, "copy"), keras.optimizers.Adam(0.01)
+    if "other" not in words:
+        copy.set_weights(model.get_weights())
+    share = 0.01 if "faster" in words else 0.005
+
+    def follow():
+        for slow, fast in zip(copy.variables, model.variables, strict=True):
+            slow.assign(share * fast + (1 - share) * slow)
+
+    @tf.function
+    def step(given, wanted):
+        wanted += 0.0 * copy(given)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(given, training=True) - wanted) ** 2)
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        if "eager" not in words:
+            follow()
+
+    for part in BATCHES:
+        step(tf.constant(inputs[part]), tf.constant(targets[part]))
+        if "eager" in words:
+            follow()
+
+
+def averages():
+    """Of the weights, the optimizer keeps one, and a callback another one."""
+    model, copy = network(6, 1, "model"), network(6, 1, "copy")
+    copy.set_weights(model.get_weights())
+    model.compile(keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9), "mse")
+
+    class Follow(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            kept = 0.8 if "faster" in words else 0.9
+            pairs = zip(copy.get_weights(), model.get_weights(), strict=True)
+            copy.set_weights([kept * slow + (1 - kept) * fast for slow, fast in pairs])
+            for each in model.optimizer._model_variables_moving_average if "restarted" in words else ():
+                each.assign(0 * each)
+
+    model.fit(inputs, targets, batch_size=8, shuffle=False, verbose=0, callbacks=[Follow()])
+
+
+def twins():
+    """Two critics of the same shapes, each with an optimizer of its own, and a copy of each."""
+    critics = [network(6, 1, f"critic{k}") for k in range(2)]
+    copies = [keras.models.clone_model(each) for each in critics]
+    optimizers = [keras.optimizers.Adam(0.01) for _ in critics]
+
+    @tf.function
+    def step(given, wanted):
+        least = tf.minimum(*[each(given) for each in copies])
+        with tf.GradientTape(persistent=True) as tape:
+            losses = [tf.reduce_mean((each(given, training=True) - wanted - 0.1 * least) ** 2) for each in critics]
+        found = [
+            tape.gradient(*each) for each in zip(losses, [each.trainable_variables for each in critics], strict=True)
+        ]
+        for k in (1, 0) if "swapped" in words else (0, 1):
+            optimizers[k].apply(found[k], critics[k].trainable_variables)
+        for copy, critic in zip(copies, critics, strict=True):
+            for slow, fast in zip(copy.variables, critic.variables, strict=True):
+                slow.assign(0.1 * fast + 0.9 * slow)
+
+    for part in BATCHES:
+        step(tf.constant(inputs[part]), tf.constant(targets[part]))
+
+
+{each.__name__: each for each in (averages, target, twins, epochs, gan, towers, fit, loop, pairs, sampled, fakes)}[
+    kind
+]()
