@@ -106,8 +106,8 @@ def test_from_an_editable_install(own: Path) -> None:
 
 
 def test_in_a_checkout(tmp_path: Path) -> None:
-    """`python -m samestep` runs in a checkout, with one copy of every module."""
-    line = [sys.executable, "-m", "samestep", *RUN, "--out", str(tmp_path / "run")]
+    """`python -m experiments.run` is how a clone is used, as `samestep` is elsewhere, with one copy of every module."""
+    line = [sys.executable, "-m", "experiments.run", *RUN[1:], "--out", str(tmp_path / "run")]
     assert f"Run: {tmp_path / 'run'}" in ran(ROOT, *line)
 
 
