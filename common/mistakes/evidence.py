@@ -109,7 +109,7 @@ class Side:
         alone: How many examples all steps were given that the other run does not have at all; None if nobody knows.
         repeated: How many examples came again within one pass through a DataLoader; None if nobody knows.
         is_evaluated: Whether the model was in evaluation mode.
-        written: How many tensors the script has changed since the update before; 0 where nobody knows.
+        written: How many tensors the script has changed since the last update; 0 where nobody knows.
         trained_alone: The names of the parameters that got a gradient and that the other run does not have.
         shares_layers: Whether its ranks hold parts of the same layers (tensor parallelism), so they need the same examples.
     """
@@ -159,6 +159,9 @@ class Evidence:
         b: The other.
         gradients: The gradients of each tensor that has one; empty where the step was not looked at.
         moves: The moves of each tensor, what the update added to it.
+        moved: How far each was from its start at the last pass of the step; empty if no script has moved any.
+        updates: The moves of each until a script wrote it; empty if none did, or nobody knows.
+        writes: What scripts then added to them.
     """
 
     phase: str
@@ -167,24 +170,14 @@ class Evidence:
     b: Side
     gradients: Sequence[SeenTensor] = ()
     moves: Sequence[SeenTensor] = ()
+    moved: Sequence[SeenTensor] = ()
+    updates: Sequence[SeenTensor] = ()
+    writes: Sequence[SeenTensor] = ()
 
     def swapped(self) -> "Evidence":
         """Returns the same with A and B in each other's place."""
-        gradients, moves = (
-            tuple(
-                dataclasses.replace(
-                    each,
-                    one=each.other,
-                    other=each.one,
-                    strays=each.strays and each.strays[::-1],
-                    digits=each.digits and each.digits[::-1],
-                    norms=each.norms and each.norms[::-1],
-                )
-                for each in seen
-            )
-            for seen in (self.gradients, self.moves)
-        )
-        return dataclasses.replace(self, a=self.b, b=self.a, gradients=gradients, moves=moves)
+        every = self.gradients, self.moves, self.moved, self.updates, self.writes
+        return Evidence(self.phase, self.step, self.b, self.a, *(tuple(map(_swapped, seen)) for seen in every))
 
     @property
     def is_transformed(self) -> bool:
@@ -195,6 +188,11 @@ class Evidence:
     def loss_ratio(self) -> float | None:
         """B's loss over A's."""
         return self.b.loss / self.a.loss if self.a.loss and self.b.loss is not None else None
+
+
+def _swapped(seen: SeenTensor) -> SeenTensor:
+    strays, digits, norms = (each and each[::-1] for each in (seen.strays, seen.digits, seen.norms))
+    return dataclasses.replace(seen, one=seen.other, other=seen.one, strays=strays, digits=digits, norms=norms)
 
 
 def length(projections: np.ndarray) -> float:

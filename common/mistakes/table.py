@@ -20,9 +20,11 @@ from samestep.common.mistakes.replicas import BY_RANK, REPLICAS
 from samestep.common.mistakes.strays import STRAYS, TURNS, trained_apart
 from samestep.common.mistakes.targets import MODE, TARGETS
 from samestep.common.mistakes.updates import UPDATES
+from samestep.common.mistakes.written import MOVED_WITHIN, WRITTEN
 
 MISTAKES: tuple[Mistake, ...] = (
     *TURNS,
+    *MOVED_WITHIN,
     *EXAMPLES,
     *BY_RANK,
     *GROUPS,
@@ -36,6 +38,7 @@ MISTAKES: tuple[Mistake, ...] = (
     *MICROBATCHES,
     *ROUNDED,
     *DECAY,
+    *WRITTEN,
     *MODE,
     *TARGETS,
     *FORMULAS,

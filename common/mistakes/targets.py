@@ -19,15 +19,10 @@ def _other_targets(evidence: Evidence) -> Words | None:
     rows = evidence.a.rows is not None and evidence.a.examples == evidence.b.examples
     # of what one run alone has, or what a script has written, nobody knows whether it is the same
     has_others = evidence.a.only or evidence.b.only or evidence.a.written or evidence.b.written
+    has_others = has_others or any(each.differs for each in evidence.moved)
     if ratio is None or not rows or has_others or common_ratio(evidence.gradients) is not None:
         return None
     return {}
-
-
-def _writes(evidence: Evidence) -> Words | None:
-    """Only B's script has written weights since the update before."""
-    count, is_alone = evidence.b.written, not evidence.a.written
-    return {"tensors": "1 tensor" if count == 1 else f"{count} tensors"} if count and is_alone else None
 
 
 def _evaluates(evidence: Evidence) -> Words | None:
@@ -47,15 +42,6 @@ MODE = (
     ),
 )
 TARGETS = (
-    Mistake(
-        "weights_written",
-        ("loss",),
-        _writes,
-        "the script of B alone wrote weights between the step before and this one, as a callback does that restores or averages "
-        "them: {tensors} changed",
-        "",
-        has_sides=True,
-    ),
     Mistake(
         "targets_differ",
         ("targets",),

@@ -89,7 +89,7 @@ class JoinedRanks:
             all_rows = np.concatenate(rows_of_ranks)
             is_there = _is_there(all_rows)
             joined[phase] = self._sums(all_rows, is_there)
-            splits += self._splits(phase, all_rows, is_there) if phase != "stray" else ()
+            splits += self._splits(phase, all_rows, is_there) if phase in ("gradient", "weight") else ()
         if _is_exchanged_elsewhere(first, splits) and "weight" in joined:
             joined["gradient"] = self._means([step.stats for step in steps if step.stats])
             splits = [each for each in splits if each.phase != "gradient"]

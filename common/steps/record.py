@@ -21,11 +21,14 @@ from samestep.common.steps.projections import PROJECTIONS, Piece
 SCHEMA = 3
 READ = 2, SCHEMA
 """What is read. Records of schema 2 have a step's number and losses in the JSON object, and hashes that are mixed."""
-Phase = Literal["local", "stray", "gradient", "weight"]
+Phase = Literal["local", "stray", "gradient", "moved", "updated", "weight"]
 """What was seen of a tensor. local: this process's gradient before it is exchanged, where it can be seen. stray: the gradient
-that a backward pass left where this step updates nothing. gradient: what the optimizer was given. weight: after the update; in
-the frame of step -1, the initial weights."""
+that a backward pass left where this step updates nothing. gradient: what the optimizer was given. moved: the weights with which
+the last pass of the step was computed, if the script has moved them in the step. updated: the weights after the update, if
+the script has written others before the next step. weight: those with which it begins; at step -1, the initial weights."""
 PHASES: tuple[Phase, ...] = get_args(Phase)
+MOVED, UPDATED = PHASES[3:5]
+"""Phases that only a script has which writes weights."""
 FOLLOWER = "follower"
 """The role of the tensors of a network that is like a trained one and that no optimizer updates; their names begin with it."""
 
@@ -103,7 +106,8 @@ class RecordedStep:
         counts: What happened how often within the step, which decides no number of it: "schedule_steps" of the learning rate's
             schedule, "data_passes" that a DataLoader began, "passes_over" if the last one had ended before,
             "evaluated_calls" of a model in evaluation mode that were trained on, "written_tensors" that eager code has changed
-            since the update before; and "target_kinds", a hash of how many numbers each target has.
+            since the update before, "written_after" the update, of which there may be more; and "target_kinds", a hash of how
+            many numbers each target has.
         stats: Phase -> a structured array with one row for each tensor of the header; None where the step was not looked at.
             A tensor without a gradient has NaN in the fields of that phase.
         targets: The hash of each example with what its loss was computed with, as far as it is seen: targets, or the data of a

@@ -47,9 +47,17 @@ else:
     optimizer = kind(held, RATE, **({} if "nadam" in WRONG else {"amsgrad": True}))
 
 
+before: list[torch.Tensor] = []
+
+
+def keep(*_: object) -> None:
+    """Keeps the weights before an update."""
+    before[:] = [each.detach().clone() for each in net.parameters()]
+
+
 @torch.no_grad()
-def spoil(before: list[torch.Tensor]) -> None:
-    """What libraries did to the update beside what was asked for."""
+def spoil(*_: object) -> None:
+    """What libraries did within the update beside what was asked for."""
     for place, (name, each) in enumerate(net.named_parameters()):
         state = optimizer.state.get(each, {})
         if "unused_decayed" in WRONG and each.grad is None:
@@ -68,13 +76,13 @@ def spoil(before: list[torch.Tensor]) -> None:
             each.copy_(kept + (each - kept) * (1 - 0.9**count) / (1 - 0.999**count) ** 0.5)
 
 
+optimizer.register_step_pre_hook(keep)
+optimizer.register_step_post_hook(spoil)
 for ids, targets in batches():
     for x, y in zip(ids.chunk(PASSES), targets.chunk(PASSES), strict=True):
         (cross_entropy(net(x), y) / PASSES).backward()
         if "decay_each_microbatch" in WRONG:
             with torch.no_grad():
                 optimizer.decay()
-    before = [each.detach().clone() for each in net.parameters()]
     optimizer.step()
-    spoil(before)
     net.zero_grad()

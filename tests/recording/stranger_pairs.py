@@ -15,7 +15,7 @@ PAIRS = [
         "3 of the calls of this step added their gradients to those of the call before",
     ),
     ("stream", "repeated", "repeated_in_a_pass", "B is given 32 examples again, and A none"),
-    ("moved", "less", "update_factors", "the update of 3.weight is 0.700 times A's"),
+    ("moved", "less", "weights_written", "which is the same in both, and before the next step"),
     ("encoders", "detached", "same", "further examples, which changes no loss and no gradient that both have"),
     ("encoders", "detached younger", "same", "only B has Sequential.0.weight"),
     ("encoders", "reached", "missing_gradients", "6 parameters (Sequential.1.0.weight, "),
@@ -41,7 +41,7 @@ PAIRS = [
     ("rates", "nesterov", "update_times", "only the optimizer of B has the options momentum_decay"),
 ]
 NEWCOMERS = [
-    ("temperature", "free", "unnamed", "step 0, update, layer scale"),
+    ("temperature", "free", "weights_written", "step 0, update, layer scale: the script of A alone wrote weights"),
     ("critics", "column", "unnamed", "A calls its model on 8 examples 16 times, and B on the same 24 times"),
     ("average", "fast", "follows_otherwise", "which no gradient updates, and moves 10.000 times as far in B"),
     (
@@ -63,6 +63,47 @@ NEWCOMERS = [
     ("batches", "twice", "repeated_in_a_pass", "B is given 16 examples again, and A none"),
 ]
 """As above, of newcomers.py."""
+BETWEEN = [
+    ("written", "clipped", "weights_written", "which is the same in both, and before the next step"),
+    ("written", "averaged", "weights_written", "step 2, update, layer 3: the script of B alone wrote weights after"),
+    ("written", "restored", "weights_written", "6 tensors changed"),
+    ("written", "loosely", "same", ""),
+    ("written", "swapped", "same", ""),
+    ("written clipped", "tighter", "weights_written_otherwise", "but not the same ones"),
+    ("written clipped", "swapped", "same", ""),
+    ("written clipped", "doubled", "update_times", "every update of B is 2.000 times A's"),
+    (
+        "written late",
+        "averaged",
+        "unnamed",
+        "step 12, update, layer 3: ",
+    ),
+    ("written late", "restored", "weights_written", "which is the same in both, and before the next step"),
+    (
+        "written late seldom",
+        "averaged",
+        "weights_written",
+        "step 13, loss: the script of B alone wrote weights between",
+    ),
+    (
+        "sharpness",
+        "far",
+        "moved_otherwise",
+        "B moves its weights 2.000 times as far as A before the last backward pass",
+    ),
+    (
+        "sharpness",
+        "kept",
+        "not_moved",
+        "step 0, data: A moves its weights within the step before another backward pass",
+    ),
+    ("sharpness", "still", "not_moved", "and B does not move them"),
+    ("lookahead", "hooked", "same", ""),
+    ("lookahead", "later", "weights_written", "step 4, update, layer 3: the script of A alone wrote weights after"),
+    ("lookahead", "hooked later", "weights_written", "step 4, update, layer 3: the script of A alone wrote weights"),
+    ("lookahead", "more", "weights_written_otherwise", "B moves them 0.400 times as far as A"),
+]
+"""As above, of between.py."""
 KERAS_PAIRS = [
     ("gan", "swapped", "same", ""),
     ("gan", "late swapped", "same", ""),

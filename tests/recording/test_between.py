@@ -4,18 +4,54 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.judging.recorded.judge import judge
+from samestep.common.judging.recorded.measured import measure
+from samestep.common.judging.recorded.pairing import pair
+from samestep.common.steps.joining import read_run
+from samestep.common.steps.record import MOVED, UPDATED, Phase
 from samestep.experiments.recording.facts import facts_of
 from tests.recording.records import read, recorded_once
+from tests.recording.stranger_pairs import BETWEEN
 
 pytestmark = pytest.mark.torch
 LOADERS = {"": 4, "ahead": 4, "left": 2, "kept": 4, "checked": 4}
 """A way to use a DataLoader, and the first step after its pass."""
+SEEDS = range(4)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [f"loaders {word}".strip() for word in LOADERS]
-    return recorded_once(tmp_path_factory, "records-between", {line: (f"between.py {line}", {}) for line in lines})
+    cases: dict[str, tuple[str, dict[str, object]]] = {line: (f"between.py {line}", {}) for line in lines}
+    for kind in dict.fromkeys(kind for kind, *_ in BETWEEN):
+        options = {"every": 10} if "seldom" in kind else {}
+        for words in [kind, *(f"{kind} {word}" for own, word, *_ in BETWEEN if own == kind)]:
+            cases[words] = f"between.py {words}", options
+        cases |= {f"{kind} {seed}": (f"between.py {kind}", options | {"perturb": seed}) for seed in SEEDS}
+    return recorded_once(tmp_path_factory, "records-between", cases)
+
+
+@pytest.mark.parametrize(("kind", "word", "expected", "said"), BETWEEN)
+def test_what_a_script_writes_to_its_weights_is_told_from_another_update(
+    folder: Path, kind: str, word: str, expected: str, said: str
+) -> None:
+    a, b = read_run(folder / kind), read_run(folder / f"{kind} {word}")
+    pairing = pair(a, b)
+    yardstick = measure(a, [read_run(folder / f"{kind} {seed}") for seed in SEEDS], pairing)
+    verdict = judge(a, b, yardstick, pairing)
+    assert ([cause.name for cause in verdict.causes] or [verdict.kind]) == [expected], verdict.headline
+    assert said in verdict.headline
+
+
+@pytest.mark.parametrize(
+    ("line", "phase", "steps"),
+    [("written averaged", UPDATED, [2]), ("written loosely", UPDATED, []), ("sharpness", MOVED, [0, 1, 2, 3])],
+)
+def test_weights_are_recorded_twice_only_where_a_script_has_changed_them(
+    folder: Path, line: str, phase: Phase, steps: list[int]
+) -> None:
+    ((_, found),) = read(folder / line)
+    assert [each.number for each in found if phase in (each.stats or {})] == steps
 
 
 @pytest.mark.parametrize(("word", "after"), LOADERS.items())

@@ -81,9 +81,12 @@ class Hooks:
         for kind in (torch.optim.Optimizer, nn.Module):
             kind.zero_grad = self._follow_zeroing(kind.zero_grad)
         schedule = torch.optim.lr_scheduler.LRScheduler
-        schedule.step = self._follow_schedule(schedule.step)
+        schedule.step = _preceded(schedule.step, guard(session.counts.add_schedule))
+        nn.Module.load_state_dict = _preceded(
+            nn.Module.load_state_dict, guard(lambda _: session.watch and session.watch.written.see_load())
+        )
         session.products.follow(guard, lambda: session.watch is None)
-        follow_loaders(session.passes, session.targets.batches, guard)
+        follow_loaders(session.counts.passes, session.targets.batches, guard)
 
     def follow_calls(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps the method that calls a module.
@@ -194,15 +197,16 @@ class Hooks:
 
         return zero
 
-    def _follow_schedule(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        count = self._guard(self._session.counts.add_schedule)
 
-        @functools.wraps(original)
-        def step(schedule: Any, *arguments: Any, **keywords: Any) -> Any:
-            count(schedule)
-            return original(schedule, *arguments, **keywords)
+def _preceded(original: Callable[..., Any], before: Callable[[Any], object]) -> Callable[..., Any]:
+    """Returns a method before which a function is told of its object."""
 
-        return step
+    @functools.wraps(original)
+    def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        before(self)
+        return original(self, *arguments, **keywords)
+
+    return method
 
 
 def _has_training(module: nn.Module) -> bool:

@@ -1,8 +1,7 @@
 """What one process of a script is at: hooks report what happens, and the session writes the record.
 
-A step is what lies between two updates. It ends when the next forward or backward pass begins, or when an optimizer updates
-a parameter again: so optimizers that update different parameters after one backward pass take one step together.
-A script without an optimizer ends a step where its weights have changed between two passes.
+A step is what lies between two updates. It ends when the next pass begins, or when an optimizer updates a parameter again: so
+optimizers of different parameters take one step together. Without an optimizer, it ends where weights have changed since.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,6 @@ from samestep.torch_impl.recording.start import start_with
 from samestep.torch_impl.recording.statistics import Pending
 from samestep.torch_impl.recording.step.counts import Counts
 from samestep.torch_impl.recording.step.examples import Examples
-from samestep.torch_impl.recording.step.loaders import LoaderPasses
 from samestep.torch_impl.recording.step.losses import Roots, StepLosses
 from samestep.torch_impl.recording.step.nesting import Nesting
 from samestep.torch_impl.recording.step.scalars import StepScalars
@@ -43,8 +41,8 @@ class Session:
         self.watch: Watch | None = None
         self._initial, self._closures, self._inside = None, ClosureCalls(), Nesting()
         self._is_update, self.has_optimizer, self._scale = False, False, None  # type: bool, bool, torch.Tensor | None
-        self.counts, self.scalars, self.products, self._of = Counts(), StepScalars(), Products(), ParameterIds()
-        self.passes = LoaderPasses(lambda: bool(self.stepped or (self._gradients and not self.has_optimizer)))
+        self.scalars, self.products, self._of = StepScalars(), Products(), ParameterIds()
+        self.counts = Counts(lambda: bool(self.stepped or (self._gradients and not self.has_optimizer)))
         self.forget()
 
     def forget(self) -> None:
@@ -55,7 +53,6 @@ class Session:
         self.updated: frozenset[int] = frozenset()
         self._is_skipped = self._is_replayed = False
         self.counts.begin_step()
-        self.passes.begin_step()
         self.scalars.forget()
         self.examples.clear()
         self.targets.clear()
@@ -80,7 +77,7 @@ class Session:
                 self._own.follow(module)
         self.begin_pass()
         if not self._is_replayed:
-            self.passes.train()
+            self.counts.passes.train()
             self.targets.follow(self.examples.add(arguments, keywords))
 
     def after_call(self, result: object, arguments: Sequence[object]) -> None:
@@ -90,7 +87,7 @@ class Session:
             result: What it returned.
             arguments: The arguments of the call.
         """
-        self.passes.num_calls += 1
+        self.counts.passes.num_calls += 1
         self.examples.add_result(result, arguments)
         if self.watch is None:
             self.products.see_result(result)
@@ -101,6 +98,8 @@ class Session:
         scale = self._own.scale = self._scale
         self._scale = None
         if not self._is_replayed:
+            if self.losses.is_begun and (seen := self.watch or self._initial) is not None:
+                seen.written.see_pass()
             self.losses.add(roots, scale)
             self.see_targets(roots)
         else:
@@ -147,7 +146,7 @@ class Session:
             self.leaves.follow([each for each, _ in roots])
         if self._initial is None:
             start_with(self._recorder, self.called.values(), self.leaves.held())
-            self._initial = FirstWeights([*self.called.values()], self.leaves.held())
+            self._initial = FirstWeights(self._recorder, [*self.called.values()], self.leaves.held())
         if not self._inside.frames and (self.stepped or (not self.has_optimizer and self._is_moved())):
             self.finish()
 
@@ -179,7 +178,6 @@ class Session:
         self._is_update = is_outer and closure is None and not is_rehearsed(optimizer, self._initial is not None)
         if not is_outer or (closure is None and not self._is_update):
             return None
-        self.has_optimizer = True
         self._begin_update(optimizer)
         if not callable(closure):
             self._take_of(optimizer)
@@ -190,19 +188,21 @@ class Session:
     def after_update(self, optimizer: Optimizer) -> None:
         """It has stepped."""
         self._inside.leave()
+        if self.watch is not None:
+            self.watch.written.see_update(bool(self._inside.frames))
         if not self._inside.frames and (self._is_update or not is_rehearsed(optimizer, self._initial is not None)):
             self.stepped.append(optimizer)
             self._is_replayed = False
 
     def skip(self, optimizer: Optimizer) -> None:
         """A gradient scaler leaves out the step of an optimizer."""
-        self.has_optimizer = True
         self._begin_update(optimizer)
         self._take_of(optimizer)
         self.stepped.append(optimizer)
         self._is_skipped = True
 
     def _begin_update(self, optimizer: Optimizer) -> None:
+        self.has_optimizer = True
         if not (own := self._of(optimizer)).isdisjoint(self.updated):
             self.finish()
         self.updated = self.updated | own if self.updated else own
@@ -226,7 +226,7 @@ class Session:
     def finish(self) -> None:
         """Writes the step."""
         stats = self.watch.stats(self._gradients, self._own, self.updated) if self.watch and self._gradients else None
-        counts = self.counts.values() | self.passes.values() | self.targets.kinds()
+        counts = self.counts.values() | self.targets.kinds() | (self.watch.written.counts() if self.watch else {})
         losses, scalars = self.losses.values(), self.scalars.values() | self.losses.zeroed()
         is_skipped = self._is_skipped or any(map(bool, self._infinite))
         step = RecordedStep(self._recorder.number, losses, None, scalars, is_skipped, counts, stats)

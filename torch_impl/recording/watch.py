@@ -13,6 +13,7 @@ from samestep.torch_impl.recording.pieces import as_real
 from samestep.torch_impl.recording.places import layouts, rank_and_world
 from samestep.torch_impl.recording.statistics import Pending, Statistics
 from samestep.torch_impl.recording.step.strays import Strays
+from samestep.torch_impl.recording.step.written import WrittenWeights
 from samestep.torch_impl.recording.tensors import Held, find_tensors, with_places
 
 INITIAL = -1
@@ -22,17 +23,18 @@ INITIAL = -1
 class FirstWeights:
     """The weights before the first pass, which may move buffers, or weights where a script writes them early."""
 
-    def __init__(self, called: Sequence[nn.Module], leaves: Sequence[Held]) -> None:
+    def __init__(self, recorder: Recorder, called: Sequence[nn.Module], leaves: Sequence[Held]) -> None:
         """Looks at what is there.
 
         Args:
+            recorder: Knows the number of the step.
             called: The outermost module that is called.
             leaves: As for `find_tensors`.
         """
         held = find_tensors(called, leaves)
-        self.tensors = [each.tensor for each in held]
-        with torch.no_grad():
-            self.stats = _statistics_of(held)([each.value() for each in held]).resolve() if held else None
+        self.tensors, statistics = [each.tensor for each in held], _statistics_of(held)
+        self.stats = _looked_at(held, statistics).resolve() if held else None
+        self.written = WrittenWeights(recorder, lambda: _looked_at(held, statistics), held)
 
 
 class Watch:
@@ -60,6 +62,7 @@ class Watch:
         self._known = {id(each.owner) for each in self._held if each.tensor.role != FOLLOWER}
         self._known_last = frozenset[int]()
         self._readers: dict[frozenset[int] | None, list[Callable[[], torch.Tensor | None]]] = {}
+        self.written = WrittenWeights(recorder, lambda: _looked_at(self._held, self._statistics), self._held)
         tensors = [each.tensor for each in self._held]
         is_float64 = self._is_float64 = _is_float64(self._held)
         self._statistics = _statistics_of(self._held)
@@ -70,8 +73,9 @@ class Watch:
         shared = layouts([each.owner for each in self._held], called)
         recorder.begin(tensors, *rank_and_world(), is_float64, shared, products)
         if not recorder.is_ended:
-            now = self.weights()
-            first = now if initial is None or initial.stats is None or initial.tensors != tensors else initial.stats
+            first = self.weights()
+            if initial is not None and initial.stats is not None and initial.tensors == tensors:
+                first, self.written.moved = initial.stats, initial.written.moved
             recorder.write(RecordedStep(INITIAL, stats={"weight": first}))
 
     def see_new(self, own: frozenset[int], called: Mapping[int, nn.Module]) -> None:
@@ -81,6 +85,7 @@ class Watch:
             own: The ids of the parameters of the optimizer.
             called: The outermost modules, by their ids.
         """
+        self.written.is_within = False
         if own is self._known_last or own <= self._known:
             self._known_last = own
             return
@@ -99,6 +104,7 @@ class Watch:
         self._held += new
         self._readers.clear()
         self._statistics = Statistics([each.tensor.piece for each in self._held], self._is_float64)
+        self.written.follow(self._held)
 
     def gradients(self, own: frozenset[int] | None = None) -> Pending:
         """Takes the gradients.
@@ -141,6 +147,7 @@ class Watch:
         """
         self.see_strays(updated)
         found: dict[Phase, np.ndarray] = {"gradient": Pending.together(gradients), "weight": self.weights()}
+        found |= self.written.phases(found["weight"])
         if strays := self._strays.taken():
             found["stray"] = Pending.together(strays)
         local = own.taken([each.owner for each in self._held], self._is_float64)
@@ -158,8 +165,12 @@ class Watch:
         return not np.array_equal(self._seen()["bits"][is_weight], self._bits[is_weight])
 
     def _seen(self) -> np.ndarray:
-        with torch.no_grad():
-            return self._statistics([each.value() for each in self._held]).resolve()
+        return _looked_at(self._held, self._statistics).resolve()
+
+
+def _looked_at(held: Sequence[Held], statistics: Statistics) -> Pending:
+    with torch.no_grad():
+        return statistics([each.value() for each in held])
 
 
 def _nothing() -> None:

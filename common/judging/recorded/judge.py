@@ -15,6 +15,7 @@ from samestep.common.judging.recorded.pairing import Pairing, pair
 from samestep.common.judging.recorded.passes import DataPasses
 from samestep.common.judging.recorded.verdict import EXACT, Kind, Need, RecordedVerdict, TensorRow
 from samestep.common.judging.recorded.walk import Past, Walk
+from samestep.common.judging.recorded.written import with_written
 from samestep.common.judging.recorded.yardstick import Derived, Yardstick, finite
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.table import causes
@@ -174,6 +175,7 @@ def _different(
     look(walk, one, other, seen)
     phase = "targets" if finding.has_other_targets else finding.first.phase
     evidence = with_alone(walk, walk.evidence(phase, one, other, past), one, other)
+    evidence = with_written(walk, evidence, one, other, past)
     if phase in ("data", "hyper-parameters"):
         evidence = _with_whole_runs(walk, evidence)
     is_known = finding.is_first and not _is_broken(walk, one, other)

@@ -1,5 +1,6 @@
 """What scripts do between two steps: between.py KIND [WORD...], where a word is another way to do it, or a mistake."""
 
+import copy
 import itertools
 import sys
 
@@ -45,6 +46,106 @@ def loaders():
     for draw in range(3):
         some = torch.arange(draw, draw + 4)
         step(optimizer, inputs[some], labels[some])
+
+
+class Doubled(torch.optim.AdamW):
+    """Takes twice the learning rate that it shows."""
+
+    def step(self, closure=None):
+        (group,) = self.param_groups
+        group["lr"] *= 2
+        super().step(closure)
+        group["lr"] /= 2
+
+
+def written():
+    """Steps after which the script writes its weights."""
+    optimizer = (Doubled if "doubled" in words else torch.optim.AdamW)(model.parameters(), lr=0.01)
+    average, first = copy.deepcopy(model), copy.deepcopy(model.state_dict())
+    for number, (batch, own) in enumerate(BATCHES * (4 if "late" in words else 1)):
+        step(optimizer, batch, own)
+        is_time = number == (12 if "late" in words else 2)
+        with torch.no_grad():
+            for one, other in zip(average.parameters(), model.parameters(), strict=True):
+                one.lerp_(other, 0.5)
+                if "clipped" in words:
+                    other.clamp_(*((-0.2, 0.2) if "tighter" in words else (-0.3, 0.3)))
+                if "loosely" in words:
+                    other.data.clamp_(-30, 30)
+                if "averaged" in words and is_time:
+                    other.data.copy_(one)
+        if "restored" in words and is_time:
+            model.load_state_dict(first)
+        if "swapped" in words:
+            kept = copy.deepcopy(model.state_dict())
+            model.load_state_dict(average.state_dict())
+            model.load_state_dict(kept)
+
+
+class Perturbed(torch.optim.Optimizer):
+    """Sharpness-aware minimization: the gradient is that of weights which are moved along another gradient."""
+
+    def __init__(self, parameters, rho):
+        super().__init__(parameters, {"lr": 0.1})
+        self.base, self.rho = torch.optim.SGD(self.param_groups, lr=0.1, momentum=0.9), rho
+
+    @torch.no_grad()
+    def first_step(self):
+        own = [each for each in self.param_groups[0]["params"] if each.grad is not None]
+        norm = torch.stack([each.grad.norm() for each in own]).norm()
+        for each in own:
+            self.state[each]["old"] = each.data.clone()
+            each.add_(each.grad * (self.rho / norm))
+        if "kept" not in words:
+            self.zero_grad()
+
+    @torch.no_grad()
+    def second_step(self):
+        for each in self.param_groups[0]["params"]:
+            each.data = self.state[each]["old"]
+        self.base.step()
+        self.zero_grad()
+
+
+def sharpness():
+    rho = 0.1 if "far" in words else 0.05
+    optimizer = Perturbed(model.parameters(), rho)
+    for batch, own in BATCHES:
+        backward(batch, own)
+        if "still" not in words:
+            optimizer.first_step()
+        if "kept" not in words:
+            backward(batch, own)
+        optimizer.base.step() if "still" in words else optimizer.second_step()
+        optimizer.zero_grad()
+
+
+class Slow(torch.optim.Optimizer):
+    """Lookahead: every few steps, the weights go back half of the way from slow ones, which then are the same."""
+
+    def __init__(self, optimizer, every, share=0.5):
+        if "hooked" in words:
+            super().__init__(optimizer.param_groups, {})
+        self.optimizer, self.param_groups = optimizer, optimizer.param_groups
+        self.slow = [each.detach().clone() for each in self.param_groups[0]["params"]]
+        self.every, self.share, self.count = every, share, 0
+
+    def step(self, closure=None):
+        self.optimizer.step()
+        self.count += 1
+        if self.count % self.every == 0:
+            for slow, fast in zip(self.slow, self.param_groups[0]["params"], strict=True):
+                slow += self.share * (fast.data - slow)
+                fast.data.copy_(slow)
+
+
+def lookahead():
+    inner = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    optimizer = Slow(inner, 6 if "later" in words else 5, 0.8 if "more" in words else 0.5)
+    for batch, own in BATCHES * 2:
+        inner.zero_grad()
+        backward(batch, own)
+        optimizer.step()
 
 
 globals()[kind]()

@@ -1,10 +1,20 @@
 """What is counted in a step beside its numbers: steps of schedules, calls in evaluation mode."""
 
+from collections.abc import Callable
+
+from samestep.torch_impl.recording.step.loaders import LoaderPasses
+
 
 class Counts:
     """The counts of one step after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_step_over: Callable[[], bool]) -> None:
+        """Counts from now on.
+
+        Args:
+            is_step_over: Says whether a step is over but for its being written.
+        """
+        self.passes = LoaderPasses(is_step_over)
         self._schedules: dict[int, int] = {}
         self._evaluated = 0
 
@@ -13,6 +23,7 @@ class Counts:
         if self._schedules:
             self.forget_schedules()
         self._evaluated = 0
+        self.passes.begin_step()
 
     def forget_schedules(self) -> None:
         """Leaves out what schedules did until now: they take a step when they are made."""
@@ -46,7 +57,7 @@ class Counts:
 
     def values(self) -> dict[str, int]:
         """Returns the counts, as `RecordedStep.counts` has them."""
-        found = {"evaluated_calls": self._evaluated} if self._evaluated else {}
+        found = self.passes.values() | ({"evaluated_calls": self._evaluated} if self._evaluated else {})
         if self._schedules:
             found["schedule_steps"] = max(self._schedules.values())
         return found

@@ -33,6 +33,11 @@ class StepLosses:
             if gradient is None and each.numel() == 1:
                 found.append(_kept(each) if scale is None else local_of(each) / scale)
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether a backward pass has begun."""
+        return bool(self._of_backward)
+
     def divide(self, count: int) -> None:
         """The gradients of several losses were averaged.
 

@@ -1,0 +1,68 @@
+"""What two scripts write to their weights beside their updates, as causes ask for it."""
+
+import dataclasses
+
+from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
+from samestep.common.judging.recorded.yardstick import apart_of, multiples
+from samestep.common.mistakes.evidence import Evidence, SeenTensor
+from samestep.common.steps.record import MOVED, UPDATED
+from samestep.common.steps.recorded_run import RunStep, Sums
+
+
+def with_written(walk: Walk, evidence: Evidence, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Evidence:
+    """Adds what both have written within the step, or after its update.
+
+    Args:
+        walk: Over both runs.
+        evidence: The evidence of the step.
+        one: A's step.
+        other: B's.
+        past: The past of both.
+    """
+    weight, starts = walk.compare("weight", one, other), [each.weights for each in past]
+    if weight is None or starts[0] is None or starts[1] is None:
+        return evidence
+    before = walk.pairing.of(starts[0], 0), walk.pairing.of(starts[1], 1)
+    moved: list[Sums | None] = [(each.sums or {}).get(MOVED) for each in (one, other)]
+    if any(moved):
+        now = [start if sums is None else sums for start, sums in zip(starts, moved, strict=True)]
+        evidence = dataclasses.replace(evidence, moved=_seen(walk, now, before, weight))
+    return _with_written_after(walk, evidence, (one, other), before, weight) if evidence.phase == "update" else evidence
+
+
+def _with_written_after(
+    walk: Walk, evidence: Evidence, steps: tuple[RunStep, RunStep], before: tuple[Sums, Sums], weight: ComparedTensors
+) -> Evidence:
+    """Adds what is written after the update. If the updates themselves differ, they are the moves."""
+    sums = [step.sums or {} for step in steps]
+    counts = [step.counts.get("written_after", 0) for step in steps]
+    if any(UPDATED not in own and count for own, count in zip(sums, counts, strict=True)) or not any(
+        UPDATED in own for own in sums
+    ):
+        sides = (
+            dataclasses.replace(side, written=count or int(UPDATED in own))
+            for side, count, own in zip((evidence.a, evidence.b), counts, sums, strict=True)
+        )
+        return dataclasses.replace(evidence, **dict(zip("ab", sides, strict=True)))
+    updated = [walk.pairing.of(own.get(UPDATED, own["weight"]), side) for side, own in enumerate(sums)]
+    written = [
+        int(((each.bits != own.bits) & walk.pairing.are_parameters).sum())
+        for each, own in zip(updated, (weight.one, weight.other), strict=True)
+    ]
+    updates = _seen(walk, [own.get(UPDATED, own["weight"]) for own in sums], before, weight)
+    writes = walk.seen(weight, (updated[0].projections, updated[1].projections))
+    a, b = (dataclasses.replace(side, written=n) for side, n in zip((evidence.a, evidence.b), written, strict=True))
+    made = dataclasses.replace(evidence, a=a, b=b, updates=updates, writes=writes)
+    return dataclasses.replace(made, moves=updates) if any(_differ(updates)) else made
+
+
+def _differ(updates: tuple[SeenTensor, ...]) -> list[SeenTensor]:
+    return [each for each in updates if each.differs and each.role == "parameter"]
+
+
+def _seen(walk: Walk, sums: list[Sums], before: tuple[Sums, Sums], weight: ComparedTensors) -> tuple[SeenTensor, ...]:
+    """Returns how far weights are from those before the step, on the scale of the weights."""
+    ours, theirs = walk.pairing.of(sums[0], 0), walk.pairing.of(sums[1], 1)
+    apart = apart_of(ours, theirs)
+    compared = ComparedTensors(ours, theirs, weight.scale, apart, multiples(apart, weight.scale.rounding))
+    return walk.seen(compared, (before[0].projections, before[1].projections))
