@@ -52,42 +52,6 @@ def test_rows_are_hashed_as_the_statement_says() -> None:
 
 
 @pytest.mark.torch
-def test_padding_is_no_part_of_an_example() -> None:
-    """Micro-batches are padded less far than whole batches, with labels of -100 that losses leave out."""
-    import torch
-
-    from samestep.torch_impl.recording.step.examples import Examples
-
-    ids, labels = torch.tensor([[5, 6, 7, 9], [3, 4, 9, 9]]), torch.tensor([[5, 6, 7, -100], [3, 4, -100, -100]])
-    mask = torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0]])
-    whole, cut = Examples(), Examples()
-    whole.add([], {"attention_mask": mask, "input_ids": ids, "labels": labels})
-    for row, length in ((0, 3), (1, 2)):
-        given = {"attention_mask": mask, "input_ids": ids, "labels": labels}
-        cut.add([], {name: each[row : row + 1, :length] for name, each in given.items()})
-    assert hashes_of(whole) == hashes_of(cut)
-    whole.clear()
-    whole.add([], {"attention_mask": mask, "input_ids": ids, "labels": labels.roll(1)})
-    assert hashes_of(whole) != hashes_of(cut)
-
-
-@pytest.mark.torch
-def test_a_packed_batch_is_one_example() -> None:
-    """It is a row of many texts, and says where each of them begins."""
-    import torch
-
-    from samestep.torch_impl.recording.step.examples import Examples
-
-    examples, starts = Examples(), torch.tensor([0, 3, 5, 9], dtype=torch.int32)
-    ids = torch.arange(9)[None]
-    examples.add([], {"cu_seq_lens_q": starts, "input_ids": ids, "labels": ids})
-    assert hashes_of(examples) == hash_rows([ids.numpy(), ids.numpy()]).tolist()
-    examples.clear()
-    examples.add([], {"words": torch.arange(3)})
-    assert hashes_of(examples) == hash_rows([np.arange(3)[:, None]]).tolist()
-
-
-@pytest.mark.torch
 def test_a_result_is_known_by_its_memory() -> None:
     """A generator's output of which a script keeps a view alone is no data; a view of data that a module returns is."""
     import torch

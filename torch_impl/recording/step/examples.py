@@ -1,7 +1,7 @@
 """Which examples the model was called on: the mirror of common/steps/rows.py.
 
-The tensors of a call that have as many rows as its first one make the hashes together; where all are keywords, as its first one
-of two dimensions. What an `attention_mask` among the keywords hides counts as zero, whatever a batch is padded with.
+The tensors of a call that have as many rows as its first one make the hashes together; a packed batch is one row. The padding
+that an `attention_mask` among the keywords hides counts as zero, whatever a batch is padded with.
 A tensor that asks for a gradient, or that a model returned within the step, is a result and no data: its last bits may differ
 where the data are the same. So are rows of a result in a batch that holds data as well, as a discriminator may be given it.
 """
@@ -14,6 +14,7 @@ import torch
 
 from samestep.common.steps.rows import coefficients, is_channels_last
 from samestep.torch_impl.recording.pieces import has_no_numbers, local_of, unwrapped
+from samestep.torch_impl.recording.step.padding import leading_of, shown_by, without_padding
 from samestep.torch_impl.recording.step.results import Results
 from samestep.torch_impl.recording.step.sparse import coefficients_at, entries_of, has_sparse_rows, values_of
 
@@ -55,14 +56,14 @@ class Examples:
         inputs = self.given(arguments, keywords)
         if not inputs:
             return inputs
-        leading, mask = inputs[0], keywords.get("attention_mask")
-        if leading.ndim == 1 and not tensors_in(arguments):  # a packed batch says where its texts begin
-            leading = next((each for each in inputs if each.ndim > 1), leading)
+        leading, mask = inputs[0], shown_by(keywords.get("attention_mask"))
+        if leading.ndim == 1 and not tensors_in(arguments):
+            leading = leading_of(inputs)
         out, rows = self._memory.of(len(self._sums), leading.shape[0]), leading.shape[0]
         together, sums = list[torch.Tensor](), None  # type: list[torch.Tensor], Sums | None
         for each in inputs:
             if each.shape[0] == rows:
-                sums = sums_of(len(together), each if mask is None else _shown(each, mask), out, sums)
+                sums = sums_of(len(together), each if mask is None else without_padding(each, mask), out, sums)
                 together.append(each)
         assert sums is not None
         if results := self._results.alive():
@@ -135,12 +136,6 @@ class Memory:
         """Returns the sums of the calls of a step as a record keeps them."""
         views = self._views
         return b"".join([views.get(id(each)) or _on_host(each) for each in calls])
-
-
-def _shown(tensor: torch.Tensor, mask: object) -> torch.Tensor:
-    """Returns an input with zeros where an attention mask of its shape hides it: padding is no part of an example."""
-    is_hidden = isinstance(mask, torch.Tensor) and mask.shape == tensor.shape and not tensor.is_floating_point()
-    return tensor * (local_of(unwrapped(mask)) != 0) if is_hidden else tensor
 
 
 def _of_data(sums: Sums, inputs: torch.Tensor, results: Sequence[torch.Tensor]) -> Sums:

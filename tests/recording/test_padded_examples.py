@@ -1,0 +1,75 @@
+"""What is an example of texts: padding is no part of one, and a packed batch is one."""
+
+import numpy as np
+import pytest
+
+from samestep.common.steps.rows import hash_rows
+from tests.recording.test_recorded_examples import hashes_of
+
+
+@pytest.mark.torch
+def test_padding_is_no_part_of_an_example() -> None:
+    """Micro-batches are padded less far than whole batches, with labels of -100 that losses leave out."""
+    import torch
+
+    from samestep.torch_impl.recording.step.examples import Examples
+
+    ids, labels = torch.tensor([[5, 6, 7, 9], [3, 4, 9, 9]]), torch.tensor([[5, 6, 7, -100], [3, 4, -100, -100]])
+    mask = torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0]])
+    whole, cut = Examples(), Examples()
+    whole.add([], {"attention_mask": mask, "input_ids": ids, "labels": labels})
+    for row, length in ((0, 3), (1, 2)):
+        given = {"attention_mask": mask, "input_ids": ids, "labels": labels}
+        cut.add([], {name: each[row : row + 1, :length] for name, each in given.items()})
+    assert hashes_of(whole) == hashes_of(cut)
+    whole.clear()
+    whole.add([], {"attention_mask": mask, "input_ids": ids, "labels": labels.roll(1)})
+    assert hashes_of(whole) != hashes_of(cut)
+
+
+@pytest.mark.torch
+def test_a_packed_batch_is_one_example() -> None:
+    """It is a row of many texts, and says where each of them begins."""
+    import torch
+
+    from samestep.torch_impl.recording.step.examples import Examples
+
+    examples, starts = Examples(), torch.tensor([0, 3, 5, 9], dtype=torch.int32)
+    ids = torch.arange(9)[None]
+    examples.add([], {"cu_seq_lens_q": starts, "input_ids": ids, "labels": ids})
+    assert hashes_of(examples) == hash_rows([ids.numpy(), ids.numpy()]).tolist()
+    examples.clear()
+    examples.add([], {"words": torch.arange(3)})
+    assert hashes_of(examples) == hash_rows([np.arange(3)[:, None]]).tolist()
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("kind", ["inverted", "additive", "empty"])
+def test_a_mask_of_another_meaning_hides_no_data(kind: str) -> None:
+    """Scripts also call so what is true where it hides, or is added to scores."""
+    import torch
+
+    from samestep.torch_impl.recording.step.examples import Examples
+
+    ids = torch.tensor([[5, 6, 7, 8], [3, 4, 9, 9], [5, 2, 1, 8], [3, 1, 9, 9]])
+    is_padded = ids == 9
+    mask = {
+        "inverted": is_padded,
+        "additive": torch.zeros(4, 4).masked_fill(is_padded, -float("inf")),
+        "empty": torch.zeros(4, 4, dtype=torch.int64),
+    }[kind]
+    examples = Examples()
+    examples.add([], {"attention_mask": mask, "input_ids": ids})
+    assert len(set(hashes_of(examples))) == 4
+
+
+@pytest.mark.torch
+def test_a_graph_is_read_by_its_nodes() -> None:
+    """Its edges are a tensor of two rows, and the number of the graph of each node is one of a single dimension."""
+    import torch
+
+    from samestep.torch_impl.recording.step.examples import Examples
+
+    examples, graphs, nodes = Examples(), torch.zeros(5, dtype=torch.int64), torch.randn(5, 3)
+    examples.add([], {"batch": graphs, "edge_index": torch.tensor([[0, 1], [1, 2]]), "x": nodes})
+    assert hashes_of(examples) == hash_rows([graphs.numpy()[:, None], nodes.numpy()]).tolist()
