@@ -103,6 +103,7 @@ class Side:
         splits: What ranks hold differently that should be the same: (phase, name of the tensor or scalar, ranks).
         targets: The multiset of the hashes of examples with their targets; None if nobody knows them.
         later: A hash of the examples of each step after this one, if the data differ.
+        following: The multiset of the examples of the step after this one, likewise.
         only: The shapes of the parameters that the other run has not, by name.
         again: How many examples all steps together were given more often than those of the other run, which has them as well;
             None if nobody knows.
@@ -127,6 +128,7 @@ class Side:
     splits: Sequence[tuple[str, str, tuple[int, ...]]]
     targets: collections.Counter[int] | None = None
     later: Sequence[int | None] = ()
+    following: collections.Counter[int] | None = None
     only: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     again: int | None = None
     alone: int | None = None

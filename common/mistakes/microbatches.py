@@ -3,19 +3,19 @@
 from samestep.common.mistakes.evidence import Evidence, Side, common_ratio
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
 from samestep.common.steps.gradient_transforms import KEPT_CALLS, ZEROED_PASSES
-from samestep.common.steps.recorded_run import digest_of
 
 
 def goes_on(longer: Side, shorter: Side) -> bool:
-    """Returns whether the step of a run has the examples of the other's step and of its next: a larger batch, or more of them.
+    """Returns whether a step has the other's examples and those of its next, or some: a larger batch, or more of them.
 
     Args:
         longer: The run that has more examples.
         shorter: The other.
     """
-    rows, others = longer.rows or {}, shorter.rows or {}
-    further = [row for rank, each in others.items() for row in rows.get(rank, ())[len(each) : 2 * len(each)]]
-    return bool(further) and digest_of(further) in shorter.later[:1]
+    rest, further = longer.examples - shorter.examples, shorter.following
+    if not rest or not further or shorter.examples - longer.examples:
+        return False
+    return further <= rest or (rest <= further and not further & shorter.examples)
 
 
 def _times(evidence: Evidence) -> Words | None:

@@ -200,8 +200,10 @@ def _with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
     """Adds what only the steps after the first difference show: whether all examples are the same, how rates and data go on."""
     past, given = (Past(1), Past(1)), (collections.Counter[int](), collections.Counter[int]())
     passes = (DataPasses(), DataPasses())
-    is_known = True
+    is_known, following = True, [None, None]  # type: bool, list[collections.Counter[int] | None]
     for one, other in walk.steps():
+        if one.number == evidence.step + 1:
+            following = [one.examples, other.examples]
         past[0].note(one)
         past[1].note(other)
         is_known &= one.number < 0 or (
@@ -212,13 +214,14 @@ def _with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
             if is_known:
                 own.add(step)
     sides = []
-    for side, each, own, others, through in zip(
-        (evidence.a, evidence.b), past, given, given[::-1], passes, strict=True
+    for side, each, own, others, through, further in zip(
+        (evidence.a, evidence.b), past, given, given[::-1], passes, following, strict=True
     ):
         more = own - others
         alone = sum(count for row, count in more.items() if row not in others)
         known = {"again": more.total() - alone, "alone": alone, "repeated": through.repeated} if is_known else {}
-        sides.append(dataclasses.replace(side, rates=each.rates, later=each.digests[len(side.digests) :], **known))
+        later = each.digests[len(side.digests) :]
+        sides.append(dataclasses.replace(side, rates=each.rates, later=later, following=further, **known))
     return dataclasses.replace(evidence, a=sides[0], b=sides[1])
 
 

@@ -162,7 +162,8 @@ def entropy():
 def windows():
     """Gradients of as many batches as are accumulated; who forgets to take smaller ones trains on more at a step."""
     optimizer, count = torch.optim.SGD(model.parameters(), lr=0.1), 2 if "accumulated" in words else 1
-    for number, part in enumerate(BATCHES):
+    size = 7 if "smaller" in words else 8
+    for number, part in enumerate(slice(start, start + size) for start in range(0, 28, size)):
         (functional.cross_entropy(model(inputs[part]), labels[part]) / count).backward()
         if number % count == count - 1:
             optimizer.step()
