@@ -18,9 +18,10 @@ import numpy as np
 from samestep.common.steps.frames import ADDED, frame_of, frame_of_text
 from samestep.common.steps.projections import PROJECTIONS, Piece
 
-SCHEMA = 3
-READ = 2, SCHEMA
-"""What is read. Records of schema 2 have a step's number and losses in the JSON object, and hashes that are mixed."""
+SCHEMA = 4
+READ = 2, 3, SCHEMA
+"""What is read. Records of schema 2 have a step's number and losses in the JSON object, and hashes that are mixed. Those before 4
+have padding in the hashes of examples, and a packed batch of PyTorch as another number of examples."""
 Phase = Literal["local", "stray", "gradient", "moved", "updated", "weight"]
 """What was seen of a tensor. local: this process's gradient before it is exchanged, where it can be seen. stray: the gradient
 that a backward pass left where this step updates nothing. gradient: what the optimizer was given. moved: the weights with which

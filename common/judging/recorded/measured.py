@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from samestep.common.judging.recorded.hashes import are_other
 from samestep.common.judging.recorded.pairing import Pairing
 from samestep.common.judging.recorded.yardstick import (
     THRESHOLD,
@@ -164,8 +165,11 @@ def repeats_itself(a: RecordedRun, rerun: RecordedRun) -> bool:
         a: The run.
         rerun: The first steps of its command, run again.
     """
-    pairs, places = zip(a.steps, rerun.steps, strict=False), _places(a, rerun)
-    return all(one.rows == other.rows and (one.number >= 0 or _start_alike(one, other, places)) for one, other in pairs)
+    places, hashes_differ = _places(a, rerun), are_other(a.header, rerun.header)
+    return all(
+        (hashes_differ or one.rows == other.rows) and (one.number >= 0 or _start_alike(one, other, places))
+        for one, other in zip(a.steps, rerun.steps, strict=False)
+    )
 
 
 def _start_alike(one: RunStep, other: RunStep, places: np.ndarray) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from samestep.common.judging.recorded.hashes import comparable
 from samestep.common.judging.recorded.pairing import Pairing
 from samestep.common.judging.recorded.rest import Rest
 from samestep.common.judging.recorded.seen_examples import SeenExamples
@@ -126,12 +127,10 @@ class Walk:
         one, other = next(ours, None), next(theirs, None)
         while one is not None and other is not None:
             if one.number == other.number:
-                yield one, other
+                yield comparable((self.a.header, self.b.header), one, other, self.asides)
                 one, other = next(ours, None), next(theirs, None)
-            elif one.number < other.number:
-                one = next(ours, None)
             else:
-                other = next(theirs, None)
+                one, other = (next(ours, None), other) if one.number < other.number else (one, next(theirs, None))
         self.longer = "B" if other is not None else "A" if one is not None else ""
 
     def compare(self, phase: Phase, one: RunStep, other: RunStep) -> ComparedTensors | None:

@@ -1,0 +1,41 @@
+"""Records of different versions of samestep, which hash some examples in different ways."""
+
+import dataclasses
+
+from samestep.common.steps.record import RecordHeader
+from samestep.common.steps.recorded_run import RunStep
+
+_PADDED = 4
+"""The first schema with other hashes of padded and packed batches of PyTorch."""
+HASHED_OTHERWISE = (
+    "the samestep that made one of the two records hashed padded and packed batches in another way: where their hashes differ, "
+    "examples are not compared; record it again"
+)
+
+
+def are_other(a: RecordHeader, b: RecordHeader) -> bool:
+    """Returns whether the same examples may have other hashes in two records.
+
+    Args:
+        a: The header of the one.
+        b: That of the other.
+    """
+    return len({each.schema >= _PADDED for each in (a, b) if each.framework != "tf"}) > 1
+
+
+def comparable(
+    headers: tuple[RecordHeader, RecordHeader], one: RunStep, other: RunStep, asides: dict[str, None]
+) -> tuple[RunStep, RunStep]:
+    """Returns a step of two runs, without its examples if they differ and the two records hash them in different ways.
+
+    Args:
+        headers: Those of A and B.
+        one: A's step.
+        other: B's.
+        asides: Is told of it.
+    """
+    if one.rows == other.rows or not are_other(*headers):
+        return one, other
+    asides[HASHED_OTHERWISE] = None
+    one, other = (dataclasses.replace(each, rows=None, targets=None) for each in (one, other))
+    return one, other

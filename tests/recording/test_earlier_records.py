@@ -1,0 +1,51 @@
+"""Records of an earlier samestep beside today's, which hash padding in another way."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from samestep.common.judging.recorded.hashes import HASHED_OTHERWISE
+from samestep.common.judging.recorded.judge import judge
+from samestep.common.judging.recorded.measured import repeats_itself
+from samestep.common.steps.recorded_run import RecordedRun
+from tests.recording.judged import recorded
+from tests.recording.numpy_script import Script
+
+
+def _earlier(run: RecordedRun, framework: str = "torch", schema: int = 3) -> RecordedRun:
+    """A run whose recorder hashed every other example of step 1 in another way."""
+    steps = [
+        dataclasses.replace(step, rows={0: tuple(row + place % 2 for place, row in enumerate(step.rows[0]))})
+        if step.number == 1
+        else step
+        for step in run.steps
+    ]
+    return RecordedRun(run.name, dataclasses.replace(run.header, schema=schema, framework=framework), steps)
+
+
+@pytest.mark.parametrize("is_a", [True, False])
+def test_other_hashes_of_the_same_examples_are_no_difference(tmp_path: Path, is_a: bool) -> None:
+    run = recorded(Script(), tmp_path)
+    pair = (_earlier(run), run) if is_a else (run, _earlier(run))
+    assert repeats_itself(*pair)
+    verdict = judge(*pair)
+    assert verdict.kind == "same" and HASHED_OTHERWISE in verdict.notes
+
+
+def test_what_is_computed_of_other_examples_differs_and_gets_no_name(tmp_path: Path) -> None:
+    a, b = (recorded(Script(mistake=mistake, world=2), tmp_path) for mistake in ("", "padded_sample_twice"))
+    names = [{cause.name for cause in judge(_with_schema(a, schema), b).causes} for schema in (3, 4)]
+    assert names == [set(), {"padded_sample_twice"}]
+
+
+def _with_schema(run: RecordedRun, schema: int) -> RecordedRun:
+    return RecordedRun(run.name, dataclasses.replace(run.header, schema=schema), run.steps)
+
+
+@pytest.mark.parametrize(("framework", "schema"), [("tf", 3), ("torch", 4)])
+def test_hashes_that_have_not_changed_are_compared(tmp_path: Path, framework: str, schema: int) -> None:
+    run = recorded(Script(), tmp_path)
+    earlier = _earlier(run, framework, schema)
+    assert not repeats_itself(earlier, run)
+    assert judge(earlier, run).first.phase == "data"
