@@ -140,6 +140,10 @@ KERAS_PAIRS = [
 ]
 """As above, of Keras."""
 MORE_KERAS_PAIRS = [
+    ("held", "faster", "follows_otherwise", "which no gradient updates, and moves 2.000 times as far in B"),
+    ("held", "eager", "same", ""),
+    ("agent", "faster", "follows_otherwise", "(follower2.slow_actor/dense_4/kernel, "),
+    ("agent", "eager", "same", ""),
     ("target", "eager", "same", ""),
     ("target", "other", "same", "of a network that no optimizer updates start from other weights"),
     ("averages", "faster", "follows_otherwise", "(follower.copy/dense_2/kernel, "),

@@ -5,7 +5,7 @@ another way.
 """
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -15,28 +15,34 @@ from keras.src.backend import name_scope
 from samestep.tf_impl.recording.tensors import container_of
 
 
-def find_followers(own: Sequence[Any]) -> list[Any]:
-    """Returns the layers that no other contains, and that have the shapes of a part of a layer that is trained.
+def find_followers(own: Sequence[Any], called: Collection[Any]) -> list[Any]:
+    """Returns the layers that have the shapes of a part of a layer that is trained, and of which nothing is trained.
 
-    The oldest generation of objects comes first, as in torch. A layer whose variables have no values yet does not count.
+    They are in no other layer, or in one that is not called in training itself, as where the `train_step` of a model calls one of
+    its layers and has another one follow it. The oldest generation of objects comes first, as in torch. A layer whose variables
+    have no values yet does not count.
 
     Args:
         own: The variables that are trained.
+        called: The layers that are called in training.
     """
     objects = [each for generation in (2, 1, 0) for each in gc.get_objects(generation)]
     kinds = {kind for kind in {type(each) for each in objects} if issubclass(kind, keras.layers.Layer)}
     layers = [each for each in objects if type(each) in kinds and "_layers" in vars(each)]
     inner = {id(each) for layer in layers for each in (*vars(layer)["_layers"], vars(layer).get("_functional"))}
-    roots = [(each, [*_weights(each)]) for each in layers if id(each) not in inner]
     wanted = set(map(_id_of, own))
-    idle = [(each, weights) for each, weights in roots if wanted.isdisjoint(map(_id_of, weights))]
-    waiting = [(each, weights) for each, weights in idle if weights and all(map(_has_value, weights))]
-    if not waiting:
+    trained, idle, waiting = list[Any](), list[Any](), [each for each in layers if id(each) not in inner]
+    while waiting:
+        layer = waiting.pop(0)
+        is_trained = not wanted.isdisjoint(map(_id_of, _weights(layer)))
+        (trained if is_trained else idle).append(layer)
+        if is_trained and layer not in called:
+            waiting += vars(layer)["_layers"]
+    ready = [each for each in idle if (weights := [*_weights(each)]) and all(map(_has_value, weights))]
+    if not ready:
         return []
-    without = {id(each) for each, _ in idle}
-    parts = (part for root, _ in roots if id(root) not in without for part in root._flatten_layers())
-    trained = {_shapes(_weights(part)) for part in parts}
-    return [each for each, weights in waiting if _shapes(weights) in trained]
+    shapes = {_shapes(_weights(part)) for each in trained for part in each._flatten_layers()}
+    return [each for each in ready if _shapes(_weights(each)) in shapes]
 
 
 def averages_of(optimizer: Any, own: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
@@ -47,7 +53,7 @@ def averages_of(optimizer: Any, own: Sequence[Any]) -> Iterator[tuple[Any, Any]]
         own: What it updates.
     """
     inner = optimizer and vars(optimizer).get("inner_optimizer", optimizer)
-    if not inner or not inner.use_ema:
+    if not own or not inner or not inner.use_ema:
         return
     if not optimizer.built:
         with name_scope(optimizer.name, caller=optimizer):

@@ -97,7 +97,7 @@ class Session:
                 inner = owner.inner_optimizer
                 self._owners[id(inner)] = owner
             own = list(variables)
-            self._table.add_followers([] if self._plans else find_followers(own), own)
+            self._table.add_followers(find_followers(own, self._models), own)
             for model in sorted(self._models, key=lambda each: each.name):
                 self._table.add_model(model)
             held = self._table.of_optimizer(own, averages_of(owner, own))

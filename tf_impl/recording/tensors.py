@@ -52,6 +52,7 @@ class TensorTable:
         self.held: list[Held] = []
         self._of: dict[int, Held] = {}
         self._names: set[str] = set()
+        self._updated, self._idle = set[int](), dict[int, Held]()
         self._networks, self._num_followers = list[list[Held]](), 0
 
     def add_model(self, model: keras.layers.Layer) -> None:
@@ -69,9 +70,7 @@ class TensorTable:
         ids = {id(container_of(each)) for each in own}
         for network in [each for each in self._networks if any(id(held.container) in ids for held in each)]:
             self._networks.remove(network)
-            self.held = [each for each in self.held if each not in network]
-            for each in network:
-                del self._of[id(each.container)]
+            self._forget(network)
         for model in models:
             variables = sorted(
                 _variables_of(model), key=operator.itemgetter(2), reverse=True
@@ -88,21 +87,31 @@ class TensorTable:
         for variable in variables:
             self._add(variable, None, "parameter")
         own = {id(container_of(variable)): self._of.get(id(container_of(variable))) for variable in variables}
+        self._updated |= own.keys()
         pairs = [(average, own.get(id(container_of(variable)))) for variable, average in averages]
         self._follow([(average, None, held.layout) for average, held in pairs if average is not None and held])
         self.held.sort(key=lambda each: each.tensor.role == FOLLOWER)
         return [each for each in self.held if id(each.container) in own or not each.tensor.is_trained]
 
     def _follow(self, found: Sequence[tuple[Any, keras.layers.Layer | None, KerasLayout | None]]) -> None:
-        """Adds the variables of one network, each with its layer and its layout, unless some belong to another one."""
-        if any(id(container_of(variable)) in self._of for variable, *_ in found):
+        """Adds the variables of one network, each with its layer and its layout, unless some are updated or follow already."""
+        known = [self._of[key] for variable, *_ in found if (key := id(container_of(variable))) in self._of]
+        is_taken = any(id(each.container) in self._updated or each.tensor.role == FOLLOWER for each in known)
+        if is_taken or not found:
             return
+        self._forget(known)  # it was called in training before an optimizer has updated what it follows
+        self._idle |= {id(each.container): each for each in known}
         self._num_followers += 1
         first = f"{FOLLOWER}{self._num_followers if self._num_followers > 1 else ''}."
         before = len(self.held)
         for variable, layer, layout in found:
             self._add(variable, layer, FOLLOWER, first, layout)
         self._networks.append(self.held[before:])
+
+    def _forget(self, network: Sequence[Held]) -> None:
+        self.held = [each for each in self.held if each not in network]
+        for each in network:
+            del self._of[id(each.container)]
 
     def _add(
         self,
@@ -114,6 +123,10 @@ class TensorTable:
     ) -> None:
         container = container_of(variable)
         if id(container) in self._of or container is None or not tf.as_dtype(container.dtype).is_floating:
+            return
+        if role != FOLLOWER and (known := self._idle.pop(id(container), None)):
+            self._of[id(container)] = known  # under the name that the record may have of it
+            self.held.append(known)
             return
         path = variable.path if isinstance(variable, KERAS_VARIABLE) else variable.name.partition(":")[0]
         name = next(each for each in _spellings(first + path) if each not in self._names)

@@ -228,6 +228,56 @@ def twins():
         step(tf.constant(inputs[part]), tf.constant(targets[part]))
 
 
-{each.__name__: each for each in (averages, target, twins, epochs, gan, towers, fit, loop, pairs, sampled, fakes)}[
-    kind
-]()
+def held():
+    """A model holds the network that its step trains, and one that follows it."""
+
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.trained = network(6, 1, "trained")
+            self.average = keras.models.clone_model(self.trained)
+
+        def train_step(self, data):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((self.trained(data[0], training=True) - data[1]) ** 2)
+            variables = self.trained.trainable_variables
+            self.optimizer.apply(tape.gradient(loss, variables), variables)
+            share = 0.2 if "faster" in words else 0.1
+            for slow, fast in zip(self.average.variables, variables, strict=True):
+                slow.assign(share * fast + (1 - share) * slow)
+            return {"loss": loss}
+
+    model = Model()
+    model.compile("adam", run_eagerly="eager" in words)
+    model.fit(inputs, targets, batch_size=8, shuffle=False, verbose=0)
+
+
+def agent():
+    """An actor and a critic, each with a target network that the tape of the critic, which steps first, follows as well."""
+    networks = [network(6, 4, "actor"), network(10, 1, "critic")]
+    copies = [network(6, 4, "slow_actor"), network(10, 1, "slow_critic")]
+    actor, critic = networks
+    optimizers = [keras.optimizers.Adam(0.01) for _ in networks]
+    shares = (0.2 if "faster" in words else 0.1, 0.1)
+
+    def step(given, action, wanted):
+        with tf.GradientTape() as tape:
+            later = copies[1](tf.concat([given, copies[0](given, training=True)], 1), training=True)
+            loss = tf.reduce_mean((wanted + 0.0 * later - critic(tf.concat([given, action], 1), training=True)) ** 2)
+        optimizers[1].apply(tape.gradient(loss, critic.trainable_variables), critic.trainable_variables)
+        with tf.GradientTape() as tape:
+            loss = -tf.reduce_mean(critic(tf.concat([given, actor(given, training=True)], 1), training=True))
+        optimizers[0].apply(tape.gradient(loss, actor.trainable_variables), actor.trainable_variables)
+        for share, copy, each in zip(shares, copies, networks, strict=True):
+            for slow, fast in zip(copy.variables, each.variables, strict=True):
+                slow.assign(share * fast + (1 - share) * slow)
+
+    run = step if "eager" in words else tf.function(step)
+    for part in BATCHES:
+        run(tf.constant(inputs[part]), tf.constant(noise[part]), tf.constant(targets[part]))
+
+
+{
+    each.__name__: each
+    for each in (agent, held, averages, target, twins, epochs, gan, towers, fit, loop, pairs, sampled, fakes)
+}[kind]()
