@@ -20,7 +20,8 @@ def _other_targets(evidence: Evidence) -> Words | None:
     # of what one run alone has, or what a script has written, nobody knows whether it is the same
     has_others = evidence.a.only or evidence.b.only or evidence.a.written or evidence.b.written
     has_others = has_others or any(each.differs for each in evidence.moved)
-    if ratio is None or not rows or has_others or common_ratio(evidence.gradients) is not None:
+    is_known = bool(evidence.moves)  # else the weights before the step may be others
+    if ratio is None or not rows or has_others or not is_known or common_ratio(evidence.gradients) is not None:
         return None
     return {}
 

@@ -86,6 +86,7 @@ BETWEEN = [
         "weights_written",
         "step 13, loss: the script of B alone wrote weights between",
     ),
+    ("written late seldom", "hidden averaged", "unnamed", "step 13, loss: "),
     (
         "sharpness",
         "far",

@@ -73,7 +73,7 @@ def written():
                 if "loosely" in words:
                     other.data.clamp_(-30, 30)
                 if "averaged" in words and is_time:
-                    other.data.copy_(one)
+                    (other.data if "hidden" in words else other).copy_(one)
         if "restored" in words and is_time:
             model.load_state_dict(first)
         if "swapped" in words:

@@ -1,27 +1,22 @@
 """Weights that a script writes itself: after the update of a step and before the next one, or between two passes of a step.
 
 The weights of a record are those with which the next step begins. Right after the update they are looked at in the first steps
-only, where a script loads weights, and for a while after it has written some. Else the first bytes of a few are compared, which
-takes no time. Counters of versions, which are all there is on a GPU, do not count what is written through `p.data`.
+only, where a script loads weights, and for a while after it has written some. Else the counters of versions are compared, which
+do not count what is written through `p.data`.
 """
 
-import ctypes
+import operator
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import torch
 
 from samestep.common.steps.record import MOVED, UPDATED, Phase
 from samestep.common.steps.recording import DENSE_STEPS, Recorder
 from samestep.torch_impl.recording.statistics import Pending
 from samestep.torch_impl.recording.tensors import Held
 
-_FEW, _BYTES = 6, 64
-"""Parameters whose first bytes are compared, at most: each takes some microseconds."""
 _EXPECTED = 100
 """Steps after one between which and the next a script has written weights, in which it is expected to do so again."""
-_Mark = bytes | int
-"""The first bytes of a parameter, or the counter of its versions."""
 
 
 class WrittenWeights:
@@ -38,7 +33,7 @@ class WrittenWeights:
         self._recorder, self._look, self._expected = recorder, look, DENSE_STEPS
         self.moved: Pending | None = None
         self._updated: Pending | None = None
-        self._after = list[_Mark]()
+        self._after = list[int]()
         self._before = 0  # tensors that were written after a step whose tensors were not looked at
         self.is_within = False  # an optimizer has stepped within the step of another one
         self.follow(held)
@@ -50,19 +45,11 @@ class WrittenWeights:
             held: All that there are.
         """
         self._is_trained = np.array([each.is_updated and each.tensor.role == "parameter" for each in held], bool)
-        owners = [each.owner for each, is_trained in zip(held, self._is_trained, strict=True) if is_trained]
-        some = owners[:: max(1, -(-len(owners) // _FEW))]
-        self._dense = [(each, each.numel(), min(_BYTES, each.nbytes)) for each in some if _is_plain(each)]
-        self._others = [each for each in some if not _is_plain(each)]
-        self._begun = self._marks()
+        self._trained = [each.owner for each, is_trained in zip(held, self._is_trained, strict=True) if is_trained]
+        self._begun = self._versions()
 
-    def _marks(self) -> list[_Mark]:
-        read, found = ctypes.string_at, list[_Mark]()
-        for each, numel, size in self._dense:
-            # A wrapper may have freed the memory, or have put a part of its own in the tensor's place.
-            place = 0 if each.storage_offset() else each.data_ptr()
-            found.append(read(place, size) if place and each.numel() == numel else b"")
-        return found + [each._version for each in self._others]
+    def _versions(self) -> list[int]:
+        return [each._version for each in self._trained]
 
     def see_update(self, is_nested: bool) -> None:
         """An optimizer has stepped; what a wrapper does after the step of its optimizer is written by the wrapper.
@@ -73,17 +60,17 @@ class WrittenWeights:
         if not is_nested and self.is_within:
             self.is_within = False
             return
-        self.is_within, self._after, number = is_nested, self._marks(), self._recorder.number
+        self.is_within, self._after, number = is_nested, self._versions(), self._recorder.number
         self._updated = self._look() if number < self._expected and self._recorder.looks_at(number) else None
 
     def see_load(self) -> None:
         """A script loads weights into a module."""
         if self._after and self._updated is None and self._recorder.looks_at(self._recorder.number):
-            self._updated = self._look() if self._marks() == self._after else None
+            self._updated = self._look() if self._versions() == self._after else None
 
     def see_pass(self) -> None:
         """A backward pass begins that is not the first of its step."""
-        if self._recorder.looks_at(self._recorder.number) and self._marks() != self._begun:
+        if self._recorder.looks_at(self._recorder.number) and self._versions() != self._begun:
             self.moved = self._look()
 
     def phases(self, weights: np.ndarray) -> dict[Phase, np.ndarray]:
@@ -99,24 +86,21 @@ class WrittenWeights:
                 continue
             if phase == MOVED or (stats["bits"] != weights["bits"])[self._is_trained].any():
                 found[phase] = stats
+        if UPDATED in found:
+            self._expect_more()
         return found
+
+    def _expect_more(self) -> None:
+        self._expected = self._recorder.number + _EXPECTED
 
     def counts(self) -> dict[str, int]:
         """Returns the counts of a step, and begins the next one."""
-        now, before, is_known = self._marks(), self._after, self._updated is not None
-        changed = [isinstance(one, bytes) for one, other in zip(before, now, strict=False) if one != other]
-        if changed:
-            self._expected = self._recorder.number + _EXPECTED
+        now, before, is_known = self._versions(), self._after, self._updated is not None
+        num_changed = sum(map(operator.ne, before, now))
+        if num_changed:
+            self._expect_more()
         self._begun, self._after, self._updated, self.moved = now, [], None, None
-        found, number = {"written_tensors": self._before}, 0 if is_known else sum(changed)
+        found, number = {"written_tensors": self._before}, 0 if is_known else num_changed
         is_looked_at = self._recorder.looks_at(self._recorder.number)
         self._before, found["written_after"] = (0, number) if is_looked_at else (number, 0)
         return {name: count for name, count in found.items() if count}
-
-
-def _is_plain(tensor: torch.Tensor) -> bool:
-    """Returns whether a tensor's numbers lie where its pointer says."""
-    is_dense = (
-        tensor.is_cpu and tensor.layout is torch.strided and tensor.is_contiguous() and not tensor.storage_offset()
-    )
-    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and is_dense
