@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from samestep.common.mistakes.evidence import Evidence, common_ratio, length
+import numpy as np
+
+from samestep.common.mistakes.evidence import Evidence, SeenTensor, common_ratio, length
 from samestep.common.mistakes.gradient_arithmetic import GRADIENTS, PART, is_exactly, processes, ratio_words
 from samestep.common.mistakes.mistake import Mistake, Words, few, spell
 
@@ -45,7 +47,16 @@ def stale(evidence: Evidence) -> Words | None:
     known = [each for each in evidence.gradients if each.earlier is not None]
     if not any(each.differs for each in known) or len(known) < len(evidence.gradients):
         return None
-    return {} if all(length(e.other - e.earlier) <= e.bound * e.rounding for e in known) else None  # type: ignore[operator]
+    for each in known:
+        left = length(each.other - each.earlier)  # type: ignore[operator]
+        if not left <= each.bound * each.rounding or not _explains(each, each.earlier, left):  # type: ignore[arg-type]
+            return None
+    return {}
+
+
+def _explains(each: SeenTensor, others: np.ndarray, left: float) -> bool:
+    """Returns whether other numbers make enough of a tensor's difference, by what they leave of it."""
+    return not each.differs or left <= LEFT * min(length(each.other - each.one), length(others))
 
 
 def updated_again(evidence: Evidence) -> Words | None:
@@ -64,9 +75,7 @@ def kept(evidence: Evidence) -> Words | None:
         added = factor * each.earlier
         larger = max(1.0, abs(ratio), length(added) / each.norm if each.norm else 1.0)
         left = length(each.other - ratio * each.one - added)
-        if not left <= each.bound * larger * each.rounding:
-            return None
-        if each.differs and left > LEFT * length(each.other - each.one):
+        if not left <= each.bound * larger * each.rounding or not _explains(each, each.other - each.one, left):
             return None
     return {}
 

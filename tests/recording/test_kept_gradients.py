@@ -34,6 +34,11 @@ def test_a_large_gradient_of_the_step_before_explains_no_difference_that_it_does
     assert not found(20 * OTHER, 1.0)
 
 
+def test_a_small_gradient_of_the_step_before_is_not_what_a_small_one_is() -> None:
+    """Within ten times rounding of both, but no nearer to the other."""
+    assert not found(30 * OTHER, 2.0)
+
+
 @pytest.mark.parametrize("norms", [(3364.0, 51.0), (51.0, 3364.0)])
 def test_clipping_that_makes_the_whole_difference_leaves_nothing_to_explain(norms: tuple[float, float]) -> None:
     assert "gradients_not_cleared" not in found(0.1 * OTHER, 1e-4, norms)
