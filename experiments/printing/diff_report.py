@@ -113,9 +113,8 @@ def _measured(verdict: RecordedVerdict) -> list[str]:
     """Returns what was compared, and what would have been seen."""
     said = []
     if verdict.exit_code != 4 and verdict.worst:
-        said.append(
-            f"the largest difference is {verdict.worst:.1f} times what rounding makes; from 10 times on it is not rounding"
-        )
+        bound = "" if verdict.first else "; from 10 times on it is not rounding"
+        said.append(f"the largest difference is {verdict.worst:.1f} times what rounding makes{bound}")
     if verdict.exit_code != 4 and verdict.resolution == 0:
         said.append("nothing that was recorded differs: every loss, gradient and update of B is that of A")
     elif verdict.exit_code != 4 and verdict.resolution is not None:

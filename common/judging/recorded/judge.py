@@ -99,8 +99,13 @@ def _judge(
 
 def _unsure(walk: Walk, seen: Seen, finding: Finding, one: RunStep, other: RunStep) -> RecordedVerdict:
     """Returns the verdict on runs of which a step may differ, and none differs for certain."""
-    rows = _rows(walk, one, other, finding)
-    return _verdict(walk, seen, "unknown", finding, need=_need(walk, finding), rows=rows)
+    made = _verdict(walk, seen, "unknown", finding, _need(walk, finding), _rows(walk, one, other, finding))
+    return dataclasses.replace(made, notes=(*_chaos(walk, finding), *made.notes))
+
+
+def _chaos(walk: Walk, finding: Finding) -> tuple[str, ...]:
+    """Returns why no multiple of rounding decides the step, if that is so."""
+    return walk.yardstick.said_of(finding.first.step) if isinstance(walk.yardstick, MeasuredYardstick) else ()
 
 
 def _same(walk: Walk, seen: Seen) -> RecordedVerdict:
@@ -162,9 +167,11 @@ def _verdict(
 
 
 def _need(walk: Walk, finding: Finding) -> Need:
-    """Returns what would tell: longer reruns, if they ended before the step; else reruns, if there are none; else float64."""
+    """Returns what would tell: reruns, if there are none; longer ones, if they ended before the step; else float64."""
     if isinstance(walk.yardstick, Derived):
         return "command" if not walk.a.header.is_float64 else "steps"
+    if _chaos(walk, finding):
+        return "" if walk.a.header.is_float64 else "float64"
     return "float64" if finding.is_kink else "steps"
 
 

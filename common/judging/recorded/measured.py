@@ -10,6 +10,7 @@ import numpy as np
 from samestep.common.judging.recorded.hashes import are_other
 from samestep.common.judging.recorded.pairing import Pairing
 from samestep.common.judging.recorded.yardstick import (
+    DERIVED_ZONE,
     THRESHOLD,
     RoundingScale,
     apart_of,
@@ -23,6 +24,12 @@ from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
 
 POOLED = 0.3
 """Of the median relative spread of all tensors: of four perturbations of a single number, all may be small by chance."""
+CHAOTIC = 0.8
+"""By what share of its norm rounding moves the median gradient where it no longer grows in proportion. If rounding multiplies a
+gradient by exp(x), with a normal x, reruns are apart from A by the root mean square of exp(x) - 1. At a share of 0.8, exp(x) - 1
+is 10 times that at 3.68 deviations, which the worst of healthy pairs have. (A test computes it.)"""
+CERTAIN = THRESHOLD * DERIVED_ZONE
+"""From how many times rounding on a difference is none even there."""
 MOST_PERTURBED = 0.02
 """How far a perturbation moves weights, relative to their norm: that of bfloat16 moves them by 0.004."""
 MOST_GROWTH = 100.0
@@ -40,6 +47,8 @@ class MeasuredYardstick:
         losses: Step -> that of the loss.
         last: The last step that the reruns took.
         rate: By how much the weights' spread grew in a step, on average over the second half of the reruns.
+        chaotic: The steps at which rounding does not grow in proportion -> the share of its norm by which it moves the median
+            gradient.
     """
 
     unit: np.ndarray
@@ -48,6 +57,7 @@ class MeasuredYardstick:
     losses: Mapping[int, float]
     last: int
     rate: float = 1.0
+    chaotic: Mapping[int, float] = dataclasses.field(default_factory=dict)
 
     def of(self, number: int, phase: Phase, sums: Sums) -> RoundingScale:
         """See `Yardstick.of`."""
@@ -56,10 +66,10 @@ class MeasuredYardstick:
         if spread is None:
             spread, step = np.zeros(len(sums.square)), self.last - 1  # a step that was not looked at in the reruns
         norm = finite(sums.norm)
-        share = np.median((spread / np.maximum(norm, 1e-300))[norm > 0]) if (norm > 0).any() else 0.0
+        share = _median_share(spread, norm)
         least = self.unit * (norm + floor(sums, self.pairing, phase))
         rounding = np.maximum.reduce([np.nan_to_num(spread, nan=math.inf), POOLED * share * norm, least])
-        return RoundingScale(rounding * self._growth(number), THRESHOLD, THRESHOLD if step == number else math.inf)
+        return RoundingScale(rounding * self._growth(number), THRESHOLD, self._different(number, step == number))
 
     def of_loss(self, number: int, loss: float) -> RoundingScale:
         """See `Yardstick.of_loss`. It is that of the steps nearby: four numbers are too few."""
@@ -68,7 +78,26 @@ class MeasuredYardstick:
         is_known = step == number and bool(near)
         spread = math.sqrt(sum(each**2 for each in near) / len(near)) if near else 0.0
         rounding = np.array([max(spread, 2 * float(self.unit.max()) * abs(loss))])
-        return RoundingScale(rounding * self._growth(number), THRESHOLD, THRESHOLD if is_known else math.inf)
+        return RoundingScale(rounding * self._growth(number), THRESHOLD, self._different(number, is_known))
+
+    def _different(self, number: int, is_known: bool) -> float:
+        """Returns from what multiple on a difference is no rounding."""
+        if not is_known:
+            return math.inf
+        return CERTAIN if number in self.chaotic else THRESHOLD
+
+    def said_of(self, number: int) -> tuple[str, ...]:
+        """Returns why rounding cannot decide a step, as a sentence; nothing where it can.
+
+        Args:
+            number: The number of the step.
+        """
+        if number not in self.chaotic:
+            return ()
+        return (
+            f"rounding alone moves half of the gradients of step {number} by {self.chaotic[number]:.0%} of their norm or more. "
+            f"There it does not grow in proportion, and up to {CERTAIN:,.0f} times as much may be rounding",
+        )
 
     def _growth(self, number: int) -> float:
         """Returns how far the spread has grown since the last step of the reruns, if it goes on as it did."""
@@ -89,6 +118,7 @@ def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing, 
     """
     spreads: dict[tuple[int, Phase], np.ndarray] = {}
     losses: dict[int, float] = {}
+    chaotic: dict[int, float] = {}
     iterators, last = [(iter(run.steps), _places(a, run)) for run in perturbed], -1
     for step in a.steps:
         others = [(other, places) for each, places in iterators if (other := next(each, None)) is not None]
@@ -103,9 +133,16 @@ def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing, 
             moved = [pairing.of(each, side) for each in seen]
             if moved:
                 spreads[last, phase] = np.sqrt(np.mean([apart_of(ours, each) ** 2 for each in moved], axis=0))
-    return MeasuredYardstick(
-        unit_of(pairing, a.header.is_float64), pairing, spreads, losses, last, _rate(spreads, last)
-    )
+                share = _median_share(spreads[last, phase], finite(ours.norm))
+                if phase == "gradient" and share >= CHAOTIC:
+                    chaotic[last] = share
+    unit, rate = unit_of(pairing, a.header.is_float64), _rate(spreads, last)
+    return MeasuredYardstick(unit, pairing, spreads, losses, last, rate, chaotic)
+
+
+def _median_share(spread: np.ndarray, norm: np.ndarray) -> float:
+    """Returns the median spread of all tensors that have numbers, relative to their norms."""
+    return float(np.median((spread / np.maximum(norm, 1e-300))[norm > 0])) if (norm > 0).any() else 0.0
 
 
 def _rate(spreads: Mapping[tuple[int, Phase], np.ndarray], last: int) -> float:
@@ -126,7 +163,8 @@ def coarser(one: MeasuredYardstick, other: MeasuredYardstick) -> MeasuredYardsti
     """
     spreads = {key: np.fmax(each, other.spreads.get(key, each)) for key, each in one.spreads.items()}
     losses = {step: max(each, other.losses.get(step, each)) for step, each in one.losses.items()}
-    return dataclasses.replace(one, spreads=spreads, losses=losses, rate=max(one.rate, other.rate))
+    rate, chaotic = max(one.rate, other.rate), {**other.chaotic, **one.chaotic}
+    return dataclasses.replace(one, spreads=spreads, losses=losses, rate=rate, chaotic=chaotic)
 
 
 def measure_both(
