@@ -56,7 +56,7 @@ class Examples:
         inputs = self.given(arguments, keywords)
         if not inputs:
             return inputs
-        leading, mask = inputs[0], shown_by(keywords.get("attention_mask"))
+        leading, mask = inputs[0], shown_by(keywords["attention_mask"]) if "attention_mask" in keywords else None
         if leading.ndim == 1 and not tensors_in(arguments):
             leading = leading_of(inputs)
         out, rows = self._memory.of(len(self._sums), leading.shape[0]), leading.shape[0]
