@@ -100,3 +100,8 @@ def test_a_network_that_an_optimizer_updates_later_is_no_follower(folder: Path) 
     assert [*networks] == [(f"critic{k}", role) for role in ("parameter", "follower") for k in range(2)]
     *_, last = run.steps
     assert (~np.isnan(last.sums["gradient"].square)).tolist() == [each.role == "parameter" for each in run.tensors]
+
+
+def test_a_network_in_one_that_is_trained_does_not_follow_itself(folder: Path) -> None:
+    tensors = read_run(folder / "fakes").tensors  # the critic is trained first, which a model holds beside the maker
+    assert {each.role for each in tensors} == {"parameter"}

@@ -34,14 +34,15 @@ def find_followers(own: Sequence[Any], called: Collection[Any]) -> list[Any]:
     trained, idle, waiting = list[Any](), list[Any](), [each for each in layers if id(each) not in inner]
     while waiting:
         layer = waiting.pop(0)
-        is_trained = not wanted.isdisjoint(map(_id_of, _weights(layer)))
+        is_trained = _has_any(layer, wanted)
         (trained if is_trained else idle).append(layer)
         if is_trained and layer not in called:
             waiting += vars(layer)["_layers"]
     ready = [each for each in idle if (weights := [*_weights(each)]) and all(map(_has_value, weights))]
     if not ready:
         return []
-    shapes = {_shapes(_weights(part)) for each in trained for part in each._flatten_layers()}
+    parts = (part for each in trained for part in each._flatten_layers() if _has_any(part, wanted))
+    shapes = {_shapes(_weights(part)) for part in parts}
     return [each for each in ready if _shapes(_weights(each)) in shapes]
 
 
@@ -64,6 +65,10 @@ def averages_of(optimizer: Any, own: Sequence[Any]) -> Iterator[tuple[Any, Any]]
 def _weights(layer: Any) -> Iterator[Any]:
     for each in layer._flatten_layers():
         yield from vars(each).get("_trainable_variables", ())
+
+
+def _has_any(layer: Any, wanted: Collection[int]) -> bool:
+    return any(_id_of(each) in wanted for each in _weights(layer))
 
 
 def _id_of(variable: Any) -> int:
