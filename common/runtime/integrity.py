@@ -1,5 +1,7 @@
 """Whether a result is whole, and whether the files beside it are of the same run."""
 
+import dataclasses
+import functools
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 _ELSEWHERE = ("out", "described")
 """Of a request: where its files were, which may have been moved."""
+_NOT_ALWAYS_FINITE = ("metric_value",)
+"""There is no AUC of examples of one class."""
 _REPEATED = ("framework", "strategy", "workload", "mesh", "dtype", "seed", "optimizer")
 """What a result has twice, in its request as well."""
 
@@ -49,12 +53,6 @@ def check_request(directory: Path, config: object) -> None:
             )
 
 
-def without_empty_metric(values: dict) -> dict:
-    """Returns a result as JSON whose metric is None where it is no number, as the area under the curve of one class is."""
-    metric = values.get("metric_value")
-    return values | {"metric_value": None} if isinstance(metric, float) and math.isnan(metric) else values
-
-
 def check_result(path: Path, values: object, result: "RunResult") -> None:
     """Refuses a result that holds what no run writes, or that contradicts itself.
 
@@ -67,7 +65,7 @@ def check_result(path: Path, values: object, result: "RunResult") -> None:
         ConfigError: It does; the message says where.
     """
     odd = filter(None, (find_huge_number(values), why_impossible(result)))
-    for wrong in (*_contradictions(result), *odd):
+    for wrong in (*_damages(values, result, ""), *_contradictions(result), *odd):
         raise ConfigError(f"{path} is not a result: {wrong}.")
 
 
@@ -127,6 +125,34 @@ def check_error(directory: Path) -> None:
         raise ConfigError(f"{path} is {_short(values)}, not an error; how the run ended is not known.")
     if values["type"] not in ERRORS:
         raise unknown(f"type of error in {path}", values["type"], ERRORS)
+
+
+def _damages(values: object, made: object, place: str) -> Iterator[str]:
+    """Finds what no run writes in some values: unknown fields, and numbers that are not finite."""
+    if isinstance(values, dict):
+        known = _names(type(made)) if dataclasses.is_dataclass(made) and not isinstance(made, type) else None
+        for name, each in values.items():
+            if known is not None and name not in known:
+                yield f"it has an unknown field {_short(f'{place}{name}')}"
+            elif name not in _NOT_ALWAYS_FINITE and isinstance(each, (float, list, dict)):
+                yield from _damages(each, getattr(made, name) if known is not None else None, f"{place}{name}.")
+    elif isinstance(values, list) and not _are_finite(values):
+        members = made if isinstance(made, list | tuple) else [None] * len(values)
+        for number, (each, member) in enumerate(zip(values, members, strict=True)):
+            if not math.isfinite(each) if type(each) is float else isinstance(each, (list, dict)):
+                yield from _damages(each, member, f"{place}{number}.")
+    elif isinstance(values, float) and not math.isfinite(values):
+        yield f"its {place.removesuffix('.')} is {values}"
+
+
+def _are_finite(values: list[object]) -> bool:
+    """Whether a list holds finite floats and nothing else, as the losses of a run are: that is seen without a loop."""
+    return set(map(type, values)) == {float} and all(map(math.isfinite, values))  # pyrefly: ignore
+
+
+@functools.cache
+def _names(record: type) -> frozenset[str]:
+    return frozenset(field.name for field in dataclasses.fields(record))  # pyrefly: ignore
 
 
 def _short(value: object) -> str:

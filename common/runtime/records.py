@@ -10,7 +10,7 @@ from samestep.common.flags import Scalar
 from samestep.common.judging.parity import Parity
 from samestep.common.ledger import Compiled, Exchange, Footprint, Ledger, Send
 from samestep.common.request import RunConfig
-from samestep.common.runtime.integrity import check_request, check_result, without_empty_metric
+from samestep.common.runtime.integrity import check_request, check_result
 from samestep.common.runtime.measured import Conditions, Saves, Usage, validate
 from samestep.common.runtime.step_parts import StepParts
 from samestep.common.steps.log import METRICS, METRICS_BYTES, Log, read_log
@@ -194,7 +194,6 @@ class RunResult(RunAttempts, RunSpeed, RunLedger, RunCurve, RunIdentity):
     seconds, and None was not measured.
     """
 
-    __pydantic_config__ = {"extra": "forbid", "allow_inf_nan": False}  # noqa: RUF012 (a ClassVar would be one of its hints)
     status: str
 
 
@@ -215,7 +214,7 @@ def load_result(directory: Path) -> RunResult:
     if type(written) is not int or written != SCHEMA_VERSION:
         raise ConfigError(f"{path} is not a result: its schema_version is {written!r}; {SCHEMA_VERSION} can be read.")
     check_request(directory, values.get("config"))  # both as they were written
-    result = validate(RunResult, without_empty_metric(values), f"{path} is not a result")
+    result = validate(RunResult, values, f"{path} is not a result")
     check_result(path, values, result)
     check_losses(directory, result.first_step, result.losses)
     return result
