@@ -84,7 +84,7 @@ def _decay_otherwise(evidence: Evidence) -> Words | None:
     }
 
 
-DECAY = (
+EACH_DECAY = (
     Mistake(
         "decay_each_microbatch",
         ("loss", "gradient", "update"),
@@ -92,6 +92,8 @@ DECAY = (
         "{who} applies the weight decay at each of {passes} micro-batches, not once a step",
         "keras-team/keras#19990",
     ),
+)
+DECAY = (
     Mistake(
         "other_decay",
         ("update",),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from samestep.common.features.batch_norm import mistakes as batch_norm
 from samestep.common.mistakes.clipping import CLIPPING, ON_ONE_RANK
-from samestep.common.mistakes.decay import DECAY
+from samestep.common.mistakes.decay import DECAY, EACH_DECAY
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.examples import EXAMPLES
 from samestep.common.mistakes.formulas import FORMULAS
@@ -24,6 +24,7 @@ from samestep.common.mistakes.written import MOVED_WITHIN, WRITTEN
 
 MISTAKES: tuple[Mistake, ...] = (
     *TURNS,
+    *EACH_DECAY,
     *MOVED_WITHIN,
     *EXAMPLES,
     *BY_RANK,

@@ -216,7 +216,7 @@ RUNS = (
         "updated",
         "pytorch/pytorch#119885",
         "adding a constant to many counters skips some of them",
-        None,
+        "update_factors",
         "step 1, update, layer head",
         words="amsgrad",
         is_slow=True,
