@@ -57,8 +57,8 @@ def with_alone(walk: Walk, evidence: Evidence, one: RunStep, other: RunStep) -> 
     return dataclasses.replace(evidence, a=a, b=b)
 
 
-def of_course(evidence: Evidence) -> Iterator[str]:
-    """Yields what is said of a step that is one of other optimizers in A and B, or has more batches in one of them.
+def note_unlike_steps(evidence: Evidence) -> Iterator[str]:
+    """Yields what is said where A and B divide their work into other steps: by other optimizers, or into larger batches.
 
     Args:
         evidence: The evidence of the step.
