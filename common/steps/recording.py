@@ -7,7 +7,6 @@ import atexit
 import dataclasses
 import functools
 import json
-import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -19,7 +18,6 @@ import numpy as np
 from samestep.common.files.writing import create
 from samestep.common.steps.environment import environment, versions
 from samestep.common.steps.notes import leave_note
-from samestep.common.steps.open_files import has_own_file
 from samestep.common.steps.record import (
     SCHEMA,
     RecordedStep,
@@ -30,6 +28,7 @@ from samestep.common.steps.record import (
     rank_file,
     step_frame,
 )
+from samestep.common.steps.workers import kill_workers
 
 VARIABLE = "SAMESTEP_RECORD"
 """The environment variable that holds the options, as JSON."""
@@ -166,9 +165,7 @@ class Recorder:
         Its workers end as they would with it. One that has only just started, as those of a DataLoader, would never notice. One
         that is a rank still writes its last step, and ends by itself.
         """
-        for worker in multiprocessing.active_children():
-            if worker.daemon and not has_own_file(worker.pid, Path(self.options.out)):
-                worker.kill()
+        kill_workers(Path(self.options.out))
         sys.stdout.flush()
         sys.stderr.flush()
         self.end()

@@ -141,3 +141,23 @@ def test_a_full_disk_ends_the_record_and_not_the_script(tmp_path: Path) -> None:
     assert ended.startswith("samestep: the record ends at step") and ended.endswith(": File too large.")
     assert recorded.startswith("samestep: recorded ")
     assert read(tmp_path / "out")[0][0].directory == str(ROOT)  # from which a rerun starts the whole command
+
+
+@pytest.mark.torch
+def test_workers_that_are_not_needed_any_more_end_without_a_word(tmp_path: Path) -> None:
+    """Who watches over its workers, as a DataLoader does, raises where one is killed; and a full pipe takes its time."""
+    script = tmp_path / "watching.py"
+    script.write_text(
+        "import multiprocessing, signal, sys, time\n"
+        "def tell(*_): raise RuntimeError('a worker was killed')\n"
+        "class Slow:\n"
+        "    def write(self, text): return len(text)\n"
+        "    def flush(self): time.sleep(0.5)\n"
+        "multiprocessing.Process(target=time.sleep, args=(100,), daemon=True).start()\n"
+        "signal.signal(signal.SIGCHLD, tell)\n"
+        "sys.stdout = Slow()\n" + (SCRIPTS / "plain.py").read_text()
+    )
+    done = record("--stop-after", "2", "--out", str(tmp_path / "out"), "--", sys.executable, str(script), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "the record ends" not in done.stderr
+    assert [len(steps) for _, steps in read(tmp_path / "out")] == [3]
