@@ -48,6 +48,16 @@ def spell(ratio: float) -> str:
     return f"{ratio:.{digits}f}"
 
 
+def of_norm(share: float, digits: int = 2) -> str:
+    """Spells how large a difference is beside a norm.
+
+    Args:
+        share: What part of the norm it is, or how many times the norm.
+        digits: How many it is given with.
+    """
+    return f"{share:.{digits}g} {'of' if share < 1 else 'times'} its norm"
+
+
 def few(words: Sequence[str]) -> str:
     """Returns words with commas between them, of many the first three."""
     rest = f" and {len(words) - 3} more" if len(words) > 3 else ""

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from samestep.common.judging.recorded.verdict import EXACT, RecordedVerdict, TensorRow
+from samestep.common.mistakes.mistake import of_norm
 from samestep.experiments.printing.formats import Case, Document
 from samestep.experiments.printing.grid import Column, table
 from samestep.experiments.printing.text import bullets, count, fill, screen_width
@@ -118,7 +119,8 @@ def _measured(verdict: RecordedVerdict) -> list[str]:
     if verdict.exit_code != 4 and verdict.resolution == 0:
         said.append("nothing that was recorded differs: every loss, gradient and update of B is that of A")
     elif verdict.exit_code != 4 and verdict.resolution is not None:
-        said.append(f"a gradient that is wrong by {verdict.resolution:.0e} of its norm, or more, would have been seen")
+        least = of_norm(verdict.resolution, digits=1)
+        said.append(f"a gradient that is wrong by {least}, or more, would have been seen at the first step")
     return said
 
 

@@ -15,7 +15,7 @@ from samestep.common.judging.recorded.yardstick import apart_of, roundoff_of_wei
 from samestep.common.mistakes.evidence import SeenTensor, common_ratio
 from samestep.common.mistakes.gradient_arithmetic import phase_of
 from samestep.common.mistakes.groups import is_regrouped, other_options
-from samestep.common.mistakes.mistake import few, near, spell
+from samestep.common.mistakes.mistake import few, near, of_norm, spell
 from samestep.common.mistakes.rates import same_number
 from samestep.common.steps.gradient_transforms import COMPUTED, scale_words
 from samestep.common.steps.recorded_run import RunStep, Sums
@@ -160,7 +160,7 @@ def _say(seen: dict[str, SeenTensor], differing: set[str], name: str) -> tuple[s
         if len(apart) > 1:
             return f"the gradients of {alone} alone differ: they are {factor}", ratio
         return f"the gradient of {alone} alone differs: it is {factor}", ratio
-    off = f"{seen[name].off:.2g} of its norm" if name in seen and np.isfinite(seen[name].off) else "infinitely much"
+    off = of_norm(seen[name].off) if name in seen and np.isfinite(seen[name].off) else "infinitely much"
     return f"the gradient of {name} is off by {off}; {len(differing)} of {len(seen)} gradients differ", None
 
 
@@ -198,7 +198,7 @@ def _update(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -
     if before is not None and past[1].weights is not None:
         starts = walk.pairing.of(before, 0).projections, walk.pairing.of(past[1].weights, 1).projections
         off = next(each.off for each in walk.seen(compared, starts) if each.name == name)
-        beside.append(f"the update of {name} is off by {off:.2g} of its norm" if math.isfinite(off) else "")
+        beside.append(f"the update of {name} is off by {of_norm(off)}" if math.isfinite(off) else "")
     first = FirstDifference(one.number, "update", _layer(name), (), words)
     return Finding(first, is_certain, is_kink, beside=(*filter(None, beside),))
 
