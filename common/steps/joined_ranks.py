@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from samestep.common.errors import ConfigError
-from samestep.common.steps.projections import BITS, PROJECTIONS
+from samestep.common.steps.projections import BITS, PROJECTIONS, told_bits
 from samestep.common.steps.record import FOLLOWER, Phase, RecordedStep, RecordedTensor, RecordHeader
 from samestep.common.steps.recorded_run import RankSplit, RunStep, Sums, own_ranks
 
@@ -123,7 +123,7 @@ class JoinedRanks:
                 total[owners] = taken[part]
             else:
                 np.add.at(total, owners, taken[part])
-        np.bitwise_and(made.bits, np.uint64(BITS), out=made.bits)
+        made.bits[:] = told_bits(made.bits & np.uint64(BITS), made.square)
         lacking = self.owners[~is_known]
         made.projections[lacking] = made.square[lacking] = math.nan
         return made
@@ -169,7 +169,7 @@ def _is_exchanged_elsewhere(step: RecordedStep, splits: Sequence[RankSplit]) -> 
 
 
 def _plain(rows: np.ndarray) -> Sums:
-    return Sums(rows["projections"].astype(float), rows["square"].copy(), rows["bits"] & np.uint64(BITS))
+    return Sums(rows["projections"].astype(float), rows["square"].copy(), rows["bits"].copy())
 
 
 def _is_there(rows: np.ndarray) -> np.ndarray:

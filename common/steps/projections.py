@@ -154,6 +154,19 @@ def sum_of_bits(values: np.ndarray) -> int:
     return int(values.ravel().view(f"u{min(values.dtype.itemsize, 4)}").sum(dtype=np.uint64)) & BITS
 
 
+def told_bits(bits: np.ndarray, square: np.ndarray) -> np.ndarray:
+    """Returns sums of bits as they are kept of tensors that are there: where numbers are not finite, none is 0.
+
+    A tensor that is not there has NaN and the sum 0. The bits of 1024 numbers that are all NaN add up to a multiple of 2**32 as
+    well; such a sum is kept as 2**32.
+
+    Args:
+        bits: The sums, mod 2**32.
+        square: The square norms of the tensors.
+    """
+    return np.where((bits == 0) & ~np.isfinite(square), np.uint64(BITS + 1), bits)
+
+
 def project_ones(shape: Sequence[int]) -> np.ndarray:
     """Projects a whole tensor of ones.
 

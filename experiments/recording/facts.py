@@ -66,10 +66,8 @@ class RecordFacts:
         if len(seen) == len(ranks):
             self.looked_at += 1
             self._add_use(first)
-            # Of many numbers that are all NaN, the sum of the bits may be 0, as it is where there is no gradient.
-            is_finite = all(math.isfinite(loss) for step in ranks for loss in step.losses)
             for found, gradients in zip(self.has_gradient, (step.stats["gradient"] for step in ranks), strict=True):
-                found |= ~np.isnan(gradients["square"]) | (gradients["bits"] != 0) | (not is_finite)
+                found |= ~np.isnan(gradients["square"]) | (gradients["bits"] != 0)
         if "schedule_steps" in first.counts:
             self.schedule[first.counts["schedule_steps"]] += 1
         self._add_examples(ranks)

@@ -39,17 +39,6 @@ def test_what_moves_without_a_gradient_is_not_said_to_lack_one(tmp_path: Path) -
     assert said in [*_of_training(still)] and said not in [*_of_training(moving)]
 
 
-def test_no_gradient_is_said_to_be_missing_where_the_loss_is_not_a_number(tmp_path: Path) -> None:
-    """A gradient of 1024 numbers that are all NaN is kept as one that is not there."""
-    (path,) = rank_files(run(Script(), tmp_path / "record"))
-    with path.open("rb") as file:
-        header, steps = read_rank(file, path.name)
-        facts = RecordFacts([header])
-        for step in steps:
-            facts.add([dataclasses.replace(step, losses=(np.nan,) * len(step.losses))])
-    assert not any("never got a gradient" in line for line in _of_training(facts))
-
-
 def test_ranks_that_drift_are_told_where_one_alone_keeps_an_average_of_the_weights(tmp_path: Path) -> None:
     script = Script(world=2, mistake="replicas_drift")
     with contextlib.ExitStack() as stack:

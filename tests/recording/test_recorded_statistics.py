@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from samestep.common.steps.joined_ranks import JoinedRanks
+from samestep.common.steps.keras_layout import layout_of
 from samestep.common.steps.projections import Piece, project, sum_of_bits
+from samestep.common.steps.record import SCHEMA, RecordedStep, RecordedTensor, RecordHeader
 
 SHAPES = st.lists(st.integers(1, 5), max_size=4).map(tuple)
 
@@ -120,3 +123,34 @@ def test_autocast_does_not_reach_the_statistics() -> None:
     for row, value in zip(found, values, strict=True):
         apart = np.abs(row["projections"] - project(value.numpy())).max()
         assert apart < 1e-5 * float(value.norm())  # of bf16, 1e-3
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_numbers_that_are_not_finite_are_told_from_no_numbers_at_all(value: float, parts: int) -> None:
+    """The bits of so many add up to a multiple of 2**32, which was taken for a gradient that is not there."""
+    import torch
+
+    from samestep.torch_impl.recording.statistics import Statistics
+
+    pieces = [flat((1024,), start, start + 1024 // parts) for start in range(0, 1024, 1024 // parts)]
+    headers, steps = [], []
+    for rank, piece in enumerate(pieces):
+        stats = Statistics([piece] * 2, False)([torch.full(piece.size, value), None]).resolve()
+        tensors = tuple(RecordedTensor(name, "float32", piece) for name in ("there", "absent"))
+        headers.append(RecordHeader(SCHEMA, "torch", (), "/", {}, {}, rank, parts, tensors))
+        steps.append(RecordedStep(0, stats={"gradient": stats}))
+    sums = JoinedRanks.of(headers, "it").step(steps).sums
+    assert sums is not None and [bool(bits) for bits in sums["gradient"].bits] == [True, False]
+
+
+@pytest.mark.tf
+def test_tensorflow_tells_nan_from_no_numbers_at_all() -> None:
+    import tensorflow as tf
+
+    from samestep.tf_impl.recording.statistics import Statistics, unpack
+
+    statistics = Statistics([layout_of("Dense", "bias", (1024,))] * 2, False)
+    there, absent = unpack(statistics([tf.fill([1024], np.nan), None]).numpy(), False)
+    assert there["bits"] != 0 and absent["bits"] == 0

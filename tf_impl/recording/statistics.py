@@ -10,11 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from samestep.common.steps.keras_layout import KerasLayout
-from samestep.common.steps.projections import BITS, PROJECTIONS
+from samestep.common.steps.projections import BITS, PROJECTIONS, told_bits
 from samestep.common.steps.record import stats_dtype
 
 NUMBERS = PROJECTIONS + 2
 """Of a tensor: its projections, square norm and sum of bits."""
+_ABSENT = -(2**63)
+"""In place of the sum of bits of a tensor that is not there; no other sum is this."""
 _MOST_HELD = 2**15
 """Signs of a tensor that a graph holds itself."""
 _FEW_NUMBERS = _MOST_HELD // PROJECTIONS
@@ -96,7 +98,9 @@ class Statistics:
         absent = [place for place, value in enumerate(tensors) if value is None]
         nothing = tf.fill([len(absent), NUMBERS - 1], tf.constant(float("nan"), self._dtype))
         floats = tf.concat([*(tf.concat([of[0], of[1][:, None]], 1) for of in parts), nothing], 0)
-        bits = tf.concat([*(tf.cast(of[2], tf.int64) for of in parts), tf.zeros([len(absent)], tf.int64)], 0)
+        bits = tf.concat(
+            [*(tf.cast(of[2], tf.int64) for of in parts), tf.fill([len(absent)], tf.constant(_ABSENT, tf.int64))], 0
+        )
         words = tf.concat([tf.bitcast(tf.cast(floats, tf.float64), tf.int64), bits[:, None]], 1)
         order = np.argsort([*(place for places in groups.values() for place in places), *absent])
         return tf.reshape(tf.gather(words, order), [-1])
@@ -157,5 +161,6 @@ def unpack(words: np.ndarray, is_float64: bool) -> np.ndarray:
     stats = np.zeros(len(table), stats_dtype(is_float64))
     floats = np.ascontiguousarray(table[:, :-1]).view(np.float64)
     stats["projections"], stats["square"] = floats[:, :-1], floats[:, -1]
-    stats["bits"] = table[:, -1].view(np.uint64) & np.uint64(BITS)
+    bits = told_bits(table[:, -1].view(np.uint64) & np.uint64(BITS), stats["square"])
+    stats["bits"] = np.where(table[:, -1] == _ABSENT, 0, bits)
     return stats
