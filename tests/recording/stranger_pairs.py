@@ -64,6 +64,10 @@ NEWCOMERS = [
     ("batches", "twice", "repeated_in_a_pass", "B is given 16 examples again, and A none"),
 ]
 """As above, of newcomers.py."""
+GUESTS = [
+    ("contrastive", "one", "other_targets", "the same inputs and weights give another loss"),
+]
+"""As above, of guests.py."""
 BETWEEN = [
     ("written", "clipped", "weights_written", "which is the same in both, and before the next step"),
     ("written", "averaged", "weights_written", "step 2, update, layer 3: the script of B alone wrote weights after"),

@@ -17,7 +17,7 @@ from samestep.common.mistakes.table import MISTAKES
 from samestep.common.steps.projections import Piece
 from tests.recording.judged import diff, recorded
 from tests.recording.numpy_script import Script
-from tests.recording.stranger_pairs import BETWEEN, KERAS_PAIRS, NEWCOMERS, PAIRS
+from tests.recording.stranger_pairs import BETWEEN, GUESTS, KERAS_PAIRS, NEWCOMERS, PAIRS
 
 TWO, FOUR = {"world": 2}, {"passes": 4}
 MADE = {
@@ -162,7 +162,7 @@ def test_a_factor_is_found_before_clipping(tmp_path: Path) -> None:
 def test_each_of_the_table_is_made_here_or_reenacted() -> None:
     others = {
         *(row.expected for row in REENACTED if row.expected),
-        *(name for *_, name, _ in (*PAIRS, *NEWCOMERS, *BETWEEN, *KERAS_PAIRS)),
+        *(name for *_, name, _ in (*PAIRS, *NEWCOMERS, *GUESTS, *BETWEEN, *KERAS_PAIRS)),
     }
     assert {mistake.name for mistake in MISTAKES} == {*MADE, *others} - {"same", "unnamed"}
 

@@ -13,10 +13,12 @@ from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.mistakes.groups import is_regrouped
 from samestep.common.steps.joining import read_run
 from tests.recording.records import recorded_once
-from tests.recording.stranger_pairs import NEWCOMERS, PAIRS
+from tests.recording.stranger_pairs import GUESTS, NEWCOMERS, PAIRS
 
 pytestmark = pytest.mark.torch
-SCRIPTS = {kind: name for name, pairs in (("strangers", PAIRS), ("newcomers", NEWCOMERS)) for kind, *_ in pairs}
+PAIRS_OF = {"strangers": PAIRS, "newcomers": NEWCOMERS, "guests": GUESTS}
+ALL = [pair for pairs in PAIRS_OF.values() for pair in pairs]
+SCRIPTS = {kind: name for name, pairs in PAIRS_OF.items() for kind, *_ in pairs}
 SEEDS = range(4)
 
 
@@ -24,7 +26,7 @@ SEEDS = range(4)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cases: dict[str, tuple[str, dict[str, object]]] = {}
     for kind, name in SCRIPTS.items():
-        words = [kind, *(f"{kind} {word}" for own, word, *_ in (*PAIRS, *NEWCOMERS) if own == kind)]
+        words = [kind, *(f"{kind} {word}" for own, word, *_ in ALL if own == kind)]
         cases |= {each: (f"{name}.py {each}", {}) for each in words}
         cases |= {f"{kind} {seed}": (f"{name}.py {kind}", {"perturb": seed, "stop_after": 4}) for seed in SEEDS}
     cases |= {f"spectral {seed}": ("newcomers.py spectral", {"perturb": seed, "stop_after": 1}) for seed in (None, 0)}
@@ -39,7 +41,7 @@ def judged(folder: Path, kind: str, word: str) -> RecordedVerdict:
     return judge(a, b, measure(a, [read_run(folder / f"{kind} {seed}") for seed in SEEDS], pairing), pairing)
 
 
-@pytest.mark.parametrize(("kind", "word", "expected", "said"), [*PAIRS, *NEWCOMERS])
+@pytest.mark.parametrize(("kind", "word", "expected", "said"), ALL)
 def test_it_is_the_same_or_another(folder: Path, kind: str, word: str, expected: str, said: str) -> None:
     verdict = judged(folder, kind, word)
     names = [cause.name for cause in verdict.causes]

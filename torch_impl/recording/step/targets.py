@@ -86,10 +86,11 @@ class Targets:
         kinds = [f"{each.numel() / rows}" if each.is_floating_point() else _WHOLE for each in found]
         # The order of the graph depends on how losses are added.
         places = kinds if len(kinds) == 1 else sorted({*kinds})
+        counted = kinds if len(kinds) == 1 else [f"{kinds.count(kind)} of {kind}" for kind in places]
         for kind, each in zip(kinds, found, strict=True):
             if (size := each.numel()) and size % rows == 0:
                 sums = sums_of(_PLACE + places.index(kind), _rounded(each).reshape(rows, -1), out, sums)
-        self._kinds.update(kinds if beside is not None else [*kinds, "without inputs"])
+        self._kinds.update(counted if beside is not None else [*counted, "without inputs"])
         if sums is not beside and sums is not None:
             self._sums.append(sums)
 
