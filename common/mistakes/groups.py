@@ -45,7 +45,7 @@ def other_options(one: Mapping[str, float], other: Mapping[str, float]) -> str:
 
 
 def _not_applied(evidence: Evidence) -> Words | None:
-    """The groups that B updates are some of A's, and so are the parameters."""
+    """The groups that B updates are some of A's, and so are the parameters. What was not trained before may be frozen in B."""
     scalars = evidence.a.scalars, evidence.b.scalars
     names = {_place_of(name)[0] for each in scalars for name in each if name not in _OF_GRADIENTS}
     groups, others = (_groups(each, names) for each in scalars)
@@ -57,6 +57,10 @@ def _not_applied(evidence: Evidence) -> Words | None:
         del left[found]
     still = [each for each in driven(evidence) if not each.other.any()]
     if not left or not others or not still or not all(each.one.any() for each in driven(evidence)):
+        return None
+    own = {each.name for each in still}
+    earlier = [each.earlier for each in evidence.gradients if each.name in own and each.earlier is not None]
+    if earlier and not any(each.any() for each in earlier):
         return None
     names_of_still = few([each.name for each in still])
     return {"step": str(evidence.step), "names": names_of_still, "less": str(len(others)), "more": str(len(groups))}

@@ -39,9 +39,9 @@ def _rate_by_ranks(evidence: Evidence) -> Words | None:
 
 
 def _schedule(evidence: Evidence) -> Words | None:
-    """B's rate at step k is A's at step N k, as far as A went."""
+    """B's rate at step k is A's at step N k, as far as A went. A lag of one step explains more of the steps."""
     a, b = evidence.a.rates, evidence.b.rates
-    if _rates(evidence) is None or len(b) < 2:
+    if _rates(evidence) is None or len(b) < 2 or _late(evidence) or _late(evidence.swapped()):
         return None
     for times in range(2, MOST_RUN_AHEAD + 1):
         common = [(b[k], a[k * times]) for k in range(len(b)) if k * times < len(a)]

@@ -21,7 +21,8 @@ def _other_turn(evidence: Evidence) -> Words | None:
     """The two update different parameters, and only one of them updates those that both updated a step before."""
     apart = trained_apart(evidence)
     before = [each.name for each in evidence.gradients if each.earlier is not None and each.earlier.any()]
-    if apart is None or before not in apart:
+    is_of_both = not (evidence.a.trained_alone or evidence.b.trained_alone)  # else one goes on with a network made anew
+    if apart is None or before not in apart or not is_of_both:
         return None
     return {"step": str(evidence.step), "a": few(apart[0]), "b": few(apart[1])}
 

@@ -66,6 +66,10 @@ NEWCOMERS = [
 """As above, of newcomers.py."""
 GUESTS = [
     ("contrastive", "one", "other_targets", "the same inputs and weights give another loss"),
+    ("scheduled", "skipped", "late_rate", "from step 2 on, B uses the learning rate that A used one step earlier"),
+    ("scheduled", "infinite", "unnamed", "in A and inf in B"),
+    ("unfrozen", "late", "missing_gradients", "get gradients in A alone: frozen, detached"),
+    ("restored", "anew", "unnamed", "or a network that was made anew"),
 ]
 """As above, of guests.py."""
 BETWEEN = [

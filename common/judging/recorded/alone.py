@@ -65,7 +65,8 @@ def note_unlike_steps(evidence: Evidence) -> Iterator[str]:
     """
     if apart := trained_apart(evidence):
         ours, theirs = map(few, apart)
-        yield f"this step trains {ours} in A, and {theirs} in B: one of the two has a further optimizer, or another order of them"
+        why = "one of the two has a further optimizer, another order of them, or a network that was made anew"
+        yield f"this step trains {ours} in A, and {theirs} in B: {why}"
     sides = {"A": evidence.a, "B": evidence.b}
     for longer, shorter in ("AB", "BA") if evidence.phase == "data" else ():
         if goes_on(sides[longer], sides[shorter]):

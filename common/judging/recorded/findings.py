@@ -109,8 +109,9 @@ def _loss(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     times = times_rounding(apart, float(scale.rounding[0]))
     if times <= scale.same:
         return None
-    words = f"the loss is {one.loss:.9g} in A and {other.loss:.9g} in B, {times:,.0f} times what rounding makes"
-    ratio = _factor(walk, one, other)
+    words = f"the loss is {one.loss:.9g} in A and {other.loss:.9g} in B"
+    words += f", {times:,.0f} times what rounding makes" if math.isfinite(apart) else ""
+    ratio = _factor(walk, one, other) if math.isfinite(apart) else None
     words = words if ratio is None else f"the loss and every gradient are {spell(ratio)} x A's"
     return Finding(FirstDifference(one.number, "loss", "", (), words, ratio), times > scale.different)
 
@@ -153,7 +154,8 @@ def _say(seen: dict[str, SeenTensor], differing: set[str], name: str) -> tuple[s
     if name not in differing:
         return f"the gradient of {name} is infinite or not a number, but not alike in both", None
     if (ratio := common_ratio(list(seen.values()))) is not None:
-        return f"every gradient is {spell(ratio)} x A's", ratio
+        words = f"every gradient is {spell(ratio)} x A's" if ratio else "B has a gradient of nothing that has one in A"
+        return words, ratio
     apart = [each for each in seen.values() if each.name in differing]
     if len(apart) == len(differing) and (ratio := common_ratio(apart)) is not None:
         alone, factor = few([each.name for each in apart]), f"{spell(ratio)} x A's"

@@ -1,5 +1,6 @@
 """Scripts as guests write them: guests.py KIND [WORD...], where a word is a refactoring or a mistake."""
 
+import copy
 import sys
 
 import torch
@@ -24,6 +25,47 @@ def contrastive():
         losses = [functional.cross_entropy(each, own) for each in (logits, logits.T)]
         optimizer.zero_grad()
         (losses[0] if "one" in words else sum(losses) / 2).backward()
+        optimizer.step()
+
+
+def scheduled():
+    """Of a schedule that one step leaves out, and of a loss that overflows."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+    for number, part in enumerate([*BATCHES, *BATCHES[:2]]):
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(inputs[part]), labels[part])
+        (loss * float("inf") if "infinite" in words and number == 2 else loss).backward()
+        optimizer.step()
+        schedule.step() if "skipped" not in words or number != 1 else None
+
+
+def unfrozen():
+    """The first layer is trained from the third step on, as a group of its own."""
+    model[0].requires_grad_(False)
+    optimizer = torch.optim.Adam(model[1:].parameters(), lr=0.01)
+    for number, part in enumerate(BATCHES):
+        if number == (3 if "late" in words else 2):
+            model[0].requires_grad_(True)
+            optimizer.add_param_group({"params": model[0].parameters(), "lr": 0.001})
+        optimizer.zero_grad()
+        functional.cross_entropy(model(inputs[part]), labels[part]).backward()
+        optimizer.step()
+
+
+def restored():
+    """A network that is made anew in the middle, and goes on from the weights of the first."""
+    network = model
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
+    for number, part in enumerate(BATCHES):
+        if number == 2 and "anew" in words:
+            kept = copy.deepcopy((network.state_dict(), optimizer.state_dict()))
+            network = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, 3))
+            optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
+            network.load_state_dict(kept[0])
+            optimizer.load_state_dict(kept[1])
+        optimizer.zero_grad()
+        functional.cross_entropy(network(inputs[part]), labels[part]).backward()
         optimizer.step()
 
 
