@@ -4,6 +4,7 @@ A recorder never disturbs its script. What goes wrong in it ends the record and 
 """
 
 import atexit
+import contextlib
 import dataclasses
 import functools
 import json
@@ -17,6 +18,7 @@ import numpy as np
 
 from samestep.common.files.writing import create
 from samestep.common.steps.environment import environment, versions
+from samestep.common.steps.failures import is_of_script, spell_failure
 from samestep.common.steps.notes import leave_note
 from samestep.common.steps.record import (
     SCHEMA,
@@ -166,8 +168,11 @@ class Recorder:
         that is a rank still writes its last step, and ends by itself.
         """
         kill_workers(Path(self.options.out))
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(
+                AttributeError, ValueError, OSError
+            ):  # a script may have closed it, or taken it away
+                stream.flush()
         self.end()
         os._exit(exit_code)
 
@@ -214,23 +219,22 @@ class Recorder:
                 return None
             try:
                 return function(*args, **kwargs)
-            except Exception as error:
-                self.fail(error)
+            except BaseException as error:
+                if self.fail(error):
+                    raise
             return None
 
         return hook
 
-    def fail(self, error: Exception) -> None:
-        """Ends the record; and the process, if only its first steps are wanted, which nobody counts now."""
-        place = error.__traceback__
-        while place is not None and place.tb_next is not None:
-            place = place.tb_next
-        where = "" if place is None else f" in {Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}"
-        what = f"{type(error).__name__}{where}: {error}"
-        reason = f"{error.strerror or error}." if isinstance(error, OSError) else what
-        self.end(f"the record ends at step {self.number}: {reason}")
-        if self.options.stop_after is not None:
+    def fail(self, error: BaseException) -> bool:
+        """Ends the record; and the process, if only its first steps are wanted, which nobody counts now.
+
+        Returns whether the error is the script's, and has to reach it.
+        """
+        self.end(f"the record ends at step {self.number}: {spell_failure(error)}")
+        if self.options.stop_after is not None and isinstance(error, Exception):
             self.leave(1)
+        return is_of_script(error)
 
     def _append(self, frame: bytes) -> None:
         while self._file is not None and frame:  # a disk that is almost full takes a part

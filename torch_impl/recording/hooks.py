@@ -60,8 +60,9 @@ class Hooks:
                     with unobserved():
                         return function(*args, **kwargs)
                 return function(*args, **kwargs)
-            except Exception as error:
-                recorder.fail(error)
+            except BaseException as error:
+                if recorder.fail(error):
+                    raise
             return None
 
         return hook

@@ -1,0 +1,39 @@
+"""What ends a record before its script: an error of a hook, or one that the script's own handler of a signal raises meanwhile."""
+
+import functools
+import signal
+from pathlib import Path
+from types import CodeType
+
+
+def is_of_script(error: BaseException) -> bool:
+    """Returns whether an error that a hook ended with is the script's, as Ctrl-C is, and a timeout that its handler raises."""
+    if not isinstance(error, Exception):
+        return True
+    handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
+    place = error.__traceback__
+    while place is not None and place.tb_frame.f_code not in handlers:
+        place = place.tb_next
+    return place is not None
+
+
+def spell_failure(error: BaseException) -> str:
+    """Says why a record ends, with the line of ours that failed."""
+    if is_of_script(error):
+        return f"{type(error).__name__} came while it was written, and went on to the script."
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}."
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = "" if place is None else f" in {Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}"
+    return f"{type(error).__name__}{where}: {error}"
+
+
+def _code_of(handler: object) -> CodeType | None:
+    """Returns the code that a handler runs; None if it is none of Python."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    if not callable(handler):
+        return None
+    return getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None)
