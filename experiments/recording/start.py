@@ -1,16 +1,12 @@
 """Starts a command so that it is recorded: with a folder in front of PYTHONPATH, and one environment variable."""
 
-import contextlib
 import dataclasses
 import importlib
 import os
 import shutil
-import signal
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
 
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.files.reading import read_json_lines
@@ -23,10 +19,10 @@ from samestep.common.steps.record import rank_files
 from samestep.common.steps.recording import VARIABLE, RecordOptions
 from samestep.common.workload.declaration import BUILDERS
 from samestep.experiments.recording.apart import ApartCommand
+from samestep.experiments.recording.followed import run_followed
 
 _INJECTED = Path(__file__).parent / "injected" / "sitecustomize.py"
 _PACKAGE = Path(__file__).absolute().parents[3]
-_FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,24 +158,7 @@ def _no_step(followed: Sequence[str]) -> str:
 
 def _run(command: Sequence[str], environment: dict[str, str], output: int | None, directory: Path | None) -> int:
     if output is None:
-        with subprocess.Popen(command, env=environment, cwd=directory) as process, _forwarding(process):
-            code = process.wait()
+        code = run_followed(command, environment, directory)
     else:
         code = ApartCommand(command, environment, output, directory).wait()
     return 128 - code if code < 0 else code
-
-
-@contextlib.contextmanager
-def _forwarding(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Leaves signals to the command: a terminal sends Ctrl-C to both, the others are passed on."""
-
-    def forward(number: int, _: FrameType | None) -> None:
-        process.send_signal(number)
-
-    before = {number: signal.signal(number, forward) for number in _FORWARDED}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

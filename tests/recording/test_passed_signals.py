@@ -1,0 +1,84 @@
+"""Signals that `samestep record` gets are the command's: what a process sends is passed on, what is typed has come already."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.recording.records import ROOT
+
+COUNTS = """
+import os, signal, sys, time
+came = []
+for each in ("INT", "QUIT", "TERM", "HUP", "USR1", "USR2"):
+    signal.signal(getattr(signal, "SIG" + each), lambda number, _: came.append(signal.Signals(number).name))
+print("ready", flush=True)
+ends = time.monotonic() + 60
+while not came and time.monotonic() < ends:
+    time.sleep(0.01)
+time.sleep(0.3)
+print(*came, flush=True)
+os._exit(7)
+"""
+
+
+@contextmanager
+def recorded(tmp_path: Path, stdin: int, before: str = "pass") -> Iterator[subprocess.Popen[str]]:
+    """A command that says which signals it got, recorded in a session of its own, once it waits for them."""
+    record = [
+        sys.executable,
+        "-m",
+        "samestep",
+        "record",
+        "--out",
+        str(tmp_path / "out"),
+        "--",
+        sys.executable,
+        "-c",
+        COUNTS,
+    ]
+    line = [sys.executable, "-c", f"import os, signal, sys; {before}; os.execv(sys.executable, {record!r})"]
+    with subprocess.Popen(
+        line, cwd=ROOT, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"])
+def test_a_signal_that_is_sent_to_record_reaches_the_command_once(tmp_path: Path, name: str) -> None:
+    with recorded(tmp_path, subprocess.DEVNULL) as process:
+        process.send_signal(signal.Signals[name])
+        said, error = process.communicate(timeout=60)
+    assert (said, process.returncode) == (f"{name}\n", 7), error
+
+
+@pytest.mark.parametrize(("key", "name"), [(b"\x03", "SIGINT"), (b"\x1c", "SIGQUIT")])
+def test_what_is_typed_at_a_terminal_comes_once(tmp_path: Path, key: bytes, name: str) -> None:
+    master, slave = pty.openpty()
+    try:
+        with recorded(tmp_path, slave, "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)") as process:
+            os.write(master, key)
+            said, error = process.communicate(timeout=60)
+        assert (said, process.returncode) == (f"{name}\n", 7), error
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def test_an_exit_code_is_passed_on_where_nobody_wants_to_hear_of_children(tmp_path: Path) -> None:
+    with recorded(tmp_path, subprocess.DEVNULL, "signal.signal(signal.SIGCHLD, signal.SIG_IGN)") as process:
+        process.send_signal(signal.SIGTERM)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 7, error
