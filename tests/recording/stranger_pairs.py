@@ -136,6 +136,7 @@ KERAS_PAIRS = [
     ),
     ("epochs", "swapped", "same", ""),
     ("fakes", "compiled", "same", ""),
+    ("fakes", "called", "same", ""),
     ("target", "faster", "follows_otherwise", "which no gradient updates, and moves 2.000 times as far in B"),
     ("averages", "restarted", "follows_otherwise", "(follower2.sgd/model_dense_kernel_average, "),
     ("twins", "swapped", "same", ""),
@@ -159,6 +160,7 @@ MORE_KERAS_PAIRS = [
     ("loop clipped", "looser", "other_hyperparameter", "clip_max_norm is 0.2 in A and 0.4 in B"),
     ("towers", "lost", "optimizer_not_applied", "step 0 updates other/dense_2/kernel"),
     ("towers", "ahead", "optimizer_not_applied", "step 0 updates other/dense_2/kernel"),
+    ("fakes", "wrapped", "same", ""),
     ("gan", "eager swapped", "same", ""),
     ("gan", "eager late", "same", ""),
     (

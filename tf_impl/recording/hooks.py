@@ -19,6 +19,7 @@ from samestep.common.steps.recording import Recorder
 from samestep.tf_impl.recording.between_steps import WRITES
 from samestep.tf_impl.recording.examples import inputs_of, sums_of_words
 from samestep.tf_impl.recording.gradient_transforms import OPTIMIZERS, is_scaling, note_scale, places
+from samestep.tf_impl.recording.predicted import follow_predictions
 from samestep.tf_impl.recording.saving import follow_saving
 from samestep.tf_impl.recording.session import Session
 from samestep.tf_impl.recording.slots import Slots
@@ -40,10 +41,11 @@ class Hooks:
 
     def install(self) -> None:
         """Sets all of them."""
+        predictions = follow_predictions(self._session.predicted, self._here, self._recorder)
         for owner, name, follow in (
             (keras.layers.Layer, "__call__", self._follow_calls),
             (EpochIterator, "__iter__", self._follow_epochs),
-            *((keras.Model, name, self._follow_predictions) for name in ("predict", "predict_on_batch")),
+            *((keras.Model, name, predictions) for name in ("predict", "predict_on_batch")),
             (tf.GradientTape, "__enter__", self.tapes.follow_begin),
             (tf.GradientTape, "gradient", self.tapes.follow_gradient),
             *((kind, "scale_loss", self.tapes.follow_scale) for kind in OPTIMIZERS),
@@ -74,18 +76,9 @@ class Hooks:
 
         return begin
 
-    def _follow_predictions(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        add = self._guard(self._session.predicted.add)
-
-        def predict(model: Any, *arguments: Any, **keywords: Any) -> Any:
-            result = original(model, *arguments, **keywords)
-            add(model, result)
-            return result
-
-        return predict
-
     def _follow_calls(self, original: Callable[..., Any]) -> Callable[..., Any]:
         here, before, session = self._here, self._guard(self._before_call), self._session
+        see = self._guard(session.predicted.see)
 
         def call(layer: Any, *arguments: Any, **keywords: Any) -> Any:
             if vars(here).get("is_inside") or in_stateless_scope():
@@ -97,8 +90,10 @@ class Hooks:
                 result = original(layer, *arguments, **keywords)
             finally:
                 here.is_inside = False
-            if is_recorded or layer.trainable_variables:  # what makes data of data learns nothing
+            if is_recorded:
                 session.results.add(result)
+            elif layer.trainable_variables:  # what makes data of data learns nothing
+                see(layer, result, session.function)
             return result
 
         return call
@@ -194,7 +189,7 @@ class Hooks:
         session, write = self._session, self._guard(self._session.write_steps)
         manual = self.tapes.manual
         before, after = self._guard(manual.end_step), self._guard(manual.end_call)
-        begin_pass = self._guard(session.begin_pass)
+        begin_pass, returned = self._guard(session.begin_pass), self._guard(session.predicted.add)
 
         def call(function: Any, *arguments: Any, **keywords: Any) -> Any:
             if not tf.executing_eagerly():
@@ -209,6 +204,8 @@ class Hooks:
                 session.function = outer
             if session.has_steps(function):
                 write()
+            elif models := session.predicted.models_in(function):
+                returned(models, result)
             if manual.is_followed:
                 after(function)
             return result

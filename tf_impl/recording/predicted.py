@@ -1,60 +1,127 @@
-"""What a model that is trained has predicted as arrays: to another one, as the critic of a GAN is, it is given as no data."""
+"""What models have returned outside of any tape: to another model, as the critic of a GAN is, it is given as no data.
+
+It may have become an array, or the argument of a tf.function, which says no longer where it is from. So the last results are held
+until the next step is written, and found among its examples by the hashes of their rows.
+"""
 
 import collections
+import functools
+import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
+from samestep.common.steps.recording import Recorder
 from samestep.common.steps.rows import hash_rows, mix
+from samestep.tf_impl.recording.examples import Results
 from samestep.tf_impl.recording.plans import UpdatePlan
 from samestep.tf_impl.recording.tensors import container_of
 
 KEPT = 32
-"""Arrays whose rows are known."""
+"""Results that are held, and results whose rows are known."""
 MOST = 2**22
-"""Numbers of an array whose rows are hashed."""
+"""Numbers of all results that are held."""
 
 
 class Predicted:
-    """The rows of the arrays that models have predicted last."""
+    """The rows of what models have returned last."""
 
-    def __init__(self) -> None:
-        """Has seen none."""
-        self._arrays = collections.deque[tuple[weakref.ref[Any], frozenset[int]]](maxlen=KEPT)
-
-    def add(self, model: Any, value: Any) -> None:
-        """Remembers what a model predicted.
+    def __init__(self, results: Results) -> None:
+        """Has seen none.
 
         Args:
-            model: Keras'.
-            value: An array, or several.
+            results: Is told of tensors.
         """
-        for each in keras.tree.flatten(value):
-            if isinstance(each, np.ndarray) and each.ndim and 0 < each.size <= MOST and each.dtype.kind in "fiu":
-                self._arrays.append((weakref.ref(model), frozenset(hash_rows([each]).tolist())))
+        self._results = results
+        self._held = collections.deque[tuple[Sequence[weakref.ref[Any]], Any]](maxlen=KEPT)
+        self._rows = collections.deque[tuple[Sequence[weakref.ref[Any]], frozenset[int]]](maxlen=KEPT)
+        self._callers = weakref.WeakKeyDictionary[Any, list[weakref.ref[Any]]]()
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no array was predicted."""
-        return not self._arrays
+    def add(self, models: Iterable[Any], value: Any) -> None:
+        """Holds what models returned until a step is written, the last of it.
+
+        Args:
+            models: Keras' models or layers.
+            value: An array or a tensor, or several.
+        """
+        self._results.add(value)
+        made = [weakref.ref(each) for each in models]
+        for each in keras.tree.flatten(value):
+            if isinstance(each, np.ndarray) or (tf.is_tensor(each) and not tf.is_symbolic_tensor(each)):
+                dtype, size = tf.as_dtype(each.dtype), int(np.prod(each.shape))
+                if len(each.shape) and 0 < size <= MOST and (dtype.is_floating or dtype.is_integer):
+                    self._held.append((made, each))
+        while sum(int(np.prod(each.shape)) for _, each in self._held) > MOST:
+            self._held.popleft()
+
+    def see(self, model: Any, value: Any, function: Any) -> None:
+        """A model was called outside of any tape.
+
+        Args:
+            model: The model, or a layer.
+            value: What it returned.
+            function: The tf.function that is built or runs, which returns what is computed of it; None if there is none.
+        """
+        if tf.executing_eagerly():
+            self.add([model], value)
+            return
+        self._results.add(value)
+        if function is not None:
+            self._callers.setdefault(function, []).append(weakref.ref(model))
+
+    def models_in(self, function: Any) -> list[Any]:
+        """Returns the models that a tf.function calls outside of any tape."""
+        return [model for made in self._callers.get(function, ()) if (model := made()) is not None]
 
     def without(self, sums: bytes | None, plans: Iterable[UpdatePlan]) -> bytes | None:
-        """Returns the rows of a step that no model which is trained has predicted.
+        """Returns the rows of a step that no model which is trained has returned.
 
         Args:
             sums: Of the rows, what makes their hashes once it is mixed; None if nobody knows them.
             plans: Those of the optimizers, which say what is trained.
         """
-        if not self._arrays or not sums:
+        if not (self._held or self._rows) or not sums:
             return sums
+        while self._held:
+            made, value = self._held.popleft()
+            self._rows.append((made, frozenset(hash_rows([np.asarray(value)]).tolist())))
         trained = {id(each.container) for plan in plans for each in plan.held if each.tensor.is_trained}
         known = set[int]()
-        for made, own in self._arrays:
-            model = made()
-            if model is not None and any(id(container_of(each)) in trained for each in model.variables):
+        for made, own in self._rows:
+            models = [model for each in made if (model := each()) is not None]
+            if any(id(container_of(each)) in trained for model in models for each in model.variables):
                 known |= own
         rows = np.frombuffer(sums, np.uint64)
         return rows[[each not in known for each in mix(rows).tolist()]].tobytes() or None
+
+
+def follow_predictions(
+    predicted: Predicted, here: threading.local, recorder: Recorder
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Returns what wraps a method of a model that returns arrays.
+
+    Args:
+        predicted: Is given them.
+        here: Says whether a layer is called in another one; what a prediction calls is.
+        recorder: Guards the script from errors.
+    """
+    add = recorder.guarded(predicted.add)
+
+    def follow(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def predict(model: Any, *arguments: Any, **keywords: Any) -> Any:
+            was_inside, here.is_inside = vars(here).get("is_inside", False), True
+            try:
+                result = original(model, *arguments, **keywords)
+            finally:
+                here.is_inside = was_inside
+            add([model], result)
+            return result
+
+        return predict
+
+    return follow

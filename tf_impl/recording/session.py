@@ -43,7 +43,7 @@ class Session:
             recorder: That of the first replica; the others get one each.
         """
         self._recorder, self.first, self.results = recorder, FirstWeights(recorder), Results()
-        self.predicted = Predicted()
+        self.predicted = Predicted(self.results)
         self._recorders: dict[int, Recorder] = {}
         self._recorded: dict[int, list[Held]] = {}
         self._began_with, self._added = list[Held](), set[tuple[int, int]]()
@@ -164,10 +164,10 @@ class Session:
         self.results.end_step()
         last, plans = INITIAL, [*self._plans.values()]
         for replica, journal in sorted(self._journals.items()):
-            is_plain = not is_open and not self._open_notes and self.predicted.is_empty
-            is_plain = is_plain and self.between.is_empty(replica, journal.num_read)
+            is_plain = not is_open and not self._open_notes and self.between.is_empty(replica, journal.num_read)
             while is_plain and (alike := journal.read_alike()) is not None:
-                self._recorders[replica].write(*alike)
+                step, (sums, _) = alike
+                self._recorders[replica].write(step, (self.predicted.without(sums, plans), None))
                 last = journal.num_read - 1
             notes = [*self._open_notes.pop(replica, ()), *journal.read()]
             if is_open and notes:

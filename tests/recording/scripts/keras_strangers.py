@@ -129,15 +129,20 @@ def sampled():
 
 
 def fakes():
-    """What the maker predicts is given to the critic as arrays: the last bits differ where it is compiled otherwise."""
+    """What the maker returns is given to the critic as arrays: the last bits differ where it is compiled otherwise."""
     maker, critic = network(4, 6, "maker"), network(6, 1, "critic")
     options = {"jit_compile": "compiled" in words}
     critic.compile("sgd", "mse", **options)
     given = keras.Input((4,))
     both = keras.Model(given, critic(maker(given)))
     both.compile("sgd", "mse", **options)
+    wrapped = tf.function(maker)
+    make = {
+        "called": lambda given: np.asarray(maker(given)),
+        "wrapped": lambda given: wrapped(tf.constant(given)).numpy(),
+    }.get(words[0] if words else "", lambda given: maker.predict(given, verbose=0))
     for part in BATCHES:
-        made = maker.predict(noise[part], verbose=0)
+        made = make(noise[part])
         critic.train_on_batch(np.concatenate([inputs[part], made]), np.repeat([[1.0], [0.0]], 8, 0))
         both.train_on_batch(noise[part], np.ones((8, 1)))
 
