@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -224,8 +225,13 @@ def two_optimizers() -> None:
 
 
 def other_model() -> None:
-    """A model is trained, and then another one."""
-    model().fit(dataset(), verbose=0)
+    """A model is trained and deleted, and then another one is trained."""
+    first = model()
+    first.fit(dataset(), verbose=0)
+    made = [weakref.ref(each) for each in (first, first.optimizer, first.layers[-1].kernel._value)]
+    del first
+    keras.utils.clear_session()
+    np.save(OUT[0] / "kept.npy", [each() is not None for each in made])
     other = keras.Sequential([keras.Input((6,)), keras.layers.Dense(1, name="other")])
     other.compile(keras.optimizers.SGD(0.1), "mse")
     other.fit(dataset(), verbose=0)

@@ -194,6 +194,10 @@ def test_a_model_that_is_made_later_is_added(out: Path) -> None:
     assert steps[8].stats["weight"]["bits"][:4].tolist() == plain[4].stats["weight"]["bits"].tolist()
 
 
+def test_a_model_that_is_deleted_is_not_kept(out: Path) -> None:
+    assert not np.load(out / "other_model@3" / "kept.npy").any()  # the model, its optimizer, a kernel
+
+
 def test_skipped_steps(out: Path) -> None:
     _, (start, *steps) = read(out / "overflowing")
     skipped = [each.is_skipped for each in steps]

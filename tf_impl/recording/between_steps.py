@@ -1,5 +1,6 @@
 """What a script does between two steps: it begins passes through its data, and callbacks and other eager code write weights."""
 
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -23,7 +24,7 @@ class BetweenSteps:
         self._journals = journals
         self._passes, self._passes_written = 0, dict[int, int]()
         self._num_open, self._over = 0, -1
-        self._trained, self.is_updating = set[int](), False
+        self._trained, self.is_updating = dict[int, weakref.ref[Any]](), False
         self._number, self._begun = 0, 0
         self.before, self._written = dict[int, tuple[Any, int]](), dict[int, int]()
 
@@ -34,9 +35,9 @@ class BetweenSteps:
             plan: That of the optimizer.
             weights: The variables of one replica.
         """
-        if plan.optimizer is not None:
+        if plan.has_optimizer:
             pairs = zip(plan.held, weights, strict=True)
-            self._trained |= {id(weight) for held, weight in pairs if held.tensor.is_trained}
+            self._trained |= {id(weight): weakref.ref(weight) for held, weight in pairs if held.tensor.is_trained}
 
     def count_pass(self) -> None:
         """Keras begins a pass through data."""
@@ -54,7 +55,8 @@ class BetweenSteps:
 
     def watches(self, variable: Any) -> bool:
         """Returns whether a variable is watched, and no optimizer updates it now."""
-        return id(variable) in self._trained and not self.is_updating
+        made = self._trained.get(id(variable))
+        return made is not None and made() is variable and not self.is_updating
 
     def write(self, variable: Any) -> None:
         """Eager code is about to write a variable that is watched."""

@@ -89,7 +89,7 @@ def in_order(rates: Mapping["UpdatePlan", float], recorded: Sequence[Held]) -> d
         rates: The learning rate of each.
         recorded: All tensors of the record.
     """
-    places = {id(each.container): place for place, each in enumerate(recorded)}
+    places = {each.key: place for place, each in enumerate(recorded)}
     plans = sorted(
         rates, key=lambda plan: min((places[each] for each in plan.updated or () if each in places), default=0)
     )

@@ -1,14 +1,20 @@
-"""What is recorded of each optimizer: its tensors, and the slots of its replicas."""
+"""What is recorded of each optimizer: its tensors, and the slots of its replicas. What the script deletes is not kept alive."""
 
+import gc
 import math
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import keras
+import tensorflow as tf
+
 from samestep.common.steps.keras_scalars import scalars_of, written
 from samestep.common.steps.record import Phase
+from samestep.tf_impl.recording.followers import averages_of, find_followers
 from samestep.tf_impl.recording.slots import Slots
 from samestep.tf_impl.recording.statistics import Statistics
-from samestep.tf_impl.recording.tensors import Held, container_of
+from samestep.tf_impl.recording.tensors import Held, TensorTable, container_of
 
 
 class UpdatePlan:
@@ -33,14 +39,15 @@ class UpdatePlan:
             num_replicas: In sync.
             is_scaled: Whether another optimizer scales the loss, and leaves out updates.
         """
-        self.number, self.optimizer, self.held, self.num_replicas = number, optimizer, held, num_replicas
+        self.number, self.held, self.num_replicas = number, held, num_replicas
+        self.has_optimizer = optimizer is not None
         self.is_float64 = is_wide(held)
         self.statistics = Statistics([each.layout for each in held], self.is_float64)
         self.slots: dict[int, Slots] = {}
         self.scalars = {} if optimizer is None else scalars_of(optimizer)
         self.num_batches = 1 if optimizer is None else optimizer.gradient_accumulation_steps or 1
         self.updated = updated if self.num_batches == 1 and not is_scaled else None
-        self._places = {id(each.container): place for place, each in enumerate(held)}
+        self._places = {each.key: place for place, each in enumerate(held)}
 
     def numbers(self, lr: float, place: int) -> dict[str, float]:
         """Returns the numbers of the optimizer: "lr" of the first one of a step, "lr/1" of the second, as of groups in torch.
@@ -71,6 +78,78 @@ class UpdatePlan:
             if place is not None:
                 found[place] = gradient
         return found
+
+    def let_go(self) -> None:
+        """The optimizer was deleted: what it has written down can still be read, and its weights are not held."""
+        for slots in [*self.slots.values()]:
+            slots.let_go()
+
+
+class Plans:
+    """Those of all optimizers."""
+
+    def __init__(self, table: TensorTable) -> None:
+        """Has none.
+
+        Args:
+            table: All tensors.
+        """
+        self.all: list[UpdatePlan] = []
+        self._table, self._deleted = table, list[UpdatePlan]()
+        self._of: dict[int, tuple[weakref.ref[Any] | None, UpdatePlan]] = {}
+        self._inner: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = {}
+
+    def owner_of(self, optimizer: Any) -> Any:
+        """Returns the optimizer that scales the loss and has another one take its steps; that one if there is none.
+
+        Args:
+            optimizer: Keras'; None where the script has none.
+        """
+        made, owner = self._inner.get(id(optimizer), (None, None))
+        return owner() if made and owner and made() is optimizer and owner() is not None else optimizer
+
+    def of(self, optimizer: Any, variables: Iterable[Any], models: Iterable[Any]) -> UpdatePlan:
+        """Returns what is recorded of an optimizer.
+
+        Args:
+            optimizer: Keras'; None where the script has none.
+            variables: That it updates.
+            models: Those that are called in training.
+        """
+        owner = self.owner_of(optimizer)
+        made, plan = self._of.get(id(owner), (None, None))
+        if plan is None or (made and made() is not owner):
+            plan = self._new(owner, list(variables), sorted(models, key=lambda each: each.name))
+            made = None if owner is None else weakref.ref(owner, lambda _, plan=plan: self._end(plan))
+            self.all.append(plan)
+            self._of[id(owner)] = made, plan
+        return plan
+
+    def _new(self, owner: Any, own: list[Any], models: Sequence[Any]) -> UpdatePlan:
+        if self.all:
+            gc.collect()  # a model that is trained no more is a cycle
+        self._table.forget_deleted()
+        inner = owner
+        if isinstance(owner, keras.optimizers.LossScaleOptimizer):
+            inner = owner.inner_optimizer
+            self._inner[id(inner)] = weakref.ref(inner), weakref.ref(owner)
+        self._table.add_followers(find_followers(own, models), own)
+        for model in models:
+            self._table.add_model(model)
+        held = self._table.of_optimizer(own, averages_of(owner, own))
+        updated = frozenset(id(container_of(each)) for each in own)
+        num_replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        return UpdatePlan(len(self.all), inner, held, updated, num_replicas, inner is not owner)
+
+    def _end(self, plan: UpdatePlan) -> None:
+        plan.let_go()
+        self._deleted.append(plan)
+
+    def forget_deleted(self) -> None:
+        """Frees what deleted optimizers have written down, once all of it was read."""
+        while self._deleted:
+            plan = self._deleted.pop()
+            plan.slots, plan.statistics = {}, None
 
 
 def is_wide(held: Iterable[Held]) -> bool:

@@ -89,7 +89,9 @@ class Predicted:
         while self._held:
             made, value = self._held.popleft()
             self._rows.append((made, frozenset(hash_rows([np.asarray(value)]).tolist())))
-        trained = {id(each.container) for plan in plans for each in plan.held if each.tensor.is_trained}
+        trained = {
+            each.key for plan in plans for each in plan.held if each.tensor.is_trained and each.container is not None
+        }
         known = set[int]()
         for made, own in self._rows:
             models = [model for each in made if (model := each()) is not None]

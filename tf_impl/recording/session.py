@@ -10,7 +10,6 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
@@ -20,14 +19,13 @@ from samestep.common.steps.recording import Recorder
 from samestep.tf_impl.recording.between_steps import BetweenSteps
 from samestep.tf_impl.recording.dtypes import dtype_of_products
 from samestep.tf_impl.recording.examples import Results
-from samestep.tf_impl.recording.followers import averages_of, find_followers
 from samestep.tf_impl.recording.joined import in_order, joined_notes, merged, numbers_of
 from samestep.tf_impl.recording.journal import CAPACITY, Journal, Note
-from samestep.tf_impl.recording.plans import UpdatePlan, is_wide
+from samestep.tf_impl.recording.plans import Plans, UpdatePlan, is_wide
 from samestep.tf_impl.recording.predicted import Predicted
 from samestep.tf_impl.recording.slots import Slots
 from samestep.tf_impl.recording.start import FirstWeights
-from samestep.tf_impl.recording.tensors import Held, TensorTable, container_of, replica_id
+from samestep.tf_impl.recording.tensors import Held, TensorTable, replica_id
 
 INITIAL = -1
 """The number of the frame with the initial weights."""
@@ -47,10 +45,11 @@ class Session:
         self._recorders: dict[int, Recorder] = {}
         self._recorded: dict[int, list[Held]] = {}
         self._began_with, self._added = list[Held](), set[tuple[int, int]]()
-        self._table, self._plans, self._journals = TensorTable(), dict[int, UpdatePlan](), dict[int, Journal]()
+        self._table, self._journals = TensorTable(), dict[int, Journal]()
+        self._plans = Plans(self._table)
         self.between = BetweenSteps(self._journals)
         self._models, self._steppers = weakref.WeakSet[Any](), weakref.WeakSet[Any]()
-        self._owners, self._last = dict[int, Any](), dict[int, np.ndarray]()
+        self._last = dict[int, np.ndarray]()
         self.function: Any = None
         self._is_loss_noted = self.is_async = False  # calls may return before their steps are taken
         self._open_notes: dict[int, list[Note]] = {}
@@ -81,7 +80,7 @@ class Session:
 
     def is_inner(self, optimizer: Any) -> bool:
         """Returns whether an optimizer takes the steps of one that scales the loss."""
-        return id(optimizer) in self._owners
+        return self._plans.owner_of(optimizer) is not optimizer
 
     def plan(self, optimizer: Any, variables: Iterable[Any] = ()) -> UpdatePlan:
         """Returns what is recorded of an optimizer.
@@ -90,21 +89,7 @@ class Session:
             optimizer: Keras'.
             variables: That it updates; only needed the first time.
         """
-        owner = self._owners.get(id(optimizer), optimizer)
-        if id(owner) not in self._plans:
-            inner = owner
-            if isinstance(owner, keras.optimizers.LossScaleOptimizer):
-                inner = owner.inner_optimizer
-                self._owners[id(inner)] = owner
-            own = list(variables)
-            self._table.add_followers(find_followers(own, self._models), own)
-            for model in sorted(self._models, key=lambda each: each.name):
-                self._table.add_model(model)
-            held = self._table.of_optimizer(own, averages_of(owner, own))
-            updated = frozenset(id(container_of(each)) for each in own)
-            num_replicas, number = tf.distribute.get_strategy().num_replicas_in_sync, len(self._plans)
-            self._plans[id(owner)] = UpdatePlan(number, inner, held, updated, num_replicas, inner is not owner)
-        return self._plans[id(owner)]
+        return self._plans.of(optimizer, variables, self._models)
 
     def slots(self, plan: UpdatePlan) -> Slots:
         """Returns the slots of an optimizer on the replica whose code runs.
@@ -162,7 +147,7 @@ class Session:
         if self.is_async:
             context.async_wait()
         self.results.end_step()
-        last, plans = INITIAL, [*self._plans.values()]
+        last, plans = INITIAL, self._plans.all
         for replica, journal in sorted(self._journals.items()):
             is_plain = not is_open and not self._open_notes and self.between.is_empty(replica, journal.num_read)
             while is_plain and (alike := journal.read_alike()) is not None:
@@ -178,6 +163,8 @@ class Session:
             if journal.num_lost and not self._is_loss_noted:
                 self._is_loss_noted = True
                 self._recorder.note(journal.lost())
+        if not self._open_notes:
+            self._plans.forget_deleted()
         stop_after = self._recorder.options.stop_after
         if stop_after is not None and last > INITIAL and stop_after <= last + 1:
             self._recorder.leave()
@@ -228,7 +215,7 @@ class Session:
             scalars=numbers_of(rates) | transforms,
             is_skipped=note.is_skipped,
             counts=self.between.counts(replica, note.number),
-            stats=self._stats(replica, note.number, [*rates]) if note.is_looked_at else None,
+            stats=self._stats(replica, note.number, [*rates]) if note.is_looked_at and replica in plan.slots else None,
         )
         self._recorders[replica].write(step, (self.predicted.without(note.sums, plans), None))
         is_plain = plan.num_replicas * plan.num_batches == 1 and not joined

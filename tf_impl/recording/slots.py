@@ -37,7 +37,7 @@ class Slots:
             phases: Those of gradients that can be seen.
             updated: The ids of the variables of each update; None if it accumulates gradients or leaves updates out.
         """
-        self.weights = weights
+        self.weights: Sequence[Any] = weights
         self._journal, self._optimizer, self._statistics = journal, optimizer, statistics
         self._updated, self._always_updates = updated or frozenset(), updated is not None
         self._joined: JoinedNotes | None = None
@@ -47,6 +47,11 @@ class Slots:
         self._seen = Ring(journal.capacity, (len(phases) + 1) * size)
         self._given: dict[Phase, Sequence[tf.Tensor | None]] = {}
         self._commits: dict[bool, Any] = {}
+
+    def let_go(self) -> None:
+        """The weights were deleted."""
+        self.weights = ()
+        self._commits.clear()
 
     def note_applied(self) -> None:
         """The optimizer was given gradients: it updates its variables, or accumulates."""

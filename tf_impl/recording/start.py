@@ -3,6 +3,7 @@
 Those made in a graph get them when it is built.
 """
 
+import weakref
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +34,7 @@ class FirstWeights:
         """
         self._start = _Start(recorder)
         self._new: list[tuple[int, tuple[Held, ...]]] = []
-        self._seen: dict[tuple[int, int, bool], np.ndarray] = {}
+        self._seen: dict[tuple[int, int, bool], tuple[weakref.ref[Any], np.ndarray]] = {}
 
     def see_model(self, model: Any) -> None:
         """Looks at a model that is about to be called eagerly, which moves its buffers before an update is seen."""
@@ -57,7 +58,8 @@ class FirstWeights:
         with tf.init_scope():
             for entry in list(self._new):
                 replica, held = entry
-                pairs = [(each, each.of_replica(replica)) for each in held if _key(replica, each) not in self._seen]
+                there = [each for each in held if each.container is not None and self._row_of(replica, each) is None]
+                pairs = [(each, each.of_replica(replica)) for each in there]
                 if all(weight.is_initialized() for _, weight in pairs):
                     self._new.remove(entry)
                     if pairs:
@@ -74,9 +76,13 @@ class FirstWeights:
         """
         weights = empty(len(held), stats_dtype(is_wide(held)))
         for place, each in enumerate(held):
-            if (seen := self._seen.get(_key(replica, each))) is not None:
+            if (seen := self._row_of(replica, each)) is not None:
                 weights[place] = seen
         return weights
+
+    def _row_of(self, replica: int, held: Held) -> np.ndarray | None:
+        made, row = self._seen.get(_key(replica, held), (None, None))
+        return row if made is held.made else None  # another variable that was deleted may have had this id
 
     def _prepare(self, pairs: Sequence[tuple[Held, Any]]) -> None:
         for each, weight in pairs:
@@ -89,12 +95,12 @@ class FirstWeights:
         statistics = Statistics([each.layout for each in held], is_wide(held))
         words = statistics([weight.read_value() for _, weight in pairs]).numpy()
         for each, row in zip(held, unpack(words, is_wide(held)), strict=True):
-            self._seen[_key(replica, each)] = row
+            self._seen[_key(replica, each)] = each.made, row
 
 
 def _key(replica: int, held: Held) -> tuple[int, int, bool]:
     """Returns what a variable is looked at as: what follows others is prepared once an optimizer updates it."""
-    return replica, id(held.container), held.tensor.role == FOLLOWER
+    return replica, held.key, held.tensor.role == FOLLOWER
 
 
 class _Start:
@@ -109,7 +115,7 @@ class _Start:
         self._recorder, options = recorder, recorder.options
         self._given = None if options.weights_from is None else read_arrays(Path(options.weights_from))
         self._arrays: dict[str, np.ndarray] = {}
-        self._prepared: dict[int, Any] = {}
+        self._prepared: dict[int, weakref.ref[Any]] = {}
 
     def prepare(self, held: Held, weight: Any) -> None:
         """Prepares a tensor, once.
@@ -119,9 +125,10 @@ class _Start:
             weight: The variable of one replica.
         """
         options, tensor = self._recorder.options, held.tensor
-        if tensor.role != "parameter" or id(weight) in self._prepared:
+        prepared = self._prepared.get(id(weight))
+        if tensor.role != "parameter" or (prepared is not None and prepared() is weight):
             return
-        self._prepared[id(weight)] = weight
+        self._prepared[id(weight)] = weakref.ref(weight)
         if self._given is not None:
             self._load(held, weight, self._given.get(tensor.name))
         if options.perturb is not None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import operator
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -17,17 +18,24 @@ KERAS_VARIABLE: type = keras.Variable.__bases__[0]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Held:
-    """A variable that is recorded.
+    """A variable that is recorded. It is not kept alive.
 
     Attributes:
-        container: TensorFlow's variable; under a strategy, that of all replicas.
+        made: TensorFlow's variable; under a strategy, that of all replicas.
         layout: In which it is projected.
         tensor: What the header says.
+        key: The id of the variable, as long as it is there.
     """
 
-    container: Any
+    made: weakref.ref[Any]
     layout: KerasLayout
     tensor: RecordedTensor
+    key: int
+
+    @property
+    def container(self) -> Any:
+        """TensorFlow's variable; None once the script has deleted it."""
+        return self.made()
 
     def of_replica(self, replica: int) -> Any:
         """Returns the variable of one replica."""
@@ -60,6 +68,15 @@ class TensorTable:
         for layer, variable, role in _variables_of(model):
             self._add(variable, layer, role)
 
+    def forget_deleted(self) -> None:
+        """Forgets what the script has deleted, whose ids are those of other variables by and by."""
+        gone = [each for each in {*self._of.values(), *self._idle.values()} if each.container is None]
+        self._forget([each for each in gone if self._of.get(each.key) is each])
+        for each in gone:
+            self._idle.pop(each.key, None)
+            self._updated.discard(each.key)
+        self._networks = [left for each in self._networks if (left := [held for held in each if held not in gone])]
+
     def add_followers(self, models: Iterable[keras.layers.Layer], own: Sequence[Any]) -> None:
         """Adds networks that no optimizer updates. One that an optimizer updates after all is no longer among them.
 
@@ -68,7 +85,7 @@ class TensorTable:
             own: What an optimizer is about to update.
         """
         ids = {id(container_of(each)) for each in own}
-        for network in [each for each in self._networks if any(id(held.container) in ids for held in each)]:
+        for network in [each for each in self._networks if any(held.key in ids for held in each)]:
             self._networks.remove(network)
             self._forget(network)
         for model in models:
@@ -91,16 +108,16 @@ class TensorTable:
         pairs = [(average, own.get(id(container_of(variable)))) for variable, average in averages]
         self._follow([(average, None, held.layout) for average, held in pairs if average is not None and held])
         self.held.sort(key=lambda each: each.tensor.role == FOLLOWER)
-        return [each for each in self.held if id(each.container) in own or not each.tensor.is_trained]
+        return [each for each in self.held if each.key in own or not each.tensor.is_trained]
 
     def _follow(self, found: Sequence[tuple[Any, keras.layers.Layer | None, KerasLayout | None]]) -> None:
         """Adds the variables of one network, each with its layer and its layout, unless some are updated or follow already."""
         known = [self._of[key] for variable, *_ in found if (key := id(container_of(variable))) in self._of]
-        is_taken = any(id(each.container) in self._updated or each.tensor.role == FOLLOWER for each in known)
+        is_taken = any(each.key in self._updated or each.tensor.role == FOLLOWER for each in known)
         if is_taken or not found:
             return
         self._forget(known)  # it was called in training before an optimizer has updated what it follows
-        self._idle |= {id(each.container): each for each in known}
+        self._idle |= {each.key: each for each in known}
         self._num_followers += 1
         first = f"{FOLLOWER}{self._num_followers if self._num_followers > 1 else ''}."
         before = len(self.held)
@@ -111,7 +128,7 @@ class TensorTable:
     def _forget(self, network: Sequence[Held]) -> None:
         self.held = [each for each in self.held if each not in network]
         for each in network:
-            del self._of[id(each.container)]
+            del self._of[each.key]
 
     def _add(
         self,
@@ -136,7 +153,7 @@ class TensorTable:
         is_trained = role == "parameter" and bool(variable.trainable)
         tensor = RecordedTensor(name, tf.as_dtype(container.dtype).name, layout.piece, role, kind, is_trained)
         self._names.add(name)
-        self._of[id(container)] = Held(container, layout, tensor)
+        self._of[id(container)] = Held(weakref.ref(container), layout, tensor, id(container))
         self.held.append(self._of[id(container)])
 
 
