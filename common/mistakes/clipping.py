@@ -9,6 +9,7 @@ from samestep.common.mistakes.gradient_arithmetic import (
     GRADIENTS,
     is_exactly,
     loss_alone,
+    loss_scales,
     ratio_of_all,
     ratio_words,
     roots,
@@ -22,7 +23,6 @@ from samestep.common.steps.gradient_transforms import (
     CLIP_NORM,
     CLIP_VALUE,
     GRADIENT_PHASES,
-    LOSS_SCALE,
 )
 
 
@@ -41,11 +41,6 @@ def clip(ratio_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) ->
         if is_exactly(apart, number):
             return ratio_words(apart, number)
     return None
-
-
-def loss_scales(evidence: Evidence) -> Iterator[float]:
-    """The loss scales of both runs."""
-    yield from (side.scalars[LOSS_SCALE] for side in (evidence.a, evidence.b) if side.scalars.get(LOSS_SCALE, 1) > 1)
 
 
 def not_clipped(evidence: Evidence) -> Words | None:

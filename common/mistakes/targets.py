@@ -55,7 +55,7 @@ TARGETS = (
         ("loss",),
         _other_targets,
         "the same inputs and weights give another loss, and no single factor explains it: other targets, another loss function, "
-        "another computation in a layer, or other random numbers in dropout",
+        "another computation or another state in a layer, or other random numbers, as in dropout",
         "",
     ),
 )

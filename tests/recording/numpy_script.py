@@ -209,6 +209,7 @@ class _Training:
             "divided_by_microbatches": 1 / s.passes,
             "mean_twice": 1 / s.world**2,
             "root_of_processes": math.sqrt(s.world),
+            "loss_not_scaled": 1 / s.loss_scale,
             "off_by_a_little": 1.0001,
             "gradients_off_by_far": 1.8,
         }

@@ -25,6 +25,7 @@ MADE = {
     "divided_by_microbatches": FOUR,
     "mean_twice": TWO,
     "root_of_processes": TWO,
+    "loss_not_scaled": {"loss_scale": 1024.0},
     "missing_gradients": TWO,
     "updated_again": {},
     "gradients_not_cleared": {},
