@@ -12,6 +12,7 @@ import sys
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _BARE = "tensorflow"
 """A framework that is recorded once Keras is there."""
+_FUNCTIONS = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
 _RECORDERS = {"torch": "samestep.torch_impl.recording", "keras": "samestep.tf_impl.recording"}
 
 
@@ -39,7 +40,8 @@ def _follow(name: str, loader: object) -> None:
         loader.__dict__.pop("exec_module", None)
         _unsearched(execute, module)
         if name == _BARE:
-            _wait_for_tape(module.GradientTape)
+            _wait_for(module.GradientTape, "__enter__")
+            _wait_for(sys.modules[_FUNCTIONS].Function, "__call__")
         else:
             _start(name)
 
@@ -57,21 +59,21 @@ def _unsearched(execute: object, module: object) -> None:
             gc.enable()
 
 
-def _wait_for_tape(tape: type) -> None:
-    """Imports Keras at the first tape of a script that has not: its recorder follows plain TensorFlow as well."""
-    enter = tape.__enter__
+def _wait_for(kind: type, name: str) -> None:
+    """Imports Keras at the first tape, or call of a tf.function, of a script that has not: its recorder follows TensorFlow."""
+    method = getattr(kind, name)
 
-    def first(self: object) -> object:
+    def first(self: object, *arguments: object, **keywords: object) -> object:
         if "keras" in sys.modules:
-            return enter(self)
-        tape.__enter__ = enter
+            return method(self, *arguments, **keywords)
+        setattr(kind, name, method)
         try:
             import keras  # noqa: F401
         except ImportError as error:
             _note("note", f"plain TensorFlow is recorded with Keras, which cannot be imported: {error}")
-        return type(self).__enter__(self)
+        return getattr(kind, name)(self, *arguments, **keywords)
 
-    tape.__enter__ = first
+    setattr(kind, name, first)
 
 
 def _start(name: str) -> None:
