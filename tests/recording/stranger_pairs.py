@@ -87,6 +87,14 @@ BETWEEN = [
         "unnamed",
         "step 12, update, layer 3: ",
     ),
+    ("written late", "hidden averaged", "unnamed", "step 12, update, layer 3: "),
+    ("written late", "assigned", "unnamed", "step 12, update, layer 3: "),
+    (
+        "written late",
+        "vector",
+        "weights_written",
+        "step 12, update, layer 3: the script of B alone wrote weights after",
+    ),
     ("written late", "restored", "weights_written", "which is the same in both, and before the next step"),
     (
         "written late seldom",
@@ -108,6 +116,7 @@ BETWEEN = [
         "step 0, data: A moves its weights within the step before another backward pass",
     ),
     ("sharpness", "still", "not_moved", "and B does not move them"),
+    ("sharpness", "hidden", "same", ""),
     ("lookahead", "hooked", "same", ""),
     ("lookahead", "later", "weights_written", "step 4, update, layer 3: the script of A alone wrote weights after"),
     ("lookahead", "hooked later", "weights_written", "step 4, update, layer 3: the script of A alone wrote weights"),

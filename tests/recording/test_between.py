@@ -7,6 +7,7 @@ import pytest
 from samestep.common.judging.recorded.judge import judge
 from samestep.common.judging.recorded.measured import measure
 from samestep.common.judging.recorded.pairing import pair
+from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.record import MOVED, UPDATED, Phase
 from samestep.experiments.recording.facts import facts_of
@@ -31,27 +32,45 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded_once(tmp_path_factory, "records-between", cases)
 
 
+def judged(folder: Path, kind: str, word: str) -> RecordedVerdict:
+    a, b = read_run(folder / kind), read_run(folder / f"{kind} {word}")
+    pairing = pair(a, b)
+    yardstick = measure(a, [read_run(folder / f"{kind} {seed}") for seed in SEEDS], pairing)
+    return judge(a, b, yardstick, pairing)
+
+
 @pytest.mark.parametrize(("kind", "word", "expected", "said"), BETWEEN)
 def test_what_a_script_writes_to_its_weights_is_told_from_another_update(
     folder: Path, kind: str, word: str, expected: str, said: str
 ) -> None:
-    a, b = read_run(folder / kind), read_run(folder / f"{kind} {word}")
-    pairing = pair(a, b)
-    yardstick = measure(a, [read_run(folder / f"{kind} {seed}") for seed in SEEDS], pairing)
-    verdict = judge(a, b, yardstick, pairing)
+    verdict = judged(folder, kind, word)
     assert ([cause.name for cause in verdict.causes] or [verdict.kind]) == [expected], verdict.headline
     assert said in verdict.headline
 
 
 @pytest.mark.parametrize(
     ("line", "phase", "steps"),
-    [("written averaged", UPDATED, [2]), ("written loosely", UPDATED, []), ("sharpness", MOVED, [0, 1, 2, 3])],
+    [
+        ("written averaged", UPDATED, [2]),
+        ("written loosely", UPDATED, []),
+        ("written late vector", UPDATED, [12]),
+        ("sharpness", MOVED, [0, 1, 2, 3]),
+        ("sharpness hidden", MOVED, [0, 1, 2, 3]),
+    ],
 )
 def test_weights_are_recorded_twice_only_where_a_script_has_changed_them(
     folder: Path, line: str, phase: Phase, steps: list[int]
 ) -> None:
     ((_, found),) = read(folder / line)
     assert [each.number for each in found if phase in (each.stats or {})] == steps
+
+
+@pytest.mark.parametrize("word", ["averaged", "hidden averaged", "assigned"])
+def test_what_a_script_writes_to_its_weights_after_the_first_steps_is_told(folder: Path, word: str) -> None:
+    ((_, found),) = read(folder / f"written late {word}")
+    assert {each.number: each.counts["written_after"] for each in found if "written_after" in each.counts} == {12: 6}
+    notes = judged(folder, "written late", word).notes
+    assert any("after the update, the script of B wrote 6 tensors" in each for each in notes), notes
 
 
 @pytest.mark.parametrize(("word", "after"), LOADERS.items())

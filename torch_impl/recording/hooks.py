@@ -83,9 +83,10 @@ class Hooks:
             kind.zero_grad = self._follow_zeroing(kind.zero_grad)
         schedule = torch.optim.lr_scheduler.LRScheduler
         schedule.step = _preceded(schedule.step, guard(session.counts.add_schedule))
-        nn.Module.load_state_dict = _preceded(
-            nn.Module.load_state_dict, guard(lambda _: session.watch and session.watch.written.see_load())
-        )
+        load = guard(lambda _: session.watch and session.watch.written.see_load())
+        nn.Module.load_state_dict = _preceded(nn.Module.load_state_dict, load)
+        written = _preceded(nn.utils.vector_to_parameters, load)
+        nn.utils.vector_to_parameters = nn.utils.convert_parameters.vector_to_parameters = written
         session.products.follow(guard, lambda: session.watch is None)
         follow_loaders(session.counts.passes, session.targets.batches, guard)
 
@@ -200,12 +201,12 @@ class Hooks:
 
 
 def _preceded(original: Callable[..., Any], before: Callable[[Any], object]) -> Callable[..., Any]:
-    """Returns a method before which a function is told of its object."""
+    """Returns a method before which a function is told of its object, or a function of its first argument."""
 
     @functools.wraps(original)
-    def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        before(self)
-        return original(self, *arguments, **keywords)
+    def method(*arguments: Any, **keywords: Any) -> Any:
+        before(arguments[0] if arguments else None)
+        return original(*arguments, **keywords)
 
     return method
 

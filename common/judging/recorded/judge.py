@@ -5,12 +5,12 @@ import dataclasses
 import math
 
 from samestep.common.errors import ConfigError
-from samestep.common.judging.recorded.alone import note_unlike_steps, with_alone
-from samestep.common.judging.recorded.bounds import one_sided, unreached
+from samestep.common.judging.recorded.alone import with_alone
+from samestep.common.judging.recorded.bounds import unreached
 from samestep.common.judging.recorded.distance import BLIND, SHOWN, Seen, look
 from samestep.common.judging.recorded.findings import Finding, find
 from samestep.common.judging.recorded.measured import MeasuredYardstick
-from samestep.common.judging.recorded.notes import find_notes
+from samestep.common.judging.recorded.notes import find_notes, further_notes
 from samestep.common.judging.recorded.pairing import Pairing, pair
 from samestep.common.judging.recorded.passes import DataPasses
 from samestep.common.judging.recorded.verdict import EXACT, Kind, Need, RecordedVerdict, TensorRow
@@ -193,7 +193,7 @@ def _different(
         return _verdict(walk, seen, "unknown", finding, need=_need(walk, finding), rows=rows)
     need: Need = "weights" if finding.first.phase == "initial weights" else "" if finding.is_first else "command"
     made = _verdict(walk, seen, "named" if found or need == "weights" else "unnamed", finding, need=need, rows=rows)
-    further = () if found else (*note_unlike_steps(evidence), *one_sided(*seen.bounds))
+    further = () if found else further_notes(evidence, seen.bounds)
     return dataclasses.replace(made, causes=found, notes=made.notes + further)
 
 

@@ -1,6 +1,10 @@
 """What is worth knowing beside a verdict on two recorded runs: in what else their records differ."""
 
+from samestep.common.judging.recorded.alone import note_unlike_steps
+from samestep.common.judging.recorded.bounds import Bound, one_sided
 from samestep.common.judging.recorded.walk import Walk
+from samestep.common.judging.recorded.written import note_written
+from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.mistake import few
 
 
@@ -36,3 +40,13 @@ def find_notes(walk: Walk) -> tuple[str, ...]:
             f"{few(walk.pairing.strangers)} of a network that no optimizer updates start from other weights: not compared"
         )
     return tuple(said)
+
+
+def further_notes(evidence: Evidence, bounds: tuple[Bound, Bound]) -> tuple[str, ...]:
+    """Returns what is worth knowing of a step whose difference has no name.
+
+    Args:
+        evidence: The evidence of the step.
+        bounds: The bounds to which A and B clip.
+    """
+    return (*note_unlike_steps(evidence), *note_written(evidence), *one_sided(*bounds))

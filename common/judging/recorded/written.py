@@ -1,6 +1,7 @@
 """What two scripts write to their weights beside their updates, as causes ask for it."""
 
 import dataclasses
+from collections.abc import Iterator
 
 from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
 from samestep.common.judging.recorded.yardstick import apart_of, multiples
@@ -54,6 +55,19 @@ def _with_written_after(
     a, b = (dataclasses.replace(side, written=n) for side, n in zip((evidence.a, evidence.b), written, strict=True))
     made = dataclasses.replace(evidence, a=a, b=b, updates=updates, writes=writes)
     return dataclasses.replace(made, moves=updates) if any(_differ(updates)) else made
+
+
+def note_written(evidence: Evidence) -> Iterator[str]:
+    """Yields what is said where weights were written after an update, of which nothing is known without them.
+
+    Args:
+        evidence: The evidence of the step.
+    """
+    counts = {"A": evidence.a.written, "B": evidence.b.written}
+    writes = [f"{who} wrote {count} tensor{'s' * (count > 1)}" for who, count in counts.items() if count]
+    if writes and evidence.phase == "update" and not evidence.updates:
+        said = " and that of ".join(writes)
+        yield f"after the update, the script of {said}; whether the updates themselves differ is not known"
 
 
 def _differ(updates: tuple[SeenTensor, ...]) -> list[SeenTensor]:

@@ -74,6 +74,12 @@ def written():
                     other.data.clamp_(-30, 30)
                 if "averaged" in words and is_time:
                     (other.data if "hidden" in words else other).copy_(one)
+                if "assigned" in words and is_time:
+                    other.data = one.clone()
+        if "vector" in words and is_time:
+            nn.utils.vector_to_parameters(
+                vec=nn.utils.parameters_to_vector(average.parameters()), parameters=model.parameters()
+            )
         if "restored" in words and is_time:
             model.load_state_dict(first)
         if "swapped" in words:
@@ -95,7 +101,7 @@ class Perturbed(torch.optim.Optimizer):
         norm = torch.stack([each.grad.norm() for each in own]).norm()
         for each in own:
             self.state[each]["old"] = each.data.clone()
-            each.add_(each.grad * (self.rho / norm))
+            (each.data if "hidden" in words else each).add_(each.grad * (self.rho / norm))
         if "kept" not in words:
             self.zero_grad()
 

@@ -1,18 +1,21 @@
 """Weights that a script writes itself: after the update of a step and before the next one, or between two passes of a step.
 
 The weights of a record are those with which the next step begins. Right after the update they are looked at in the first steps
-only, where a script loads weights, and for a while after it has written some. Else the counters of versions are compared, which
-do not count what is written through `p.data`.
+only, where a script loads weights, and for a while after it has written some. Else the counters of versions are compared, and,
+since those do not count what is written through `p.data`, a few numbers of each tensor.
 """
 
+import itertools
 import operator
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import torch
 
 from samestep.common.steps.record import MOVED, UPDATED, Phase
 from samestep.common.steps.recording import DENSE_STEPS, Recorder
 from samestep.torch_impl.recording.statistics import Pending
+from samestep.torch_impl.recording.step.samples import Samples
 from samestep.torch_impl.recording.tensors import Held
 
 _EXPECTED = 100
@@ -33,7 +36,7 @@ class WrittenWeights:
         self._recorder, self._look, self._expected = recorder, look, DENSE_STEPS
         self.moved: Pending | None = None
         self._updated: Pending | None = None
-        self._after = list[int]()
+        self._after, self._sampled = list[int](), list[torch.Tensor]()
         self._before = 0  # tensors that were written after a step whose tensors were not looked at
         self.is_within = False  # an optimizer has stepped within the step of another one
         self.follow(held)
@@ -46,7 +49,8 @@ class WrittenWeights:
         """
         self._is_trained = np.array([each.is_updated and each.tensor.role == "parameter" for each in held], bool)
         self._trained = [each.owner for each, is_trained in zip(held, self._is_trained, strict=True) if is_trained]
-        self._begun = self._versions()
+        self._begun, self._samples = self._versions(), Samples([*itertools.compress(held, self._is_trained)])
+        self._begun_sampled = self._samples.taken()
 
     def _versions(self) -> list[int]:
         return [each._version for each in self._trained]
@@ -61,16 +65,21 @@ class WrittenWeights:
             self.is_within = False
             return
         self.is_within, self._after, number = is_nested, self._versions(), self._recorder.number
-        self._updated = self._look() if number < self._expected and self._recorder.looks_at(number) else None
+        is_looked_at, is_expected = self._recorder.looks_at(number), number < self._expected
+        self._updated = self._look() if is_expected and is_looked_at else None
+        self._sampled = self._samples.taken() if is_looked_at and not is_expected else []
 
     def see_load(self) -> None:
         """A script loads weights into a module."""
         if self._after and self._updated is None and self._recorder.looks_at(self._recorder.number):
-            self._updated = self._look() if self._versions() == self._after else None
+            is_written = self._versions() != self._after or self._samples.num_changed(self._sampled)
+            self._updated = None if is_written else self._look()
 
     def see_pass(self) -> None:
         """A backward pass begins that is not the first of its step."""
-        if self._recorder.looks_at(self._recorder.number) and self._versions() != self._begun:
+        if not self._recorder.looks_at(self._recorder.number):
+            return
+        if self._versions() != self._begun or self._samples.num_changed(self._begun_sampled):
             self.moved = self._look()
 
     def phases(self, weights: np.ndarray) -> dict[Phase, np.ndarray]:
@@ -97,10 +106,13 @@ class WrittenWeights:
         """Returns the counts of a step, and begins the next one."""
         now, before, is_known = self._versions(), self._after, self._updated is not None
         num_changed = sum(map(operator.ne, before, now))
+        if self._sampled and not is_known:
+            num_changed = max(num_changed, self._samples.num_changed(self._sampled))
         if num_changed:
             self._expect_more()
-        self._begun, self._after, self._updated, self.moved = now, [], None, None
+        self._begun, self._after, self._sampled, self._updated, self.moved = now, [], [], None, None
         found, number = {"written_tensors": self._before}, 0 if is_known else num_changed
         is_looked_at = self._recorder.looks_at(self._recorder.number)
+        self._begun_sampled = self._samples.taken() if self._recorder.number + 1 < self._expected else []
         self._before, found["written_after"] = (0, number) if is_looked_at else (number, 0)
         return {name: count for name, count in found.items() if count}
