@@ -28,6 +28,34 @@ def test_padding_is_no_part_of_an_example() -> None:
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize("is_in_front", [False, True])
+def test_neither_the_side_of_padding_nor_the_positions_in_it_are_part_of_an_example(is_in_front: bool) -> None:
+    """As in batches that a model goes on with, which are padded in front, or where places are counted over padding."""
+    import torch
+
+    from samestep.torch_impl.recording.step.examples import Examples
+
+    def batch(rows: list[list[int]], length: int) -> dict[str, torch.Tensor]:
+        sides = [((length - len(row)) * is_in_front, (length - len(row)) * (not is_in_front)) for row in rows]
+        ids = [[0] * front + row + [0] * behind for row, (front, behind) in zip(rows, sides, strict=True)]
+        places = [[1] * front + [*range(length - front)] for front, _ in sides]
+        mask = [[0] * front + [1] * len(row) + [0] * behind for row, (front, behind) in zip(rows, sides, strict=True)]
+        return {
+            name: torch.tensor(each)
+            for name, each in (("attention_mask", mask), ("input_ids", ids), ("position_ids", places))
+        }
+
+    rows, whole, parts = [[5, 6, 7, 8], [3, 4], [9, 2, 1]], Examples(), Examples()
+    whole.add([], batch(rows, 5))
+    for row in rows:
+        parts.add([], batch([row], len(row)))
+    assert hashes_of(whole) == hashes_of(parts)
+    parts.clear()
+    parts.add([], batch([[4, 3]], 2))
+    assert not {*hashes_of(parts)} & {*hashes_of(whole)}
+
+
+@pytest.mark.torch
 def test_a_packed_batch_is_one_example() -> None:
     """It is a row of many texts, and says where each of them begins."""
     import torch

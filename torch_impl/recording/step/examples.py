@@ -1,7 +1,7 @@
 """Which examples the model was called on: the mirror of common/steps/rows.py.
 
 The tensors of a call that have as many rows as its first one make the hashes together; a packed batch is one row. The padding
-that an `attention_mask` among the keywords hides counts as zero, whatever a batch is padded with.
+that an `attention_mask` among the keywords hides counts as zero, whatever a batch is padded with and on which side.
 A tensor that asks for a gradient, or that a model returned within the step, is a result and no data: its last bits may differ
 where the data are the same. So are rows of a result in a batch that holds data as well, as a discriminator may be given it.
 """
@@ -63,7 +63,8 @@ class Examples:
         together, sums = list[torch.Tensor](), None  # type: list[torch.Tensor], Sums | None
         for each in inputs:
             if each.shape[0] == rows:
-                sums = sums_of(len(together), each if mask is None else without_padding(each, mask), out, sums)
+                data = each if mask is None else without_padding(each, mask, each is keywords.get("position_ids"))
+                sums = sums_of(len(together), data, out, sums)
                 together.append(each)
         assert sums is not None
         if results := self._results.alive():

@@ -29,17 +29,23 @@ def shown_by(mask: object) -> torch.Tensor | None:
     return local_of(unwrapped(mask)) != 0
 
 
-def without_padding(tensor: torch.Tensor, shown: torch.Tensor) -> torch.Tensor:
+def without_padding(tensor: torch.Tensor, shown: torch.Tensor, are_positions: bool = False) -> torch.Tensor:
     """Returns an input with zeros where it is padded: where it is hidden, and as the hidden end of its row is.
 
-    No other number is left out, since a script's mask may mean something else, as one that is true where it hides.
+    No other number is left out, since a script's mask may mean something else, as one that is true where it hides. Padding in
+    front of a row goes behind it, so the row is hashed alike however long it is.
 
     Args:
         tensor: The input.
         shown: What its mask does not hide.
+        are_positions: Whether the numbers count the places of a row, which go on behind what is shown.
     """
     is_alike = tensor.shape == shown.shape and tensor.device == shown.device and tensor.layout is torch.strided
     if not is_alike or tensor.is_floating_point():
         return tensor
-    end = tensor[:, :1].where(shown[:, -1:], tensor[:, -1:])
-    return tensor.masked_fill(~shown & (tensor == end), 0)
+    is_in_front, is_padding = shown[:, -1:], ~shown
+    if not are_positions:
+        is_padding &= tensor == tensor[:, :1].where(is_in_front, tensor[:, -1:])
+    before = is_padding.cumprod(1).sum(1, keepdim=True) * is_in_front
+    places = torch.arange(tensor.shape[1], device=tensor.device) + before
+    return tensor.masked_fill(is_padding, 0).gather(1, places % tensor.shape[1])
