@@ -5,7 +5,6 @@ only, where a script loads weights, and for a while after it has written some. E
 since those do not count what is written through `p.data`, a few numbers of each tensor.
 """
 
-import itertools
 import operator
 from collections.abc import Callable, Sequence
 
@@ -48,8 +47,9 @@ class WrittenWeights:
             held: All that there are.
         """
         self._is_trained = np.array([each.is_updated and each.tensor.role == "parameter" for each in held], bool)
-        self._trained = [each.owner for each, is_trained in zip(held, self._is_trained, strict=True) if is_trained]
-        self._begun, self._samples = self._versions(), Samples([*itertools.compress(held, self._is_trained)])
+        trained = [each for each, is_trained in zip(held, self._is_trained, strict=True) if is_trained]
+        self._trained = [each.owner for each in trained]
+        self._begun, self._samples = self._versions(), Samples(trained)
         self._begun_sampled = self._samples.taken()
 
     def _versions(self) -> list[int]:
