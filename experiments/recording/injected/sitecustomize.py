@@ -41,7 +41,8 @@ def _follow(name: str, loader: object) -> None:
         _unsearched(execute, module)
         if name == _BARE:
             _wait_for(module.GradientTape, "__enter__")
-            _wait_for(sys.modules[_FUNCTIONS].Function, "__call__")
+            if _FUNCTIONS in sys.modules:  # another version of TensorFlow may have it elsewhere
+                _wait_for(sys.modules[_FUNCTIONS].Function, "__call__")
         else:
             _start(name)
 
