@@ -7,8 +7,9 @@ from pathlib import Path
 
 from samestep.common.errors import SamestepError, Unavailable
 from samestep.common.judging.recorded.judge import judge, judge_unless_rounded
-from samestep.common.judging.recorded.measured import measure, measure_both, repeats_itself, rounds_more
+from samestep.common.judging.recorded.measured import measure, measure_both, rounds_more
 from samestep.common.judging.recorded.pairing import pair
+from samestep.common.judging.recorded.repeating import repeats_itself, starts_alike
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.judging.recorded.yardstick import Derived, Yardstick
 from samestep.common.steps.recorded_run import RecordedRun
@@ -47,7 +48,7 @@ def diff(a: Reruns, b: Reruns, num_steps: int) -> Diffed:
     """
     is_float64 = a.run.header.is_float64
     first = judge(a.run, b.run) if is_float64 else judge_unless_rounded(a.run, b.run)
-    if first is not None and _is_settled(a, first):
+    if first is not None and _is_settled(a, first) and not _may_be_computed(a, first):
         return Diffed(first, a, b)
     length = min(count_steps(side.run, num_steps) for side in (a, b))
     try:
@@ -101,6 +102,16 @@ def _is_settled(a: Reruns, first: RecordedVerdict) -> bool:
     return (first.kind == "same" and not first.worst) or first.is_exact  # before it no step was rounded otherwise
 
 
+def _may_be_computed(a: Reruns, first: RecordedVerdict) -> bool:
+    """Returns whether examples that differ may be computed from the weights: then A has others where its weights are moved."""
+    if a.run.header.is_float64 or first.kind != "unnamed" or first.first is None or first.first.phase != "data":
+        return False
+    with contextlib.suppress(SamestepError):
+        rerun = a.perturbed(SEEDS[:1], first.first.step + 1)[0]
+        return starts_alike(a.run, rerun) and not repeats_itself(a.run, rerun)
+    return False
+
+
 def _without_seed(a: Reruns, b: Reruns, error: NotRepeated) -> Diffed:
     """Says what needs no yardstick: a run that is different each time has none."""
     verdict = judge(a.run, b.run)
@@ -119,7 +130,7 @@ def _by_reruns_of_b(a: Reruns, b: Reruns, length: int, why: str) -> Diffed:
         why: Why A cannot be run again.
     """
     pairing = pair(a.run, b.run)
-    runs = _require_alike(b, b.perturbed(SEEDS, length))
+    runs = _perturbed(b, length)
     verdict = try_further(
         a, b, [], runs, judge(a.run, b.run, measure_both(a.run, [], b.run, runs, pairing), pairing), length
     )
@@ -128,27 +139,31 @@ def _by_reruns_of_b(a: Reruns, b: Reruns, length: int, why: str) -> Diffed:
     return Diffed(verdict, a, b, (f"A cannot be run again: {why}. Reruns of B measured how far rounding goes.",))
 
 
-def _require_alike(side: Reruns, runs: Sequence[RecordedRun]) -> Sequence[RecordedRun]:
-    """Returns reruns.
+def _perturbed(side: Reruns, length: int) -> Sequence[RecordedRun]:
+    """Returns the reruns of a side. They may have other examples, if the same weights give the same ones once more.
 
     Raises:
-        NotRepeated: One had other examples than the run, or other weights.
+        NotRepeated: One was given other examples, or started from other weights.
     """
-    if not all(repeats_itself(side.run, run) for run in runs):
-        raise NotRepeated("run again, it was given other examples", is_random=True)
+    runs = side.perturbed(SEEDS, length)
+    others = [(seed, run) for seed, run in zip(SEEDS, runs, strict=True) if not repeats_itself(side.run, run)]
+    for seed, run in others[:1]:
+        (again,) = side.perturbed([seed], length, "again") if starts_alike(side.run, run) else (None,)
+        if again is None or not repeats_itself(run, again):
+            raise NotRepeated("run again, it was given other examples", is_random=True)
     return runs
 
 
 def _by_reruns_of_a(a: Reruns, b: Reruns, length: int) -> Diffed:
     pairing = pair(a.run, b.run)
-    runs = _require_alike(a, a.perturbed(SEEDS, length))
+    runs = _perturbed(a, length)
     verdict = judge(a.run, b.run, measure(a.run, runs, pairing), pairing)
     # Examples in fewer digits are no other ones; whether a loss that is off says so is for B's own rounding to decide.
     is_exact = verdict.is_exact and verdict.first is not None and verdict.first.phase != "data"
     if is_exact or verdict.kind in ("same", "amplified") or not rounds_more(b.run, a.run):
         return Diffed(try_further(a, b, runs, [], verdict, length), a, b)
     try:
-        of_b = _require_alike(b, b.perturbed(SEEDS, length))
+        of_b = _perturbed(b, length)
     except SamestepError as error:
         noted = f"nothing measured how far B's rounding takes it: {str(error).removesuffix('.')}."
         return Diffed(judge(a.run, b.run, None, pairing), a, b, (noted,))

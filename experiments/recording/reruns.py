@@ -90,12 +90,13 @@ class Reruns:
         places = (Path(self.run.header.directory), Path.cwd())
         return next((each for each in places if each.is_dir() and all((each / s).is_file() for s in scripts)), None)
 
-    def perturbed(self, seeds: Sequence[int], num_steps: int) -> list[RecordedRun]:
+    def perturbed(self, seeds: Sequence[int], num_steps: int, name: str = "perturbed") -> list[RecordedRun]:
         """Returns the first steps of the command, from initial weights that are moved in their last bit.
 
         Args:
             seeds: Each makes a rerun.
             num_steps: How many steps each takes, at least.
+            name: Under which they are kept: another name than the usual one makes them once more.
 
         Raises:
             NotRepeated: The command takes other steps than those of the record.
@@ -103,7 +104,7 @@ class Reruns:
         """
         products = self.run.header.products
         return [
-            self._kept(f"perturbed-{seed}", self._options(num_steps, perturb=seed, products=products)) for seed in seeds
+            self._kept(f"{name}-{seed}", self._options(num_steps, perturb=seed, products=products)) for seed in seeds
         ]
 
     def kept(self) -> list[RecordedRun]:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 from samestep.common.errors import SamestepError
 from samestep.common.judging.recorded.judge import judge
-from samestep.common.judging.recorded.measured import measure_both, repeats_itself
+from samestep.common.judging.recorded.measured import measure_both
 from samestep.common.judging.recorded.pairing import pair
+from samestep.common.judging.recorded.repeating import repeats_itself, starts_alike
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.experiments.recording.reruns import SEEDS, Reruns
@@ -49,7 +50,7 @@ def try_further(
         assert verdict.first is not None
         before, until = [*made], max(verdict.first.step, 0) + 1
         for num_steps in dict.fromkeys((until, length)):
-            rerun = _rerun(side, seed, num_steps)
+            rerun = _rerun(side, seed, num_steps, before)
             if not rerun:
                 break
             made[:] = [*before, *rerun]
@@ -64,8 +65,16 @@ def _is_open(verdict: RecordedVerdict) -> bool:
     return verdict.may_be_tipped and verdict.need != "steps"
 
 
-def _rerun(side: Reruns, seed: int, num_steps: int) -> list[RecordedRun]:
-    """Returns a rerun; none if the command cannot be run again, or does other things then."""
+def _rerun(side: Reruns, seed: int, num_steps: int, before: Sequence[RecordedRun]) -> list[RecordedRun]:
+    """Returns a rerun; none if the command cannot be run again, or does other things then.
+
+    Args:
+        side: The run.
+        seed: Of the perturbation.
+        num_steps: How many steps it takes.
+        before: The reruns that there are: if one has other examples, these are computed from the weights.
+    """
+    may_repeat = repeats_itself if all(repeats_itself(side.run, each) for each in before) else starts_alike
     with contextlib.suppress(SamestepError):
-        return [run for run in side.perturbed([seed], num_steps) if repeats_itself(side.run, run)]
+        return [run for run in side.perturbed([seed], num_steps) if may_repeat(side.run, run)]
     return []

@@ -58,6 +58,7 @@ class Script:
     relu: bool = False
     shards: bool = False
     flipped: bool = False  # another order of summation
+    chosen: bool = False  # half of the examples are computed from the weights
     perturbed: int | None = None
     mistake: str = ""
     moves_statistics: bool = False
@@ -67,6 +68,11 @@ class Script:
     layouts: tuple[str, ...] = ()
     is_cast: bool = False
     command: tuple[str, ...] = ()
+
+    @property
+    def rounded_as(self) -> int:
+        """A number for how the weights are rounded."""
+        return self.flipped + (0 if self.perturbed is None else 2 + self.perturbed)
 
     @property
     def is_float64(self) -> bool:
@@ -308,6 +314,7 @@ class _Training:
                 factor = 2 if s.mistake in ("loss_summed", "loss_scaled_before_clipping") else 1
                 losses = [loss * factor for loss in found[rank][0]]
                 rows = tuple(int(i) * 2654435761 % 2**64 + 1 for i in parts[rank])
+                rows = (*rows[:8], *(row + self.s.rounded_as for row in rows[8:])) if self.s.chosen else rows
                 is_again = s.mistake == "updated_again" and step == 1
                 stats = {"stray": self.stats(rank, strays)} if strays else {}
                 stats |= {"gradient": self.stats(rank, gradients), "weight": self.stats(rank, self.weights[rank])}

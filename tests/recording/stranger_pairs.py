@@ -70,6 +70,9 @@ GUESTS = [
     ("scheduled", "infinite", "unnamed", "in A and inf in B"),
     ("unfrozen", "late", "missing_gradients", "get gradients in A alone: frozen, detached"),
     ("restored", "anew", "unnamed", "or a network that was made anew"),
+    ("chosen", "logs", "same", "some examples are computed from the weights"),
+    ("chosen", "reached", "unnamed", "step 0, gradient, layer Sequential.2: "),
+    ("chosen", "double", "other_targets", "step 0, loss"),
 ]
 """As above, of guests.py."""
 BETWEEN = [

@@ -39,6 +39,18 @@ def test_a_script_that_does_not_repeat_itself_is_not_judged(tmp_path: Path, reru
     assert "does not repeat itself" in found.notes[0]
 
 
+@pytest.mark.parametrize(("mistake", "code"), [("", 0), ("off_by_a_little", 4), ("other_order", 4)])
+def test_a_script_may_compute_its_examples_from_its_weights(tmp_path: Path, mistake: str, code: int) -> None:
+    rerun = Fake()
+    a = side(Script(chosen=True), tmp_path, "A", rerun)
+    b = side(Script(chosen=True, flipped=True, mistake=mistake), tmp_path, "B", rerun)
+    found = diff(a, b, 20)
+    assert found.verdict.exit_code == code
+    if mistake != "other_order":  # which has a name before anything is run again
+        assert rerun.runs.count("again-0-0") == 1 and not any("repeat itself" in each for each in found.notes)
+        assert any("computed from the weights" in each for each in found.verdict.notes)
+
+
 @pytest.mark.parametrize("mistake", ["off_by_a_little", "forgotten_exchange"])
 def test_a_script_that_was_edited_is_no_yardstick(tmp_path: Path, mistake: str) -> None:
     """A is the record of a script that now makes the mistake, as it is where a pull request is held against a record."""

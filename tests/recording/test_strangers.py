@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from samestep.common.judging.recorded.judge import judge
-from samestep.common.judging.recorded.measured import measure, repeats_itself
+from samestep.common.judging.recorded.measured import measure
 from samestep.common.judging.recorded.pairing import pair
+from samestep.common.judging.recorded.repeating import repeats_itself
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.mistakes.groups import is_regrouped
 from samestep.common.steps.joining import read_run

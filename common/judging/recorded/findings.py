@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from samestep.common.judging.recorded.alone import find_alone
-from samestep.common.judging.recorded.given import Finding, find_examples, find_targets, with_effect
+from samestep.common.judging.recorded.given import Finding, find_examples, find_targets, note_asides, with_effect
 from samestep.common.judging.recorded.verdict import FirstDifference
 from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
 from samestep.common.judging.recorded.yardstick import apart_of, roundoff_of_weights, times_rounding, unit_of
@@ -51,17 +51,17 @@ def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> F
     )
     all_found = [finding for check in checks if (finding := check(walk, one, other)) is not None]
     found = with_effect(all_found)
-    kept = [each.first for each in found]
-    walk.asides.update(dict.fromkeys(each.aside for each in all_found if each.first not in kept))
     certain = next((finding for finding in found if finding.is_certain), None)
+    note_asides(walk, all_found, found)
     if certain is None:
         return next(iter(found), None)
     certain = dataclasses.replace(certain, is_first=certain is found[0])
     walk.asides.update(dict.fromkeys(certain.beside))
-    is_computed = certain.first.phase in ("loss", "gradient") and certain.first.ratio is None and not certain.is_of_one
-    if not is_computed:
+    if certain.first.phase not in ("loss", "gradient") or certain.first.ratio is not None or certain.is_of_one:
         return certain
-    return find_targets(walk, one, other) or find_examples(walk, one, other, may_be_rounded=False) or certain
+    is_seen = all_found[0].first.phase == "data"  # and has no effect
+    rounded = None if is_seen else find_examples(walk, one, other, may_be_rounded=False)
+    return find_targets(walk, one, other) or rounded or certain
 
 
 def _initial(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:

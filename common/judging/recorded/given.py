@@ -4,11 +4,13 @@ import dataclasses
 from collections.abc import Sequence
 
 from samestep.common.judging.recorded.distance import BLIND, resolution_of
+from samestep.common.judging.recorded.measured import MeasuredYardstick
 from samestep.common.judging.recorded.verdict import FirstDifference
 from samestep.common.judging.recorded.walk import Walk
 from samestep.common.judging.recorded.yardstick import roundoff_of_weights
 from samestep.common.steps.recorded_run import RunStep
 
+IN_NO_LOSS = "one of the two calls its models on further examples, which changes no loss"
 IDLE_CALLS = "one of the two calls its model more often on the same examples, which changes nothing"
 FURTHER_CALLS = (
     "one of the two calls its models on further examples, which changes no loss and no gradient that both have"
@@ -16,6 +18,10 @@ FURTHER_CALLS = (
 OTHER_NUMBERS = (
     "the two call their models on other numbers, as where one of them prepares its examples within the model: all losses and "
     "gradients that both have are the same"
+)
+COMPUTED_EXAMPLES = (
+    "some examples are computed from the weights, as points that a network has chosen: run again from weights that rounding has "
+    "moved, the same script has others"
 )
 ALL_ARGUMENTS = (
     "an example is all that a model is called on for one row: where one argument is another one, such as the labels, no example "
@@ -70,6 +76,18 @@ def with_effect(found: Sequence[Finding]) -> list[Finding]:
     return kept
 
 
+def note_asides(walk: Walk, found: Sequence[Finding], kept: Sequence[Finding]) -> None:
+    """Notes what is said of the differences of a step that are none.
+
+    Args:
+        walk: Over both runs.
+        found: All.
+        kept: Those that are differences.
+    """
+    first, shorter = {each.first for each in kept}, {FURTHER_CALLS: IN_NO_LOSS} if kept else {}
+    walk.asides.update({shorter.get(each.aside, each.aside): None for each in found if each.first not in first})
+
+
 def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool = True) -> Finding | None:
     """Returns the difference of the examples of a step; None if there is none.
 
@@ -97,10 +115,15 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
         ranks, aside = (), IDLE_CALLS
     elif a <= b or b <= a:
         aside = FURTHER_CALLS
+    measured = walk.yardstick if isinstance(walk.yardstick, MeasuredYardstick) else None
+    if measured is not None and a.total() == b.total() and min(one.number, measured.last) in measured.computed:
+        aside = COMPUTED_EXAMPLES
+    shows_in = ("loss",) if aside == FURTHER_CALLS and one.loss is not None and other.loss is not None else COMPUTED
     is_seen = bool(aside) and (aside in walk.asides or _is_fine(walk, one, other))
     first, is_none_alike = FirstDifference(one.number, "data", "", ranks, words), not alike and a.total() == b.total()
     beside = (ALL_ARGUMENTS,) if is_none_alike and not one.number else ()
-    return Finding(first, shows_in=COMPUTED if is_seen else (), aside=aside, beside=beside)
+    beside = (COMPUTED_EXAMPLES,) if aside == COMPUTED_EXAMPLES else beside
+    return Finding(first, shows_in=shows_in if is_seen else (), aside=aside, beside=beside)
 
 
 def _is_fine(walk: Walk, one: RunStep, other: RunStep) -> bool:

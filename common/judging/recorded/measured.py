@@ -3,11 +3,10 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 
-from samestep.common.judging.recorded.hashes import are_other
 from samestep.common.judging.recorded.pairing import Pairing
 from samestep.common.judging.recorded.yardstick import (
     DERIVED_ZONE,
@@ -20,7 +19,7 @@ from samestep.common.judging.recorded.yardstick import (
     unit_of,
 )
 from samestep.common.steps.record import Phase
-from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
+from samestep.common.steps.recorded_run import RecordedRun, Sums
 
 POOLED = 0.3
 """Of the median relative spread of all tensors: of four perturbations of a single number, all may be small by chance."""
@@ -30,8 +29,6 @@ gradient by exp(x), with a normal x, reruns are apart from A by the root mean sq
 is 10 times that at 3.68 deviations, which the worst of healthy pairs have. (A test computes it.)"""
 CERTAIN = THRESHOLD * DERIVED_ZONE
 """From how many times rounding on a difference is none even there."""
-MOST_PERTURBED = 0.02
-"""How far a perturbation moves weights, relative to their norm: that of bfloat16 moves them by 0.004."""
 MOST_GROWTH = 100.0
 """Of rounding, as an exponent of e: it is everything long before."""
 
@@ -49,6 +46,7 @@ class MeasuredYardstick:
         rate: By how much the weights' spread grew in a step, on average over the second half of the reruns.
         chaotic: The steps at which rounding does not grow in proportion -> the share of its norm by which it moves the median
             gradient.
+        computed: The steps with other examples in the reruns, as where they are computed from the weights.
     """
 
     unit: np.ndarray
@@ -58,6 +56,7 @@ class MeasuredYardstick:
     last: int
     rate: float = 1.0
     chaotic: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    computed: Set[int] = frozenset()
 
     def of(self, number: int, phase: Phase, sums: Sums) -> RoundingScale:
         """See `Yardstick.of`."""
@@ -119,17 +118,20 @@ def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing, 
     spreads: dict[tuple[int, Phase], np.ndarray] = {}
     losses: dict[int, float] = {}
     chaotic: dict[int, float] = {}
-    iterators, last = [(iter(run.steps), _places(a, run)) for run in perturbed], -1
+    computed = set[int]()
+    iterators, last = [(iter(run.steps), places_in(a, run)) for run in perturbed], -1
     for step in a.steps:
         others = [(other, places) for each, places in iterators if (other := next(each, None)) is not None]
         if not others:
             break
         last = step.number
+        if any(each.rows != step.rows for each, _ in others):
+            computed.add(last)
         if step.loss is not None:
             losses[last] = root_mean_square([each.loss - step.loss for each, _ in others if each.loss is not None])
         for phase, sums in (step.sums or {}).items():
             ours = pairing.of(sums, side)
-            seen = [_like(each.sums[phase], sums, at) for each, at in others if each.sums and phase in each.sums]
+            seen = [like(each.sums[phase], sums, at) for each, at in others if each.sums and phase in each.sums]
             moved = [pairing.of(each, side) for each in seen]
             if moved:
                 spreads[last, phase] = np.sqrt(np.mean([apart_of(ours, each) ** 2 for each in moved], axis=0))
@@ -137,7 +139,7 @@ def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing, 
                 if phase == "gradient" and share >= CHAOTIC:
                     chaotic[last] = share
     unit, rate = unit_of(pairing, a.header.is_float64), _rate(spreads, last)
-    return MeasuredYardstick(unit, pairing, spreads, losses, last, rate, chaotic)
+    return MeasuredYardstick(unit, pairing, spreads, losses, last, rate, chaotic, computed)
 
 
 def _median_share(spread: np.ndarray, norm: np.ndarray) -> float:
@@ -196,38 +198,27 @@ def rounds_more(one: RecordedRun, other: RecordedRun) -> bool:
     return coarsest_roundoff(one.header) > coarsest_roundoff(other.header)
 
 
-def repeats_itself(a: RecordedRun, rerun: RecordedRun) -> bool:
-    """Returns whether a rerun started from the run's weights, but for the perturbation, and was given its examples.
-
-    Args:
-        a: The run.
-        rerun: The first steps of its command, run again.
-    """
-    places, hashes_differ = _places(a, rerun), are_other(a.header, rerun.header)
-    return all(
-        (hashes_differ or one.rows == other.rows) and (one.number >= 0 or _start_alike(one, other, places))
-        for one, other in zip(a.steps, rerun.steps, strict=False)
-    )
-
-
-def _start_alike(one: RunStep, other: RunStep, places: np.ndarray) -> bool:
-    if not one.sums or not other.sums:
-        return True
-    weights = one.sums["weight"], _like(other.sums["weight"], one.sums["weight"], places)
-    return bool((apart_of(*weights) <= MOST_PERTURBED * np.nan_to_num(weights[0].norm)).all())
-
-
-def _places(run: RecordedRun, rerun: RecordedRun) -> np.ndarray:
+def places_in(run: RecordedRun, rerun: RecordedRun) -> np.ndarray:
     """Returns the place in a rerun of each tensor of the run; -1 where the rerun ended before it was added.
 
     A rerun may have more tensors: the recorder that made the record may have been an older one, which did not look at them.
+
+    Args:
+        run: The run.
+        rerun: The rerun.
     """
     places = {tensor.name: place for place, tensor in enumerate(rerun.tensors)}
     return np.array([places.get(tensor.name, -1) for tensor in run.tensors], int)
 
 
-def _like(seen: Sums, whole: Sums, places: np.ndarray) -> Sums:
-    """Returns what a rerun saw of the run's tensors, with the run's own numbers of those that it lacks."""
+def like(seen: Sums, whole: Sums, places: np.ndarray) -> Sums:
+    """Returns what a rerun saw of the run's tensors, with the run's own numbers of those that it lacks.
+
+    Args:
+        seen: What the rerun saw.
+        whole: What the run has.
+        places: The place in the rerun of each tensor of the run.
+    """
     is_known = places >= 0
     return Sums(
         np.where(is_known[:, None], seen.projections[places], whole.projections),

@@ -2,12 +2,19 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from samestep.common.errors import ConfigError
+from samestep.common.judging.recorded.hashes import are_other
 from samestep.common.judging.recorded.judge import judge, judge_unless_rounded
-from samestep.common.judging.recorded.measured import measure
+from samestep.common.judging.recorded.measured import like, measure, places_in
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
+from samestep.common.judging.recorded.yardstick import apart_of
 from samestep.common.steps.recorded_run import RecordedRun
+
+MOST_PERTURBED = 0.02
+"""How far a perturbation moves weights, relative to their norm: that of bfloat16 moves them by 0.004."""
 
 
 def judge_again(
@@ -29,3 +36,30 @@ def judge_again(
         return verdict
     pairing = pair(again, run)
     return judge(again, run, measure(again, perturb(), pairing), pairing)
+
+
+def repeats_itself(a: RecordedRun, rerun: RecordedRun) -> bool:
+    """Returns whether a rerun started from the run's weights, but for the perturbation, and was given its examples.
+
+    Args:
+        a: The run.
+        rerun: The first steps of its command, run again.
+    """
+    hashes_differ = are_other(a.header, rerun.header)
+    return starts_alike(a, rerun) and all(
+        hashes_differ or one.rows == other.rows for one, other in zip(a.steps, rerun.steps, strict=False)
+    )
+
+
+def starts_alike(a: RecordedRun, rerun: RecordedRun) -> bool:
+    """Returns whether a rerun started from the run's weights, but for the perturbation.
+
+    Args:
+        a: The run.
+        rerun: The first steps of its command, run again.
+    """
+    one, other = next(iter(a.steps), None), next(iter(rerun.steps), None)
+    if one is None or other is None or one.number >= 0 or not one.sums or not other.sums:
+        return True
+    weights = one.sums["weight"], like(other.sums["weight"], one.sums["weight"], places_in(a, rerun))
+    return bool((apart_of(*weights) <= MOST_PERTURBED * np.nan_to_num(weights[0].norm)).all())

@@ -69,4 +69,18 @@ def restored():
         optimizer.step()
 
 
+def chosen():
+    """One network chooses the points along a ray on which another one is called."""
+    coarse, fine = (nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1)) for _ in range(2))
+    optimizer = torch.optim.Adam([*coarse.parameters(), *fine.parameters()], lr=0.01)
+    for part in BATCHES:
+        out = coarse(inputs[part, :, None])[..., 0]
+        shares = out.log_softmax(1).exp() if "logs" in words else out.softmax(1)
+        points = inputs[part] * (shares if "reached" in words else shares.detach())
+        losses = [(each - texts[part, :1]).square().mean() for each in (out, fine(points[..., None])[..., 0])]
+        optimizer.zero_grad()
+        (sum(losses) if "double" not in words else losses[0] + 2 * losses[1]).backward()
+        optimizer.step()
+
+
 globals()[kind]()
