@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import weakref
 from pathlib import Path
 from typing import Any
@@ -361,3 +362,7 @@ def main(out: str, *names: str) -> None:
         session.__init__(recorder)
         globals()[case]()
         session.end()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,9 +1,12 @@
 """Reads records as tests want them: the statistics of whole tensors, put together from the pieces of all ranks."""
 
+import atexit
 import json
+import select
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +76,39 @@ def record(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, cwd=cwd, capture_output=True, text=True, timeout=200, check=False)
 
 
+Case = tuple[str, Sequence[str], dict[str, object] | None, int]
+"""A script, its arguments, how it is recorded if it is, and the number of its processes."""
+_HAVE: dict[str, subprocess.Popen[str]] = {}
+"""The processes that have a framework, of which each worker of a test session starts one."""
+
+
+def run_forked(framework: str, cases: Sequence[Case]) -> str:
+    """What scripts print, one after the other, each in processes that are forked off one that has their framework."""
+    if framework not in _HAVE or _HAVE[framework].poll() is not None:
+        line = [sys.executable, "-m", "tests.recording.run_many", framework]
+        _HAVE[framework] = subprocess.Popen(line, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        atexit.register(_end, _HAVE[framework])
+    process = _HAVE[framework]
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        print(json.dumps(cases), file=process.stdin, flush=True)
+        assert select.select([process.stdout], [], [], 500)[0], "the scripts do not end"
+        said = json.loads(process.stdout.readline())
+    except BaseException:
+        process.kill()  # it would answer later
+        raise
+    assert not said["failed"], f"{said['failed']} failed: {said['err']}"
+    assert "samestep:" not in said["err"], said["err"]
+    return said["out"]
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    try:
+        process.communicate(timeout=10)
+    finally:
+        process.kill()
+
+
 def run_many(folder: Path, cases: dict[str, tuple[str, dict[str, object]]]) -> dict[str, list[Rank]]:
     """Records scripts in processes that are forked off one that has torch.
 
@@ -85,11 +121,8 @@ def run_many(folder: Path, cases: dict[str, tuple[str, dict[str, object]]]) -> d
         (folder / name).mkdir(parents=True)
         script, *arguments = line.split()
         own = {"out": str(folder / name), "command": [script, *arguments]} | options
-        orders.append([str(SCRIPTS / script), arguments, own, own.pop("world", 1)])
-    line = [sys.executable, "-m", "tests.recording.run_many", json.dumps(orders)]
-    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=250, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "samestep:" not in done.stderr, done.stderr
+        orders.append((str(SCRIPTS / script), arguments, own, own.pop("world", 1)))
+    run_forked("torch", orders)
     return {name: read(folder / name) for name in cases}
 
 

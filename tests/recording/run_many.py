@@ -1,60 +1,68 @@
-"""Runs scripts one after the other, each in processes that are forked off after torch is imported, and records them."""
+"""Records scripts in processes that are forked off this one, which has their framework: python -m tests.recording.run_many NAME.
+
+Each line of its input has cases, and its answer is a line: the first that failed, and what all have printed.
+"""
 
 import atexit
-import gc
+import functools
+import importlib
 import json
 import os
 import runpy
-import socket
 import sys
-import traceback
+import tempfile
 
-import torch
-import torch._dynamo  # which every optimizer imports at its first step
-import torch.distributed.fsdp
-import torch.distributed.tensor.parallel
+from museum.forks import run_forked
+from samestep.common.runtime.imports import import_modules
 
-from samestep.torch_impl.recording import install
+TORCH = (
+    "torch._dynamo",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor.parallel",
+    "samestep.torch_impl.recording",
+)
+"""What is shared with the scripts; every optimizer imports the first at its first step."""
+IMPORTED = {"torch": TORCH, "keras": ("keras", "samestep.tf_impl.recording")}
 
 
-def run(script: str, arguments: list[str], options: dict[str, object]) -> None:
-    install(json.dumps(options))
+def run(script: str, arguments: list[str], options: dict[str, object] | None, rank: int) -> None:
+    """Runs a script as it is, or recorded where there are options."""
+    if options is not None:
+        importlib.import_module(IMPORTED[sys.argv[1]][-1]).install(json.dumps(options))
     sys.argv = [script, *arguments]
     try:
         runpy.run_path(script, run_name="__main__")
-    except SystemExit:
-        pass
+    except SystemExit as ended:
+        if ended.code:
+            raise
     finally:
         atexit._run_exitfuncs()
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-def start(case: tuple[str, list[str], dict[str, object]], environment: dict[str, str]) -> int:
-    if child := os.fork():
-        return child
-    code = 0
-    try:
-        os.environ |= environment
-        run(*case)
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+def answer(cases: list[tuple[str, list[str], dict[str, object] | None, int]]) -> dict[str, str]:
+    """Runs scripts one after the other, until one fails."""
+    failed = ""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        os.dup2(out.fileno(), 1)
+        os.dup2(err.fileno(), 2)
+        for *case, world in cases:
+            if not failed and not run_forked(functools.partial(run, *case), world, is_group=world > 1):
+                failed = " ".join([case[0], *case[1]])
+        out.seek(0)
+        err.seek(0)
+        return {"failed": failed, "out": out.read().decode(), "err": err.read().decode()}
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)  # a pool of threads would not survive the fork
-    gc.freeze()  # the recorder looks through all objects of a process: those of this one are none of a script's
-    for *case, world in json.loads(sys.argv[1]):
-        common = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-        children = [start(case, {"RANK": str(rank)} | common if world > 1 else {}) for rank in range(world)]
-        for child in children:
-            if status := os.waitpid(child, 0)[1]:
-                sys.exit(f"{case[0]} {case[1]} ended with {status}")
+    asked, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    import_modules(
+        IMPORTED[sys.argv[1]]
+    )  # its objects are frozen: the recorder looks through those of a script's process
+    if sys.argv[1] == "torch":
+        sys.modules["torch"].set_num_threads(1)  # a pool of threads would not survive the fork
+    else:
+        assert sys.modules["keras"].backend.backend() == "tensorflow"
+    for line in asked:
+        answers.write(json.dumps(answer(json.loads(line))) + "\n")
+    os._exit(0)

@@ -1,8 +1,6 @@
 """Records of one small model, trained in every way that Keras knows: they are those of one plain `fit`."""
 
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +12,10 @@ from samestep.common.steps.record import RecordedStep, RecordHeader, rank_file, 
 from samestep.common.steps.rows import hash_rows
 from samestep.experiments.recording.facts import facts_of
 from tests.cells import slow, takes_slow_tests
-from tests.recording.records import ROOT
+from tests.recording.records import ROOT, run_forked
 from tests.sharing import made_once
 
 pytestmark = [pytest.mark.tf, pytest.mark.timeout(600)]
-WORKER = """import sys; from samestep.common.runtime.imports import import_modules; import_modules(["keras"])
-from tests.recording.keras_cases import main; main(*sys.argv[1:])"""
 TWINS = ("jit", "custom", "accumulated")
 MORE_TWINS = ("compiled_tape", "eagerly", "on_batch", "many_a_call", "tape", "loop_in_graph", "scaled")
 MIRRORED = ("mirrored",)
@@ -50,10 +46,7 @@ def out(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     def make(folder: Path) -> None:
         folder.mkdir()
         cases = [*ALONE, *TWINS, *MIRRORED, *(MORE if takes_slow_tests(request) else ())]
-        done = subprocess.run(
-            [sys.executable, "-c", WORKER, folder, *cases], cwd=ROOT, capture_output=True, text=True, timeout=500
-        )
-        assert done.returncode == 0, done.stderr
+        run_forked("keras", [(str(ROOT / "tests" / "recording" / "keras_cases.py"), [str(folder), *cases], None, 1)])
         assert all(not each.read_text() for each in folder.glob("*.notes") if each.name not in NOTED)
 
     return made_once(tmp_path_factory, "records-of-keras", make)

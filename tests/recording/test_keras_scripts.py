@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import json
 import os
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 from samestep.common.steps.rank_reading import read_rank
 from samestep.common.steps.record import RecordedStep, RecordHeader, rank_file
 from tests.cells import slow, takes_slow_tests
+from tests.recording.records import run_forked
 from tests.sharing import made_once
 
 pytestmark = [pytest.mark.tf, pytest.mark.torch, pytest.mark.timeout(600)]
@@ -57,11 +57,8 @@ def make(out: Path, more: bool) -> None:
     for name, (script, arguments, options) in (CASES | (MORE if more else {})).items():
         (out / name).mkdir()
         paths = {key: str(out / str(options[key])) for key in ("weights_to", "weights_from") if key in options}
-        cases.append([str(HERE / "scripts" / script), arguments, {"out": str(out / name)} | options | paths])
-    runner = [sys.executable, str(HERE / "run_keras.py"), json.dumps(cases)]
-    done = subprocess.run(runner, capture_output=True, text=True, timeout=400)
-    assert done.returncode == 0, done.stderr
-    assert "samestep:" not in done.stderr, done.stderr
+        cases.append((str(HERE / "scripts" / script), arguments, {"out": str(out / name)} | options | paths, 1))
+    run_forked("keras", cases)
     for name, ((script, *arguments), environment) in (ELSEWHERE | (MORE_ELSEWHERE if more else {})).items():
         command = [sys.executable, str(HERE / "scripts" / script), *arguments]
         recorder = [sys.executable, "-m", "samestep", "record", "--out", str(out / name), "--", *command]

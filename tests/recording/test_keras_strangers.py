@@ -1,8 +1,5 @@
 """Pairs of scripts of Keras as strangers write them: refactorings are the same, and mistakes are named, or have no name."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +13,7 @@ from samestep.common.steps.joining import read_run
 from samestep.experiments.recording.diffing import diff
 from samestep.experiments.recording.reruns import Reruns
 from tests.cells import takes_slow_tests
-from tests.recording.records import ROOT, SCRIPTS
+from tests.recording.records import SCRIPTS, run_forked
 from tests.recording.stranger_pairs import KERAS_PAIRS, MORE_KERAS_PAIRS
 from tests.sharing import made_once
 
@@ -45,11 +42,8 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         for name, options in lines.items():
             (out / name).mkdir(parents=True)
             words = name.split()[: -1 if options else None]
-            cases.append([str(SCRIPTS / "keras_strangers.py"), words, {"out": str(out / name)} | options])
-        runner = [sys.executable, str(SCRIPTS.parent / "run_keras.py"), json.dumps(cases)]
-        done = subprocess.run(runner, cwd=ROOT, capture_output=True, text=True, timeout=500)
-        assert done.returncode == 0, done.stderr
-        assert "samestep:" not in done.stderr, done.stderr
+            cases.append((str(SCRIPTS / "keras_strangers.py"), words, {"out": str(out / name)} | options, 1))
+        run_forked("keras", cases)
 
     return made_once(tmp_path_factory, "records-of-keras-strangers", make)
 

@@ -12,10 +12,10 @@ import pytest
 from museum.reenacted.row import Reenacted
 from museum.reenacted.table import REENACTED
 from samestep.common.mistakes.table import MISTAKES
+from tests.recording.records import ROOT, run_forked
 from tests.sharing import made_once
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(500)]
-ROOT = Path(__file__).parents[2]
 FAST, SLOW = ([row for row in REENACTED if row.is_slow == is_slow] for is_slow in (False, True))
 
 
@@ -23,11 +23,10 @@ def reenact(factory: pytest.TempPathFactory, name: str, rows: Sequence[Reenacted
     """What is said of each, all in one process."""
 
     def make(folder: Path) -> None:
-        line = [sys.executable, "-m", "museum.reenacted.run", "--json", *(row.name for row in rows)]
-        done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=450, check=False)
-        assert done.returncode == 0, done.stderr
+        names = ["--json", *(row.name for row in rows)]
+        printed = run_forked("torch", [(str(ROOT / "museum" / "reenacted" / "run.py"), names, None, 1)])
         folder.mkdir()
-        (folder / "found.jsonl").write_text(done.stdout)
+        (folder / "found.jsonl").write_text(printed)
 
     lines = (made_once(factory, name, make) / "found.jsonl").read_text().splitlines()
     return {found["name"]: found for found in map(json.loads, lines)}
