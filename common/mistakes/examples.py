@@ -79,10 +79,11 @@ def _is_called_again(evidence: Evidence, more: set[int]) -> bool:
 
 
 def _dropped(evidence: Evidence) -> Words | None:
-    """B has some of A's examples and no other."""
-    if goes_on(evidence.a, evidence.b):
-        return None
+    """B has some of A's examples and no other, and A was not given them again within a pass, as what fills up a batch is."""
     ours, theirs = evidence.a.examples, evidence.b.examples
+    is_filled = evidence.b.repeated == 0 and (ours - theirs).total() <= (evidence.a.repeated or 0)
+    if is_filled or goes_on(evidence.a, evidence.b):
+        return None
     less, times = ours - theirs, {ours[row] / count for row, count in theirs.items()}
     if (
         theirs - ours or not less or not theirs or (len(ours) == len(theirs) and len(times) == 1)
