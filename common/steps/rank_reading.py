@@ -8,7 +8,7 @@ from typing import IO, NoReturn
 
 import numpy as np
 
-from samestep.common.errors import ConfigError
+from samestep.common.errors import ConfigError, printable
 from samestep.common.steps.frames import ADDED, read_frames
 from samestep.common.steps.projections import Piece
 from samestep.common.steps.record import (
@@ -124,13 +124,14 @@ def _header(values: Mapping[str, object]) -> RecordHeader:
         | {
             "tensors": _tensors(given["tensors"]),
             "command": _words(given["command"]),
-            "layouts": _words(given.get("layouts", [])),
+            "layouts": tuple(map(printable, _words(given.get("layouts", [])))),
+            **{name: _shown(given[name]) for name in ("versions", "environment")},
+            "framework": printable(given["framework"]),
+            "products": printable(given.get("products", "")),
             "is_cast": given.get("is_cast", given.get("is_float64", False)),  # earlier records do not say it
         }
     )
-    for mapping in (made.versions, made.environment):
-        _words([*mapping, *mapping.values()])
-    _words([made.framework, made.directory, made.products])
+    _words([made.directory])
     world = _whole(made.world, 1)
     if _whole(made.rank) >= world:
         _refuse(f"rank {made.rank} of {world}")
@@ -147,8 +148,8 @@ def _tensors(values: object) -> tuple[RecordedTensor, ...]:
 
 def _tensor(values: object) -> RecordedTensor:
     given = dict(values)  # type: ignore[call-overload]
-    made = RecordedTensor(**given | {"piece": _piece(given["piece"])})
-    _words([made.name, made.dtype, made.role, made.layer])
+    made = RecordedTensor(**given | {"piece": _piece(given["piece"]), "name": printable(given["name"])})
+    _words([made.dtype, made.role, made.layer])
     _flag(made.is_trained)
     return made
 
@@ -187,7 +188,7 @@ def _step(values: Mapping[str, object], array: bytes, header: RecordHeader, adde
             "losses": tuple(map(_number, _list(given["losses"]))),
             "rows": None if counts[0] is None else hashes[: counts[0]],
             "targets": None if counts[1] is None else hashes[counts[0] or 0 :],
-            "scalars": {name: _number(value) for name, value in given["scalars"].items()},  # type: ignore[union-attr]
+            "scalars": {printable(name): _number(value) for name, value in given["scalars"].items()},  # type: ignore[union-attr]
         },
         stats=stats,
     )
@@ -219,6 +220,11 @@ def _stats(
 
 def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else _refuse(f"{value!r:.40} is not a list")
+
+
+def _shown(values: object) -> dict[str, str]:
+    """Returns names and values, whose control characters are spelled out: nothing that is printed later obeys them."""
+    return {printable(name): printable(value) for name, value in dict(values).items()}  # type: ignore[call-overload]
 
 
 def _words(values: object) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from samestep.common.errors import printable
 from samestep.common.judging.recorded.verdict import EXACT, RecordedVerdict, TensorRow
 from samestep.common.mistakes.mistake import of_norm
 from samestep.experiments.printing.formats import Case, Document
@@ -102,7 +103,7 @@ def _wants_table(verdict: RecordedVerdict) -> bool:
 
 def _spell(side: Reruns) -> str:
     header = side.run.header
-    return f"{side.run.name} ({shlex.join(header.command)}; {count(header.world, 'rank')})"
+    return printable(f"{side.run.name} ({shlex.join(header.command)}; {count(header.world, 'rank')})")
 
 
 def _shown(rows: Sequence[TensorRow]) -> list[TensorRow]:

@@ -1,14 +1,16 @@
 """Runs a command and records it: an argument of a diff that is no record, or the command of a record again."""
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from samestep.common.errors import Unavailable, WorkerFailed
+from samestep.common.errors import Unavailable, WorkerFailed, printable
 from samestep.common.files.removing import discard
 from samestep.common.steps.joining import read_run
+from samestep.common.steps.record import rank_file
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.common.steps.recording import RecordOptions
 from samestep.experiments.recording.start import record_command, why_nothing
@@ -42,6 +44,18 @@ def run_again(command: Sequence[str], options: RecordOptions, directory: Path, i
         why = ended.notes[0] if ended.notes else f"'{' '.join(command)}' ended with exit code {ended.exit_code}"
         kept = "." if is_quiet else f"; its record as far as it got: {options.out}"
         raise WorkerFailed(f"{why.removesuffix('.')}{kept}")
+
+
+def tell_command(command: Sequence[str], place: Path, record: Path) -> None:
+    """Says what is about to run: whoever wrote a record chose its command.
+
+    Args:
+        command: Its words.
+        place: Where it is started.
+        record: The directory of the record.
+    """
+    said = printable(f"runs '{shlex.join(command)}' in {place}, which {record / rank_file(0)} names")
+    print(f"samestep: {said}", file=sys.stderr, flush=True)
 
 
 def record_argument(command: Sequence[str], out: Path, weights: Path | None, is_quiet: bool = False) -> RecordedRun:

@@ -25,7 +25,7 @@ from samestep.common.steps.joining import read_run
 from samestep.common.steps.record import rank_files
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.common.steps.recording import RecordOptions
-from samestep.experiments.recording.commands import RunCommand, run_again
+from samestep.experiments.recording.commands import RunCommand, run_again, tell_command
 from samestep.experiments.recording.rerun_folder import FOLDER, numbered, read_whole
 
 STEPS = 20
@@ -63,6 +63,7 @@ class Reruns:
         repeated: How many first steps of the record the command still takes, as far as is known.
         is_unsure: Whether its rounding could hide that it takes others.
         refusal: That it takes others, once that is known.
+        is_told: Whether the user gave the command, or was told that the record names it.
     """
 
     run: RecordedRun
@@ -74,6 +75,7 @@ class Reruns:
     repeated: int = 0
     is_unsure: bool = False
     refusal: NotRepeated | None = None
+    is_told: bool = False
 
     def why_not(self) -> str:
         """Why the command cannot be run again; "" if it can."""
@@ -165,11 +167,10 @@ class Reruns:
     def _kept(self, name: str, options: RecordOptions) -> RecordedRun:
         """Returns a rerun that is there already and is long enough, or a new one."""
         assert options.stop_after is not None
-        found = self._find(name, options.stop_after)
-        if found is None:
-            self._require_repeated(options.stop_after)
-            found = self._find(name, options.stop_after)
-        return found or self._new(name, options)
+        if found := self._find(name, options.stop_after):
+            return found
+        self._require_repeated(options.stop_after)
+        return self._find(name, options.stop_after) or self._new(name, options)
 
     def _find(self, name: str, num_steps: int) -> RecordedRun | None:
         places = (place for place in self._places(name) if rank_files(place))
@@ -183,8 +184,7 @@ class Reruns:
         if why := self.why_not():
             raise Unavailable(why)
         if not self.is_quiet:
-            what = f"{self.name} is run again: {name}, {options.stop_after} steps ..."
-            print(f"samestep: {what}", file=sys.stderr, flush=True)
+            print(f"samestep: {self.name} is run again: {name}, {options.stop_after} steps ...", file=sys.stderr)
         there = self._places(name)
         number = int(there[-1].name.rpartition("-")[2]) + 1 if there else 0
         directory = self._folder() / f"{name}-{number}"
@@ -232,7 +232,11 @@ class Reruns:
         return dataclasses.replace(self, run=run, directory=Path(run.name), repeated=sys.maxsize)
 
     def _run(self, options: RecordOptions) -> None:
-        self.rerun(self.run.header.command, options, self._place() or Path.cwd(), True)
+        command, place = self.run.header.command, self._place() or Path.cwd()
+        if not (self.is_told or self.is_quiet):
+            tell_command(command, place, self.directory)
+        self.is_told = True
+        self.rerun(command, options, place, True)
 
     def _folder(self) -> Path:
         folder = self.directory / FOLDER

@@ -74,7 +74,7 @@ def _side(who: str, argument: Argument, command: Sequence[str] | None, weights: 
     if not is_quiet:
         print(f"samestep: {who} is recorded into {out} ...", file=sys.stderr, flush=True)
     run = record_argument(command, out, weights, is_quiet)
-    return Reruns(run, out, who, is_quiet=is_quiet, weights=str(weights or ""), repeated=sys.maxsize)
+    return Reruns(run, out, who, is_quiet=is_quiet, weights=str(weights or ""), repeated=sys.maxsize, is_told=True)
 
 
 class _ReadingProgress:
