@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from samestep.common.runtime.parent.processes.started import STARTED, hold_signals
-from samestep.common.runtime.processes import Process, descendants
+from samestep.common.runtime.processes import Process, descendants, look
+from samestep.common.steps.recording import VARIABLE
 
 _END_SECONDS, _KILL_SECONDS, _PAUSE_SECONDS = 5.0, 3.0, 0.02
 
@@ -24,10 +25,11 @@ class ApartCommand:
 
         Args:
             command: Its words.
-            environment: Its environment.
+            environment: Its environment, by whose options it is known what it started.
             output: Where its output and errors go.
             directory: Where it is started; here, unless given.
         """
+        self._mark = f"{VARIABLE}={environment[VARIABLE]}".encode()
         with hold_signals():
             self._process = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=directory, process_group=0
@@ -46,14 +48,22 @@ class ApartCommand:
         with hold_signals():
             if self in STARTED:
                 STARTED.remove(self)
-            return self._end() if self._process.poll() is None else []
+            return self._end()
 
     def _end(self) -> list[Process]:
-        """Asks it to end, as torchrun then ends its workers; what is still there after a while is killed."""
-        seen = descendants([self._process.pid])
-        os.killpg(self._process.pid, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END_SECONDS)
+        """Asks it to end, as torchrun then ends its workers; what is still there after a while is killed.
+
+        If it has ended, what it left is given that while as well: a forked rank may still write its last step.
+        """
+        is_over = self._process.poll() is not None
+        seen = [*(() if is_over else descendants([self._process.pid])), *self._left()]
+        if not is_over:
+            os.killpg(self._process.pid, signal.SIGTERM)
+        deadline = time.monotonic() + _END_SECONDS
+        while (any(each.is_alive for each in seen) if is_over else self._process.poll() is None) and (
+            time.monotonic() < deadline
+        ):
+            time.sleep(_PAUSE_SECONDS)
         deadline = time.monotonic() + _KILL_SECONDS
         while (left := [process for process in seen if process.is_alive]) and time.monotonic() < deadline:
             for process in left:
@@ -62,3 +72,12 @@ class ApartCommand:
             self._process.poll()
             time.sleep(_PAUSE_SECONDS)
         return left
+
+    def _left(self) -> list[Process]:
+        """Returns the processes that have its environment, wherever they hang by now."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):  # it has ended, or is another user's
+                if self._mark in path.read_bytes().split(b"\0"):
+                    found.append(look(int(path.parent.name)))
+        return [each for each in found if each is not None and each.pid != self._process.pid]
