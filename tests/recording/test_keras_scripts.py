@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from samestep.common.judging.recorded.judge import judge
+from samestep.common.steps.joining import read_run
 from samestep.common.steps.rank_reading import read_rank
 from samestep.common.steps.record import RecordedStep, RecordHeader, rank_file
 from tests.cells import slow, takes_slow_tests
@@ -240,3 +242,18 @@ def test_targets_of_keras_on_torch_are_hashed(out: Path, tmp_path: Path) -> None
     done = subprocess.run(line, capture_output=True, text=True, timeout=200)
     assert done.returncode == 4
     assert done.stdout.startswith("not the same: step 0, data: the targets of 1 of 8 examples are different in B")
+
+
+@pytest.mark.slow
+def test_workers_of_a_strategy_are_ranks(tmp_path: Path) -> None:
+    runs = {}
+    for word in ("alone", "together", "local"):
+        line = [sys.executable, "-m", "samestep", "record", "--out", str(tmp_path / word), "--"]
+        line += [sys.executable, str(HERE / "scripts" / "keras_workers.py"), word]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stderr
+        runs[word] = read_run(tmp_path / word)
+    assert [run.header.world for run in runs.values()] == [1, 2, 2]
+    assert judge(runs["alone"], runs["together"]).kind == "same"
+    (cause,) = judge(runs["together"], runs["local"]).causes
+    assert cause.name == "loss_divided_by_processes"
