@@ -194,4 +194,4 @@ def _spelled(
 def rank_files(directory: Path) -> list[Path]:
     """Returns the files of the processes in a record, by rank."""
     found = {path: path.name.removeprefix("rank-").removesuffix(".steps") for path in directory.glob("rank-*.steps")}
-    return sorted((path for path, rank in found.items() if rank.isdigit()), key=lambda path: int(found[path]))
+    return sorted((path for path, rank in found.items() if rank.isdecimal()), key=lambda path: int(found[path]))

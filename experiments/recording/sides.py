@@ -18,6 +18,8 @@ from samestep.experiments.recording.start import check_command, default_director
 
 Argument = str | os.PathLike[str]
 """The directory of a record, or a command in one string."""
+_OPERATORS = ("|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1", "&>")
+"""Words that only a shell obeys; a script would be given them as arguments."""
 _FIRST_SECONDS, _SECONDS = 3.0, 10.0
 """Before the first line that says how far a record was read, and between two."""
 
@@ -55,6 +57,10 @@ def _command(argument: Argument) -> list[str] | None:
     if len(words) < 2:
         raise ConfigError(f"'{text}' is neither a record nor a command; `samestep record` writes a record.")
     check_command(words)
+    if operators := [each for each in words if each in _OPERATORS]:
+        raise ConfigError(
+            f"'{text}' has {operators[0]}, and no shell reads it; give that to one: bash -c {shlex.quote(text)}."
+        )
     return words
 
 

@@ -156,3 +156,9 @@ def test_a_record_of_an_earlier_schema_is_read_as_one_of_today(tmp_path: Path) -
         found += read_rank(io.BytesIO(head + frame), "it")[1]
     assert [vars(each) for each in found] == [vars(found[0])] * 3
     assert found[0].rows == tuple(mix(sums[:2]).tolist()) and found[0].losses == (0.5, 1e-9)
+
+
+def test_a_file_whose_name_has_other_digits_is_none_of_a_rank(tmp_path: Path) -> None:
+    (tmp_path / "rank-\N{SUPERSCRIPT TWO}.steps").touch()
+    with pytest.raises(ConfigError, match="is not a record: it holds no rank"):
+        read_run(tmp_path)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from samestep.common.errors import ConfigError
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.record import RecordHeader, header_frame, rank_file
 from samestep.experiments import diff, report
@@ -65,3 +66,9 @@ def test_nothing_that_a_record_names_is_obeyed(tmp_path: Path, capfd: pytest.Cap
     said = capfd.readouterr()
     assert not any(line.startswith("::") for line in (said.out + said.err).splitlines())
     assert not {"\x1b", "\r", "\x00"} & {*said.out, *said.err}
+
+
+@pytest.mark.parametrize("operator", ["|", "&&", "2>&1"])
+def test_what_only_a_shell_obeys_is_no_argument_of_a_script(tmp_path: Path, operator: str) -> None:
+    with pytest.raises(ConfigError, match="no shell reads it; give that to one: bash -c '"):
+        diff.main([str(tmp_path), f"{sys.executable} train.py {operator} tee"])
