@@ -45,7 +45,7 @@ class JoinedRanks:
         whole: dict[str, RecordedTensor] = {}
         pieces: dict[str, dict[object, list[tuple[int, int]]]] = {}
         for rank, header in enumerate(headers):
-            for place, tensor in enumerate(header.tensors):
+            for place, tensor in enumerate(_apart(header.tensors, rank, whole)):
                 full = dataclasses.replace(tensor, piece=type(tensor.piece).whole(tensor.piece.shape))
                 whole.setdefault(tensor.name, full)
                 if math.prod(tensor.piece.size) or not math.prod(tensor.piece.shape):
@@ -199,6 +199,27 @@ def _of_ranks(each: Sequence[tuple[int, ...] | None]) -> dict[int, tuple[int, ..
     """Returns the hashes of each rank; None if those of any are not known."""
     known = {rank: rows for rank, rows in enumerate(each) if rows is not None}
     return known if len(known) == len(each) else None
+
+
+def _apart(tensors: Sequence[RecordedTensor], rank: int, whole: Mapping[str, RecordedTensor]) -> list[RecordedTensor]:
+    """Returns the tensors of a rank, under names of their own where others have other shapes: a stage of a pipeline.
+
+    Args:
+        tensors: The tensors.
+        rank: The rank.
+        whole: Those of the ranks before, by their names.
+    """
+    made = [*tensors]
+    for number in range(rank + 1):
+        prefix = f"rank{number}." if number else ""
+        made = [
+            each if each.role == FOLLOWER else dataclasses.replace(each, name=prefix + each.name) for each in tensors
+        ]
+        known = [(each, whole[each.name]) for each in made if each.role != FOLLOWER and each.name in whole]
+        is_stage = bool(known) or number in (0, rank)
+        if is_stage and all(each.piece.shape == other.piece.shape for each, other in known):
+            break
+    return made
 
 
 def _loss(steps: Sequence[RecordedStep], rows: Mapping[int, tuple[int, ...]] | None) -> float | None:

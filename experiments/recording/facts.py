@@ -77,12 +77,21 @@ class RecordFacts:
         if number == INITIAL:
             self._initial = [*bits]
             self.is_same_start = all(self._differing(bits[0], each).size == 0 for each in bits[1:])
+            self._leave_out_stages(bits)
             return
         for moved, before, now in zip(self.has_moved, self._initial, bits, strict=True):
             moved |= before != now
         for rank, each in enumerate(bits[1:], 1) if self.is_same_start else ():
             for place in self._differing(bits[0], each):
                 self.drifted.setdefault(self.headers[0].tensors[place].name, (number, rank))
+
+    def _leave_out_stages(self, bits: Sequence[np.ndarray]) -> None:
+        """Leaves out what ranks began with differently: stages of a pipeline may have tensors of the same names."""
+        shared = min(map(len, bits))
+        alike = np.arange(len(self._is_whole)) < shared
+        alike[:shared] = np.all([each[:shared] == bits[0][:shared] for each in bits], axis=0)
+        matrices = self._is_whole & [len(each.piece.shape) > 1 for each in self.headers[0].tensors]
+        self._is_whole &= alike & bool((alike & matrices).any() or not matrices.any())
 
     def _add_use(self, step: RecordedStep) -> None:
         """Notes a step that has no loss, and the gradients of the step before, which had one."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from samestep.common.steps.rank_reading import read_rank
-from samestep.common.steps.record import FOLLOWER, rank_files
+from samestep.common.steps.record import FOLLOWER, RecordedStep, RecordHeader, rank_files
 from samestep.experiments.recording.facts import RecordFacts, _of_training, facts_of
 from tests.recording.numpy_script import Script, run
 
@@ -39,12 +39,32 @@ def test_what_moves_without_a_gradient_is_not_said_to_lack_one(tmp_path: Path) -
     assert said in [*_of_training(still)] and said not in [*_of_training(moving)]
 
 
-def test_ranks_that_drift_are_told_where_one_alone_keeps_an_average_of_the_weights(tmp_path: Path) -> None:
-    script = Script(world=2, mistake="replicas_drift")
+def of_two_ranks(mistake: str, below: Path) -> tuple[list[RecordHeader], list[list[RecordedStep]]]:
     with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(path.open("rb")) for path in rank_files(run(script, tmp_path / "record"))]
-        readers = [read_rank(file, str(tmp_path)) for file in files]
-        headers, steps = zip(*((header, [*steps]) for header, steps in readers), strict=True)
+        out = run(Script(world=2, mistake=mistake), below / "record")
+        files = [stack.enter_context(path.open("rb")) for path in rank_files(out)]
+        read = [(header, [*steps]) for header, steps in (read_rank(file, str(below)) for file in files)]
+    return [header for header, _ in read], [steps for _, steps in read]
+
+
+@pytest.mark.parametrize("kept", ["net", "", "norm", "embed.weight"])
+def test_stages_of_a_pipeline_are_no_replicas(tmp_path: Path, kept: str) -> None:
+    """Their tensors may have the same names and shapes; those of norms also start from the same numbers."""
+    headers, (ours, theirs) = of_two_ranks("forgotten_exchange", tmp_path)
+    facts, first = RecordFacts(headers), theirs[0].stats["weight"].copy()
+    names = [each.name for each in headers[0].tensors]
+    first["bits"] += np.array([not kept or kept not in name for name in names], np.uint64)
+    theirs[0] = dataclasses.replace(theirs[0], stats={"weight": first})
+    for pair in zip(ours, theirs, strict=True):
+        alone = [{"local": each.stats["gradient"]} if "gradient" in each.stats else {} for each in pair]
+        stats = [dict(each.stats) | own for each, own in zip(pair, alone, strict=True)]
+        facts.add([dataclasses.replace(each, stats=own) for each, own in zip(pair, stats, strict=True)])
+    assert any("net.embed.weight" in line for line in facts.exchange.lines()) == (kept in ("net", "embed.weight"))
+    assert bool([*facts.exchange.lines()]) == (kept in ("net", "embed.weight"))
+
+
+def test_ranks_that_drift_are_told_where_one_alone_keeps_an_average_of_the_weights(tmp_path: Path) -> None:
+    headers, steps = of_two_ranks("replicas_drift", tmp_path)
     average = dataclasses.replace(headers[0].tensors[0], name="follower.weight", role=FOLLOWER)
     keeps = dataclasses.replace(headers[0], tensors=(*headers[0].tensors, average))
     facts = [RecordFacts(headers), RecordFacts([keeps, headers[1]])]

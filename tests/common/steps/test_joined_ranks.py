@@ -41,3 +41,13 @@ def test_what_is_not_finite_on_a_rank_is_not_finite_in_the_mean(others: tuple[fl
     every = mean([(3.0, 1), *((value, 2 + place) for place, value in enumerate(others))])
     np.testing.assert_array_equal(every.projections, [[expected] * PROJECTIONS])
     np.testing.assert_array_equal(every.square, [expected])
+
+
+def test_stages_of_a_pipeline_are_tensors_of_their_own() -> None:
+    """Where each is a module of its own, their tensors have the same names, and here one has another shape."""
+    bias = RecordedTensor("bias", "float32", Piece.whole((8,)))
+    stages = [(*TENSORS, bias), (RecordedTensor("weight", "float32", Piece.whole((8, 4))), bias)]
+    headers = [RecordHeader(SCHEMA, "torch", (), "/", {}, {}, rank, 4, stages[rank // 2]) for rank in range(4)]
+    joined = JoinedRanks.of(headers, "it")
+    assert [each.name for each in joined.whole] == ["weight", "bias", "rank2.weight", "rank2.bias"]
+    assert [len(places) for parts in joined.held for places in parts] == [2] * 4
