@@ -54,7 +54,8 @@ def _doubled(evidence: Evidence) -> Words | None:
     more, less = evidence.b.examples - evidence.a.examples, evidence.a.examples - evidence.b.examples
     total = evidence.a.examples.total()
     is_known = set(more) <= set(evidence.a.examples) or (bool(evidence.b.again) and not evidence.b.alone and not less)
-    if not more or not is_known or more.total() > FEW * total or _is_called_again(evidence, set(more)):
+    is_next = goes_on(evidence.b, evidence.a)
+    if not more or not is_known or more.total() > FEW * total or is_next or _is_called_again(evidence, set(more)):
         return None
     words = {"more": _counted(more.total()), "rank": _ranks_of(evidence.b, set(more))}
     return words | {"less": f" and is missing {_counted(less.total())}" if less else ""}

@@ -3,6 +3,7 @@
 from samestep.common.mistakes.evidence import Evidence, Side, common_ratio
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
 from samestep.common.steps.gradient_transforms import KEPT_CALLS, ZEROED_PASSES
+from samestep.common.steps.recorded_run import digest_of
 
 
 def goes_on(longer: Side, shorter: Side) -> bool:
@@ -14,6 +15,10 @@ def goes_on(longer: Side, shorter: Side) -> bool:
     """
     rest, further = longer.examples - shorter.examples, shorter.following
     if not rest or not further or shorter.examples - longer.examples:
+        return False
+    if (
+        digest_of([*further.elements()]) in shorter.digests
+    ):  # a pass begins again: the last batch is filled up with its first
         return False
     return further <= rest or (rest <= further and not further & shorter.examples)
 

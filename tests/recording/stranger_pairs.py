@@ -58,6 +58,8 @@ NEWCOMERS = [
     ("translator", "source", "unnamed", "step 0, data"),
     ("entropy", "fixed", "unnamed", "this step trains param.0 in A, and 0.weight, 0.bias, 1.weight and 3 more in B"),
     ("windows", "accumulated", "unnamed", "B's step goes on with the examples of A's next"),
+    ("windows passes", "larger", "unnamed", "B's step goes on with the examples of A's next"),
+    ("filled", "sampler", "padded_sample_twice", "B repeats 1 example of A's"),
     ("windows", "smaller", "unnamed", "A's step goes on with the examples of B's next"),
     ("process", "later", "same", ""),
     ("process", "twice", "unnamed", "step 0, loss: the loss and every gradient are 2.000 x A's"),

@@ -163,11 +163,23 @@ def windows():
     """Gradients of as many batches as are accumulated; who forgets to take smaller ones trains on more at a step."""
     optimizer, count = torch.optim.SGD(model.parameters(), lr=0.1), 2 if "accumulated" in words else 1
     size = 7 if "smaller" in words else 8
-    for number, part in enumerate(slice(start, start + size) for start in range(0, 28, size)):
+    starts = [*range(0, 28, size)]
+    if "passes" in words:
+        size, starts, count = 2, [*range(0, 24, 2)] * 2, 4 if "larger" in words else 3
+    for number, part in enumerate(slice(start, start + size) for start in starts):
         (functional.cross_entropy(model(inputs[part]), labels[part]) / count).backward()
         if number % count == count - 1:
             optimizer.step()
             optimizer.zero_grad()
+
+
+def filled():
+    """Passes in one order, of which a sampler may fill up the last batch with the first example."""
+    optimizer, order = torch.optim.SGD(model.parameters(), lr=0.1), [*range(31)] + [0] * ("sampler" in words)
+    for part in [order[start : start + 8] for start in range(0, 31, 8)] * 2:
+        optimizer.zero_grad()
+        functional.cross_entropy(model(inputs[part]), labels[part]).backward()
+        optimizer.step()
 
 
 class Process(nn.Module):
