@@ -17,9 +17,12 @@ def _update_times(evidence: Evidence) -> Words | None:
 
 
 def _factors(evidence: Evidence) -> Words | None:
-    """Each update has one of a few factors, of which some are not 1."""
+    """Each update has one of a few factors, of which some are not 1. One that A makes first here may not be B's first."""
     factors: list[tuple[float, list[str]]] = []
+    new = {each.name for each in evidence.gradients if each.earlier is not None and not each.earlier.any()}
     for each in driven(evidence):
+        if each.differs and each.name in new:
+            return None
         ratio = 1.0 if not each.differs else common_ratio([each]) if each.size > 1 else None
         if ratio is None or ratio < 1e-6:
             return None

@@ -72,6 +72,7 @@ GUESTS = [
     ("scheduled", "infinite", "unnamed", "in A and inf in B"),
     ("unfrozen", "late", "missing_gradients", "get gradients in A alone: frozen, detached"),
     ("restored", "anew", "unnamed", "or a network that was made anew"),
+    ("grown", "early", "unnamed", "step 2, update, layer "),
     ("chosen", "logs", "same", "some examples are computed from the weights"),
     ("chosen", "reached", "unnamed", "step 0, gradient, layer Sequential.2: "),
     ("chosen", "double", "other_targets", "step 0, loss"),
