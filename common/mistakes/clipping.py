@@ -9,10 +9,11 @@ from samestep.common.mistakes.gradient_arithmetic import (
     GRADIENTS,
     is_exactly,
     loss_alone,
-    loss_scales,
+    on_scaled_loss,
     ratio_of_all,
     ratio_words,
     roots,
+    times,
 )
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
 from samestep.common.mistakes.replicas import of_one_kind
@@ -23,6 +24,7 @@ from samestep.common.steps.gradient_transforms import (
     CLIP_NORM,
     CLIP_VALUE,
     GRADIENT_PHASES,
+    LOSS_SCALE,
 )
 
 
@@ -41,6 +43,11 @@ def clip(ratio_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) ->
         if is_exactly(apart, number):
             return ratio_words(apart, number)
     return None
+
+
+def loss_scales(evidence: Evidence) -> Iterator[float]:
+    """The loss scales of both runs."""
+    yield from (side.scalars[LOSS_SCALE] for side in (evidence.a, evidence.b) if side.scalars.get(LOSS_SCALE, 1) > 1)
 
 
 def not_clipped(evidence: Evidence) -> Words | None:
@@ -119,6 +126,14 @@ CLIPPING = (
         ("loss",),
         loss_and_norm,
         "B's loss is {ratio} times A's, and so is every gradient before clipping; after clipping they are the same",
+        "",
+    ),
+    Mistake(
+        "loss_not_scaled",
+        GRADIENTS,
+        partial(on_scaled_loss, False, partial(times, loss_scales)),
+        "every gradient of B is {ratio} times A's, {way} the loss scale ({number}), but the loss is not: one of the two divides "
+        "its gradients by the loss scale and does not multiply its loss by it, or divides them twice",
         "",
     ),
     Mistake(

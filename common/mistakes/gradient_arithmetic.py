@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from samestep.common.mistakes.evidence import Evidence, SeenTensor, common_ratio, length
 from samestep.common.mistakes.mistake import Arithmetic, Words, near, spell
-from samestep.common.steps.gradient_transforms import GRADIENT_PHASES, LOSS_SCALE, factor
+from samestep.common.steps.gradient_transforms import GRADIENT_PHASES, factor
 
 GRADIENTS = ("loss", *GRADIENT_PHASES)
 """Where a mistake in gradients shows first."""
@@ -98,11 +98,6 @@ def both(evidence: Evidence) -> Iterator[float]:
 def roots(evidence: Evidence) -> Iterator[float]:
     """Their roots."""
     yield from (math.sqrt(n) for n in (*processes(evidence), *microbatches(evidence)))
-
-
-def loss_scales(evidence: Evidence) -> Iterator[float]:
-    """The loss scales of both runs."""
-    yield from (side.scalars[LOSS_SCALE] for side in (evidence.a, evidence.b) if side.scalars.get(LOSS_SCALE, 1) > 1)
 
 
 def targets(evidence: Evidence) -> Iterator[float]:

@@ -73,14 +73,6 @@ SCALES = (
         of_step="every gradient is 1/{devices} of the oracle's: averaged over the devices twice instead of once",
     ),
     Mistake(
-        "loss_not_scaled",
-        GRADIENTS,
-        partial(arithmetic.on_scaled_loss, False, partial(arithmetic.times, arithmetic.loss_scales)),
-        "every gradient of B is {ratio} times A's, {way} the loss scale ({number}), but the loss is not: one of the two divides "
-        "its gradients by the loss scale and does not multiply its loss by it, or divides them twice",
-        "",
-    ),
-    Mistake(
         "root_of_processes",
         GRADIENTS,
         partial(arithmetic.on_scaled_loss, False, partial(arithmetic.times, arithmetic.roots)),
