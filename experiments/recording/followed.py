@@ -1,5 +1,6 @@
 """Runs the command that the user gave, in the place of this process: it has the terminal, and every signal."""
 
+import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -29,9 +30,19 @@ def run_followed(command: Sequence[str], environment: Mapping[str, str], directo
     try:
         while process.poll() is None:
             came = signal.sigtimedwait(waited, _LOOK_SECONDS)
-            # What the kernel sends of itself, as a terminal's Ctrl-C, reaches all processes of the terminal.
-            if came is not None and came.si_signo in _PASSED and came.si_code <= 0:
+            if came is not None and came.si_signo in _PASSED and not _has_come(came, process.pid):
                 process.send_signal(came.si_signo)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return process.returncode
+
+
+def _has_come(came: signal.struct_siginfo, command: int) -> bool:
+    """Returns whether the command, of this number, has got the signal as well.
+
+    What it sends to this process is meant for its whole group. What the kernel sends of itself, as a terminal's Ctrl-C, reaches
+    all processes of the terminal, apart from a hangup: of that, the first process of the session alone is told.
+    """
+    if came.si_code <= 0:
+        return came.si_pid == command
+    return came.si_signo != signal.SIGHUP or os.getsid(0) != os.getpid()

@@ -19,6 +19,8 @@ came = []
 for each in ("INT", "QUIT", "TERM", "HUP", "USR1", "USR2"):
     signal.signal(getattr(signal, "SIG" + each), lambda number, _: came.append(signal.Signals(number).name))
 print("ready", flush=True)
+if "to all" in sys.argv:
+    os.killpg(0, signal.SIGUSR1)
 ends = time.monotonic() + 60
 while not came and time.monotonic() < ends:
     time.sleep(0.01)
@@ -27,9 +29,12 @@ print(*came, flush=True)
 os._exit(7)
 """
 
+CONTROLLED = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)"
+"""Makes the terminal that is given as input that of the session."""
+
 
 @contextmanager
-def recorded(tmp_path: Path, stdin: int, before: str = "pass") -> Iterator[subprocess.Popen[str]]:
+def recorded(tmp_path: Path, stdin: int, before: str = "pass", *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A command that says which signals it got, recorded in a session of its own, once it waits for them."""
     record = [
         sys.executable,
@@ -42,6 +47,7 @@ def recorded(tmp_path: Path, stdin: int, before: str = "pass") -> Iterator[subpr
         sys.executable,
         "-c",
         COUNTS,
+        *arguments,
     ]
     line = [sys.executable, "-c", f"import os, signal, sys; {before}; os.execv(sys.executable, {record!r})"]
     with subprocess.Popen(
@@ -68,13 +74,30 @@ def test_a_signal_that_is_sent_to_record_reaches_the_command_once(tmp_path: Path
 def test_what_is_typed_at_a_terminal_comes_once(tmp_path: Path, key: bytes, name: str) -> None:
     master, slave = pty.openpty()
     try:
-        with recorded(tmp_path, slave, "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)") as process:
+        with recorded(tmp_path, slave, CONTROLLED) as process:
             os.write(master, key)
             said, error = process.communicate(timeout=60)
         assert (said, process.returncode) == (f"{name}\n", 7), error
     finally:
         os.close(master)
         os.close(slave)
+
+
+def test_a_command_is_told_of_a_hangup_which_the_kernel_tells_the_first_process_of_a_session_alone(
+    tmp_path: Path,
+) -> None:
+    master, slave = pty.openpty()
+    with recorded(tmp_path, slave, CONTROLLED) as process:
+        os.close(slave)
+        os.close(master)
+        said, error = process.communicate(timeout=60)
+    assert (said, process.returncode) == ("SIGHUP\n", 7), error
+
+
+def test_what_a_command_sends_to_its_group_does_not_come_back(tmp_path: Path) -> None:
+    with recorded(tmp_path, subprocess.DEVNULL, "pass", "to all") as process:
+        said, error = process.communicate(timeout=60)
+    assert (said, process.returncode) == ("SIGUSR1\n", 7), error
 
 
 def test_an_exit_code_is_passed_on_where_nobody_wants_to_hear_of_children(tmp_path: Path) -> None:
