@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import shlex
 import sys
 import time
@@ -19,7 +20,8 @@ from samestep.experiments.recording.start import check_command, default_director
 Argument = str | os.PathLike[str]
 """The directory of a record, or a command in one string."""
 _OPERATORS = ("|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1", "&>")
-"""Words that only a shell obeys; a script would be given them as arguments."""
+"""Words that only a shell obeys; a script would be given them as arguments, as it is meant to where they are quoted."""
+_QUOTED = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
 _FIRST_SECONDS, _SECONDS = 3.0, 10.0
 """Before the first line that says how far a record was read, and between two."""
 
@@ -57,7 +59,7 @@ def _command(argument: Argument) -> list[str] | None:
     if len(words) < 2:
         raise ConfigError(f"'{text}' is neither a record nor a command; `samestep record` writes a record.")
     check_command(words)
-    if operators := [each for each in words if each in _OPERATORS]:
+    if operators := [each for each in _QUOTED.sub("_", text).split() if each in _OPERATORS]:
         raise ConfigError(
             f"'{text}' has {operators[0]}, and no shell reads it; give that to one: bash -c {shlex.quote(text)}."
         )

@@ -72,3 +72,9 @@ def test_nothing_that_a_record_names_is_obeyed(tmp_path: Path, capfd: pytest.Cap
 def test_what_only_a_shell_obeys_is_no_argument_of_a_script(tmp_path: Path, operator: str) -> None:
     with pytest.raises(ConfigError, match="no shell reads it; give that to one: bash -c '"):
         diff.main([str(tmp_path), f"{sys.executable} train.py {operator} tee"])
+
+
+@pytest.mark.parametrize("quoted", ["';'", '">"', r"\|", """ "it's" '&&' """, '"say \\" > \\"" ";"'])
+def test_what_is_quoted_is_an_argument_as_in_a_shell(tmp_path: Path, quoted: str) -> None:
+    with pytest.raises(ConfigError, match="is not a record"):  # of A: the command of B has passed
+        diff.main([str(tmp_path), f"{sys.executable} train.py {quoted} 1"])
