@@ -57,6 +57,8 @@ class ApartCommand:
         """
         is_over = self._process.poll() is not None
         seen = [*(() if is_over else descendants([self._process.pid])), *self._left()]
+        if is_over and not seen:
+            return []
         if not is_over:
             os.killpg(self._process.pid, signal.SIGTERM)
         deadline = time.monotonic() + _END_SECONDS
@@ -65,13 +67,17 @@ class ApartCommand:
         ):
             time.sleep(_PAUSE_SECONDS)
         deadline = time.monotonic() + _KILL_SECONDS
-        while (left := [process for process in seen if process.is_alive]) and time.monotonic() < deadline:
+        while (left := self._alive(seen)) and time.monotonic() < deadline:
             for process in left:
                 with contextlib.suppress(OSError):
                     os.kill(process.pid, signal.SIGKILL)
             self._process.poll()
             time.sleep(_PAUSE_SECONDS)
         return left
+
+    def _alive(self, seen: Sequence[Process]) -> list[Process]:
+        """Returns what is still there of these processes, and what was started since."""
+        return [*{each.pid: each for each in (*seen, *self._left()) if each.is_alive}.values()]
 
     def _left(self) -> list[Process]:
         """Returns the processes that have its environment, wherever they hang by now."""

@@ -10,7 +10,8 @@ from samestep.experiments.recording.start import record_command
 
 LEAVING = """
 import os, subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"], start_new_session=True)
+serving = "import subprocess, time; time.sleep(1); print(subprocess.Popen(['sleep', '100']).pid, flush=True); time.sleep(100)"
+child = subprocess.Popen([sys.executable, "-c", serving], start_new_session=True, stdout=open("later", "w"))
 open("pid", "w").write(str(child.pid))
 writing = "import pathlib, time; time.sleep(0.5); pathlib.Path('written').touch()"
 subprocess.Popen([sys.executable, "-c", writing], start_new_session=True)
@@ -22,6 +23,7 @@ def test_what_a_rerun_started_ends_with_it_and_may_finish_what_takes_little_time
     command = sys.executable, "-c", LEAVING
     ended = record_command(command, RecordOptions(str(tmp_path / "out")), subprocess.DEVNULL, tmp_path)
     assert ended.exit_code == 7
-    left = look(int((tmp_path / "pid").read_text()))
-    assert left is None or left.state == "Z", left
+    for name in ("pid", "later"):  # of a server, and of what it started later
+        left = look(int((tmp_path / name).read_text()))
+        assert left is None or left.state == "Z", left
     assert (tmp_path / "written").exists()
