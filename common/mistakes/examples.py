@@ -82,10 +82,10 @@ def _is_called_again(evidence: Evidence, more: set[int]) -> bool:
 def _dropped(evidence: Evidence) -> Words | None:
     """B has some of A's examples and no other, and A was not given them again within a pass, as what fills up a batch is."""
     ours, theirs = evidence.a.examples, evidence.b.examples
-    is_filled = evidence.b.repeated == 0 and (ours - theirs).total() <= (evidence.a.repeated or 0)
-    if is_filled or goes_on(evidence.a, evidence.b):
-        return None
     less, times = ours - theirs, {ours[row] / count for row, count in theirs.items()}
+    is_again = evidence.b.repeated == 0 and less.total() <= (evidence.a.repeated or 0)
+    if (is_again and (evidence.step > 0 or set(less) <= set(theirs))) or goes_on(evidence.a, evidence.b):
+        return None
     if (
         theirs - ours or not less or not theirs or (len(ours) == len(theirs) and len(times) == 1)
     ):  # the latter: more passes
@@ -103,7 +103,8 @@ def _same_order(evidence: Evidence) -> Words | None:
     now = evidence.b.digests[-1] if evidence.b.digests else None
     earlier = [number for number, digest in enumerate(evidence.b.digests[:-1]) if digest == now]
     own = evidence.a.digests
-    if now is None or not earlier or own[-1] in own[:-1] or not evidence.a.is_seen_before:
+    is_known = now is not None and earlier and own[-1] not in own[:-1] and evidence.a.is_seen_before
+    if not is_known or goes_on(evidence.a, evidence.b):
         return None
     return {"earlier": str(earlier[-1])}
 

@@ -16,11 +16,9 @@ def goes_on(longer: Side, shorter: Side) -> bool:
     rest, further = longer.examples - shorter.examples, shorter.following
     if not rest or not further or shorter.examples - longer.examples:
         return False
-    if (
-        digest_of([*further.elements()]) in shorter.digests
-    ):  # a pass begins again: the last batch is filled up with its first
-        return False
-    return further <= rest or (rest <= further and not further & shorter.examples)
+    # Else a pass begins again, and the last batch is filled up with some of its first.
+    is_new = digest_of([*further.elements()]) not in shorter.digests
+    return further <= rest or (rest <= further and is_new and not further & shorter.examples)
 
 
 def _times(evidence: Evidence) -> Words | None:

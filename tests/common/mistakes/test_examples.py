@@ -1,9 +1,13 @@
 """Mistakes in what a step is given, of which one looks like another."""
 
+import collections
+import dataclasses
+
 import pytest
 
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.table import causes
+from samestep.common.steps.recorded_run import digest_of
 
 
 def side(rows: tuple[int, ...], repeated: int) -> Side:
@@ -21,3 +25,18 @@ def test_a_last_batch_that_examples_of_the_same_pass_fill_up_is_not_a_whole_one(
     evidence = Evidence("data", 3, side((1, 2, 3), 0), side((1, 2, 3, 4), repeated))
     found = causes(evidence.swapped() if is_swapped else evidence)
     assert [each.name for each in found] == [expected]
+
+
+def test_a_shard_is_missing_from_a_first_step_whatever_comes_again_later() -> None:
+    """A last batch that is filled up, in every pass, has as many repeated ones in the end."""
+    found = causes(Evidence("data", 0, side((1, 2, 3, 4), 4), side((1, 2), 0)))
+    assert [each.name for each in found] == ["dropped_shard"]
+
+
+def test_a_batch_that_is_as_large_as_two_of_a_later_pass_is_missing_none() -> None:
+    """Passes in one order: the examples of the next step have been a step before."""
+    less = dataclasses.replace(
+        side((1, 2), 0), digests=[*map(digest_of, ((1, 2), (3, 4), (1, 2)))], following=collections.Counter((3, 4))
+    )
+    evidence = Evidence("data", 2, less, side((1, 2, 3, 4), 0))
+    assert not causes(evidence) and not causes(evidence.swapped())
