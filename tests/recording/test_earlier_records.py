@@ -7,6 +7,8 @@ import pytest
 
 from samestep.common.judging.recorded.hashes import HASHED_OTHERWISE
 from samestep.common.judging.recorded.judge import judge
+from samestep.common.judging.recorded.measured import measure
+from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.repeating import repeats_itself
 from samestep.common.steps.recorded_run import RecordedRun
 from tests.recording.judged import recorded
@@ -31,6 +33,15 @@ def test_other_hashes_of_the_same_examples_are_no_difference(tmp_path: Path, is_
     assert repeats_itself(*pair)
     verdict = judge(*pair)
     assert verdict.kind == "same" and HASHED_OTHERWISE in verdict.notes
+
+
+@pytest.mark.parametrize(("schema", "expected"), [(3, set()), (4, {1})])
+def test_reruns_that_hash_the_same_examples_otherwise_have_no_computed_ones(
+    tmp_path: Path, schema: int, expected: set[int]
+) -> None:
+    run = recorded(Script(), tmp_path)
+    earlier = _earlier(run, schema=schema)
+    assert measure(earlier, [run], pair(earlier, run)).computed == expected
 
 
 def test_what_is_computed_of_other_examples_differs_and_gets_no_name(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 
+from samestep.common.judging.recorded.hashes import are_other
 from samestep.common.judging.recorded.pairing import Pairing
 from samestep.common.judging.recorded.yardstick import (
     DERIVED_ZONE,
@@ -118,14 +119,14 @@ def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing, 
     spreads: dict[tuple[int, Phase], np.ndarray] = {}
     losses: dict[int, float] = {}
     chaotic: dict[int, float] = {}
-    computed = set[int]()
+    computed, is_hashed_otherwise = set[int](), any(are_other(a.header, run.header) for run in perturbed)
     iterators, last = [(iter(run.steps), places_in(a, run)) for run in perturbed], -1
     for step in a.steps:
         others = [(other, places) for each, places in iterators if (other := next(each, None)) is not None]
         if not others:
             break
         last = step.number
-        if any(each.rows != step.rows for each, _ in others):
+        if not is_hashed_otherwise and any(each.rows != step.rows for each, _ in others):
             computed.add(last)
         if step.loss is not None:
             losses[last] = root_mean_square([each.loss - step.loss for each, _ in others if each.loss is not None])
