@@ -48,7 +48,7 @@ def diff(a: Reruns, b: Reruns, num_steps: int) -> Diffed:
     """
     is_float64 = a.run.header.is_float64
     first = judge(a.run, b.run) if is_float64 else judge_unless_rounded(a.run, b.run)
-    if first is not None and _is_settled(a, first) and not _may_be_computed(a, first):
+    if first is not None and _is_settled(a, first) and not _may_be_computed(a, first, num_steps):
         return Diffed(first, a, b)
     length = min(count_steps(side.run, num_steps) for side in (a, b))
     try:
@@ -102,12 +102,18 @@ def _is_settled(a: Reruns, first: RecordedVerdict) -> bool:
     return (first.kind == "same" and not first.worst) or first.is_exact  # before it no step was rounded otherwise
 
 
-def _may_be_computed(a: Reruns, first: RecordedVerdict) -> bool:
-    """Returns whether examples that differ may be computed from the weights: then A has others where its weights are moved."""
+def _may_be_computed(a: Reruns, first: RecordedVerdict, num_steps: int) -> bool:
+    """Returns whether examples that differ may be computed from the weights: then A has others where its weights are moved.
+
+    Args:
+        a: The run that the other is held against.
+        first: What is said without reruns.
+        num_steps: How many steps perturbed reruns take, at most.
+    """
     if a.run.header.is_float64 or first.kind != "unnamed" or first.first is None or first.first.phase != "data":
         return False
     with contextlib.suppress(SamestepError):
-        rerun = a.perturbed(SEEDS[:1], first.first.step + 1)[0]
+        rerun = a.perturbed(SEEDS[:1], min(first.first.step + 1, num_steps))[0]
         return starts_alike(a.run, rerun) and not repeats_itself(a.run, rerun)
     return False
 

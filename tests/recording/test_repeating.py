@@ -10,6 +10,7 @@ from samestep.common.errors import Unavailable
 from samestep.common.judging.recorded.repeating import judge_again
 from samestep.common.steps.recording import RecordOptions
 from samestep.experiments.recording.diffing import diff, in_float64, judge_as_kept
+from samestep.experiments.recording.rerun_folder import count_steps
 from samestep.experiments.recording.reruns import SEEDS, NotRepeated
 from tests.recording.judged import Fake, recorded, side
 from tests.recording.numpy_script import Script
@@ -49,6 +50,15 @@ def test_a_script_may_compute_its_examples_from_its_weights(tmp_path: Path, mist
     if mistake != "other_order":  # which has a name before anything is run again
         assert rerun.runs.count("again-0-0") == 1 and not any("repeat itself" in each for each in found.notes)
         assert any("computed from the weights" in each for each in found.verdict.notes)
+
+
+def test_no_rerun_is_longer_than_asked_for_however_late_examples_differ(tmp_path: Path) -> None:
+    a, b = (side(Script(), tmp_path, name, Fake()) for name in "AB")
+    steps = list(b.run.steps)
+    steps[-1] = dataclasses.replace(steps[-1], rows={0: (*steps[-1].rows[0][:-1], 7)})
+    found = diff(a, dataclasses.replace(b, run=dataclasses.replace(b.run, steps=steps)), 2)
+    assert (found.verdict.kind, found.verdict.first.step) == ("unnamed", 5)
+    assert [count_steps(run) for run in a.kept()] == [2]
 
 
 @pytest.mark.parametrize("mistake", ["off_by_a_little", "forgotten_exchange"])
