@@ -1,8 +1,11 @@
 """Reads records as tests want them: the statistics of whole tensors, put together from the pieces of all ranks."""
 
 import atexit
+import contextlib
 import json
+import os
 import select
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -86,7 +89,9 @@ def run_forked(framework: str, cases: Sequence[Case]) -> str:
     """What scripts print, one after the other, each in processes that are forked off one that has their framework."""
     if framework not in _HAVE or _HAVE[framework].poll() is not None:
         line = [sys.executable, "-m", "tests.recording.run_many", framework]
-        _HAVE[framework] = subprocess.Popen(line, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        _HAVE[framework] = subprocess.Popen(
+            line, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0
+        )
         atexit.register(_end, _HAVE[framework])
     process = _HAVE[framework]
     assert process.stdin is not None and process.stdout is not None
@@ -95,7 +100,7 @@ def run_forked(framework: str, cases: Sequence[Case]) -> str:
         assert select.select([process.stdout], [], [], 500)[0], "the scripts do not end"
         said = json.loads(process.stdout.readline())
     except BaseException:
-        process.kill()  # it would answer later
+        _kill(process)  # it would answer later
         raise
     assert not said["failed"], f"{said['failed']} failed: {said['err']}"
     is_recorded = any(options is not None for _, _, options, _ in cases)  # else a script may say which reruns it makes
@@ -107,7 +112,14 @@ def _end(process: subprocess.Popen[str]) -> None:
     try:
         process.communicate(timeout=10)
     finally:
-        process.kill()
+        _kill(process)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """Kills it with the scripts that were forked off it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(timeout=10)
 
 
 def run_many(folder: Path, cases: dict[str, tuple[str, dict[str, object]]]) -> dict[str, list[Rank]]:

@@ -11,6 +11,7 @@ import os
 import runpy
 import sys
 import tempfile
+import time
 
 from museum.forks import run_forked
 from samestep.common.runtime.imports import import_modules
@@ -23,6 +24,7 @@ TORCH = (
 )
 """What is shared with the scripts; every optimizer imports the first at its first step."""
 IMPORTED = {"torch": TORCH, "keras": ("keras", "samestep.tf_impl.recording")}
+SECONDS = 450
 
 
 def run(script: str, arguments: list[str], options: dict[str, object] | None, rank: int) -> None:
@@ -40,13 +42,14 @@ def run(script: str, arguments: list[str], options: dict[str, object] | None, ra
 
 
 def answer(cases: list[tuple[str, list[str], dict[str, object] | None, int]]) -> dict[str, str]:
-    """Runs scripts one after the other, until one fails."""
-    failed = ""
+    """Runs scripts one after the other, until one fails, or does not end in time: whoever asks waits no longer than that."""
+    failed, ends = "", time.monotonic() + SECONDS
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         os.dup2(out.fileno(), 1)
         os.dup2(err.fileno(), 2)
         for *case, world in cases:
-            if not failed and not run_forked(functools.partial(run, *case), world, is_group=world > 1):
+            left = ends - time.monotonic()
+            if not failed and not run_forked(functools.partial(run, *case), world, world > 1, timeout_seconds=left):
                 failed = " ".join([case[0], *case[1]])
         out.seek(0)
         err.seek(0)
