@@ -53,6 +53,8 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "raising": ("odd.py raising", {}),
     "growing": ("growing.py", {}),
     "growing-moved": ("growing.py", {"perturb": 1}),
+    "in turn": ("in_turn.py", {}),
+    "in turn, kept": ("in_turn.py kept", {}),
 }
 
 
@@ -262,6 +264,23 @@ def test_parameters_that_are_made_later_are_added(records: dict[str, list[Rank]]
     assert adapter[0] == adapter[2] != adapter[3] != adapter[4] and adapter[0]["square"] > 0
     assert [step.scalars.get("lr/1") for step in steps[1:]] == [None, None, 0.01, 0.01]
     assert len(records["growing-moved"][0][1]) == 5
+
+
+def test_models_that_are_deleted_are_recorded_as_those_that_are_kept(records: dict[str, list[Rank]]) -> None:
+    """The script itself sees that they are gone."""
+    (header, steps), (kept, of_kept) = records["in turn"][0], records["in turn, kept"][0]
+    assert [each.name for each in header.tensors] == [each.name for each in kept.tensors]
+    assert len(header.tensors) == 3 * 8 and len(steps) == len(of_kept) == 1 + 9
+    for one, other in zip(steps, of_kept, strict=True):
+        assert (one.losses, one.scalars, one.counts, one.rows) == (
+            other.losses,
+            other.scalars,
+            other.counts,
+            other.rows,
+        )
+        for phase in one.stats.keys() & {"gradient", "weight", "updated"}:
+            for name in one.stats[phase].dtype.names:
+                np.testing.assert_array_equal(one.stats[phase][name], other.stats[phase][name])
 
 
 def test_a_record_holds_nothing_of_the_data(records: dict[str, list[Rank]]) -> None:

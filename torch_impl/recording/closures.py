@@ -1,6 +1,7 @@
 """Optimizers that are given a closure, such as L-BFGS, which they call as often as they like."""
 
 import functools
+import weakref
 from collections.abc import Callable
 
 from torch.optim import Optimizer
@@ -48,7 +49,7 @@ class ClosureCalls:
 
     def __init__(self) -> None:
         """Has seen none."""
-        self._begun: Optimizer | None = None
+        self._begun: weakref.ref[Optimizer] | None = None
 
     def begin(self, optimizer: Optimizer) -> None:
         """An optimizer calls its closure.
@@ -56,7 +57,7 @@ class ClosureCalls:
         Args:
             optimizer: The optimizer.
         """
-        self._begun = optimizer
+        self._begun = weakref.ref(optimizer)
 
     def see_backward(self, scalars: StepScalars) -> None:
         """A backward pass begins in a call that is not the first of its step. Only the first pass of a call counts.
@@ -64,6 +65,6 @@ class ClosureCalls:
         Args:
             scalars: Those of the step.
         """
-        begun, self._begun = self._begun, None
+        begun, self._begun = self._begun and self._begun(), None
         if begun is not None and has_gradient(begun):
             scalars.count(KEPT_CALLS)

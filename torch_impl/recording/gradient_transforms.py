@@ -83,7 +83,7 @@ def _scaled_step(original: Callable[..., Any], session: Session, guard: Guard) -
         result = original(scaler, optimizer, *arguments, **keywords)
         if scale is not None:
             inner = getattr(optimizer, "optimizer", optimizer)  # accelerate's wrapper
-            if not any(each is inner for each in session.stepped):
+            if not any(each() is inner for each in session.stepped):
                 skip(inner)
             add(LOSS_SCALE, scale)
         return result

@@ -4,6 +4,7 @@ A step is what lies between two updates. It ends when the next pass begins, or w
 optimizers of different parameters take one step together. Without an optimizer, it ends where weights have changed since.
 """
 
+import weakref
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -13,6 +14,7 @@ from torch.optim import Optimizer
 from samestep.common.steps.record import RecordedStep
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.closures import ClosureCalls, Given, with_followed_closure
+from samestep.torch_impl.recording.deleted import CalledModules
 from samestep.torch_impl.recording.dtypes import Products
 from samestep.torch_impl.recording.leaves import Leaves
 from samestep.torch_impl.recording.objects import find_objects, is_computed_weight
@@ -37,9 +39,9 @@ class Session:
     def __init__(self, recorder: Recorder) -> None:
         """Waits for the first pass. The recorder gets the steps."""
         self._recorder, self.examples, self._own = recorder, Examples(), OwnGradients(recorder)
-        self.called, self.leaves, self.targets = dict[int, nn.Module](), Leaves(), Targets()
-        self.watch: Watch | None = None
-        self._initial, self._closures, self._inside = None, ClosureCalls(), Nesting()
+        self.called, self.leaves, self.targets = CalledModules(), Leaves(), Targets()
+        self._initial, self.watch = None, None  # type: FirstWeights | Watch | None, Watch | None
+        self._closures, self._inside = ClosureCalls(), Nesting()
         self._is_update, self.has_optimizer, self._scale = False, False, None  # type: bool, bool, torch.Tensor | None
         self.scalars, self.products, self._of = StepScalars(), Products(), ParameterIds()
         self.counts = Counts(lambda: bool(self.stepped or (self._gradients and not self.has_optimizer)))
@@ -47,11 +49,9 @@ class Session:
 
     def forget(self) -> None:
         """Begins a step."""
-        self.losses = StepLosses()
-        self._gradients, self._infinite = list[Pending](), list[torch.Tensor]()
-        self.stepped: list[Optimizer] = []
-        self.updated: frozenset[int] = frozenset()
-        self._is_skipped = self._is_replayed = False
+        self.losses, self._gradients, self._infinite = StepLosses(), list[Pending](), list[torch.Tensor | bool]()
+        self.stepped, self.updated = list[weakref.ref[Optimizer]](), frozenset[int]()
+        self._is_replayed = False
         self.counts.begin_step()
         self.scalars.forget()
         self.examples.clear()
@@ -73,7 +73,7 @@ class Session:
             if trained is None or has_no_numbers(trained) or is_computed_weight(module):
                 return
             if isinstance(trained, nn.Parameter):  # and not what a function is given
-                self.called[id(module)] = module
+                self.called.add(module)
                 self._own.follow(module)
         self.begin_pass()
         if not self._is_replayed:
@@ -95,12 +95,11 @@ class Session:
     def before_backward(self, roots: Roots) -> None:
         """A backward pass begins."""
         self.begin_pass(roots)
-        scale = self._own.scale = self._scale
-        self._scale = None
+        self._own.scale, self._scale = self._scale, None
         if not self._is_replayed:
-            if self.losses.is_begun and (seen := self.watch or self._initial) is not None:
+            if self.losses.is_begun and (seen := self.watch or self._initial):
                 seen.written.see_pass()
-            self.losses.add(roots, scale)
+            self.losses.add(roots, self._own.scale)
             self.see_targets(roots)
         else:
             self._closures.see_backward(self.scalars)
@@ -145,15 +144,15 @@ class Session:
         if not self.called and not self.has_optimizer:
             self.leaves.follow([each for each, _ in roots])
         if self._initial is None:
-            start_with(self._recorder, self.called.values(), self.leaves.held())
-            self._initial = FirstWeights(self._recorder, [*self.called.values()], self.leaves.held())
+            start_with(self._recorder, called := self.called.alive(), leaves := self.leaves.held())
+            self._initial = FirstWeights(self._recorder, called, leaves)
         if not self._inside.frames and (self.stepped or (not self.has_optimizer and self._is_moved())):
             self.finish()
 
     def _begin_watch(self) -> None:
         self.counts.forget_schedules()
-        called, products = [*self.called.values()], self.products.name
-        self.watch = Watch(self._recorder, called, self.leaves.held(), self._initial, products)
+        self.watch = Watch(self._recorder, self.called.alive(), self.leaves.held(), self._initial, self.products.name)
+        self._initial = self._initial and self.watch  # keeps nothing alive
 
     def _is_moved(self) -> bool:
         """Returns whether a script without an optimizer has changed its weights since the last step."""
@@ -191,15 +190,15 @@ class Session:
         if self.watch is not None:
             self.watch.written.see_update(bool(self._inside.frames))
         if not self._inside.frames and (self._is_update or not is_rehearsed(optimizer, self._initial is not None)):
-            self.stepped.append(optimizer)
+            self.stepped.append(weakref.ref(optimizer))
             self._is_replayed = False
 
     def skip(self, optimizer: Optimizer) -> None:
         """A gradient scaler leaves out the step of an optimizer."""
         self._begin_update(optimizer)
         self._take_of(optimizer)
-        self.stepped.append(optimizer)
-        self._is_skipped = True
+        self.stepped.append(weakref.ref(optimizer))
+        self._infinite.append(True)
 
     def _begin_update(self, optimizer: Optimizer) -> None:
         self.has_optimizer = True
@@ -228,10 +227,11 @@ class Session:
         stats = self.watch.stats(self._gradients, self._own, self.updated) if self.watch and self._gradients else None
         counts = self.counts.values() | self.targets.kinds() | (self.watch.written.counts() if self.watch else {})
         losses, scalars = self.losses.values(), self.scalars.values() | self.losses.zeroed()
-        is_skipped = self._is_skipped or any(map(bool, self._infinite))
-        step = RecordedStep(self._recorder.number, losses, None, scalars, is_skipped, counts, stats)
+        step = RecordedStep(self._recorder.number, losses, None, scalars, any(map(bool, self._infinite)), counts, stats)
         self._recorder.write(step, (self.examples.sums(), self.targets.sums()))
         self.forget()
+        if self.called.has_deleted and self.has_optimizer and self.watch is not None:
+            self.watch.forget_deleted(self.called)
 
     def end(self) -> None:
         """The script ends, or the thread that is followed: writes the step that nothing came after."""

@@ -7,6 +7,7 @@ one contains, those count that hold a parameter of an optimizer, or that were ca
 import dataclasses
 import itertools
 import operator
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
@@ -48,12 +49,13 @@ class Held:
     is_updated: bool = True
 
 
-def find_tensors(called: Sequence[nn.Module], leaves: Sequence[Held] = ()) -> list[Held]:
+def find_tensors(called: Sequence[nn.Module], leaves: Sequence[Held] = (), gone: Sequence[str] = ()) -> list[Held]:
     """Finds the tensors of the script.
 
     Args:
         called: The outermost modules that were called in training mode.
         leaves: What is taken if neither a module nor an optimizer has any.
+        gone: The classes of modules that the script has deleted, which keep their names.
     """
     modules, optimizers = find_objects()
     trained = {id(each): each for optimizer in optimizers for each in parameters_of(optimizer)}
@@ -61,13 +63,13 @@ def find_tensors(called: Sequence[nn.Module], leaves: Sequence[Held] = ()) -> li
     called_on = {id(each) for module in called for each in module.parameters() if each.requires_grad}
     wanted = {*trained, *partitioned, *called_on}
     taken: set[int] = set()
-    parts: list[tuple[str, list[Held]]] = []
+    parts: list[tuple[str, list[Held]]] = [(name, []) for name in gone]
     roots, idle = outermost(modules, wanted)
     for root in roots:
         found = [each for each in _of_root(root) if id(each.owner) not in taken]
         taken |= {id(each.owner) for each in found}
         if found:
-            parts.append((_class_name(_unwrapped(root)), found))
+            parts.append((class_of(root), found))
     updated = {*trained, *partitioned}
     is_updated = {id(each.owner): not updated or id(each.owner) in updated for _, found in parts for each in found}
     held = [dataclasses.replace(each, is_updated=is_updated[id(each.owner)]) for each in _named(parts)]
@@ -111,6 +113,8 @@ class ParameterIds:
         now = [*parameters_of(optimizer)]
         before, ids = self._known.get(id(optimizer), ((), frozenset()))
         if len(now) != len(before) or not all(map(operator.is_, now, before)):
+            if id(optimizer) not in self._known:
+                weakref.finalize(optimizer, self._known.pop, id(optimizer)).atexit = False
             ids = frozenset(map(id, now))
             self._known[id(optimizer)] = now, ids
         return ids
@@ -217,6 +221,11 @@ def gradient_as_real(tensor: torch.Tensor) -> torch.Tensor | None:
 
 def _stripped(name: str) -> str:
     return ".".join(part for part in name.split(".") if part and part not in _WRAPPERS)
+
+
+def class_of(root: nn.Module) -> str:
+    """Returns the name of the class of what its wrappers wrap."""
+    return _class_name(_unwrapped(root))
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:

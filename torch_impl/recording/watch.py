@@ -1,6 +1,9 @@
 """The tensors of a script under watch: what they are, and what they hold at a moment."""
 
-from collections.abc import Callable, Mapping, Sequence, Set
+import dataclasses
+import gc
+from collections.abc import Callable, Sequence, Set
+from typing import Any
 
 import numpy as np
 import torch
@@ -8,6 +11,7 @@ from torch import nn
 
 from samestep.common.steps.record import FOLLOWER, Phase, RecordedStep
 from samestep.common.steps.recording import Recorder
+from samestep.torch_impl.recording.deleted import CalledModules, Owned, ids_in_use
 from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.pieces import as_real
 from samestep.torch_impl.recording.places import layouts, rank_and_world
@@ -16,6 +20,7 @@ from samestep.torch_impl.recording.step.strays import Strays
 from samestep.torch_impl.recording.step.written import WrittenWeights
 from samestep.torch_impl.recording.tensors import Held, find_tensors, with_places
 
+_NOBODY = torch.zeros(0)
 INITIAL = -1
 """The number of the frame with the initial weights."""
 
@@ -62,7 +67,9 @@ class Watch:
         self._known = {id(each.owner) for each in self._held if each.tensor.role != FOLLOWER}
         self._known_last = frozenset[int]()
         self._readers: dict[frozenset[int] | None, list[Callable[[], torch.Tensor | None]]] = {}
-        self.written = WrittenWeights(recorder, lambda: _looked_at(self._held, self._statistics), self._held)
+        self.written = WrittenWeights(recorder, self._look, self._held)
+        self._owned, self._gone = [*map(Owned, called)], dict[int, np.ndarray]()
+        self._classes = list[str]()  # of modules that were deleted
         tensors = [each.tensor for each in self._held]
         is_float64 = self._is_float64 = _is_float64(self._held)
         self._statistics = _statistics_of(self._held)
@@ -78,19 +85,23 @@ class Watch:
                 first, self.written.moved = initial.stats, initial.written.moved
             recorder.write(RecordedStep(INITIAL, stats={"weight": first}))
 
-    def see_new(self, own: frozenset[int], called: Mapping[int, nn.Module]) -> None:
+    def see_new(self, own: frozenset[int], called: CalledModules) -> None:
         """Adds the tensors that a script has made since, and gave to an optimizer.
 
         Args:
             own: The ids of the parameters of the optimizer.
-            called: The outermost modules, by their ids.
+            called: The outermost modules.
         """
         self.written.is_within = False
         if own is self._known_last or own <= self._known:
             self._known_last = own
             return
+        for generation in (1, 2):  # one after the other, which keeps the order of objects
+            gc.collect(generation)  # a model that is trained no more may be a cycle
+        self.forget_deleted(called)
+        self._owned = [each for each in self._owned if each.is_deleted] + [*map(Owned, modules := called.alive())]
         names = {each.tensor.name for each in self._held}
-        every = (each for each in find_tensors([*called.values()]) if each.tensor.role != FOLLOWER)
+        every = (each for each in find_tensors(modules, gone=self._classes) if each.tensor.role != FOLLOWER)
         found = [each for each in every if id(each.owner) not in self._known]
         new = [each for each in found if each.tensor.role == "parameter" or each.tensor.name not in names]
         new = with_places(new, names)
@@ -105,6 +116,36 @@ class Watch:
         self._readers.clear()
         self._statistics = Statistics([each.tensor.piece for each in self._held], self._is_float64)
         self.written.follow(self._held)
+
+    def forget_deleted(self, called: CalledModules) -> None:
+        """Lets go of the tensors of modules that the script has deleted, unless another module or an optimizer has them.
+
+        Their weights stay what they are in the record.
+
+        Args:
+            called: The outermost modules.
+        """
+        called.has_deleted = False
+        if not (deleted := [each for each in self._owned if each.is_deleted]):
+            return
+        held = {id(each.owner) for each in self._held}
+        ids = (held & set[int]().union(*(each.ids for each in deleted))) - ids_in_use()
+        gone = [place for place, each in enumerate(self._held) if id(each.owner) in ids and not _is_given(each)]
+        if gone:
+            stats = self._seen()
+            self._gone |= {place: stats[place] for place in gone}
+            for place in gone:
+                left = {"owner": _NOBODY, "value": _nothing, "gradient": _nothing, "copies": ()}
+                self._held[place] = dataclasses.replace(self._held[place], **left)
+            self._known = {id(each.owner) for each in self._held if each.tensor.role != FOLLOWER}
+            self._known_last = frozenset()
+            self._readers.clear()
+            self._statistics = Statistics([each.tensor.piece for each in self._held], self._is_float64)
+            self._strays.forget_deleted()
+            self.written.follow(self._held)
+        over = [each for each in deleted if each.ids & held <= ids]
+        self._classes += [each.kind for each in over]
+        self._owned = [each for each in self._owned if each not in over]
 
     def gradients(self, own: frozenset[int] | None = None) -> Pending:
         """Takes the gradients.
@@ -165,7 +206,13 @@ class Watch:
         return not np.array_equal(self._seen()["bits"][is_weight], self._bits[is_weight])
 
     def _seen(self) -> np.ndarray:
-        return _looked_at(self._held, self._statistics).resolve()
+        return self._look().resolve()
+
+    def _look(self) -> Pending:
+        pending = _looked_at(self._held, self._statistics)
+        if self._gone:
+            pending.known = [*self._gone], np.stack([*self._gone.values()])
+        return pending
 
 
 def _looked_at(held: Sequence[Held], statistics: Statistics) -> Pending:
@@ -173,8 +220,13 @@ def _looked_at(held: Sequence[Held], statistics: Statistics) -> Pending:
         return statistics([each.value() for each in held])
 
 
-def _nothing() -> None:
-    """Reads the gradient of a parameter that is not looked at."""
+def _nothing() -> Any:
+    """Reads the gradient of a parameter that is not looked at, and the weights of one that was deleted."""
+
+
+def _is_given(held: Held) -> bool:
+    """Returns whether a tensor that no optimizer updates has a gradient, which a record keeps."""
+    return not held.is_updated and held.gradient() is not None
 
 
 def _statistics_of(held: Sequence[Held]) -> Statistics:

@@ -146,6 +146,7 @@ class Pending:
         """
         self._size, self._dtype, self._absent, self._found = size, dtype, absent, found
         self.scale: torch.Tensor | None = None  # divides the tensors
+        self.known: tuple[Sequence[int], np.ndarray] | None = None  # the statistics of some that are not there
 
     @staticmethod
     def together(several: Sequence["Pending"]) -> np.ndarray:
@@ -178,6 +179,8 @@ class Pending:
         if self._absent:
             projections[self._absent] = np.nan
             squares[self._absent] = np.nan
+        if self.known is not None:
+            stats[self.known[0]] = self.known[1]
         return stats
 
 

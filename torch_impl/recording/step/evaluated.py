@@ -1,5 +1,7 @@
 """Models that are trained in evaluation mode, as where `train()` is missing after a validation."""
 
+import weakref
+
 from torch import nn
 
 from samestep.common.steps.recording import Recorder
@@ -20,7 +22,7 @@ class EvaluatedCalls:
         """
         self._session, self._recorder, options = session, recorder, recorder.options
         self._changes, self._has_looked = options.perturb is not None or options.weights_from is not None, False
-        self._last: tuple[nn.Module, tuple[object, ...], dict[str, object]] | None = None
+        self._last: tuple[weakref.ref[nn.Module], tuple[object, ...], dict[str, object]] | None = None
 
     def see(self, module: nn.Module, arguments: tuple[object, ...], keywords: dict[str, object]) -> None:
         """A module is called in evaluation mode, where gradients are followed.
@@ -32,7 +34,7 @@ class EvaluatedCalls:
         """
         if not any(each.requires_grad for each in module.parameters()):
             return
-        self._last = (module, arguments, keywords)
+        self._last = (weakref.ref(module), arguments, keywords)
         if self._changes and not self._session.called and find_objects()[1]:
             self._session.begin_pass()  # once the forward pass has used the weights it is too late to change them
 
@@ -66,6 +68,12 @@ class EvaluatedCalls:
     def before_backward(self) -> None:
         """A backward pass begins; it trains the call, unless that was of another model than the one trained before: a teacher."""
         session, call, self._last = self._session, self._last, None
-        if call and not session.examples.is_pending and (not session.called or id(call[0]) in session.called):
-            session.before_call(*call)
+        module = call and call[0]()
+        if (
+            call
+            and module is not None
+            and not session.examples.is_pending
+            and (not session.called or id(module) in session.called)
+        ):
+            session.before_call(module, *call[1:])
             session.counts.add_evaluated()

@@ -2,6 +2,7 @@
 
 import itertools
 import operator
+import weakref
 from collections.abc import Sequence
 
 import torch
@@ -48,12 +49,14 @@ class StepScalars:
         first = self._num_groups - len(optimizer.param_groups) * is_again
         groups = optimizer.param_groups
         settings = [*itertools.chain.from_iterable(map(dict.values, groups))]
-        known, found = self._known.get((id(optimizer), first), ((), {}))
+        known, found = self._known.get(key := (id(optimizer), first), ((), {}))
         if len(known) != len(settings) or not all(map(operator.is_, known, settings)):
             found = _numbers_of(optimizer, first)
             numbers = [each for group in groups for name, each in group.items() if name not in _IMPLEMENTATION]
             is_lasting = not any(isinstance(each, list | torch.Tensor) for each in (*numbers, *found.values()))
-            self._known[id(optimizer), first] = (settings if is_lasting else (), found)
+            if key not in self._known:
+                weakref.finalize(optimizer, self._known.pop, key).atexit = False  # its groups hold what it updates
+            self._known[key] = (settings if is_lasting else (), found)
         self._found |= found
         self._num_groups = first + len(groups)
 

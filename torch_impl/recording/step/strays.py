@@ -26,6 +26,10 @@ class Strays:
         self._taken: list[Pending] = []
         self._is_over = False
 
+    def forget_deleted(self) -> None:
+        """Keeps no parameter alive."""
+        self._trained, self._num_held = {}, 0
+
     def see(self, held: Sequence[Held], updated: Set[int], statistics: Statistics) -> None:
         """Looks at the gradients once a step, after its updates and before they are set to zero.
 

@@ -1,0 +1,34 @@
+"""Three models are trained in turn, as in a cross-validation: each is deleted before the next one is made."""
+
+import gc
+import sys
+import weakref
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+made, kept = [], []
+for _ in range(3):
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+    for inputs in torch.randn(3, 8, 6):
+        optimizer.zero_grad()
+        loss = model(inputs).square().mean()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    alive = [each() is not None for each in made]
+    if "kept" in sys.argv:
+        kept.append(model)
+    else:
+        assert not any(alive), alive
+    model.eval()(inputs)
+    gradients = [each.grad for each in model.parameters()]
+    made += map(weakref.ref, [model, optimizer, *model.parameters(), *model.buffers(), *gradients])
+    first, state = weakref.ref(model), weakref.ref(optimizer)
+    del model, optimizer, schedule, loss, gradients, inputs
+    gc.collect()
+    assert state() is None and (kept or first() is None)

@@ -1,0 +1,54 @@
+"""What a script deletes: the modules that it called are not kept alive, nor what belonged to them alone."""
+
+import weakref
+
+from torch import nn
+
+from samestep.torch_impl.recording.keras.layers import is_keras
+from samestep.torch_impl.recording.objects import find_objects
+from samestep.torch_impl.recording.tensors import class_of, parameters_of
+
+
+class CalledModules(dict[int, weakref.ref[nn.Module]]):
+    """The outermost modules that were called in training mode, by their ids. What the script deletes is not kept alive."""
+
+    num_deleted = 0
+    has_deleted = False
+    """Whether some were deleted and nobody has looked at that."""
+
+    def add(self, module: nn.Module) -> None:
+        """A module is called for the first time."""
+        key = id(module)
+        self[key] = weakref.ref(module, lambda _: self._end(key))
+
+    def _end(self, key: int) -> None:
+        self.num_deleted, self.has_deleted = self.num_deleted + 1, True
+        self[-self.num_deleted] = self.pop(key)  # another module may get its id; that one was called stays known
+
+    def alive(self) -> list[nn.Module]:
+        """Returns those that the script still has."""
+        return [module for each in [*self.values()] if (module := each()) is not None]
+
+
+class Owned:
+    """The tensors of a module that was called, which is not kept alive."""
+
+    def __init__(self, module: nn.Module) -> None:
+        """Takes their ids, which are theirs as long as somebody holds them."""
+        self._made, self.kind = weakref.ref(module), class_of(module)
+        self.ids = {*map(id, [] if is_keras(module) else [*module.parameters(), *module.buffers()])}
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the script has deleted the module."""
+        return self._made() is None
+
+
+def ids_in_use() -> set[int]:
+    """Returns the ids of all tensors that any module or optimizer has."""
+    modules, optimizers = find_objects()
+    found = {id(each) for optimizer in optimizers for each in parameters_of(optimizer)}
+    for module in modules:
+        for kind in ("_parameters", "_buffers"):
+            found |= {id(each) for each in (module.__dict__.get(kind) or {}).values()}
+    return found
