@@ -263,3 +263,11 @@ def test_a_batch_that_is_filled_up_with_several_examples_of_an_earlier_one_is_pa
     found = diff(Script(**TWO, mistake="two_short"), Script(**TWO, mistake="filled_up"), tmp_path, reruns=0)
     assert [cause.name for cause in found.causes] == ["padded_sample_twice"], found.headline
     assert "B repeats 2 examples of A's on rank 1" in found.headline
+
+
+def test_a_shard_is_missing_though_the_loss_is_the_same(tmp_path: Path) -> None:
+    """Before a last layer that starts at zero, every example has the same loss; that of A has further targets."""
+    a, b = (recorded(Script(sees_targets=True, mistake=mistake), tmp_path) for mistake in ("", "dropped_shard"))
+    losses = {step.number: step.loss for step in a.steps}
+    steps = [dataclasses.replace(step, loss=losses[step.number]) for step in b.steps]
+    assert [cause.name for cause in judge(a, dataclasses.replace(b, steps=steps)).causes] == ["dropped_shard"]

@@ -118,12 +118,18 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
     measured = walk.yardstick if isinstance(walk.yardstick, MeasuredYardstick) else None
     if measured is not None and a.total() == b.total() and min(one.number, measured.last) in measured.computed:
         aside = COMPUTED_EXAMPLES
-    shows_in = ("loss",) if aside == FURTHER_CALLS and one.loss is not None and other.loss is not None else COMPUTED
+    shows_in = ("loss",) if aside == FURTHER_CALLS and _has_loss_of_same(one, other) else COMPUTED
     is_seen = bool(aside) and (aside in walk.asides or _is_fine(walk, one, other))
     first, is_none_alike = FirstDifference(one.number, "data", "", ranks, words), not alike and a.total() == b.total()
     beside = (ALL_ARGUMENTS,) if is_none_alike and not one.number else ()
     beside = (COMPUTED_EXAMPLES,) if aside == COMPUTED_EXAMPLES else beside
     return Finding(first, shows_in=shows_in if is_seen else (), aside=aside, beside=beside)
+
+
+def _has_loss_of_same(one: RunStep, other: RunStep) -> bool:
+    """Returns whether both have a loss, of as many targets. It may be alike by chance, as before a layer of zeros."""
+    targets = [step.targeted and step.targeted.total() for step in (one, other)]
+    return one.loss is not None and other.loss is not None and targets[0] == targets[1]
 
 
 def _is_fine(walk: Walk, one: RunStep, other: RunStep) -> bool:
