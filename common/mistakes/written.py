@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from samestep.common.mistakes.evidence import Evidence, SeenTensor, common_ratio
+from samestep.common.mistakes.evidence import Evidence, SeenTensor, Side, common_ratio
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
 
 _BETWEEN = "between the step before and this one, as a callback does that restores or averages them"
@@ -53,9 +53,15 @@ def _does_not_move(evidence: Evidence) -> Words | None:
 
 def _begins_alike(evidence: Evidence) -> bool:
     """Returns whether the first backward passes of the step have the same loss, on the same examples."""
-    one, other = evidence.a.parts[:1], evidence.b.parts[:1]
+    one, other = _first_loss(evidence.a), _first_loss(evidence.b)
     is_known = evidence.a.rows is None or evidence.a.examples.keys() == evidence.b.examples.keys()
-    return bool(one and other and one[0]) and is_known and near(other[0] / one[0], 1.0)
+    return bool(one and other) and is_known and near(other / one, 1.0)
+
+
+def _first_loss(side: Side) -> float:
+    """Returns the loss of the first backward pass, on average over the ranks; 0 if it is not known."""
+    first = side.parts[:: side.passes] if side.passes else ()
+    return sum(first) / len(first) if len(first) * side.passes == len(side.parts) and first else 0.0
 
 
 MOVED_WITHIN = (

@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for kind in dict.fromkeys(kind for kind, *_ in BETWEEN):
         options = {"every": 10} if "seldom" in kind else {}
         for words in [kind, *(f"{kind} {word}" for own, word, *_ in BETWEEN if own == kind)]:
-            cases[words] = f"between.py {words}", options
+            cases[words] = f"between.py {words}", options | ({"world": 2} if words.endswith("ranks") else {})
         cases |= {f"{kind} {seed}": (f"between.py {kind}", options | {"perturb": seed}) for seed in SEEDS}
     return recorded_once(tmp_path_factory, "records-between", cases)
 

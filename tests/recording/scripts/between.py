@@ -5,7 +5,7 @@ import itertools
 import sys
 
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -15,10 +15,14 @@ torch.set_num_threads(1)
 inputs, labels = torch.randn(32, 6), torch.randint(3, (32,))
 model = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, 3))
 BATCHES = [(inputs[start : start + 8], labels[start : start + 8]) for start in range(0, 32, 8)]
+network, own_half = model, slice(None)
+if "ranks" in words:
+    distributed.init_process_group("gloo")
+    network, own_half = nn.parallel.DistributedDataParallel(model), slice(distributed.get_rank(), None, 2)
 
 
 def backward(batch, own):
-    functional.cross_entropy(model(batch), own).backward()
+    functional.cross_entropy(network(batch[own_half]), own[own_half]).backward()
 
 
 def step(optimizer, batch, own):
