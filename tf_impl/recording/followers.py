@@ -4,7 +4,6 @@ A script may never train on them, and yet they may be what it keeps; nobody else
 another way.
 """
 
-import gc
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ import keras
 import tensorflow as tf
 from keras.src.backend import name_scope
 
+from samestep.common.objects import objects_of
 from samestep.tf_impl.recording.tensors import container_of
 
 
@@ -19,16 +19,13 @@ def find_followers(own: Sequence[Any], called: Collection[Any]) -> list[Any]:
     """Returns the layers that have the shapes of a part of a layer that is trained, and of which nothing is trained.
 
     They are in no other layer, or in one that is not called in training itself, as where the `train_step` of a model calls one of
-    its layers and has another one follow it. The oldest generation of objects comes first, as in torch. A layer whose variables
-    have no values yet does not count.
+    its layers and has another one follow it. A layer whose variables have no values yet does not count.
 
     Args:
         own: The variables that are trained.
         called: The layers that are called in training.
     """
-    objects = [each for generation in (2, 1, 0) for each in gc.get_objects(generation)]
-    kinds = {kind for kind in {type(each) for each in objects} if issubclass(kind, keras.layers.Layer)}
-    layers = [each for each in objects if type(each) in kinds and "_layers" in vars(each)]
+    layers = [each for each in objects_of(keras.layers.Layer) if "_layers" in vars(each)]
     inner = {id(each) for layer in layers for each in (*vars(layer)["_layers"], vars(layer).get("_functional"))}
     wanted = set(map(_id_of, own))
     trained, idle, waiting = list[Any](), list[Any](), [each for each in layers if id(each) not in inner]

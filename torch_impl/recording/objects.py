@@ -4,30 +4,23 @@ The latter are averages of the weights, teachers and target networks. A script m
 it keeps; nobody else would see that they follow the weights in another way.
 """
 
-import gc
 from collections.abc import Iterable, Sequence
 
 from torch import nn
 from torch.nn.utils.parametrize import ParametrizationList
 from torch.optim import Optimizer
 
+from samestep.common.objects import objects_of
 from samestep.torch_impl.recording.keras.layers import is_keras
 from samestep.torch_impl.recording.pieces import has_no_numbers
 
 
 def find_objects() -> tuple[list[nn.Module], list[Optimizer]]:
-    """All modules and optimizers of the process. Types are asked, not objects: some objects compute what they are asked for.
-
-    The oldest generation comes first: else two networks of one class were named in an order that depends on when garbage was
-    collected between them.
-    """
-    objects = [each for generation in (2, 1, 0) for each in gc.get_objects(generation)]
-    kinds = {type(each) for each in objects}
-    of_modules = {kind for kind in kinds if issubclass(kind, nn.Module)}
-    of_optimizers = {kind for kind in kinds if issubclass(kind, Optimizer)}
-    wanted = of_modules | of_optimizers
-    found = [each for each in objects if type(each) in wanted]
-    return [each for each in found if type(each) in of_modules], [each for each in found if type(each) in of_optimizers]
+    """Returns all modules and optimizers of the process."""
+    modules, optimizers = list[nn.Module](), list[Optimizer]()
+    for each in objects_of(nn.Module, Optimizer):
+        (modules if issubclass(type(each), nn.Module) else optimizers).append(each)
+    return modules, optimizers
 
 
 def is_computed_weight(module: nn.Module) -> bool:
