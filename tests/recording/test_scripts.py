@@ -55,6 +55,7 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "growing-moved": ("growing.py", {"perturb": 1}),
     "in turn": ("in_turn.py", {}),
     "in turn, kept": ("in_turn.py kept", {}),
+    "in wrappers": ("in_turn.py wrapped", {}),
 }
 
 
@@ -281,6 +282,11 @@ def test_models_that_are_deleted_are_recorded_as_those_that_are_kept(records: di
         for phase in one.stats.keys() & {"gradient", "weight", "updated"}:
             for name in one.stats[phase].dtype.names:
                 np.testing.assert_array_equal(one.stats[phase][name], other.stats[phase][name])
+
+
+def test_a_model_that_is_wrapped_anew_at_each_step_is_one(records: dict[str, list[Rank]]) -> None:
+    ((header, steps),) = records["in wrappers"]  # the script counts how often its objects are looked through
+    assert [each.name for each in header.tensors] == ["0.weight", "0.bias"] and len(steps) == 1 + 9
 
 
 def test_a_record_holds_nothing_of_the_data(records: dict[str, list[Rank]]) -> None:

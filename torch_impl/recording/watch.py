@@ -69,7 +69,7 @@ class Watch:
         self._readers: dict[frozenset[int] | None, list[Callable[[], torch.Tensor | None]]] = {}
         self.written = WrittenWeights(recorder, self._look, self._held)
         self._owned, self._gone = [*map(Owned, called)], dict[int, np.ndarray]()
-        self._classes = list[str]()  # of modules that were deleted
+        self._classes, self._num_left = list[str](), 0  # of modules that were deleted; whose tensors are in use
         tensors = [each.tensor for each in self._held]
         is_float64 = self._is_float64 = _is_float64(self._held)
         self._statistics = _statistics_of(self._held)
@@ -98,6 +98,7 @@ class Watch:
             return
         for generation in (1, 2):  # one after the other, which keeps the order of objects
             gc.collect(generation)  # a model that is trained no more may be a cycle
+        self._num_left = 0
         self.forget_deleted(called)
         self._owned = [each for each in self._owned if each.is_deleted] + [*map(Owned, modules := called.alive())]
         names = {each.tensor.name for each in self._held}
@@ -126,7 +127,8 @@ class Watch:
             called: The outermost modules.
         """
         called.has_deleted = False
-        if not (deleted := [each for each in self._owned if each.is_deleted]):
+        deleted = [each for each in self._owned if each.is_deleted]
+        if len(deleted) <= self._num_left:  # what a wrapper has left to its model need not be looked for at each step
             return
         held = {id(each.owner) for each in self._held}
         ids = (held & set[int]().union(*(each.ids for each in deleted))) - ids_in_use()
@@ -145,6 +147,7 @@ class Watch:
             self.written.follow(self._held)
         over = [each for each in deleted if each.ids & held <= ids]
         self._classes += [each.kind for each in over]
+        self._num_left = len(deleted) - len(over)
         self._owned = [each for each in self._owned if each not in over]
 
     def gradients(self, own: frozenset[int] | None = None) -> Pending:

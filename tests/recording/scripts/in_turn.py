@@ -1,4 +1,7 @@
-"""Three models are trained in turn, as in a cross-validation: each is deleted before the next one is made."""
+"""Three models are trained in turn, as in a cross-validation: each is deleted before the next one is made.
+
+"wrapped" calls one model in a new wrapper at each step, for which nobody need look through all objects.
+"""
 
 import gc
 import sys
@@ -10,6 +13,21 @@ from torch import nn
 torch.manual_seed(0)
 torch.set_num_threads(1)
 made, kept = [], []
+if "wrapped" in sys.argv:
+    gc.disable()  # no wrapper is a cycle
+    get_objects, looks = gc.get_objects, []
+    gc.get_objects = lambda generation: looks.append(generation) or get_objects(generation)
+    model = nn.Linear(6, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for inputs in torch.randn(9, 8, 6):
+        optimizer.zero_grad()
+        wrapper = nn.Sequential(model)
+        wrapper(inputs).square().mean().backward()
+        optimizer.step()
+        kept.append(weakref.ref(wrapper))
+        made.append(len(looks))
+    assert made[3] == made[-1] and [each() for each in kept] == [None] * 8 + [wrapper], (made, kept)
+    sys.exit()
 for _ in range(3):
     model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
