@@ -71,11 +71,12 @@ def fork_off(command: Sequence[str], options: RecordOptions, directory: Path, is
     world = LAYOUTS.get(command[command.index("--layout") + 1], 1)
     full = dataclasses.replace(options, out=str(prepared(Path(options.out))), command=tuple(command))
 
-    def run(rank: int) -> None:
+    def run(rank: int) -> object:
         sys.argv = list(command[1:])
         install(full.to_json())
-        runpy.run_path(command[1], run_name="__main__")
+        kept = runpy.run_path(command[1], run_name="__main__")
         atexit._run_exitfuncs()
+        return kept
 
     if not run_forked(run, world, is_group=world > 1):
         raise WorkerFailed(f"a process of {command} failed")

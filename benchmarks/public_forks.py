@@ -80,7 +80,8 @@ def record(
     discard_all(out)
     prepared(out)
 
-    def run(rank: int) -> None:
+    def run(rank: int) -> object:
+        kept = None
         os.setsid()
         with out.with_suffix(f".{rank}.log").open("w") as file:
             os.dup2(file.fileno(), 1)
@@ -91,8 +92,9 @@ def record(
         sys.argv = list(words)
         _install(framework, options)
         with contextlib.suppress(SystemExit):
-            runpy.run_path(words[0], run_name="__main__")
+            kept = runpy.run_path(words[0], run_name="__main__")
         atexit._run_exitfuncs()
+        return kept
 
     return run_forked(run, num, is_group=num > 1, timeout_seconds=TIMEOUT_SECONDS)
 

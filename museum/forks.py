@@ -13,11 +13,11 @@ from typing import NoReturn
 _POLL_SECONDS = 0.02
 
 
-def run_forked(run: Callable[[int], None], num: int, is_group: bool, timeout_seconds: float = float("inf")) -> bool:
+def run_forked(run: Callable[[int], object], num: int, is_group: bool, timeout_seconds: float = float("inf")) -> bool:
     """Runs a function in new processes; returns whether all ended well. Where one does not, the others are killed.
 
     Args:
-        run: Is given the rank of its process, and may do with the process what it likes.
+        run: Is given the rank of its process, and may do with the process what it likes. What it returns is not freed.
         num: How many processes there are.
         is_group: Whether they have the variables that torchrun sets.
         timeout_seconds: After that, all are killed.
@@ -51,12 +51,12 @@ def _are_well(children: set[int], deadline: float) -> bool:
     return True
 
 
-def _end_with(run: Callable[[], None], environment: dict[str, str]) -> NoReturn:
+def _end_with(run: Callable[[], object], environment: dict[str, str]) -> NoReturn:
     """Runs a function in this process, and ends it."""
     code = 1
     try:
         os.environ.update(environment)
-        run()
+        _kept = run()  # DDP's reducer waits for Gloo's thread if it is freed, and that thread may wait for Python
         code = 0
     except BaseException:
         traceback.print_exc()

@@ -149,19 +149,16 @@ class Reruns:
         folder = self._folder()
         path = folder / _WEIGHTS
         if not path.exists():
-            options = RecordOptions(str(folder / "weights"), weights_to=str(path), stop_after=0)
-            self._run(options)
+            self._run(RecordOptions(str(folder / "weights"), weights_to=str(path), stop_after=0))
         if not path.exists():
-            raise WorkerFailed(
-                f"{self.directory}: its command wrote no initial weights; set the same seed in both scripts."
-            )
+            why = "its command wrote no initial weights; set the same seed in both scripts."
+            raise WorkerFailed(f"{self.directory}: {why}")
         return path
 
     def _options(self, num_steps: int, **changes: Any) -> RecordOptions:
         """Returns how the record was made, of so many steps, and what is to be otherwise."""
-        made = RecordOptions(
-            "", stop_after=num_steps, float64=self.run.header.is_cast, weights_from=self.weights or None
-        )
+        header, weights = self.run.header, self.weights or None
+        made = RecordOptions("", stop_after=num_steps, float64=header.is_cast, weights_from=weights)
         return dataclasses.replace(made, **changes)
 
     def _kept(self, name: str, options: RecordOptions) -> RecordedRun:
@@ -183,6 +180,7 @@ class Reruns:
     def _new(self, name: str, options: RecordOptions) -> RecordedRun:
         if why := self.why_not():
             raise Unavailable(why)
+        self._tell()
         if not self.is_quiet:
             print(f"samestep: {self.name} is run again: {name}, {options.stop_after} steps ...", file=sys.stderr)
         there = self._places(name)
@@ -232,11 +230,13 @@ class Reruns:
         return dataclasses.replace(self, run=run, directory=Path(run.name), repeated=sys.maxsize)
 
     def _run(self, options: RecordOptions) -> None:
-        command, place = self.run.header.command, self._place() or Path.cwd()
+        self._tell()
+        self.rerun(self.run.header.command, options, self._place() or Path.cwd(), True)
+
+    def _tell(self) -> None:
         if not (self.is_told or self.is_quiet):
-            tell_command(command, place, self.directory)
+            tell_command(self.run.header.command, self._place() or Path.cwd(), self.directory)
         self.is_told = True
-        self.rerun(command, options, place, True)
 
     def _folder(self) -> Path:
         folder = self.directory / FOLDER

@@ -36,11 +36,12 @@ def fork_off(command: Sequence[str], options: RecordOptions, directory: Path, is
     world, words = (int(command[4]), command[5:]) if is_many else (1, command[1:])
     full = dataclasses.replace(options, out=str(prepared(Path(options.out))), command=tuple(command))
 
-    def run(rank: int) -> None:
+    def run(rank: int) -> object:
         sys.argv = list(words[1:])
         end = install(full.to_json())
-        runpy.run_module(words[1], run_name="__main__")
+        kept = runpy.run_module(words[1], run_name="__main__")
         end()
+        return kept
 
     if not run_forked(run, world, is_group=is_many):
         raise WorkerFailed(f"a process of '{' '.join(command)}' failed")

@@ -27,18 +27,20 @@ IMPORTED = {"torch": TORCH, "keras": ("keras", "samestep.tf_impl.recording")}
 SECONDS = 450
 
 
-def run(script: str, arguments: list[str], options: dict[str, object] | None, rank: int) -> None:
-    """Runs a script as it is, or recorded where there are options."""
+def run(script: str, arguments: list[str], options: dict[str, object] | None, rank: int) -> object:
+    """Runs a script as it is, or recorded where there are options; returns what it leaves."""
     if options is not None:
         importlib.import_module(IMPORTED[sys.argv[1]][-1]).install(json.dumps(options))
     sys.argv = [script, *arguments]
+    kept = None
     try:
-        runpy.run_path(script, run_name="__main__")
+        kept = runpy.run_path(script, run_name="__main__")
     except SystemExit as ended:
         if ended.code:
             raise
     finally:
         atexit._run_exitfuncs()
+    return kept
 
 
 def answer(cases: list[tuple[str, list[str], dict[str, object] | None, int]]) -> dict[str, str]:
