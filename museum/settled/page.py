@@ -16,7 +16,7 @@ runs, the command, and what it printed. The output is unedited, except that the 
 left out. A verdict holds for these two runs only, and nothing here ran on a GPU.
 
 The scripts are in [museum/settled](../museum/settled), and the commands are run in the root of the repository.
-`python -m museum.settled` runs them all and writes this page. [record.md](record.md#rounding-or-bug) explains the
+`python -m museum.settled` runs them all and writes this page. [rounding.md](rounding.md) explains the
 verdicts.
 """
 
