@@ -57,6 +57,8 @@ CLAIMS = {
     "Of your data it holds hashes of examples alone": "test_a_record_holds_nothing_of_the_data",
     "It also holds the command": "test_a_record_holds_nothing_of_the_data",
     "A hash of an example can confirm a guess": SAID,
+    "What a command that `samestep diff` runs leaves running": "test_what_a_rerun_started_ends_with_it",
+    "A service that your script starts if there is none": SAID,
     "What samestep writes and removes is its own.": SAID,
     "Every run, comparison and entry of the cache has a list": "test_it_frees_what_is_named_and_nothing_else",
     "Files are made under names that are free": "test_what_is_planted_is_neither_followed_nor_changed",

@@ -19,7 +19,7 @@ os._exit(7)
 """
 
 
-def test_what_a_rerun_started_ends_with_it_and_may_finish_what_takes_little_time(tmp_path: Path) -> None:
+def test_what_a_rerun_started_ends_with_it(tmp_path: Path) -> None:
     command = sys.executable, "-c", LEAVING
     ended = record_command(command, RecordOptions(str(tmp_path / "out")), subprocess.DEVNULL, tmp_path)
     assert ended.exit_code == 7

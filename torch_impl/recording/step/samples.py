@@ -13,7 +13,11 @@ _NUMBERS = 8
 
 
 class Samples:
-    """Those of tensors that are whole and lie in memory without gaps. A GPU is not waited for until they are compared."""
+    """Those of tensors that are whole and lie in memory without gaps.
+
+    A GPU is not waited for until they are compared. Nothing there is kept alive meanwhile: a script may make room by moving its
+    model to the host.
+    """
 
     def __init__(self, held: Sequence[Held]) -> None:
         """Takes none yet.
@@ -26,11 +30,8 @@ class Samples:
 
     def taken(self) -> list[torch.Tensor]:
         """Returns them, those of each device and dtype together."""
-        places = [each.data_ptr() for each in self._tensors]
-        if places != self._places:  # what a tensor has left may be given back, so it is not read again
-            self._places, self._views = places, _views_of(self._tensors)
         with torch.no_grad():
-            return [torch.cat(views) for views in self._views]
+            return [torch.cat(views) for views in self._seen()]
 
     def num_changed(self, before: Sequence[torch.Tensor]) -> int:
         """Returns how many tensors have other numbers now.
@@ -41,11 +42,25 @@ class Samples:
         if not before or len(before) != len(now := self.taken()):
             return 0
         count = 0
-        for one, other, views in zip(before, now, self._views, strict=True):
-            if one.shape == other.shape and not torch.equal(one, other):
+        for one, other, views in zip(before, now, self._seen(), strict=True):
+            if _is_alike(one, other) and not torch.equal(one, other):
                 parts = torch.split(one != other, [len(each) for each in views])
                 count += sum(bool(each.any()) for each in parts)
         return count
+
+    def _seen(self) -> list[list[torch.Tensor]]:
+        places = [each.data_ptr() for each in self._tensors]
+        if places != self._places:  # what a tensor has left may be given back, so it is not read again
+            self._places, self._views = places, _views_of(self._tensors)
+        views = self._views
+        if not all(each.is_cpu for each in self._tensors):
+            self._places, self._views = [], []
+        return views
+
+
+def _is_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Returns whether two tensors can be compared; a script may cast its model, or move it."""
+    return (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device)
 
 
 def _is_plain(held: Held) -> bool:
