@@ -168,10 +168,8 @@ class Recorder:
         that is a rank still writes its last step, and ends by itself.
         """
         kill_workers(Path(self.options.out))
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(
-                AttributeError, ValueError, OSError
-            ):  # a script may have closed it, or taken it away
+        for stream in (sys.stdout, sys.stderr):  # a script may have closed them, or taken them away
+            with contextlib.suppress(AttributeError, ValueError, OSError):
                 stream.flush()
         self.end()
         os._exit(exit_code)
