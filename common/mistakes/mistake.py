@@ -53,9 +53,10 @@ def of_norm(share: float, digits: int = 2) -> str:
 
     Args:
         share: What part of the norm it is, or how many times the norm.
-        digits: How many it is given with.
+        digits: How many it is given with; what is near to 1 has as many as show that it is not 1.
     """
-    return f"{share:.{digits}g} {'of' if share < 1 else 'times'} its norm"
+    text = f"{share:.{digits}g}"
+    return f"{text if share == 1 or text != '1' else spell(share)} {'of' if share < 1 else 'times'} its norm"
 
 
 def few(words: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from samestep.common.judging.recorded.yardstick import Derived, Yardstick
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.experiments.recording.rerun_folder import count_steps
 from samestep.experiments.recording.reruns import SEEDS, NotRepeated, Reruns
-from samestep.experiments.recording.tipping import try_further
+from samestep.experiments.recording.tipping import AGAIN, perturbed, try_further
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,9 +89,12 @@ def judge_as_kept(a: Reruns, b: Reruns) -> tuple[Diffed, Yardstick]:
 
 
 def _alike(side: Reruns) -> list[RecordedRun]:
-    """Returns the reruns that are kept; none if one is of other steps."""
-    runs = side.kept()
-    return runs if all(repeats_itself(side.run, run) for run in runs) else []
+    """Returns the reruns that are kept; none if one is of other steps. They may have other examples if one was made twice."""
+    runs, again = side.kept(), side.kept(AGAIN)
+    others = [seed for seed, run in runs.items() if not repeats_itself(side.run, run)]
+    are_computed = any(seed in again and repeats_itself(runs[seed], again[seed]) for seed in others)
+    is_alike = all(are_computed and starts_alike(side.run, runs[seed]) for seed in others)
+    return [*runs.values()] if is_alike else []
 
 
 def _is_settled(a: Reruns, first: RecordedVerdict) -> bool:
@@ -136,7 +139,7 @@ def _by_reruns_of_b(a: Reruns, b: Reruns, length: int, why: str) -> Diffed:
         why: Why A cannot be run again.
     """
     pairing = pair(a.run, b.run)
-    runs = _perturbed(b, length)
+    runs = perturbed(b, SEEDS, length)
     verdict = try_further(
         a, b, [], runs, judge(a.run, b.run, measure_both(a.run, [], b.run, runs, pairing), pairing), length
     )
@@ -145,31 +148,16 @@ def _by_reruns_of_b(a: Reruns, b: Reruns, length: int, why: str) -> Diffed:
     return Diffed(verdict, a, b, (f"A cannot be run again: {why}. Reruns of B measured how far rounding goes.",))
 
 
-def _perturbed(side: Reruns, length: int) -> Sequence[RecordedRun]:
-    """Returns the reruns of a side. They may have other examples, if the same weights give the same ones once more.
-
-    Raises:
-        NotRepeated: One was given other examples, or started from other weights.
-    """
-    runs = side.perturbed(SEEDS, length)
-    others = [(seed, run) for seed, run in zip(SEEDS, runs, strict=True) if not repeats_itself(side.run, run)]
-    for seed, run in others[:1]:
-        (again,) = side.perturbed([seed], length, "again") if starts_alike(side.run, run) else (None,)
-        if again is None or not repeats_itself(run, again):
-            raise NotRepeated("run again, it was given other examples", is_random=True)
-    return runs
-
-
 def _by_reruns_of_a(a: Reruns, b: Reruns, length: int) -> Diffed:
     pairing = pair(a.run, b.run)
-    runs = _perturbed(a, length)
+    runs = perturbed(a, SEEDS, length)
     verdict = judge(a.run, b.run, measure(a.run, runs, pairing), pairing)
     # Examples in fewer digits are no other ones; whether a loss that is off says so is for B's own rounding to decide.
     is_exact = verdict.is_exact and verdict.first is not None and verdict.first.phase != "data"
     if is_exact or verdict.kind in ("same", "amplified") or not rounds_more(b.run, a.run):
         return Diffed(try_further(a, b, runs, [], verdict, length), a, b)
     try:
-        of_b = _perturbed(b, length)
+        of_b = perturbed(b, SEEDS, length)
     except SamestepError as error:
         noted = f"nothing measured how far B's rounding takes it: {str(error).removesuffix('.')}."
         return Diffed(judge(a.run, b.run, None, pairing), a, b, (noted,))

@@ -109,13 +109,10 @@ class Reruns:
             self._kept(f"{name}-{seed}", self._options(num_steps, perturb=seed, products=products)) for seed in seeds
         ]
 
-    def kept(self) -> list[RecordedRun]:
-        """Returns the perturbed reruns that are there already: of each seed the last, which is the longest."""
-        by_seed: dict[int, RecordedRun] = {}
-        for (seed, _), path in numbered(self.directory / FOLDER, r"perturbed-(\d+)-(\d+)"):
-            if found := read_whole(path, 1):
-                by_seed[seed] = found
-        return [*by_seed.values()]
+    def kept(self, name: str = "perturbed") -> dict[int, RecordedRun]:
+        """Returns the perturbed reruns of a name that are there, by their seeds: of each the last, which is the longest."""
+        places = numbered(self.directory / FOLDER, rf"{name}-(\d+)-(\d+)")
+        return {seed: found for (seed, _), path in places if (found := read_whole(path, 1))}
 
     def in_float64(self, num_steps: int) -> RecordedRun:
         """Returns the first steps of the command in float64.

@@ -14,8 +14,10 @@ from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.repeating import repeats_itself, starts_alike
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.steps.recorded_run import RecordedRun
-from samestep.experiments.recording.reruns import SEEDS, Reruns
+from samestep.experiments.recording.reruns import SEEDS, NotRepeated, Reruns
 
+AGAIN = "again"
+"""The name of reruns that were made once more."""
 MORE_SEEDS = range(4, 20)
 """Of those of A that are made before a difference without a name is called one."""
 
@@ -72,9 +74,37 @@ def _rerun(side: Reruns, seed: int, num_steps: int, before: Sequence[RecordedRun
         side: The run.
         seed: Of the perturbation.
         num_steps: How many steps it takes.
-        before: The reruns that there are: if one has other examples, these are computed from the weights.
+        before: The reruns that there are.
     """
-    may_repeat = repeats_itself if all(repeats_itself(side.run, each) for each in before) else starts_alike
     with contextlib.suppress(SamestepError):
-        return [run for run in side.perturbed([seed], num_steps) if may_repeat(side.run, run)]
+        return perturbed(side, [seed], num_steps, before)
     return []
+
+
+def perturbed(
+    side: Reruns, seeds: Sequence[int], num_steps: int, before: Sequence[RecordedRun] = ()
+) -> list[RecordedRun]:
+    """Returns reruns of a side. They may have other examples, if the same weights give the same ones once more.
+
+    Args:
+        side: The run.
+        seeds: Each makes a rerun.
+        num_steps: How many steps each takes.
+        before: The reruns that there are: if one has other examples, these are known to be computed from the weights.
+
+    Raises:
+        NotRepeated: One was given other examples, or started from other weights.
+        SamestepError: One failed.
+    """
+    runs = side.perturbed(seeds, num_steps)
+    are_computed = not all(repeats_itself(side.run, each) for each in before)
+    for seed, run in zip(seeds, runs, strict=True):
+        if repeats_itself(side.run, run):
+            continue
+        is_known = starts_alike(side.run, run)
+        if is_known and not are_computed:
+            (again,) = side.perturbed([seed], num_steps, AGAIN)
+            is_known = are_computed = repeats_itself(run, again)
+        if not is_known:
+            raise NotRepeated("run again, it was given other examples", is_random=True)
+    return runs

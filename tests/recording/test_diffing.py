@@ -11,6 +11,7 @@ from samestep.common.errors import Unavailable, WorkerFailed
 from samestep.common.judging.recorded.measured import MeasuredYardstick
 from samestep.common.judging.recorded.verdict import FirstDifference, RecordedVerdict, TensorRow
 from samestep.common.judging.recorded.yardstick import Derived, roundoff
+from samestep.common.mistakes.mistake import of_norm
 from samestep.common.steps.recording import RecordOptions
 from samestep.experiments.cli import github_actions
 from samestep.experiments.printing.diff_report import diff_document, next_step
@@ -135,7 +136,7 @@ def test_a_script_that_is_in_float64_is_run_again_as_it_is(tmp_path: Path) -> No
         side(dataclasses.replace(script, mistake=each), tmp_path, "A", rerun) for each in ("", "gradients_not_cleared")
     )
     assert [cause.name for cause in diff(a, b, 6).verdict.causes] == ["gradients_not_cleared"]
-    assert len(rerun.runs) == 5 and not any(each.header.is_cast for each in a.kept())  # one of them unchanged
+    assert len(rerun.runs) == 5 and not any(each.header.is_cast for each in a.kept().values())  # one of them unchanged
 
 
 def test_float64_decides(tmp_path: Path) -> None:
@@ -177,6 +178,14 @@ def test_every_format_says_the_same(
     capsys.readouterr()
     github_actions.show(document)
     assert capsys.readouterr().err.startswith("::error title=samestep diff::not the same: step 0")
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [(0.996, "0.99600 of"), (1.0, "1 times"), (1.0004, "1.00040 times"), (0.02, "0.02 of"), (13.2, "13 times")],
+)
+def test_what_is_not_1_is_not_said_to_be(share: float, words: str) -> None:
+    assert of_norm(share) == f"{words} its norm"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from samestep.common.errors import Unavailable
+from samestep.common.judging.recorded.measured import MeasuredYardstick
 from samestep.common.judging.recorded.repeating import judge_again
+from samestep.common.judging.recorded.yardstick import Derived
 from samestep.common.steps.recording import RecordOptions
 from samestep.experiments.recording.diffing import diff, in_float64, judge_as_kept
 from samestep.experiments.recording.rerun_folder import count_steps
@@ -52,13 +54,39 @@ def test_a_script_may_compute_its_examples_from_its_weights(tmp_path: Path, mist
         assert any("computed from the weights" in each for each in found.verdict.notes)
 
 
+def test_reruns_of_what_computes_its_examples_are_kept_as_a_yardstick(tmp_path: Path) -> None:
+    """A page of the two said that A holds no reruns."""
+    a, b = (side(Script(chosen=True, flipped=flipped), tmp_path, "AB"[flipped], Fake()) for flipped in (False, True))
+    found, (kept, yardstick) = diff(a, b, 20), judge_as_kept(a, b)
+    assert isinstance(yardstick, MeasuredYardstick) and not kept.notes
+    assert kept.verdict.headline == found.verdict.headline
+    (a.directory / "reruns" / "again-0-0").rename(tmp_path / "gone")
+    assert isinstance(judge_as_kept(a, b)[1], Derived)  # they may be of a script without a seed
+
+
+@pytest.mark.parametrize("is_random", [False, True])
+def test_reruns_of_b_may_have_other_examples_if_it_computes_them(tmp_path: Path, is_random: bool) -> None:
+    """What rounding tips over in B alone was never seen there."""
+
+    class Tipping(Fake):
+        def __call__(self, command: list[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
+            self.changes = {"mistake": "" if options.perturb == 2 else "gradients_off_at_random"}
+            self.changes |= {"flipped": is_random and "again" in options.out}
+            super().__call__(command, options, directory, is_quiet)
+
+    script = Script(optimizer="sgd", chosen=True)
+    a = side(script, tmp_path, "A", Fake())
+    b = side(dataclasses.replace(script, mistake="gradients_off_at_random"), tmp_path, "B", Tipping())
+    assert diff(a, b, 20).verdict.exit_code == (4 if is_random else 0)
+
+
 def test_no_rerun_is_longer_than_asked_for_however_late_examples_differ(tmp_path: Path) -> None:
     a, b = (side(Script(), tmp_path, name, Fake()) for name in "AB")
     steps = list(b.run.steps)
     steps[-1] = dataclasses.replace(steps[-1], rows={0: (*steps[-1].rows[0][:-1], 7)})
     found = diff(a, dataclasses.replace(b, run=dataclasses.replace(b.run, steps=steps)), 2)
     assert (found.verdict.kind, found.verdict.first.step) == ("unnamed", 5)
-    assert [count_steps(run) for run in a.kept()] == [2]
+    assert [count_steps(run) for run in a.kept().values()] == [2]
 
 
 @pytest.mark.parametrize("mistake", ["off_by_a_little", "forgotten_exchange"])
