@@ -2,20 +2,15 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
+from samestep.common.files.reading import read_toml
 from samestep.common.frameworks import conventions
 from samestep.common.porting.ways.identify import Settings
 
-Say = Callable[[object, object], str]
 _GELUS = {"exact gelu": "exact GELU", "gelu by tanh": "GELU by tanh", "gelu by sigmoid": "GELU by sigmoid"}
-
-
 _DEFAULTS: Settings = {"activation": "none", "factor": 1.0, "after": False, "constant": 0.0}
 """What a setting is in a way that does without it."""
-
-
-def _missing(what: str, one: object, other: object) -> str:
-    return f"{what} is left out in {'{b}' if one else '{a}'}"
 
 
 def _activation(one: object, other: object) -> str:
@@ -79,92 +74,32 @@ def _number(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, int | float) else str(value)
 
 
-def _rounding(one: object, other: object) -> str:
-    return f"{{a}} rounds the number of windows {one}, {{b}} {other}"
+def _filled(sentence: str, **values: object) -> str:
+    """Puts values into a sentence: `{name}` as it is, `{name:listed}` as people list it."""
+    for name, value in values.items():
+        sentence = sentence.replace(f"{{{name}}}", str(value)).replace(f"{{{name}:listed}}", _listing(value))
+    return sentence
 
 
-_SAY: Mapping[str, Say] = {
-    "statistics": lambda one, other: f"{{a}} normalises by {one}, {{b}} by {other}",
-    "epsilon": lambda one, other: f"{{a}}'s epsilon is {_number(one)}, {{b}}'s {_number(other)}",
-    "bias": lambda one, other: _missing("the bias", one, other),
+_SENTENCES: Mapping[str, Mapping[str, str]] = read_toml(Path(__file__).with_suffix(".toml"))  # pyrefly: ignore
+_SAY, _DOES = _SENTENCES["differ"], _SENTENCES["does"]
+"""Setting -> what is said where the two sides differ in it, in this order; and what one side does that goes another way."""
+_SAY_BY_VALUES: Mapping[str, Callable[[object, object], str]] = {
     "kernel": lambda one, other: f"the square kernel is transposed in {'{b}' if other == 'transposed' else '{a}'}",
     "activation": _activation,
     "inner activation": lambda one, other: f"between its two parts, {_activation(one, other)}",
-    "rounding": _rounding,
     "padding": _padding,
-    "border": lambda one, other: f"{{a}} pads with {one}, {{b}} with {other}",
-    "pools": lambda one, other: f"{{a}} pools by the {one}, {{b}} by the {other}",
-    "window": lambda one, other: f"{{a}}'s window is {one}, {{b}}'s {other}",
-    "stride": lambda one, other: f"{{a}}'s stride is {one}, {{b}}'s {other}",
-    "dilation": lambda one, other: f"{{a}}'s dilation is {one}, {{b}}'s {other}",
-    "heads": lambda one, other: f"{{a}} has {one} heads, {{b}} {other}",
-    "scale": lambda one, other: f"{{a}} scales the attention by {one}, {{b}} by {other}",
     "ahead": _ahead,
-    "hidden": lambda one, other: f"{{a}} hides {one}, {{b}} hides {other}",
-    "gate": lambda one, other: f"{{a}}'s gates are computed by {one}, {{b}}'s by {other}",
-    "state": lambda one, other: f"{{a}}'s state is computed by {one}, {{b}}'s by {other}",
-    "direction": lambda one, other: f"{{a}} goes {one}, {{b}} {other}",
-    "merge": lambda one, other: f"the two directions are {one} in {{a}}, {other} in {{b}}",
-    "masked": lambda one, other: f"{'{b}' if other else '{a}'} leaves out the positions that are masked",
-    "resizes": lambda one, other: f"{{a}} resizes {one}, {{b}} {other}",
-    "pixels": lambda one, other: f"{{a}} resizes {one}, {{b}} {other}",
-    "cut": lambda one, other: f"{{a}} cuts off {one} in front of a transposed convolution, {{b}} {other}",
-    "kept": lambda one, other: (
-        f"of a transposed convolution {{a}} keeps {_listing(one)} places, {{b}} {_listing(other)}"
-    ),
-    "roles": lambda one, other: f"{{a}} takes its projections as {one}, {{b}} as {other}",
-    "gates": lambda one, other: f"{{a}}'s gates are in the order {one}, {{b}}'s in {other}",
-    "reset": lambda one, other: f"{{a}}'s reset gate comes {one} the product with the state, {{b}}'s {other} it",
     "biases": lambda one, other: f"{{a}} adds {_which(one)}, {{b}} {_which(other)}",
-    "order": lambda one, other: f"{{a}} flattens {one}, {{b}} {other}",
-    "factor": lambda one, other: f"{{a}} multiplies by {_number(one)}, {{b}} by {_number(other)}",
     "terms": _terms,
-    "softmax": lambda one, other: f"{{a}} takes the softmax over {one}, {{b}} over {other}",
-    "back": lambda one, other: f"the heads are not transposed back in {'{b}' if one else '{a}'}",
-    "over": lambda one, other: f"{{a}} pools over {one}, {{b}} over {other}",
     "sum": _sum,
-    "constant": lambda one, other: f"{{a}} adds {_number(one)}, {{b}} {_number(other)}",
-    "product": lambda one, other: f"{{a}} multiplies {_listing(one)}, {{b}} {_listing(other)}",
-    "matrix product": lambda one, other: f"{{a}} multiplies {_listing(one)}, {{b}} {_listing(other)}",
-    "joined": lambda one, other: f"{{a}} joins {_listing(one)}, {{b}} {_listing(other)}",
-    "along": lambda one, other: f"{{a}} does so along {one}, {{b}} along {other}",
-    "likeness": lambda one, other: f"{{a}} takes the {one}, {{b}} the {other}",
-    "turns": lambda one, other: f"of what is turned by its position, {{a}} takes {one} as pairs, {{b}} {other}",
-    "angle": lambda one, other: f"{{a}} turns a position by an angle of {_number(one)}, {{b}} of {_number(other)}",
-    "hides": lambda one, other: f"{{a}} hides {one}, {{b}} hides {other}",
-    "by": lambda one, other: f"{{a}} hides it by {one}, {{b}} by {other}",
-    "pixels of channels": lambda one, other: f"of the channels that become pixels, in {{a}} {one}, in {{b}} {other}",
-    "takes": lambda one, other: f"{{a}} takes {one}, {{b}} {other}",
-    "axes": lambda one, other: f"{{a}} puts the axes in the order {_listing(one)}, {{b}} in {_listing(other)}",
-    "into": lambda one, other: f"{{a}} leaves them {one}, {{b}} {other}",
-    "after": lambda one, other: f"the activation comes after the sum in {'{a}' if one else '{b}'} only",
 }
-"""Setting -> what is said where the two sides differ in it, in this order."""
+"""Setting -> what makes the sentence, where that is empty among the others."""
 _NONE_IS_A_VALUE = ("ahead",)
 _DETAILS = ("over", "along", "into", "by", "scale")
 """Settings that say nothing where only one side has them: the other side went another way."""
 _IMPLIED = {"rounding": ("padding",), "statistics": ("epsilon",)}
 """Setting -> those that follow from it."""
-
-
-_DOES: Mapping[str, Callable[[object], str]] = {
-    "terms": lambda value: f"{'adds' if len(_listed(value)) > 1 else 'takes'} {' and '.join(_listed(value))}",
-    "pools": lambda value: f"pools by the {value}",
-    "order": lambda value: f"flattens {value}",
-    "softmax": lambda value: f"takes the softmax over {value}",
-    "sum": lambda value: f"adds {_listing(value)}" if len(_listed(value)) > 1 else f"takes {_listing(value)}",
-    "product": lambda value: f"multiplies {_listing(value)}",
-    "matrix product": lambda value: f"multiplies {_listing(value)} as matrices",
-    "joined": lambda value: f"joins {_listing(value)}",
-    "hides": lambda value: f"hides {value}",
-    "takes": lambda value: f"takes {value}",
-    "likeness": lambda value: f"takes the {value}",
-    "turns": lambda value: f"turns {value} by their position",
-    "pixels of channels": lambda value: f"makes pixels of channels, where {value}",
-    "axes": lambda value: f"puts the axes in the order {_listing(value)}",
-    "heads": lambda value: f"attends with {value} head{'' if value == 1 else 's'}",
-}
-"""The setting that tells one kind of way from another -> what is said where the two sides go different kinds of ways."""
 
 
 def _which(biases: object) -> str:
@@ -178,7 +113,11 @@ def does(settings: Settings) -> str:
         times = f"{_number(settings['factor'])} times " if settings.get("factor", 1.0) != 1.0 else ""
         made = "" if settings.get("activation", "none") == "none" else f"{settings['activation']} of "
         return f"takes {times}{made}{' and '.join(_listed(settings['terms']))}"
-    return "does something else" if kind is None else _DOES[kind](settings[kind])
+    if kind is None:
+        return "does something else"
+    value = settings[kind]
+    verb = "adds" if len(_listed(value)) > 1 else "takes"
+    return _filled(_DOES[kind], value=value, adds=verb, s="" if value == 1 else "s")
 
 
 def say(one: Settings, other: Settings) -> str:
@@ -203,7 +142,10 @@ def _say(name: str, one: Settings, other: Settings) -> str:
             return "" if name in _DETAILS else f"only {who} has {name} {ours[name]}" if ours[name] is not None else ""
     if None in (one[name], other[name]) and name not in _NONE_IS_A_VALUE:
         return f"{{a}}'s {name} is {_named(one[name])}, {{b}}'s {_named(other[name])}"
-    return _SAY[name](one[name], other[name])
+    if name in _SAY_BY_VALUES:
+        return _SAY_BY_VALUES[name](one[name], other[name])
+    has, lacks = ("{a}", "{b}") if one[name] else ("{b}", "{a}")
+    return _filled(_SAY[name], one=one[name], other=other[name], has=has, lacks=lacks)
 
 
 def name_sides(text: str, frameworks: Sequence[str]) -> str:
