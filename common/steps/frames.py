@@ -23,11 +23,11 @@ def frame_of(values: Mapping[str, object], array: bytes, kind: bytes = STEP) -> 
     """Returns a frame.
 
     Args:
-        values: The JSON object.
+        values: The JSON object. Dataclasses in it are spelled as objects.
         array: The bytes of the array.
         kind: STEP or ADDED.
     """
-    lengths, text, checksum = _start_of(json.dumps(values), len(array), kind)
+    lengths, text, checksum = _start_of(json.dumps(values, default=vars), len(array), kind)
     return b"".join((lengths, _CHECKSUM.pack(zlib.crc32(array, checksum)), text, array))
 
 

@@ -144,7 +144,7 @@ def rank_file(rank: int) -> str:
 
 def header_frame(header: RecordHeader) -> bytes:
     """Returns the first frame of a file."""
-    return frame_of({"header": dataclasses.asdict(header)}, b"")
+    return frame_of({"header": header}, b"")
 
 
 def added_frame(tensors: Sequence[RecordedTensor], weights: np.ndarray) -> bytes:
@@ -154,7 +154,7 @@ def added_frame(tensors: Sequence[RecordedTensor], weights: np.ndarray) -> bytes
         tensors: The new ones, which come after all that were there.
         weights: Their initial weights.
     """
-    return frame_of({"tensors": [dataclasses.asdict(each) for each in tensors]}, weights.tobytes(), ADDED)
+    return frame_of({"tensors": tensors}, weights.tobytes(), ADDED)
 
 
 def step_frame(step: RecordedStep, sums: tuple[bytes | None, bytes | None] | None = None) -> bytes:

@@ -71,8 +71,9 @@ def find_tensors(called: Sequence[nn.Module], leaves: Sequence[Held] = (), gone:
         if found:
             parts.append((class_of(root), found))
     updated = {*trained, *partitioned}
-    is_updated = {id(each.owner): not updated or id(each.owner) in updated for _, found in parts for each in found}
-    held = [dataclasses.replace(each, is_updated=is_updated[id(each.owner)]) for each in _named(parts)]
+    held = [*_named(parts)]
+    if updated:
+        held = [each if id(each.owner) in updated else dataclasses.replace(each, is_updated=False) for each in held]
     lacking = [] if partitioned else [each for key, each in trained.items() if key not in taken]
     alone = [each for each in lacking if _has_numbers(each)]
     names = {id(each.owner): each.tensor.name for each in leaves}
@@ -133,9 +134,9 @@ def _named(parts: Sequence[tuple[str, list[Held]]]) -> Iterator[Held]:
     """Puts the name of its class in front of the tensors of each module, where there are several modules."""
     for place, (name, found) in enumerate(parts):
         same = sum(other == name for other, _ in parts[:place])
-        prefix = "" if len(parts) == 1 else f"{name}.{same}." if same else f"{name}."
+        prefix = f"{name}.{same}." if same else f"{name}."
         for each in found:
-            yield dataclasses.replace(each, tensor=dataclasses.replace(each.tensor, name=prefix + each.tensor.name))
+            yield each if len(parts) == 1 else dataclasses.replace(each, tensor=dataclasses.replace(each.tensor, name=prefix + each.tensor.name))
 
 
 def _of_root(root: nn.Module) -> list[Held]:
@@ -220,7 +221,7 @@ def gradient_as_real(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def _stripped(name: str) -> str:
-    return ".".join(part for part in name.split(".") if part and part not in _WRAPPERS)
+    return ".".join([part for part in name.split(".") if part and part not in _WRAPPERS])
 
 
 def class_of(root: nn.Module) -> str:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -91,7 +91,12 @@ def blocks_of(place: int, piece: Piece, shared: dict[tuple, Signs]) -> list[Bloc
     """
 
     def shared_signs(dim: int, start: int, size: int) -> Signs:
-        return shared.setdefault((dim, start, size), Signs(signs(dim, start, size)))
+        return kept((dim, start, size), lambda: signs(dim, start, size))
+
+    def kept(key: tuple, values: Callable[[], np.ndarray]) -> Signs:
+        if key not in shared:
+            shared[key] = Signs(values())
+        return shared[key]
 
     if 0 in piece.size:
         return []
@@ -101,7 +106,7 @@ def blocks_of(place: int, piece: Piece, shared: dict[tuple, Signs]) -> list[Bloc
         if piece.size[1:] == piece.shape[1:]:
             columns = shared_signs(1, 0, as_matrix(piece.shape)[1])
         else:
-            columns = shared.setdefault((piece.shape[1:], inner), Signs(_of_columns(piece, inner)))
+            columns = kept((piece.shape[1:], inner), lambda: _of_columns(piece, inner))
         return [Block(place, 0, shared_signs(0, row, rows), columns)]
     found = []
     for row, rows, column, columns in blocks(piece):
