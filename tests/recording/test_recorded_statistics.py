@@ -1,5 +1,6 @@
 """The torch projections are those of the statement in NumPy, and those of pieces add up to that of the whole."""
 
+import copy
 import json
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from samestep.common.steps.joined_ranks import JoinedRanks
 from samestep.common.steps.keras_layout import layout_of
 from samestep.common.steps.projections import Piece, project, sum_of_bits
-from samestep.common.steps.record import SCHEMA, RecordedStep, RecordedTensor, RecordHeader
+from samestep.common.steps.record import SCHEMA, RecordedStep, RecordedTensor, RecordHeader, header_frame
 
 SHAPES = st.lists(st.integers(1, 5), max_size=4).map(tuple)
 
@@ -154,3 +155,21 @@ def test_tensorflow_tells_nan_from_no_numbers_at_all() -> None:
     statistics = Statistics([layout_of("Dense", "bias", (1024,))] * 2, False)
     there, absent = unpack(statistics([tf.fill([1024], np.nan), None]).numpy(), False)
     assert there["bits"] != 0 and absent["bits"] == 0
+
+
+@pytest.mark.torch
+def test_signs_are_made_once_for_tensors_of_one_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    from samestep.torch_impl.recording.statistics import Statistics, blocks
+
+    made: list[int] = []
+    monkeypatch.setattr(blocks, "signs", lambda dim, start, size: made.append(dim) or np.ones((size, 8), np.float32))
+    cut = Piece((4, 3, 2), (0, 1, 0), (4, 1, 2))
+    Statistics([Piece.whole((4, 3)), cut] * 50, is_float64=False)
+    assert len(made) <= 4  # rows, and columns of either
+
+
+def test_a_header_is_spelled_as_fast_as_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors = tuple(RecordedTensor(f"{number}.weight", "float32", Piece.whole((8, 8))) for number in range(200))
+    header = RecordHeader(SCHEMA, "torch", (), "/", {}, {}, 0, 1, tensors)
+    monkeypatch.setattr(copy, "deepcopy", lambda value: pytest.fail("every number of every tensor is copied"))
+    assert b'{"header": {"schema"' in header_frame(header)
