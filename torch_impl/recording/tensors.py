@@ -136,7 +136,11 @@ def _named(parts: Sequence[tuple[str, list[Held]]]) -> Iterator[Held]:
         same = sum(other == name for other, _ in parts[:place])
         prefix = f"{name}.{same}." if same else f"{name}."
         for each in found:
-            yield each if len(parts) == 1 else dataclasses.replace(each, tensor=dataclasses.replace(each.tensor, name=prefix + each.tensor.name))
+            yield (
+                each
+                if len(parts) == 1
+                else dataclasses.replace(each, tensor=dataclasses.replace(each.tensor, name=prefix + each.tensor.name))
+            )
 
 
 def _of_root(root: nn.Module) -> list[Held]:
