@@ -5,6 +5,7 @@ one contains, those count that hold a parameter of an optimizer, or that were ca
 """
 
 import dataclasses
+import functools
 import itertools
 import operator
 import weakref
@@ -134,13 +135,12 @@ def _named(parts: Sequence[tuple[str, list[Held]]]) -> Iterator[Held]:
     """Puts the name of its class in front of the tensors of each module, where there are several modules."""
     for place, (name, found) in enumerate(parts):
         same = sum(other == name for other, _ in parts[:place])
-        prefix = f"{name}.{same}." if same else f"{name}."
-        for each in found:
-            yield (
-                each
-                if len(parts) == 1
-                else dataclasses.replace(each, tensor=dataclasses.replace(each.tensor, name=prefix + each.tensor.name))
-            )
+        prefix = "" if len(parts) == 1 else f"{name}.{same}." if same else f"{name}."
+        yield from map(functools.partial(_prefixed, prefix), found) if prefix else found
+
+
+def _prefixed(prefix: str, held: Held, suffix: str = "") -> Held:
+    return dataclasses.replace(held, tensor=dataclasses.replace(held.tensor, name=prefix + held.tensor.name + suffix))
 
 
 def _of_root(root: nn.Module) -> list[Held]:
@@ -202,8 +202,7 @@ def with_places(found: Iterable[Held], names: Iterable[str] = ()) -> list[Held]:
     for each in found:
         name = each.tensor.name
         seen[name] = seen.get(name, 0) + 1
-        unique = name if seen[name] == 1 else f"{name}.{seen[name]}"
-        made.append(dataclasses.replace(each, tensor=dataclasses.replace(each.tensor, name=unique)))
+        made.append(each if seen[name] == 1 else _prefixed("", each, f".{seen[name]}"))
     return made
 
 
