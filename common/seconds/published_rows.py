@@ -25,6 +25,10 @@ _FOLDER = Path(__file__).parent / "published"
 H100 = ("h100-80gb", "h100-96gb")
 """The machines whose shares are fitted to llm-foundry's steps."""
 LEFT_OUT = _FOLDER / "left-out.toml"
+CAUSES = _FOLDER / "causes.toml"
+"""Table -> figure that is far off -> why."""
+FAR = 0.15
+"""The error from which on a published figure is told with its cause."""
 _FLOAT8 = 70.9 / 80.3
 """The shares of the peak of the best products in float8 and in bfloat16 on an H100 (`common/seconds/published/README.md`)."""
 _FIRST_FLASH_ATTENTION = 0.5

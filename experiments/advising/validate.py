@@ -4,15 +4,9 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from samestep.common.files.reading import read_toml
+from samestep.common.seconds import published_rows as published
 from samestep.common.seconds.measured_iterations import MeasuredIteration, read_rows
-from samestep.common.seconds.published_causes import FAR as FAR_FROM_PUBLISHED
-from samestep.common.seconds.published_causes import (
-    llm_foundry_a100_causes,
-    llm_foundry_causes,
-    megatron_causes,
-    torchtitan_causes,
-)
-from samestep.common.seconds.published_rows import llm_foundry, llm_foundry_a100, megatron, megatron_a100, torchtitan
 from samestep.common.seconds.validation import (
     FAR,
     Compared,
@@ -102,30 +96,26 @@ _LEFT_OUT = (
 
 
 def _published(
-    title: str,
-    compared: Callable[[], list[Compared]],
-    split: str = _UNSEEN,
-    causes: Callable[[], Mapping[str, str]] = dict,
+    name: str, title: str, compared: Callable[[], list[Compared]], split: str = _UNSEEN
 ) -> Callable[[Path | None], Validation]:
     """Returns a validation against a published table."""
-    return lambda _: Validation(title, split, compared(), causes(), far=FAR_FROM_PUBLISHED)
+
+    def validate(rows: Path | None) -> Validation:
+        return Validation(title, split, compared(), read_toml(published.CAUSES).get(name, {}), far=published.FAR)
+
+    return validate
 
 
+_TABLES = {
+    "torchtitan": ("Llama 3.1 on 8 to 512 H100, as torchtitan published it", published.torchtitan, _OF_OTHERS),
+    "llm-foundry": ("MPT on 8 to 64 H100, as llm-foundry published it", published.llm_foundry, _LEFT_OUT),
+    "llm-foundry-a100": ("MPT on 8 to 64 A100, as llm-foundry published it", published.llm_foundry_a100),
+    "megatron-a100": ("GPT on 8 to 3,360 A100 under Megatron-LM, as its papers published it", published.megatron_a100),
+    "megatron": ("Memory of GPT on H100, as Megatron-LM's tests expect it", published.megatron),
+}
 VALIDATIONS: Mapping[str, Callable[[Path | None], Validation]] = {
     "vtrain": of_vtrain,
-    "torchtitan": _published(
-        "Llama 3.1 on 8 to 512 H100, as torchtitan published it", torchtitan, _OF_OTHERS, torchtitan_causes
-    ),
-    "llm-foundry": _published(
-        "MPT on 8 to 64 H100, as llm-foundry published it", llm_foundry, _LEFT_OUT, llm_foundry_causes
-    ),
-    "llm-foundry-a100": _published(
-        "MPT on 8 to 64 A100, as llm-foundry published it", llm_foundry_a100, causes=llm_foundry_a100_causes
-    ),
-    "megatron-a100": _published(
-        "GPT on 8 to 3,360 A100 under Megatron-LM, as its papers published it", megatron_a100, causes=megatron_causes
-    ),
-    "megatron": _published("Memory of GPT on H100, as Megatron-LM's tests expect it", megatron),
+    **{name: _published(name, *table) for name, table in _TABLES.items()},
 }
 """What predictions are held against -> how. Only the first takes other rows."""
 

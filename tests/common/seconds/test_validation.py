@@ -7,18 +7,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks import fit_h100, fit_machine
+from documenting import published_causes
 from samestep.common.errors import ConfigError
+from samestep.common.files.reading import read_toml
 from samestep.common.seconds.held_bytes import MegatronLayout, megatron_bytes
 from samestep.common.seconds.machine import RATES, load_machine
 from samestep.common.seconds.measured_iterations import COLUMNS, FOLDER, SECONDS, read_rows
-from samestep.common.seconds.published_causes import FAR as FAR_FROM_PUBLISHED
-from samestep.common.seconds.published_causes import (
-    llm_foundry_a100_causes,
-    llm_foundry_causes,
-    megatron_causes,
-    torchtitan_causes,
-)
 from samestep.common.seconds.published_rows import (
+    CAUSES,
     H100,
     llm_foundry,
     llm_foundry_a100,
@@ -27,6 +23,7 @@ from samestep.common.seconds.published_rows import (
     megatron_a100,
     torchtitan,
 )
+from samestep.common.seconds.published_rows import FAR as FAR_FROM_PUBLISHED
 from samestep.common.seconds.shape import Shape
 from samestep.common.seconds.validation import (
     CLUSTER,
@@ -259,20 +256,23 @@ def test_h100_is_off_by_what_the_page_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("compared", "causes"),
+    ("table", "compared"),
     [
-        (torchtitan, torchtitan_causes),
-        (llm_foundry, llm_foundry_causes),
-        (llm_foundry_a100, llm_foundry_a100_causes),
-        (megatron_a100, megatron_causes),
+        ("torchtitan", torchtitan),
+        ("llm-foundry", llm_foundry),
+        ("llm-foundry-a100", llm_foundry_a100),
+        ("megatron-a100", megatron_a100),
     ],
 )
-def test_every_published_figure_that_is_far_off_has_a_cause(
-    compared: Callable[[], list[Compared]], causes: Callable[[], dict[str, str]]
-) -> None:
+def test_every_published_figure_that_is_far_off_has_a_cause(table: str, compared: Callable[[], list[Compared]]) -> None:
+    causes = read_toml(CAUSES)[table]
     far = {each.name for each in compared() if abs(each.error) > FAR_FROM_PUBLISHED}
-    assert far and far == causes().keys()
-    assert all(causes().values())
+    assert far and far == causes.keys()
+    assert all(causes.values())
+
+
+def test_the_causes_are_those_of_the_tables_and_of_todays_predictions() -> None:
+    assert CAUSES.read_text() == published_causes.text(), "run: python -m documenting.published_causes"
 
 
 def test_layouts_along_tensor_and_pipe_are_predicted_without_a_fit() -> None:

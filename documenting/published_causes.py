@@ -1,12 +1,17 @@
-"""Why published steps took longer than predicted, as far as their own tables tell: a sentence for each that is far off.
+"""Writes why published steps took longer than predicted: `python -m documenting.published_causes`.
 
-What two rows of a table differ in is told in numbers. Where no other row tells, it is what the publishers say of their runs, of
-which nothing is predicted.
+It is a sentence for each figure that is far off, as far as the tables of its publisher tell; `samestep predict --validate`
+prints it. What two rows of a table differ in is told in numbers. Where no other row tells, it is what the publishers say of
+their runs, of which nothing is predicted.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import tomli_w
 
 from samestep.common.seconds.published_rows import (
+    CAUSES,
+    FAR,
     PublishedStep,
     llm_foundry,
     llm_foundry_a100,
@@ -17,10 +22,21 @@ from samestep.common.seconds.published_rows import (
     torchtitan_steps,
 )
 from samestep.common.seconds.validation import Compared
+from samestep.experiments.cli.ending import run_command
 
-FAR = 0.15
-"""The error from which on a published figure is told with its cause."""
+_HEADING = "# Table -> figure -> why it is far off; `python -m documenting.published_causes` writes them.\n\n"
 _FEW_TOKENS, _LONG, _SMALL = 4096, 32768, 1024
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes the file."""
+    CAUSES.write_text(text())
+    return 0
+
+
+def text() -> str:
+    """Returns the file as the published tables and today's predictions have it."""
+    return _HEADING + tomli_w.dumps({name: causes() for name, causes in _CAUSES.items()})
 
 
 def torchtitan_causes() -> dict[str, str]:
@@ -98,3 +114,15 @@ def _causes(
     by_name = {f"{step.row}: seconds": step for step in steps}
     far = [each.name for each in compared if abs(each.error) > FAR and each.name in by_name]
     return {name: "; ".join(cause(by_name[name])) for name in far}
+
+
+_CAUSES: Mapping[str, Callable[[], dict[str, str]]] = {
+    "torchtitan": torchtitan_causes,
+    "llm-foundry": llm_foundry_causes,
+    "llm-foundry-a100": llm_foundry_a100_causes,
+    "megatron-a100": megatron_causes,
+}
+
+
+if __name__ == "__main__":
+    run_command(main)
