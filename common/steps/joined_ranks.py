@@ -102,6 +102,7 @@ class JoinedRanks:
             is_skipped=first.is_skipped,
             is_evaluated="evaluated_calls" in first.counts,
             counts=first.counts,
+            arguments=[step.arguments for step in steps],
             passes=max(len(step.losses) for step in steps),
             parts=tuple(loss for step in steps for loss in step.losses),
             sums=joined or None,

@@ -1,17 +1,20 @@
 """Reads the file of one process of a record, a step at a time, and refuses what no recorder writes."""
 
 import dataclasses
+import itertools
 import math
 import struct
 from collections.abc import Iterator, Mapping
-from typing import IO, NoReturn
+from typing import IO
 
 import numpy as np
 
 from samestep.common.errors import ConfigError, printable
+from samestep.common.steps.checked import MOST, flag_of, list_of, number_of, refuse, shown, whole_of, words_of
 from samestep.common.steps.frames import ADDED, read_frames
 from samestep.common.steps.projections import Piece
 from samestep.common.steps.record import (
+    ARGUMENT,
     PHASES,
     READ,
     SCHEMA,
@@ -19,12 +22,11 @@ from samestep.common.steps.record import (
     RecordedStep,
     RecordedTensor,
     RecordHeader,
+    size_of,
     stats_dtype,
 )
 from samestep.common.steps.rows import mix
 
-_MOST = 2**62
-"""Of a whole number."""
 _ODD = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
 """What a value of another kind ends in."""
 
@@ -113,7 +115,7 @@ def read_rank(file: IO[bytes], name: str) -> tuple[RecordHeader, Iterator[Record
 
 def _weights(tensors: tuple[RecordedTensor, ...], array: bytes, dtype: np.dtype) -> np.ndarray:
     if len(array) != len(tensors) * dtype.itemsize:
-        _refuse("the tensors that were added have not their initial weights")
+        refuse("the tensors that were added have not their initial weights")
     return np.frombuffer(array, dtype)
 
 
@@ -123,45 +125,45 @@ def _header(values: Mapping[str, object]) -> RecordHeader:
         **given
         | {
             "tensors": _tensors(given["tensors"]),
-            "command": _words(given["command"]),
-            "layouts": tuple(map(printable, _words(given.get("layouts", [])))),
-            **{name: _shown(given[name]) for name in ("versions", "environment")},
+            "command": words_of(given["command"]),
+            "layouts": tuple(map(printable, words_of(given.get("layouts", [])))),
+            **{name: shown(given[name]) for name in ("versions", "environment")},
             "framework": printable(given["framework"]),
             "products": printable(given.get("products", "")),
             "is_cast": given.get("is_cast", given.get("is_float64", False)),  # earlier records do not say it
         }
     )
-    _words([made.directory])
-    world = _whole(made.world, 1)
-    if _whole(made.rank) >= world:
-        _refuse(f"rank {made.rank} of {world}")
-    _flag(made.is_float64)
-    _flag(made.is_cast)
+    words_of([made.directory])
+    world = whole_of(made.world, 1)
+    if whole_of(made.rank) >= world:
+        refuse(f"rank {made.rank} of {world}")
+    flag_of(made.is_float64)
+    flag_of(made.is_cast)
     if made.perturbed is not None:
-        _whole(made.perturbed, -_MOST)
+        whole_of(made.perturbed, -MOST)
     return made
 
 
 def _tensors(values: object) -> tuple[RecordedTensor, ...]:
-    return tuple(_tensor(each) for each in _list(values))
+    return tuple(_tensor(each) for each in list_of(values))
 
 
 def _tensor(values: object) -> RecordedTensor:
     given = dict(values)  # type: ignore[call-overload]
     made = RecordedTensor(**given | {"piece": _piece(given["piece"]), "name": printable(given["name"])})
-    _words([made.dtype, made.role, made.layer])
-    _flag(made.is_trained)
+    words_of([made.dtype, made.role, made.layer])
+    flag_of(made.is_trained)
     return made
 
 
 def _piece(values: object) -> Piece:
     given = dict(values)  # type: ignore[call-overload]
-    is_flat = _flag(given["is_flat"])
-    shape, start, size = (tuple(map(_whole, _list(given[name]))) for name in ("shape", "start", "size"))
+    is_flat = flag_of(given["is_flat"])
+    shape, start, size = (tuple(map(whole_of, list_of(given[name]))) for name in ("shape", "start", "size"))
     most = (math.prod(shape),) if is_flat else shape
     ends = [first + count for first, count in zip(start, size, strict=True)]
-    if any(end > length for end, length in zip(ends, most, strict=True)) or math.prod(shape) > _MOST:
-        _refuse(f"a piece from {start} of size {size} is not in shape {shape}")
+    if any(end > length for end, length in zip(ends, most, strict=True)) or math.prod(shape) > MOST:
+        refuse(f"a piece from {start} of size {size} is not in shape {shape}")
     return Piece(shape, start, size, is_flat)
 
 
@@ -169,33 +171,42 @@ def _step(values: Mapping[str, object], array: bytes, header: RecordHeader, adde
     """Returns a step, with rows for all tensors. Those that were added later have their initial weights, and no gradient."""
     given = dict(values)
     if header.schema > 2:
-        num_losses = _whole(given["losses"])
+        num_losses = whole_of(given["losses"])
         if 8 * (num_losses + 1) > len(array):
-            _refuse("it has not the losses that it counts")
+            refuse("it has not the losses that it counts")
         given["number"], *given["losses"] = struct.unpack_from(f"<q{num_losses}d", array)
         array = array[8 * (num_losses + 1) :]
-    number, phases = _whole(given["number"], -1), _list(given.pop("phases"))
-    counts = [None if given.get(name) is None else _whole(given[name]) for name in ("rows", "targets")]
-    start = 8 * sum(each or 0 for each in counts)
+    number, phases = whole_of(given["number"], -1), list_of(given.pop("phases"))
+    counts = [None if given.get(name) is None else whole_of(given[name]) for name in ("rows", "targets")]
+    sizes = {printable(name): whole_of(each) for name, each in dict(given.get("arguments", {})).items()}  # type: ignore[call-overload]
+    num_hashes = sum(each or 0 for each in counts)
+    start = 8 * num_hashes + size_of(sizes)
     if start > len(array):
-        _refuse("it has not the examples that it counts")
+        refuse("it has not the examples that it counts")
     stats = _stats(phases, array, start, header, added, number) if phases or start < len(array) else None
-    hashes = np.frombuffer(array, np.uint64, start // 8)
-    hashes = tuple((hashes if _flag(given.pop("is_mixed", True)) else mix(hashes)).tolist())
+    hashes = np.frombuffer(array, np.uint64, num_hashes)
+    hashes = tuple((hashes if flag_of(given.pop("is_mixed", True)) else mix(hashes)).tolist())
     made = RecordedStep(
         **given
         | {
-            "losses": tuple(map(_number, _list(given["losses"]))),
+            "losses": tuple(map(number_of, list_of(given["losses"]))),
             "rows": None if counts[0] is None else hashes[: counts[0]],
             "targets": None if counts[1] is None else hashes[counts[0] or 0 :],
-            "scalars": {printable(name): _number(value) for name, value in given["scalars"].items()},  # type: ignore[union-attr]
+            "arguments": _arguments(sizes, array, 8 * num_hashes),
+            "scalars": {printable(name): number_of(value) for name, value in given["scalars"].items()},  # type: ignore[union-attr]
         },
         stats=stats,
     )
-    _flag(made.is_skipped)
+    flag_of(made.is_skipped)
     for value in made.counts.values():
-        _whole(value)
+        whole_of(value)
     return made
+
+
+def _arguments(sizes: Mapping[str, int], array: bytes, start: int) -> dict[str, bytes]:
+    """Returns what a frame holds of each argument, from a place in its array on."""
+    ends = [start, *(start + ARGUMENT * each for each in itertools.accumulate(sizes.values()))]
+    return {name: array[begin:end] for name, begin, end in zip(sizes, ends, ends[1:], strict=False)}
 
 
 def _stats(
@@ -204,11 +215,11 @@ def _stats(
     """Returns what a frame holds of tensors, from a place in its array on."""
     dtype, needed = stats_dtype(header.is_float64), {"weight"} if number == -1 else {"weight", "gradient"}
     if not (needed <= set(phases) <= set(PHASES) and len(set(phases)) == len(phases)):
-        _refuse(f"phases {phases}")
+        refuse(f"phases {phases}")
     num_tensors = len(header.tensors)
     size, left = divmod(len(array) - start, len(phases) * dtype.itemsize)
     if left or not num_tensors - len(added) <= size <= num_tensors:
-        _refuse("it has not the tensors of the header")
+        refuse("it has not the tensors of the header")
     split = dict(zip(phases, np.frombuffer(array, dtype, offset=start).reshape(len(phases), size), strict=True))
     if size == num_tensors:
         return split  # type: ignore[return-value]
@@ -216,35 +227,3 @@ def _stats(
     absent["projections"], absent["square"] = np.nan, np.nan
     later = {"weight": added[len(added) - len(absent) :]}
     return {phase: np.concatenate([rows, later.get(phase, absent)]) for phase, rows in split.items()}  # type: ignore[misc]
-
-
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else _refuse(f"{value!r:.40} is not a list")
-
-
-def _shown(values: object) -> dict[str, str]:
-    """Returns names and values, whose control characters are spelled out: nothing that is printed later obeys them."""
-    return {printable(name): printable(value) for name, value in dict(values).items()}  # type: ignore[call-overload]
-
-
-def _words(values: object) -> tuple[str, ...]:
-    for each in (words := values if isinstance(values, list) else _list(values)):
-        if not isinstance(each, str):
-            _refuse(f"{each!r:.40} is not text")
-    return tuple(words)
-
-
-def _whole(value: object, least: int = 0) -> int:
-    return value if type(value) is int and least <= value <= _MOST else _refuse(f"{value!r:.40} is no such number")
-
-
-def _number(value: object) -> float:
-    return float(value) if type(value) in (int, float) else _refuse(f"{value!r:.40} is not a number")  # type: ignore[arg-type]
-
-
-def _flag(value: object) -> bool:
-    return value if isinstance(value, bool) else _refuse(f"{value!r:.40} is neither true nor false")
-
-
-def _refuse(what: str) -> NoReturn:
-    raise ValueError(what)

@@ -18,10 +18,10 @@ import numpy as np
 from samestep.common.steps.frames import ADDED, frame_of, frame_of_text
 from samestep.common.steps.projections import PROJECTIONS, Piece
 
-SCHEMA = 4
-READ = 2, 3, SCHEMA
+SCHEMA = 5
+READ = 2, 3, 4, SCHEMA
 """What is read. Records of schema 2 have a step's number and losses in the JSON object, and hashes that are mixed. Those before 4
-have padding in the hashes of examples, and a packed batch of PyTorch as another number of examples."""
+have padding in the hashes of examples, and a packed batch of PyTorch as another number of examples; before 5 no arguments."""
 Phase = Literal["local", "stray", "gradient", "moved", "updated", "weight"]
 """What was seen of a tensor. local: this process's gradient before it is exchanged, where it can be seen. stray: the gradient
 that a backward pass left where this step updates nothing. gradient: what the optimizer was given. moved: the weights with which
@@ -30,6 +30,8 @@ the script has written others before the next step. weight: those with which it 
 PHASES: tuple[Phase, ...] = get_args(Phase)
 MOVED, UPDATED = PHASES[3:5]
 """Phases that only a script has which writes weights."""
+ARGUMENT = 4
+"""The bytes of an example of one argument."""
 FOLLOWER = "follower"
 """The role of the tensors of a network that is like a trained one and that no optimizer updates; their names begin with it."""
 
@@ -113,6 +115,8 @@ class RecordedStep:
             A tensor without a gradient has NaN in the fields of that phase.
         targets: The hash of each example with what its loss was computed with, as far as it is seen: targets, or the data of a
             script that calls no module. Floats are rounded to 8 binary digits, since they may have been computed.
+        arguments: Of calls with several arguments that hold examples, name -> 4 bytes of each example of that argument alone, as
+            `rows.argument_sums` says. The name is a keyword, a position or the key of a batch that is a mapping.
     """
 
     number: int
@@ -123,6 +127,7 @@ class RecordedStep:
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     stats: Mapping[Phase, np.ndarray] | None = None
     targets: tuple[int, ...] | None = None
+    arguments: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
 
 
 @functools.lru_cache(2)
@@ -167,8 +172,13 @@ def step_frame(step: RecordedStep, sums: tuple[bytes | None, bytes | None] | Non
     stats, (rows, targets) = step.stats, sums or (_packed(step.rows), _packed(step.targets))
     sizes = len(step.losses), None if rows is None else len(rows) // 8, None if targets is None else len(targets) // 8
     scalars, counts, phases = tuple(step.scalars.items()), tuple(step.counts.items()), tuple(stats or ())
-    text = _spelled(sizes, sums is None, scalars, step.is_skipped, counts, phases)
+    arguments = (
+        tuple([(name, len(each) // ARGUMENT) for name, each in step.arguments.items()]) if step.arguments else ()
+    )
+    text = _spelled(sizes, sums is None, scalars, step.is_skipped, counts, phases, arguments)
     array = struct.pack(f"<q{sizes[0]}d", step.number, *step.losses) + (rows or b"") + (targets or b"")
+    if arguments:
+        array += b"".join(step.arguments.values()).ljust(size_of(dict(arguments)), b"\0")
     return frame_of_text(text, b"".join([array, *[each.tobytes() for each in stats.values()]]) if stats else array)
 
 
@@ -184,11 +194,21 @@ def _spelled(
     is_skipped: bool,
     counts: tuple[tuple[str, int], ...],
     phases: tuple[Phase, ...],
+    arguments: tuple[tuple[str, int], ...],
 ) -> str:
     """Spells what one step after the other has alike: that takes as long as all else that is done for a step's frame."""
     (losses, rows, targets), more = sizes, {"is_skipped": is_skipped, "counts": dict(counts), "phases": phases}
     given = {"losses": losses, "rows": rows, "targets": targets, "is_mixed": is_mixed, "scalars": dict(scalars)}
-    return json.dumps(given | more)
+    return json.dumps(given | more | ({"arguments": dict(arguments)} if arguments else {}))
+
+
+def size_of(arguments: Mapping[str, int]) -> int:
+    """Returns the bytes of the arguments of a step in its frame: what comes after them lies at a multiple of 8.
+
+    Args:
+        arguments: How many examples there are of each.
+    """
+    return -(-ARGUMENT * sum(arguments.values()) // 8) * 8
 
 
 def rank_files(directory: Path) -> list[Path]:

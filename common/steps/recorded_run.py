@@ -62,6 +62,7 @@ class RunStep:
         targets: The hashes of each rank's examples with their targets; None if nobody knows them.
         is_evaluated: Whether the model was in evaluation mode.
         counts: As `RecordedStep.counts` of the first rank.
+        arguments: Those of each rank's examples, as `RecordedStep.arguments` has them.
     """
 
     number: int
@@ -76,11 +77,19 @@ class RunStep:
     targets: Mapping[int, tuple[int, ...]] | None = None
     is_evaluated: bool = False
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    arguments: Sequence[Mapping[str, bytes]] = ()
 
     @functools.cached_property
     def examples(self) -> collections.Counter[int] | None:
         """The multiset of the examples of all ranks. What ranks of tensor parallelism were all called on counts once."""
         return _multiset(self.rows)
+
+    def of_arguments(self) -> dict[str, list[int]]:
+        """Returns the hashes of each argument, of all ranks in order; what several ranks were all called on counts once."""
+        own = [self.arguments[rank] for rank in own_ranks(self.rows or {})] if self.arguments else []
+        names = dict.fromkeys(name for each in own for name in each)
+        whole = {name: b"".join(each.get(name, b"") for each in own) for name in names}
+        return {name: np.frombuffer(each, "<u4").tolist() for name, each in whole.items()}
 
     @property
     def targeted(self) -> collections.Counter[int] | None:

@@ -18,6 +18,7 @@ import numpy as np
 
 _STEP, _FIRST, _SECOND = (np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 _SHIFTS = tuple(np.uint64(each) for each in (30, 27, 31))
+_HALF = np.dtype("<u4")
 INPUT_STRIDE = 2**40
 """Between the coefficients of two inputs."""
 MANY_PIXELS = 5
@@ -89,8 +90,32 @@ def hash_rows(inputs: Sequence[np.ndarray]) -> np.ndarray:
     Returns:
         uint64 [examples].
     """
-    sums = (
+    return mix(sum(_sums(inputs), np.zeros(len(inputs[0]), np.uint64)))
+
+
+def argument_sums(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Returns what tells the examples of each argument of a call from others: the upper half of its part of the sum.
+
+    Args:
+        inputs: As for `hash_rows`.
+
+    Returns:
+        uint32 [examples] of each.
+    """
+    return [upper_half(each) for each in _sums(inputs)]
+
+
+def upper_half(sums: np.ndarray) -> np.ndarray:
+    """Returns the upper 32 bits of each number, on which those of all words depend.
+
+    Args:
+        sums: 64-bit integers [examples].
+    """
+    return sums.view(_HALF)[1::2]
+
+
+def _sums(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [
         (each * coefficients(place, each.shape[1])).sum(axis=1, dtype=np.uint64)
         for place, each in enumerate(map(words, inputs))
-    )
-    return mix(sum(sums, np.zeros(len(inputs[0]), np.uint64)))
+    ]

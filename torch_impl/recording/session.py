@@ -226,9 +226,9 @@ class Session:
         """Writes the step."""
         stats = self.watch.stats(self._gradients, self._own, self.updated) if self.watch and self._gradients else None
         counts = self.counts.values() | self.targets.kinds() | (self.watch.written.counts() if self.watch else {})
-        losses, scalars = self.losses.values(), self.scalars.values() | self.losses.zeroed()
-        step = RecordedStep(self._recorder.number, losses, None, scalars, any(map(bool, self._infinite)), counts, stats)
-        self._recorder.write(step, (self.examples.sums(), self.targets.sums()))
+        scalars, is_skipped = self.scalars.values() | self.losses.zeroed(), any(map(bool, self._infinite))
+        given = self.losses.values(), None, scalars, is_skipped, counts, stats, None, self.examples.arguments.values()
+        self._recorder.write(RecordedStep(self._recorder.number, *given), (self.examples.sums(), self.targets.sums()))
         self.forget()
         if self.called.has_deleted and self.has_optimizer and self.watch is not None:
             self.watch.forget_deleted(self.called)

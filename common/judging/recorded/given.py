@@ -1,5 +1,6 @@
 """What two recorded runs were given at a step: whether their examples and targets are the same."""
 
+import collections
 import dataclasses
 from collections.abc import Sequence
 
@@ -8,6 +9,7 @@ from samestep.common.judging.recorded.measured import MeasuredYardstick
 from samestep.common.judging.recorded.verdict import FirstDifference
 from samestep.common.judging.recorded.walk import Walk
 from samestep.common.judging.recorded.yardstick import roundoff_of_weights
+from samestep.common.mistakes.mistake import few
 from samestep.common.steps.recorded_run import RunStep
 
 IN_NO_LOSS = "one of the two calls its models on further examples, which changes no loss"
@@ -109,6 +111,8 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
     ranks = tuple(rank for rank in theirs if sorted(ours.get(rank, ())) != sorted(theirs[rank]))
     words = f"{alike} of A's {a.total()} examples are among the {b.total()} of B"
     ranks = ranks if 0 < len(ranks) < len(theirs) else ()
+    of_arguments = _said_of_arguments(one, other)
+    words = of_arguments or words
     aside = "" if alike else OTHER_NUMBERS
     if a.keys() == b.keys():
         words = f"A calls its model on {len(a)} examples {a.total()} times, and B on the same {b.total()} times"
@@ -121,9 +125,37 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
     shows_in = ("loss",) if aside == FURTHER_CALLS and _has_loss_of_same(one, other) else COMPUTED
     is_seen = bool(aside) and (aside in walk.asides or _is_fine(walk, one, other))
     first, is_none_alike = FirstDifference(one.number, "data", "", ranks, words), not alike and a.total() == b.total()
-    beside = (ALL_ARGUMENTS,) if is_none_alike and not one.number else ()
+    beside = (ALL_ARGUMENTS,) if is_none_alike and not one.number and not of_arguments else ()
     beside = (COMPUTED_EXAMPLES,) if aside == COMPUTED_EXAMPLES else beside
     return Finding(first, shows_in=shows_in if is_seen else (), aside=aside, beside=beside)
+
+
+def _said_of_arguments(one: RunStep, other: RunStep) -> str:
+    """Returns which arguments of the model differ, if the examples are the same in all others; "" if nobody knows."""
+    ours, theirs = one.of_arguments(), other.of_arguments()
+    if {name: len(rows) for name, rows in ours.items()} != {name: len(rows) for name, rows in theirs.items()}:
+        return ""
+
+    def apart(names: Sequence[str]) -> int:
+        """Returns how many of A's examples, as these arguments together have them, are not among those of B."""
+        a, b = (collections.Counter(zip(*(side[name] for name in names), strict=True)) for side in (ours, theirs))
+        return (a - b).total()
+
+    changed = [name for name in ours if apart([name])]
+    same, moved = [name for name in ours if name not in changed], list[str]()
+    if apart(same):  # each has the same rows, put together otherwise
+        likely = sorted(same, key=lambda name: ours[name] == theirs[name])
+        moved = next(([name] for name in likely if not apart([each for each in same if each != name])), same)
+        same = [name for name in same if name not in moved]
+    if not same or not (changed or moved):
+        return ""
+    said = [f"{_called(name)} in {apart([*same, name])} of {len(ours[name])} examples" for name in (*changed, *moved)]
+    order = " (the same rows in another order)" if moved else ""
+    return f"arguments of the model differ: {few(said)}{order}; the others are the same"
+
+
+def _called(name: str) -> str:
+    return f"argument {name}" if name[:1].isdigit() else name
 
 
 def _has_loss_of_same(one: RunStep, other: RunStep) -> bool:

@@ -14,12 +14,12 @@ import torch
 
 from samestep.common.steps.rows import coefficients, is_channels_last
 from samestep.torch_impl.recording.pieces import has_no_numbers, local_of, unwrapped
+from samestep.torch_impl.recording.step.arguments import Arguments, names_of
+from samestep.torch_impl.recording.step.memory import Memory, Sums, on_host
 from samestep.torch_impl.recording.step.padding import leading_of, shown_by, without_padding
 from samestep.torch_impl.recording.step.results import Results
 from samestep.torch_impl.recording.step.sparse import coefficients_at, entries_of, has_sparse_rows, values_of
 
-Sums = torch.Tensor | np.ndarray
-"""The sum of each example of a call over its inputs, uint64 [examples], or int64 of the same bits."""
 _SINGLE = torch.float32  # before float64 mode renames it
 
 
@@ -29,12 +29,13 @@ class Examples:
     def __init__(self) -> None:
         """Has seen none."""
         self._sums, self._num_taken, self._memory = list[Sums](), 0, Memory()
-        self._results = Results()
+        self._results, self.arguments = Results(), Arguments()
 
     def clear(self) -> None:
         """Begins a step."""
         self._sums, self._num_taken = [], 0
         self._results.clear()
+        self.arguments.clear()
 
     @property
     def is_pending(self) -> bool:
@@ -53,24 +54,32 @@ class Examples:
             arguments: The arguments of the module.
             keywords: The keywords of the module.
         """
-        inputs = self.given(arguments, keywords)
-        if not inputs:
-            return inputs
-        leading, mask = inputs[0], shown_by(keywords["attention_mask"]) if "attention_mask" in keywords else None
+        given = self._chosen(arguments, keywords)
+        if not given:
+            return []
+        inputs, mask = [*given.values()], shown_by(keywords["attention_mask"]) if "attention_mask" in keywords else None
+        leading = inputs[0]
         if leading.ndim == 1 and not tensors_in(arguments):
             leading = leading_of(inputs)
-        out, rows = self._memory.of(len(self._sums), leading.shape[0]), leading.shape[0]
-        together, sums = list[torch.Tensor](), None  # type: list[torch.Tensor], Sums | None
-        for each in inputs:
-            if each.shape[0] == rows:
-                data = each if mask is None else without_padding(each, mask, each is keywords.get("position_ids"))
-                sums = sums_of(len(together), data, out, sums)
-                together.append(each)
-        assert sums is not None
-        if results := self._results.alive():
-            sums = _of_data(sums, together[0], results)
+        rows, positions = leading.shape[0], keywords.get("position_ids")
+        together = {place: each for place, each in given.items() if each.shape[0] == rows}
+        hashed = [*together.values()]
+        if mask is not None:
+            hashed = [without_padding(each, mask, each is positions) for each in hashed]
+        out, results = self._memory.of(len(self._sums), rows), self._results.alive()
+        if len(hashed) == 1:
+            alone = [sums := sums_of(0, hashed[0], out)]
+        else:
+            alone = [sums_of(place, each, self.arguments.memory(rows)) for place, each in enumerate(hashed)]
+            sums = functools.reduce(functools.partial(_together, out=out), alone)
+        inputs = [*together.values()]
+        if results and (is_data := _are_data(inputs[0], results)) is not None:
+            sums, *alone = (on_host(each)[is_data] for each in (sums, *alone))
         self._sums.append(sums)
-        return together
+        if len(alone) > 1:
+            names = names_of(arguments, keywords)
+            self.arguments.add([names[place] for place in together], alone)
+        return inputs
 
     def given(self, arguments: Sequence[object], keywords: Mapping[str, object]) -> list[torch.Tensor]:
         """Returns the tensors of a call that are no results.
@@ -79,15 +88,19 @@ class Examples:
             arguments: The arguments.
             keywords: The keywords.
         """
-        inputs = list[torch.Tensor]()
+        return [*self._chosen(arguments, keywords).values()]
+
+    def _chosen(self, arguments: Sequence[object], keywords: Mapping[str, object]) -> dict[int, torch.Tensor]:
+        """Returns the same, by their places among all tensors of the call."""
+        inputs = dict[int, torch.Tensor]()
         if keywords:
             arguments = [*arguments, *(keywords[name] for name in sorted(keywords))]
-        for each in tensors_in(arguments):
+        for place, each in enumerate(tensors_in(arguments)):
             if not each.requires_grad and (inner := unwrapped(each)).ndim and _has_rows(each):
-                inputs.append(local_of(inner))
+                inputs[place] = local_of(inner)
         if alive := self._results.alive():
             results = {*map(memory_of, alive)}
-            return [each for each in inputs if memory_of(each) not in results]
+            return {place: each for place, each in inputs.items() if memory_of(each) not in results}
         return inputs
 
     def add_result(self, result: object, arguments: Sequence[object]) -> None:
@@ -109,54 +122,22 @@ class Examples:
         return self._memory.bytes_of(self._sums) if self._sums else None
 
 
-class Memory:
-    """Memory of the host for sums, which each step takes again: its first way from torch to NumPy costs as much as a product."""
-
-    def __init__(self) -> None:
-        """Has none yet."""
-        self._places: list[torch.Tensor] = []
-        self._views: dict[int, memoryview] = {}
-
-    def of(self, place: int, rows: int) -> torch.Tensor:
-        """Returns memory for the sums of a call.
-
-        Args:
-            place: The place of the call in its step.
-            rows: The number of its examples.
-        """
-        if place < len(self._places) and self._places[place].shape[0] == rows:
-            return self._places[place]
-        made = torch.empty(rows, dtype=torch.int64, device="cpu")
-        for each in self._places[place:]:
-            del self._views[id(each)]
-        self._places[place:] = [made]
-        self._views[id(made)] = memoryview(made.numpy())
-        return made
-
-    def bytes_of(self, calls: Sequence[Sums]) -> bytes:
-        """Returns the sums of the calls of a step as a record keeps them."""
-        views = self._views
-        return b"".join([views.get(id(each)) or _on_host(each) for each in calls])
-
-
-def _of_data(sums: Sums, inputs: torch.Tensor, results: Sequence[torch.Tensor]) -> Sums:
-    """Returns the sums without those of rows that a model returned.
+def _are_data(inputs: torch.Tensor, results: Sequence[torch.Tensor]) -> np.ndarray | None:
+    """Returns which rows of a call no model returned; None where no result is like them.
 
     Args:
-        sums: Of a call.
         inputs: Its first input.
         results: What models returned.
     """
-    own = None
+    own = is_data = None
     for result in results:
         if (result.ndim, result.dtype) != (inputs.ndim, inputs.dtype) or not _has_rows(result):
             continue
         if result.shape[1:] == inputs.shape[1:]:
-            own = _on_host(sums_of(0, inputs)) if own is None else own
-            computed = _on_host(sums_of(0, local_of(unwrapped(result.detach()))))
-            is_data = ~np.isin(own, computed)
-            sums, own = _on_host(sums)[is_data], own[is_data]
-    return sums
+            own = on_host(sums_of(0, inputs)) if own is None else own
+            is_other = ~np.isin(own, on_host(sums_of(0, local_of(unwrapped(result.detach())))))
+            is_data = is_other if is_data is None else is_data & is_other
+    return is_data
 
 
 def _has_rows(tensor: torch.Tensor) -> bool:
@@ -215,12 +196,12 @@ def sums_of(place: int, tensor: torch.Tensor, out: torch.Tensor | None = None, b
     return _together(torch.mv(words, by, out=out), before)
 
 
-def _together(sums: Sums, before: Sums | None) -> Sums:
+def _together(sums: Sums, before: Sums | None, out: torch.Tensor | None = None) -> Sums:
     if before is None:
         return sums
-    if isinstance(sums, torch.Tensor) and isinstance(before, torch.Tensor):
-        return sums + before
-    return _on_host(sums) + _on_host(before)
+    if isinstance(sums, torch.Tensor) and isinstance(before, torch.Tensor) and sums.device == before.device:
+        return torch.add(sums, before, out=out if sums.is_cpu else None)
+    return on_host(sums) + on_host(before)
 
 
 def _sparse_sums(place: int, tensor: torch.Tensor) -> torch.Tensor:
@@ -238,7 +219,3 @@ def _coefficients(place: int, size: int, device: torch.device) -> torch.Tensor:
     if size & (size - 1):  # as coefficients() itself does
         return _coefficients(place, 1 << size.bit_length(), device)[:size]
     return torch.from_numpy(coefficients(place, size).view(np.int64)).to(device)
-
-
-def _on_host(sums: Sums) -> np.ndarray:
-    return sums if isinstance(sums, np.ndarray) else sums.cpu().numpy().view(np.uint64)

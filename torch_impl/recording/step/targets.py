@@ -13,8 +13,9 @@ import torch
 
 from samestep.torch_impl.recording.pieces import local_of
 from samestep.torch_impl.recording.step.batches import Batches
-from samestep.torch_impl.recording.step.examples import Memory, Sums, sums_of
+from samestep.torch_impl.recording.step.examples import sums_of
 from samestep.torch_impl.recording.step.losses import Roots
+from samestep.torch_impl.recording.step.memory import Memory, Sums
 from samestep.torch_impl.recording.step.sparse import signed
 
 _MOST_NODES, _MOST_MISSES = 12, 3

@@ -1,0 +1,94 @@
+"""Which argument of a call differs is said, and not only that examples do."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from samestep.common.judging.recorded.given import ALL_ARGUMENTS
+from samestep.common.judging.recorded.judge import judge
+from samestep.common.steps.joining import read_run
+from samestep.common.steps.recorded_run import RecordedRun
+from samestep.common.steps.rows import argument_sums
+from tests.recording.records import recorded_once
+
+WORDS = [
+    ("labels", "arguments of the model differ: labels in 2 of 8 examples; the others are the same"),
+    ("positions", "arguments of the model differ: position_ids in 8 of 8 examples; the others are the same"),
+    (
+        "labels positions",
+        "arguments of the model differ: labels in 2 of 8 examples, position_ids in 8 of 8 examples; the others are the same",
+    ),
+    (
+        "moved",
+        "arguments of the model differ: labels in 5 of 8 examples (the same rows in another order); the others are the same",
+    ),
+    ("positions shuffled", "arguments of the model differ: position_ids in 8 of 8 examples; the others are the same"),
+    ("labels shuffled", "arguments of the model differ: labels in 2 of 8 examples; the others are the same"),
+    ("other", "0 of A's 8 examples are among the 8 of B"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    words = ["", "mapping", "places", "places labels", "shuffled", *(words for words, _ in WORDS)]
+    cases = {f"torch {each}": (f"batches.py torch {each}", {}) for each in words}
+    return recorded_once(tmp_path_factory, "records-of-arguments", cases)
+
+
+def run(folder: Path, words: str) -> RecordedRun:
+    return read_run(folder / words)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("words", "said"), WORDS)
+def test_the_argument_that_differs_is_named(folder: Path, words: str, said: str) -> None:
+    verdict = judge(run(folder, "torch "), run(folder, f"torch {words}"))
+    assert verdict.exit_code == 4 and verdict.headline.startswith(f"not the same: step 0, data: {said}")
+    assert (ALL_ARGUMENTS in verdict.notes) == (words == "other")
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("words", ["mapping", "places", "shuffled"])
+def test_the_same_examples_are_the_same_however_they_are_given(folder: Path, words: str) -> None:
+    assert judge(run(folder, "torch "), run(folder, f"torch {words}")).exit_code == 0
+
+
+@pytest.mark.torch
+def test_arguments_without_keywords_are_named_by_their_positions(folder: Path) -> None:
+    verdict = judge(run(folder, "torch places"), run(folder, "torch places labels"))
+    assert "arguments of the model differ: argument 1 in 2 of 8 examples;" in verdict.headline
+    assert "of A's 8 examples are among" in judge(run(folder, "torch "), run(folder, "torch places labels")).headline
+
+
+@pytest.mark.torch
+def test_records_without_arguments_say_of_examples_what_they_did(folder: Path) -> None:
+    a, b = run(folder, "torch "), run(folder, "torch positions")
+    earlier = [dataclasses.replace(step, arguments=()) for step in a.steps]
+    verdict = judge(dataclasses.replace(a, steps=earlier), b)
+    assert "0 of A's 8 examples are among the 8 of B" in verdict.headline and ALL_ARGUMENTS in verdict.notes
+
+
+@pytest.mark.torch
+def test_each_argument_is_hashed_as_the_statement_says() -> None:
+    import torch
+
+    from samestep.torch_impl.recording.step.examples import Examples
+
+    ids, scores, mask = torch.arange(12).reshape(4, 3) - 5, torch.randn(4, 2, 2), torch.ones(4, 3, dtype=torch.int32)
+    examples, expected = Examples(), argument_sums([each.numpy() for each in (ids, scores, mask)])
+    examples.add([ids, (scores,)], {"mask": mask, "ignored": 3})
+    examples.add([ids, (scores,)], {"mask": mask})
+    found = examples.arguments.values()
+    assert [*found] == ["0", "1.0", "mask"]
+    for each, own in zip(found.values(), expected, strict=True):
+        assert np.frombuffer(each, "<u4").tolist() == [*own.tolist()] * 2
+    examples.clear()
+    examples.add([ids], {})  # whose hashes are those of the examples
+    assert examples.arguments.values() == {}
+    result = torch.nn.Linear(2, 3)(torch.ones(2, 2)).detach()
+    examples.add_result(result, ())
+    examples.add([torch.cat([result, torch.ones(2, 3)])], {"labels": torch.arange(4)})
+    (_, labels) = argument_sums([np.ones((2, 3), np.float32), np.arange(2, 4)[:, None]])
+    assert np.frombuffer(examples.arguments.values()["labels"], "<u4").tolist() == labels.tolist()

@@ -1,0 +1,88 @@
+"""What each argument of a call holds of its examples, where there are several: their common hash does not say which differs."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from samestep.common.steps.record import ARGUMENT
+from samestep.common.steps.rows import upper_half
+from samestep.torch_impl.recording.step.memory import Memory, Sums
+
+
+class Arguments:
+    """Those of the calls of a step."""
+
+    def __init__(self) -> None:
+        """Has seen none."""
+        self._sums, self._counts = dict[str, list[Sums]](), dict[str, int]()
+        self._memory, self._num_taken = Memory(), 0
+
+    def clear(self) -> None:
+        """Begins a step."""
+        if self._num_taken:
+            self._sums, self._counts, self._num_taken = {}, {}, 0
+
+    def memory(self, rows: int) -> torch.Tensor:
+        """Returns memory of the host for the sums of one argument.
+
+        Args:
+            rows: The number of its examples.
+        """
+        self._num_taken += 1
+        return self._memory.of(self._num_taken - 1, rows)
+
+    def add(self, names: Sequence[str], sums: Sequence[Sums]) -> None:
+        """Adds the arguments of a call.
+
+        Args:
+            names: The name of each.
+            sums: The sums of each.
+        """
+        rows = sums[0].shape[0]
+        for name, each in zip(names, sums, strict=True):
+            self._sums.setdefault(name, []).append(each)
+            self._counts[name] = self._counts.get(name, 0) + rows
+
+    def values(self) -> dict[str, bytes]:
+        """Returns what is kept of each, as `RecordedStep.arguments` has it."""
+        if not self._sums:
+            return {}
+        calls = [each for own in self._sums.values() for each in own]
+        if all(isinstance(each, torch.Tensor) and not each.is_cpu for each in calls):
+            calls = [torch.cat(calls)]  # which is read at once
+        words, end, found = upper_half(np.frombuffer(self._memory.bytes_of(calls), np.uint64)).tobytes(), 0, {}
+        for name, count in self._counts.items():
+            begin, end = end, end + ARGUMENT * count
+            found[name] = words[begin:end]
+        return found
+
+
+def names_of(arguments: Sequence[object], keywords: Mapping[str, object]) -> list[str]:
+    """Returns the names of the tensors of a call: keywords, positions, and what they have in lists and mappings.
+
+    Args:
+        arguments: The arguments; a single one that is a batch gives its keys.
+        keywords: The keywords.
+    """
+    is_batch = len(arguments) == 1 and not isinstance(arguments[0], torch.Tensor)
+    names = _names("", arguments[0] if is_batch else arguments) if arguments else []
+    return names + _names("", keywords) if keywords else names
+
+
+def _names(above: str, value: object) -> list[str]:
+    """Returns names in the order of `tensors_in`."""
+    if isinstance(value, (list, tuple)):
+        parts = [*zip(map(str, range(len(value))), value, strict=True)]
+    elif isinstance(value, Mapping):
+        parts = [(str(name), value[name]) for name in sorted(value, key=str)]
+    else:
+        return []
+    found = list[str]()
+    for name, each in parts:
+        path = f"{above}.{name}" if above else name
+        if isinstance(each, torch.Tensor):
+            found.append(path)
+        else:
+            found += _names(path, each)
+    return found
