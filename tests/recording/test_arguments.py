@@ -11,7 +11,8 @@ from samestep.common.judging.recorded.judge import judge
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.common.steps.rows import argument_sums
-from tests.recording.records import recorded_once
+from tests.recording.records import SCRIPTS, recorded_once, run_forked
+from tests.sharing import made_once
 
 WORDS = [
     ("labels", "arguments of the model differ: labels in 2 of 8 examples; the others are the same"),
@@ -30,11 +31,38 @@ WORDS = [
 ]
 
 
+KERAS_WORDS = ("labels", "moved", "other")
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ["", "mapping", "places", "places labels", "shuffled", *(words for words, _ in WORDS)]
     cases = {f"torch {each}": (f"batches.py torch {each}", {}) for each in words}
     return recorded_once(tmp_path_factory, "records-of-arguments", cases)
+
+
+@pytest.fixture(scope="module")
+def keras_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def make(folder: Path) -> None:
+        orders = []
+        for words in ("", *KERAS_WORDS, *(f"compiled {each}" for each in ("", *KERAS_WORDS))):
+            out = folder / f"keras {words}".strip()
+            out.mkdir(parents=True)
+            options = {"out": str(out), "command": ["batches.py", words]}
+            orders.append((str(SCRIPTS / "batches.py"), ["keras", *words.split()], options, 1))
+        run_forked("keras", orders)
+
+    return made_once(tmp_path_factory, "records-of-keras-arguments", make)
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize("words", KERAS_WORDS)
+@pytest.mark.parametrize("how", ["keras", "keras compiled"])
+def test_the_argument_of_a_keras_model_that_differs_is_named(keras_folder: Path, how: str, words: str) -> None:
+    a, b = run(keras_folder, how), run(keras_folder, f"{how} {words}")
+    assert len([*a.steps]) == 1 + 3 and judge(a, run(keras_folder, "keras")).exit_code == 0
+    verdict = judge(a, b)
+    assert verdict.exit_code == 4 and verdict.headline.startswith(f"not the same: step 0, data: {dict(WORDS)[words]}")
 
 
 def run(folder: Path, words: str) -> RecordedRun:
@@ -68,6 +96,36 @@ def test_records_without_arguments_say_of_examples_what_they_did(folder: Path) -
     earlier = [dataclasses.replace(step, arguments=()) for step in a.steps]
     verdict = judge(dataclasses.replace(a, steps=earlier), b)
     assert "0 of A's 8 examples are among the 8 of B" in verdict.headline and ALL_ARGUMENTS in verdict.notes
+
+
+@pytest.mark.tf
+def test_arguments_that_may_have_other_rows_are_told_apart_in_a_graph() -> None:
+    """As the nodes of a graph and its edges, whose numbers of rows nobody knows while the step is traced."""
+    import tensorflow as tf
+
+    from samestep.tf_impl.recording.examples import Results, inputs_of, sums_of_words
+    from samestep.tf_impl.recording.rings import ArgumentRings
+
+    rings = ArgumentRings(64)
+    kinds = [tf.TensorSpec([None, size], tf.int64) for size in (3, 2)]
+
+    @tf.function(input_signature=[kinds[0], kinds[1], tf.TensorSpec([], tf.int64)])
+    def step(nodes: tf.Tensor, edges: tf.Tensor, start: tf.Tensor) -> tf.Tensor:
+        names, inputs = zip(*inputs_of([{"nodes": nodes, "edges": edges}], {}, Results()), strict=True)
+        total, alone = sums_of_words(inputs)
+        with tf.control_dependencies(rings.write(start + tf.range(tf.size(total, tf.int64)), alone, names)):
+            return start + 0
+
+    def numbers(rows: int, size: int) -> np.ndarray:
+        return np.arange(rows * size).reshape(rows, size)
+
+    nodes, edges = numbers(4, 3), numbers(4, 2)
+    step(nodes, edges, 0)
+    step(nodes, numbers(6, 2), 4)
+    step(numbers(6, 3), edges, 8)
+    expected = argument_sums([edges, nodes])
+    assert rings.read(0, 4) == {n: e.tobytes() for n, e in zip(("edges", "nodes"), expected, strict=True)}
+    assert rings.read(4, 8) == rings.read(8, 12) == {}
 
 
 @pytest.mark.torch

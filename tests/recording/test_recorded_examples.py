@@ -129,7 +129,7 @@ def test_of_a_batch_of_results_and_data_the_data_are_taken_in_a_graph() -> None:
         results.add(fake)
         scaled = 2.0 * data
         for batch in (tf.concat([tf.stop_gradient(fake), data], 0), tf.concat([scaled, data], 0), fake, 2.0 * fake):
-            found.append([each.name.partition(":")[0] for each in inputs_of([batch], {}, results)])
+            found.append([each.name.partition(":")[0] for _, each in inputs_of([batch], {}, results)])
         return fake
 
     step(tf.ones((2, 3)))
@@ -153,7 +153,7 @@ def test_of_an_eager_batch_of_results_and_data_the_data_are_taken() -> None:
         (tf.concat([fake] * 2, 0), []),
     ):
         found = inputs_of([batch], {}, results)
-        assert [each.numpy().tolist() for each in found] == [each.numpy().tolist() for each in expected]
+        assert [each.numpy().tolist() for _, each in found] == [each.numpy().tolist() for each in expected]
 
 
 @pytest.mark.tf
@@ -174,7 +174,7 @@ def test_results_that_an_eager_script_keeps_are_data_of_later_steps() -> None:
         results.end_step()
     for batch, expected in (([some], [some]), ([features], [features]), ([some, state], [some]), ([followed], [])):
         found = inputs_of(batch, {}, results)
-        assert [each.numpy().tolist() for each in found] == [each.numpy().tolist() for each in expected]
+        assert [each.numpy().tolist() for _, each in found] == [each.numpy().tolist() for each in expected]
 
 
 @pytest.mark.tf
@@ -187,7 +187,7 @@ def test_constants_of_a_graph_are_data_beside_eager_results() -> None:
     results, constant = Results(), tf.random.normal((2, 3))
     features, result = tf.random.normal((2, 3)), tf.tanh(constant)
     results.add([features, result])
-    read = tf.function(lambda: inputs_of([constant, features], {}, results), autograph=False)
+    read = tf.function(lambda: [own for _, own in inputs_of([constant, features], {}, results)], autograph=False)
     assert [each.numpy().tolist() for each in read()] == [constant.numpy().tolist(), features.numpy().tolist()]
 
 

@@ -16,8 +16,10 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import record
 
+from samestep.common.steps.argument_names import names_of
 from samestep.common.steps.rows import INPUT_STRIDE, MANY_PIXELS, coefficients, is_channels_last
 
+_KINDS = (tf.Tensor, np.ndarray)
 _ROWS_STAY = dict.fromkeys(("GatherV2", "Identity", "Reshape", "StopGradient", "StridedSlice"), 1) | {"ConcatV2": -1}
 """Operations that put rows together or choose some, and change none; where their inputs end that hold rows."""
 
@@ -127,35 +129,39 @@ def _sources(tensor: Any) -> list[Any]:
     return [] if isinstance(tensor, np.ndarray) or not tf.is_symbolic_tensor(tensor) else list(tensor.op.inputs)
 
 
-def inputs_of(arguments: Sequence[Any], keywords: Mapping[str, Any], results: Results) -> list[tf.Tensor]:
-    """Returns the tensors of a call that hold examples.
+def inputs_of(arguments: Sequence[Any], keywords: Mapping[str, Any], results: Results) -> list[tuple[str, tf.Tensor]]:
+    """Returns the tensors of a call that hold examples, with their names; what is a part of an argument has its name.
 
     Args:
         arguments: The arguments of the model.
         keywords: The keywords of the model.
         results: What is no data.
     """
-    given = keras.tree.flatten([list(arguments), [keywords[name] for name in sorted(keywords)]])
-    dense = [each for each in given if isinstance(each, tf.Tensor | np.ndarray) and each.shape != ()]
-    data = [own for each in dense for own in results.data_in(each)] or list(filter(results.is_earlier, dense))
-    tensors = [tf.convert_to_tensor(each) for each in data]
-    numbers = [each for each in tensors if each.dtype.is_floating or each.dtype.is_integer or each.dtype.is_bool]
-    return [each for each in numbers if each.shape.rank and each.shape[0] == numbers[0].shape[0]]
+    flat = keras.tree.flatten([list(arguments), [keywords[name] for name in sorted(keywords)]])
+    given = [each for each in flat if isinstance(each, _KINDS)]
+    names = names_of(_KINDS, arguments, keywords)
+    names = names if len(names) == len(given) else [""] * len(given)  # in a structure of another kind
+    dense = [(name, each) for name, each in zip(names, given, strict=True) if each.shape != ()]
+    data = [(name, own) for name, each in dense for own in results.data_in(each)]
+    data = data or [(name, each) for name, each in dense if results.is_earlier(each)]
+    tensors = [(name, tf.convert_to_tensor(each)) for name, each in data]
+    numbers = [
+        each for each in tensors if each[1].dtype.is_floating or each[1].dtype.is_integer or each[1].dtype.is_bool
+    ]
+    return [each for each in numbers if each[1].shape.rank and each[1].shape[0] == numbers[0][1].shape[0]]
 
 
-def sums_of_words(inputs: Sequence[tf.Tensor]) -> tf.Tensor:
+def sums_of_words(inputs: Sequence[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
     """Sums words x coefficients.
 
     Args:
         inputs: Each [examples, ...].
 
     Returns:
-        int64 [examples], to be mixed on the host.
+        The sum of all, int64 [examples], to be mixed on the host; and that of each input.
     """
-    total, *others = (_sums(each, place) for place, each in enumerate(inputs))
-    for each in others:
-        total = _added(total, each)
-    return total
+    each = [_sums(values, place) for place, values in enumerate(inputs)]
+    return functools.reduce(_added, each), each
 
 
 def _added(total: tf.Tensor, each: tf.Tensor) -> tf.Tensor:

@@ -106,7 +106,8 @@ class Hooks:
         inputs = inputs_of(arguments, keywords, self._session.results)
         with record.stop_recording():
             if inputs:
-                self._session.journal().add_rows(sums_of_words(inputs))
+                names, tensors = zip(*inputs, strict=True)
+                self._session.journal().add_rows(*sums_of_words(tensors), names)
 
     def _follow_updates(self, original: Callable[..., Any]) -> Callable[..., Any]:
         before, after = self._guard(self._before_update), self._guard(self._after_update)

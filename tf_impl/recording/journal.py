@@ -5,7 +5,7 @@ A call may take many steps (`steps_per_execution`, a loop in a tf.function), so 
 
 import dataclasses
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from samestep.common.steps.gradient_transforms import TRANSFORMS
 from samestep.common.steps.record import RecordedStep
 from samestep.common.steps.recording import DENSE_STEPS
 from samestep.tf_impl.recording.open_step import OpenStep
-from samestep.tf_impl.recording.rings import Ring, gather_now, own_variable
+from samestep.tf_impl.recording.rings import ArgumentRings, Ring, gather_now, own_variable
 
 CAPACITY = 64
 """Steps of a call that are kept, unless a model says that its calls take more."""
@@ -46,6 +46,7 @@ class Note:
         lr: The learning rate; NaN where there is no optimizer.
         transforms: How gradients were scaled and clipped; NaN where they were not.
         sums: Of the examples, what makes their hashes once it is mixed; None if there were none, or too many to keep.
+        arguments: As `RecordedStep.arguments`.
     """
 
     number: int
@@ -57,6 +58,7 @@ class Note:
     lr: float
     transforms: Mapping[str, float]
     sums: bytes | None
+    arguments: Mapping[str, bytes]
 
 
 class Journal:
@@ -75,6 +77,7 @@ class Journal:
         self._transforms: dict[str, tf.Variable] = {}
         self._words = own_variable(np.zeros(self._num_rows, np.int64), tf.int64)
         self._rows_seen, self._rows_noted = (own_variable(0, tf.int64) for _ in range(2))
+        self._arguments = ArgumentRings(self._num_rows)
         self._notes, self._alike = Ring(capacity, WIDTH + FEW), b""
         self.num_lost = self.num_read = 0
         self.scalars: Mapping[str, float] | None = (
@@ -107,17 +110,20 @@ class Journal:
         """Adds a scalar that a backward pass began with."""
         self._loss.assign_add(tf.stack([tf.cast(loss, tf.float64), tf.constant(1.0, tf.float64)]))
 
-    def add_rows(self, sums: tf.Tensor) -> None:
+    def add_rows(self, sums: tf.Tensor, alone: Sequence[tf.Tensor] = (), names: tuple[str, ...] = ()) -> None:
         """Adds the examples of a call.
 
         Args:
             sums: int64 [examples].
+            alone: Those of each argument.
+            names: The name of each.
         """
         self.open_step.close()
         size = tf.shape(sums, tf.int64)[0]
-        places = (self._rows_seen.read_value() + tf.range(size)) % self._num_rows
-        tf.raw_ops.ResourceScatterUpdate(resource=self._words.handle, indices=places, updates=sums)
-        self._rows_seen.assign_add(size)
+        numbers = self._rows_seen.read_value() + tf.range(size)
+        tf.raw_ops.ResourceScatterUpdate(resource=self._words.handle, indices=numbers % self._num_rows, updates=sums)
+        with tf.control_dependencies(self._arguments.write(numbers, alone, names)):
+            self._rows_seen.assign_add(size)
 
     def add_transform(self, name: str, number: tf.Tensor) -> None:
         """Notes how the gradients of this step are scaled or clipped.
@@ -190,7 +196,9 @@ class Journal:
         count, loss = words[place + 1] - words[place + 2], place + _LOSS
         if not 0 < count <= FEW or words[place + _ALIKE : loss].tobytes() != self._alike:
             return None
-        step = RecordedStep(self.num_read, _FLOAT.unpack(words[loss : loss + 1]), scalars=self.scalars)
+        arguments = self._arguments.read(words[place + 2], words[place + 1])
+        given = _FLOAT.unpack(words[loss : loss + 1]), None, self.scalars
+        step = RecordedStep(self.num_read, *given, arguments=arguments)
         self.num_read += 1
         return step, (words[loss + 1 : loss + 1 + count].tobytes(), None)
 
@@ -216,7 +224,8 @@ class Journal:
         lr, *transforms, num_losses, loss = words[6 : _LOSS + 1].view(np.float64).tolist()
         sums = self._sums(start, end, seen, words[_LOSS + 1 :])
         named = dict(zip(TRANSFORMS, transforms, strict=True))
-        return Note(number, optimizer, bool(is_skipped), bool(is_looked_at), loss, num_losses > 0, lr, named, sums)
+        given = number, optimizer, bool(is_skipped), bool(is_looked_at), loss, num_losses > 0, lr, named, sums
+        return Note(*given, self._arguments.read(start, end))
 
     def _sums(self, start: int, end: int, seen: int, known: np.ndarray) -> bytes | None:
         """Returns the sums of the examples of a step.

@@ -6,6 +6,7 @@ tensor, and the host reads that as it lies. A graph that XLA compiles cannot wri
 """
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ import tensorflow as tf
 from tensorflow.python.ops import gen_resource_variable_ops as ops
 from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+
+from samestep.common.steps.rows import upper_half
 
 _NONE = -1
 """In the place of a row's number: nothing is there."""
@@ -97,7 +100,28 @@ class Ring:
         resource = self._variable.handle
         return tf.raw_ops.ResourceScatterUpdate(resource=resource, indices=place % self.capacity, updates=row)
 
+    def write_rows(self, numbers: tf.Tensor, rows: tf.Tensor) -> tf.Operation:
+        """Writes several rows in a graph that XLA does not compile. What is returned has to be run.
+
+        Args:
+            numbers: Their numbers, int64 [rows], by which they are placed.
+            rows: int64 [rows, width], each after its number.
+        """
+        with tf.device("CPU:0"):
+            places = tf.cast(numbers % self.capacity, tf.int32)
+            written = tf.raw_ops.InplaceUpdate(x=self._memory, i=places, v=rows)
+            return written if tf.executing_eagerly() else written.op
+
     # --- on the host ---------------------------------------------------------------------------------------------------
+
+    def rows_at(self, numbers: np.ndarray) -> np.ndarray:
+        """Returns the rows with these numbers that are there, in that order and without them.
+
+        Args:
+            numbers: int64 [rows].
+        """
+        rows = self._rows[numbers % self.capacity]
+        return rows[rows[:, 0] == numbers, 1:]
 
     def place_of(self, number: int) -> int | None:
         """Returns where a row begins in `words`; None if it is not there. Of all ways to read this is the quickest.
@@ -136,6 +160,55 @@ class Ring:
         if row[0] != number:
             (row,) = gather_now(self._variable, np.array([number % self.capacity]))
         return row[1:] if row[0] == number else None
+
+
+class ArgumentRings:
+    """What each argument of the last calls has of its examples, for calls of several: a ring for each list of arguments.
+
+    A graph that XLA compiles cannot write it.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        """Has none yet.
+
+        Args:
+            capacity: How many examples are kept.
+        """
+        self._capacity = capacity
+        self._rings: dict[tuple[str, ...], Ring] = {}
+
+    def write(self, numbers: tf.Tensor, sums: Sequence[tf.Tensor], names: tuple[str, ...]) -> list[tf.Operation]:
+        """Writes those of a call in a graph. What is returned has to be run.
+
+        Args:
+            numbers: Of the examples, int64 [examples].
+            sums: The sums of each argument, int64 [examples].
+            names: The name of each; "" if nobody knows it.
+        """
+        if len(names) < 2 or "" in names or _is_compiled():
+            return []
+        if names not in self._rings:
+            self._rings[names] = Ring(self._capacity, len(names))
+        size, stamps, rows = tf.size(numbers), numbers, [*sums]
+        if not all(each.shape.is_fully_defined() for each in (numbers, *sums)):  # their numbers of rows may be others
+            is_alike = tf.reduce_all(tf.stack([tf.size(each) for each in sums]) == size)
+            stamps = tf.where(is_alike, numbers, _NONE)
+            rows = [tf.concat([each, numbers], 0)[:size] for each in sums]
+        return [self._rings[names].write_rows(numbers, tf.stack([stamps, *rows], 1))]
+
+    def read(self, start: int, end: int) -> dict[str, bytes]:
+        """Returns those of some examples, as `RecordedStep.arguments` has them.
+
+        Args:
+            start: The number of the first one.
+            end: The number after the last one.
+        """
+        found: dict[str, bytes] = {}
+        for names, ring in self._rings.items():
+            rows = ring.rows_at(np.arange(start, end))
+            for name, sums in zip(names, rows.T if len(rows) else (), strict=False):
+                found[name] = found.get(name, b"") + upper_half(np.ascontiguousarray(sums)).tobytes()
+        return found
 
 
 def _from(start: int, *several: np.ndarray) -> list[np.ndarray]:

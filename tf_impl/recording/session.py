@@ -152,7 +152,7 @@ class Session:
             is_plain = not is_open and not self._open_notes and self.between.is_empty(replica, journal.num_read)
             while is_plain and (alike := journal.read_alike()) is not None:
                 step, (sums, _) = alike
-                self._recorders[replica].write(step, (self.predicted.without(sums, plans), None))
+                self._write_step(replica, step, sums, plans)
                 last = journal.num_read - 1
             notes = [*self._open_notes.pop(replica, ()), *journal.read()]
             if is_open and notes:
@@ -216,10 +216,17 @@ class Session:
             is_skipped=note.is_skipped,
             counts=self.between.counts(replica, note.number),
             stats=self._stats(replica, note.number, [*rates]) if note.is_looked_at and replica in plan.slots else None,
+            arguments=note.arguments,
         )
-        self._recorders[replica].write(step, (self.predicted.without(note.sums, plans), None))
+        self._write_step(replica, step, note.sums, plans)
         is_plain = plan.num_replicas * plan.num_batches == 1 and not joined
         self._journals[replica].scalars = step.scalars if is_plain else None
+
+    def _write_step(self, replica: int, step: RecordedStep, sums: bytes | None, plans: Sequence[UpdatePlan]) -> None:
+        """Writes a step without what a trained model has returned, of which nobody knows the place among the arguments."""
+        kept = self.predicted.without(sums, plans)
+        step = step if kept == sums or not step.arguments else dataclasses.replace(step, arguments={})
+        self._recorders[replica].write(step, (kept, None))
 
     def _stats(self, replica: int, number: int, plans: Sequence[UpdatePlan]) -> dict[Phase, np.ndarray]:
         """Returns the statistics of all recorded tensors; the weights of other optimizers are what they were."""

@@ -1,6 +1,6 @@
 """What each argument of a call holds of its examples, where there are several: their common hash does not say which differs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -56,33 +56,3 @@ class Arguments:
             begin, end = end, end + ARGUMENT * count
             found[name] = words[begin:end]
         return found
-
-
-def names_of(arguments: Sequence[object], keywords: Mapping[str, object]) -> list[str]:
-    """Returns the names of the tensors of a call: keywords, positions, and what they have in lists and mappings.
-
-    Args:
-        arguments: The arguments; a single one that is a batch gives its keys.
-        keywords: The keywords.
-    """
-    is_batch = len(arguments) == 1 and not isinstance(arguments[0], torch.Tensor)
-    names = _names("", arguments[0] if is_batch else arguments) if arguments else []
-    return names + _names("", keywords) if keywords else names
-
-
-def _names(above: str, value: object) -> list[str]:
-    """Returns names in the order of `tensors_in`."""
-    if isinstance(value, (list, tuple)):
-        parts = [*zip(map(str, range(len(value))), value, strict=True)]
-    elif isinstance(value, Mapping):
-        parts = [(str(name), value[name]) for name in sorted(value, key=str)]
-    else:
-        return []
-    found = list[str]()
-    for name, each in parts:
-        path = f"{above}.{name}" if above else name
-        if isinstance(each, torch.Tensor):
-            found.append(path)
-        else:
-            found += _names(path, each)
-    return found

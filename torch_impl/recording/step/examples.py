@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
+from samestep.common.steps.argument_names import names_of
 from samestep.common.steps.rows import coefficients, is_channels_last
 from samestep.torch_impl.recording.pieces import has_no_numbers, local_of, unwrapped
-from samestep.torch_impl.recording.step.arguments import Arguments, names_of
+from samestep.torch_impl.recording.step.arguments import Arguments
 from samestep.torch_impl.recording.step.memory import Memory, Sums, on_host
 from samestep.torch_impl.recording.step.padding import leading_of, shown_by, without_padding
 from samestep.torch_impl.recording.step.results import Results
@@ -77,7 +78,7 @@ class Examples:
             sums, *alone = (on_host(each)[is_data] for each in (sums, *alone))
         self._sums.append(sums)
         if len(alone) > 1:
-            names = names_of(arguments, keywords)
+            names = names_of(torch.Tensor, arguments, keywords)
             self.arguments.add([names[place] for place in together], alone)
         return inputs
 
