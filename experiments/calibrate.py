@@ -16,7 +16,7 @@ from samestep.experiments.advising.candidate_meshes import FRAMEWORK
 from samestep.experiments.cli.command_line import read_request
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
-from samestep.experiments.printing.formats import Case, Document, add_format, check_format, write
+from samestep.experiments.printing.formats import Case, Document, add_format, write
 from samestep.experiments.printing.text import fill, github, screen_width, short
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(prog="samestep calibrate", description=_ABOUT, allow_abbrev=False)
     add_format(parser)
     form = parser.parse_args(arguments).format
-    check_format(form)
     require(FRAMEWORK)
     start = time.monotonic()
     here = calibrate()

@@ -19,7 +19,7 @@ from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.cli.vary import read_vary
 from samestep.experiments.comparing.comparison_request import SHARED, ComparisonConfig, check_bit_equal
-from samestep.experiments.printing.formats import add_format, check_format, write
+from samestep.experiments.printing.formats import add_format, write
 
 if TYPE_CHECKING:
     from samestep.experiments.comparing.against import Earlier
@@ -58,7 +58,6 @@ def main(arguments: Sequence[str]) -> int:
     allow, against, wants_page, bit_equal = (given.pop(name) for name in ("allow", "against", "report", "bit_equal"))
     _take_rows(given)
     check_bit_equal(bit_equal, against)
-    check_format(form)
     allowed = check_allowed(name.strip() for text in allow for name in text.split(","))
     given["vary"] = read_vary(given.pop("vary"))
     out = given.pop("out", None)

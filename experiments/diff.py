@@ -6,7 +6,7 @@ from samestep.common.errors import ConfigError, Unavailable
 from samestep.experiments.cli import github_actions
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
-from samestep.experiments.printing.formats import add_format, check_format, write
+from samestep.experiments.printing.formats import add_format, write
 
 _ABOUT = """Compare two records that `samestep record` wrote, or record two commands and compare them: the data, the hyper-
 parameters, the initial weights, then loss, gradients and update of every step. What rounding makes is measured: A's command is
@@ -39,7 +39,6 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--steps", type=int, default=20, metavar="N", help=_STEPS)
     add_format(parser)
     given = parser.parse_args(arguments)
-    check_format(given.format)
     check_steps(given.steps)
     from samestep.experiments.printing.diff_report import diff_document  # here: --help imports no NumPy
     from samestep.experiments.recording.diffing import diff, in_float64

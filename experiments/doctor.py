@@ -14,7 +14,7 @@ from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.request import FRAMEWORKS
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
-from samestep.experiments.printing.formats import Case, Document, add_format, check_format, write
+from samestep.experiments.printing.formats import Case, Document, add_format, write
 from samestep.experiments.printing.listing import lacks
 from samestep.experiments.printing.text import count, github, screen_width, size
 
@@ -45,7 +45,6 @@ def main(arguments: Sequence[str]) -> int:
     )
     add_format(parser)
     given = parser.parse_args(arguments)
-    check_format(given.format)
     from samestep.experiments.doctoring.gpus import find_gpus  # here: --help imports no NumPy
 
     gpus = find_gpus()

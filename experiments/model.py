@@ -12,7 +12,7 @@ from samestep.common.run import parse
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
 from samestep.experiments.comparing.comparison_request import FRAMEWORKS_COMPARED
-from samestep.experiments.printing.formats import add_format, check_format, write
+from samestep.experiments.printing.formats import add_format, write
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,6 @@ def main(arguments: Sequence[str]) -> int:
     add_format(parser)
     given = vars(parser.parse_args(arguments))
     form, model = given.pop("format"), given.pop("model")
-    check_format(form)
     config = RunConfig(model=model, **dataclasses.asdict(read_fields(ModelRequest, given)))
     from samestep.common.runtime.parent.launcher import Launcher  # here: --help imports no NumPy
     from samestep.common.workload.models.description import read_description

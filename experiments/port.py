@@ -15,7 +15,7 @@ from samestep.common.workload.optimizers.table import DEFAULT, OPTIMIZERS
 from samestep.experiments.cli import github_actions
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
-from samestep.experiments.printing.formats import add_format, check_format, write
+from samestep.experiments.printing.formats import add_format, write
 
 if TYPE_CHECKING:
     from samestep.common.runtime.parent.models.converting import WeightsFile
@@ -65,7 +65,6 @@ def main(arguments: Sequence[str]) -> int:
     """
     given = vars(_parser().parse_args(arguments))
     form = given.pop("format")
-    check_format(form)
     path, target = given.pop("weights"), given.pop("to")
     named = given.pop("accept", None)
     accepted = check_accepted(named.split(","), "It stands in --accept.") if named is not None else ()

@@ -15,7 +15,7 @@ from samestep.common.strategy import StrategyInfo
 from samestep.common.techniques import Techniques
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
-from samestep.experiments.printing.formats import add_format, check_format, write
+from samestep.experiments.printing.formats import add_format, write
 from samestep.experiments.printing.grid import Column, fit, meanings, table
 from samestep.experiments.printing.listing import lacks, listing
 from samestep.experiments.printing.picture import write_picture
@@ -50,7 +50,6 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("-o", metavar="FILE", dest="out", help="the picture's file (default: named after the strategy)")
     add_format(parser)
     given = parser.parse_args(arguments)
-    check_format(given.format)
     if given.picture or given.beside or given.out:
         return _picture(given.cell, given.picture, given.beside, given.out)
     chosen = None if given.cell is None else Cell.parse(given.cell).apply_to(RunConfig())

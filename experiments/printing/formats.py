@@ -56,20 +56,31 @@ class Document:
     cases: Sequence[Case]
 
 
+class _Format(argparse.Action):
+    """Refuses a format that is not there, before anything is done."""
+
+    def __call__(
+        self, parser: object, namespace: argparse.Namespace, values: object, option: str | None = None
+    ) -> None:
+        """Takes the value, as argparse asks for it."""
+        namespace.format = known_format(str(values))
+
+
 def add_format(parser: argparse.ArgumentParser) -> None:
     """Adds `--format` to a command."""
     text = f"one of {', '.join(FORMATS)}: github is for people, the others are for programs (default: github)"
-    parser.add_argument("--format", default="github", metavar="FORMAT", help=text)
+    parser.add_argument("--format", action=_Format, default="github", metavar="FORMAT", help=text)
 
 
-def check_format(name: str) -> None:
-    """Refuses a format that is not there.
+def known_format(name: str) -> str:
+    """Returns the name of a format.
 
     Raises:
-        ConfigError: The name is not one of `FORMATS`.
+        ConfigError: It is none.
     """
     if name not in FORMATS:
         raise unknown("format", name, FORMATS)
+    return name
 
 
 def write(document: Document, name: str) -> str:
@@ -82,8 +93,7 @@ def write(document: Document, name: str) -> str:
     Raises:
         ConfigError: There is no such format.
     """
-    check_format(name)
-    return FORMATS[name](document)
+    return FORMATS[known_format(name)](document)
 
 
 def _json(document: Document) -> str:
