@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 
 from samestep.common.porting.alignment import OUTPUTS, Aligned
-from samestep.common.porting.array_layouts import Both, apart
-from samestep.common.porting.case import FLOAT32, PortCase, PortVerdict
+from samestep.common.porting.array_layouts import is_same
+from samestep.common.porting.case import PortCase, PortVerdict
 from samestep.common.porting.changes import CHANGES
 from samestep.common.porting.functions import FUNCTION
 from samestep.common.porting.model_trace import Amendments, Settings
@@ -52,7 +52,7 @@ def _of_forward(case: PortCase, verdict: PortVerdict) -> Remedies:
 
 
 def _of_settings(layer: Aligned) -> dict[str, Settings]:
-    both = identify_both(layer, WAYS[layer.family]) if layer.family in WAYS and differs(layer.output) else None
+    both = identify_both(layer, WAYS[layer.family]) if layer.family in WAYS and not is_same(*layer.output) else None
     if both is None:
         return {}
     one, other = both
@@ -73,7 +73,7 @@ def _between(case: PortCase) -> Remedies:
     for number, layer in enumerate(case.layers):
         is_last = layer.source.kind == OUTPUTS
         both = layer.output if is_last else layer.inputs
-        if layer.family == FUNCTION or both is None or not differs(both):
+        if layer.family == FUNCTION or both is None or is_same(*both):
             continue
         given = layer.source.output if is_last else layer.source.inputs[0]
         path, axes = "" if is_last else layer.source.name, _layout(given, both[0])
@@ -92,7 +92,7 @@ def _pooled(before: Sequence[Aligned], target: np.ndarray) -> Turned | None:
         if layer.family == FUNCTION or layer.source.name.endswith("()") or axes is None or len(axes) < 3:
             continue
         for how in POOLS:
-            if not differs((pool(layer.output[1], how), target)):
+            if is_same(pool(layer.output[1], how), target):
                 return Turned(axes, (("pool", how),), of=layer.source.name)
     return None
 
@@ -102,11 +102,6 @@ def _layout(given: np.ndarray, aligned: np.ndarray) -> tuple[int, ...] | None:
     dims = tuple(range(given.ndim))
     choices = [dims, (0, *dims[2:], 1), (1, 0, *dims[2:])] if len(dims) > 2 else [dims]
     return next((axes for axes in choices if np.array_equal(given.transpose(axes), aligned)), None)
-
-
-def differs(both: Both) -> bool:
-    """Returns whether two arrays differ by more than a constant in float32 explains."""
-    return not apart(*both) <= FLOAT32
 
 
 def _left_out(case: PortCase, verdict: PortVerdict) -> Remedies:

@@ -11,9 +11,10 @@ import numpy as np
 from samestep.common.porting.anchors import IN_PIECES, anchors_of, places_of
 from samestep.common.porting.array_layouts import (
     Both,
-    apart,
     family,
     find_axes,
+    has_same_numbers,
+    is_same,
     like,
     squeezed,
     turned,
@@ -29,8 +30,6 @@ from samestep.common.porting.trimming import Trim, find_trim, merged
 Sides = tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
 """Arrays by role or name, torch's and TensorFlow's."""
 _SIDES = ("source", "target")
-_SAME = 1e-7
-"""How far arrays may be apart that are the same: a framework may hold a constant in float32."""
 OUTPUTS = "outputs"
 """The kind of the last call of an alignment: what the model returns."""
 
@@ -105,8 +104,8 @@ def _pools(one: LayerCall, other: LayerCall) -> bool:
 def _is_moved(one: np.ndarray, other: np.ndarray) -> bool:
     """Returns whether two arrays differ by what makes no difference to what is dropped: a ReLU before or after a dropout."""
     is_turned = sorted(one.shape) == sorted(other.shape)
-    is_same = is_turned and apart(np.sort(one, axis=None), np.sort(other, axis=None)) <= _SAME
-    return not is_same and apart(without_steps(one), without_steps(other)) <= _SAME
+    holds_same = is_turned and has_same_numbers(one, other)
+    return not holds_same and is_same(without_steps(one), without_steps(other))
 
 
 def _joined(

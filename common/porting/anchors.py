@@ -4,14 +4,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from samestep.common.porting.array_layouts import apart, family
+from samestep.common.porting.array_layouts import family, has_same_numbers
 from samestep.common.porting.matching.matching import Matching
 from samestep.common.porting.model_trace import LayerCall
 
 IN_PIECES = ("split", "packed")
 """Changes between one call on one side and three on the other."""
-_SAME = 1e-7
-"""How far arrays may be apart that are the same: a framework may hold a constant in float32."""
 
 
 def anchors_of(
@@ -58,8 +56,7 @@ def _partners(
 
 def _is_given(one: LayerCall, other: LayerCall) -> bool:
     """Returns whether two calls are given the same numbers, in whatever order."""
-    ours, theirs = (np.sort(each, axis=None) for call in (one, other) for each in call.inputs[:1] or (np.zeros(0),))
-    return ours.size == theirs.size and apart(ours, theirs) <= _SAME
+    return has_same_numbers(*(call.inputs[0] if call.inputs else np.zeros(0) for call in (one, other)))
 
 
 def places_of(calls: Sequence[LayerCall]) -> dict[str, list[int]]:

@@ -7,6 +7,8 @@ from samestep.common.porting.model_trace import IS_FUNCTION, LayerCall
 
 Both = tuple[np.ndarray, np.ndarray]
 """Torch's array in TensorFlow's layout, and TensorFlow's."""
+FLOAT32 = 1e-7
+"""What a constant that was rounded to float32 changes: 2^-24 of it, in a few places."""
 _BEYOND = 1e3
 """What a mask adds is so many times as large as all that is seen."""
 _SPREAD = 1e-2
@@ -89,6 +91,26 @@ def apart(one: np.ndarray, other: np.ndarray) -> float:
     with np.errstate(invalid="ignore", divide="ignore"):
         found = float(np.abs(one.astype(np.float64) - other).max() / scale)
     return found if np.isfinite(found) else np.inf
+
+
+def is_same(one: np.ndarray, other: np.ndarray) -> bool:
+    """Returns whether two arrays differ by no more than a constant in float32 explains.
+
+    Args:
+        one: An array.
+        other: Another one.
+    """
+    return apart(one, other) <= FLOAT32
+
+
+def has_same_numbers(one: np.ndarray, other: np.ndarray) -> bool:
+    """Returns whether two arrays hold the same numbers, in whatever order and shape.
+
+    Args:
+        one: An array.
+        other: Another one.
+    """
+    return is_same(np.sort(one, axis=None), np.sort(other, axis=None))
 
 
 def without_steps(array: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from samestep.common.porting.alignment import Aligned, align
-from samestep.common.porting.array_layouts import Both, apart
+from samestep.common.porting.array_layouts import FLOAT32, Both, apart
 from samestep.common.porting.matching.matching import Matching
 from samestep.common.porting.model_trace import NUDGE, ModelTrace
 from samestep.common.porting.words import percent, relative
@@ -19,8 +19,6 @@ LAYER_BOUND = 1e-12
 """How far a layer may be from its counterpart in float64, relative to its largest element."""
 CURVE_BOUND = 1e-10
 """How far the loss of any step of the curve may be, relative."""
-FLOAT32 = 1e-7
-"""What a constant that was rounded to float32 changes: 2^-24 of it, in a few places."""
 MOST_OFF = 1e-3
 """How far it may be off at most, however much the steps amplify."""
 GROWTH = 30.0

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 
 from samestep.common.porting.alignment import OUTPUTS, Aligned
-from samestep.common.porting.array_layouts import apart, apart_but_hidden
-from samestep.common.porting.case import FLOAT32, GROWTH, LAYER_BOUND, PortCase, PortVerdict, differ, different, off
+from samestep.common.porting.array_layouts import FLOAT32, apart, apart_but_hidden
+from samestep.common.porting.case import GROWTH, LAYER_BOUND, PortCase, PortVerdict, differ, different, off
 from samestep.common.porting.functions import FUNCTION
 from samestep.common.porting.gaps import common_inputs, explain_order, explain_place, find_gap
 from samestep.common.porting.ways.between import identify_between

@@ -8,13 +8,11 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from samestep.common.porting.array_layouts import apart_but_hidden, hidden
+from samestep.common.porting.array_layouts import FLOAT32, apart_but_hidden, hidden
 from samestep.common.porting.model_trace import LayerCall
 
 FUNCTION = "function"
 """The family of calls that were aligned because they compute the same."""
-_SAME = 1e-7
-"""How far the results may be apart: a framework may hold a constant in float32."""
 _MOST_DIMS = 5
 _PARTS = ("getitem", "chunk", "split", "unbind", "stridedslice", "slice", "unpack", "gatherv2", "narrow", "select")
 _MOVES = (
@@ -66,7 +64,7 @@ def _print(array: np.ndarray) -> tuple[int, float, float] | None:
 def _are_near(one: tuple[int, float, float], other: tuple[int, float, float] | None) -> bool:
     if other is None or one[0] != other[0]:
         return False
-    scale = max(one[2], other[2], 1e-300) * _SAME
+    scale = max(one[2], other[2], 1e-300) * FLOAT32
     return abs(one[1] - other[1]) <= scale and abs(one[2] - other[2]) <= scale
 
 
@@ -84,4 +82,4 @@ def same(one: np.ndarray, other: np.ndarray) -> bool:
         one: An array.
         other: Another one.
     """
-    return apart_but_hidden(one, other) <= _SAME
+    return apart_but_hidden(one, other) <= FLOAT32

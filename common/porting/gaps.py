@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from samestep.common.porting.alignment import OUTPUTS, Aligned
-from samestep.common.porting.array_layouts import Both, apart, find_axes, turned
-from samestep.common.porting.case import LAYER_BOUND, PortCase
+from samestep.common.porting.array_layouts import Both, apart, find_axes, is_same, turned
+from samestep.common.porting.case import PortCase
 from samestep.common.porting.functions import FUNCTION, moves, takes_part
 from samestep.common.porting.ways.between import Gap
 from samestep.common.porting.ways.formulas import ACTIVATIONS
@@ -74,7 +72,7 @@ def explain_order(case: PortCase, number: int, layer: Aligned) -> str:
     here = places.get(id(layer.target), -1)
     later = [each for each in case.layers[number + 1 :] if each.family not in (FUNCTION, OUTPUTS)]
     sooner = [each for each in later if places.get(id(each.target), len(places)) < here]
-    takes = [each for each in sooner if each.target.inputs and _is_same(layer.source.inputs[0], each.target.inputs[0])]
+    takes = [each for each in sooner if each.target.inputs and is_same(layer.source.inputs[0], each.target.inputs[0])]
     if not takes:
         return ""
     last = max(sooner, key=lambda each: places[id(each.target)])
@@ -103,7 +101,3 @@ def explain_place(case: PortCase, layer: Aligned, found: tuple[Settings, Setting
         return ""
     sides = ("{b}", "{a}") if lacks == 0 else ("{a}", "{b}")
     return f"{sides[0]} applies {name} before `{call.name}`, {sides[1]} after it"
-
-
-def _is_same(one: np.ndarray, other: np.ndarray) -> bool:
-    return apart(one, other) <= 1e5 * LAYER_BOUND

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from samestep.common.porting.array_layouts import Both, apart, family
+from samestep.common.porting.array_layouts import Both, apart, family, is_same
 from samestep.common.porting.model_trace import LayerCall
 from samestep.common.porting.ways.formulas import MERGES
 
 Trim = Callable[[Both], Both]
 """Cuts the arrays of both sides, or their gradients, to what both have."""
 _Part = Callable[[np.ndarray], np.ndarray]
-_SAME = 1e-7
 
 
 def find_trim(family: str, one: np.ndarray, other: np.ndarray) -> Trim:
@@ -33,7 +32,7 @@ def find_trim(family: str, one: np.ndarray, other: np.ndarray) -> Trim:
     larger = 0 if one.size > other.size else 1
     whole, part = (one, other) if larger == 0 else (other, one)
     choices = list(_parts(family, whole, part.shape))
-    fitting = [each for each in choices if apart(each(whole), part) <= _SAME]
+    fitting = [each for each in choices if is_same(each(whole), part)]
     if not fitting and family != "recurrent":
         return lambda both: both
     chosen = next(iter((*fitting, *choices)), None)
@@ -62,9 +61,9 @@ def merged(calls: Sequence[LayerCall], place: int, other: LayerCall) -> LayerCal
     ]
     fitting = [way for way in ways if way(call.output).shape == other.output.shape]
     later = [each.output for each in calls[place + 1 :] if each.output.shape == other.output.shape]
-    own = [way for way in fitting if any(apart(way(call.output), each) <= _SAME for each in later)]
+    own = [way for way in fitting if any(is_same(way(call.output), each) for each in later)]
     nearest = min(own or fitting, key=lambda way: apart(way(call.output), other.output), default=None)
-    if nearest is None or (not own and apart(nearest(call.output), other.output) > _SAME):
+    if nearest is None or (not own and not is_same(nearest(call.output), other.output)):
         return call
     evaluated = None if call.evaluated is None else nearest(call.evaluated)
     return dataclasses.replace(call, output=nearest(call.output), evaluated=evaluated, gradient=None)

@@ -7,11 +7,9 @@ a reshape or a permutation.
 
 import itertools
 
-import numpy as np
-
 from samestep.common.porting.alignment import Aligned
-from samestep.common.porting.array_layouts import apart, family, without_steps
-from samestep.common.porting.case import FLOAT32, PortCase, PortVerdict, first_difference
+from samestep.common.porting.array_layouts import family, has_same_numbers, is_same, without_steps
+from samestep.common.porting.case import PortCase, PortVerdict, first_difference
 from samestep.common.porting.model_trace import LayerCall, ModelTrace
 from samestep.common.workload.models.layer import Stilled
 
@@ -71,7 +69,7 @@ def _left(case: PortCase) -> tuple[list[LayerCall], list[LayerCall]]:
     prints = {id(call): without_steps(call.output) for call in (*ours, *theirs)}
     for one in list(ours):
         for other in theirs:
-            if apart(prints[id(one)], prints[id(other)]) <= FLOAT32:
+            if is_same(prints[id(one)], prints[id(other)]):
                 ours = [call for call in ours if call is not one]
                 theirs = [call for call in theirs if call is not other]
                 break
@@ -106,4 +104,4 @@ def _passed(case: PortCase, one: LayerCall, other: LayerCall) -> tuple[Aligned, 
 def _is_at(call: LayerCall, layer: LayerCall, is_before: bool) -> bool:
     """Returns whether what a call was given is what a layer was given, or what it returned."""
     seen = layer.inputs[:1] if is_before else (layer.output,)
-    return any(apart(np.sort(call.output, axis=None), np.sort(each, axis=None)) <= FLOAT32 for each in seen)
+    return any(has_same_numbers(call.output, each) for each in seen)
