@@ -156,9 +156,18 @@ def _slips(word: str, choice: str) -> float:
     return slips[len(word), len(choice)]
 
 
+def name_some(names: Sequence[str], most: int) -> str:
+    """Returns the first of some names, and how many there are beside them.
+
+    Args:
+        names: The names.
+        most: How many of them are named.
+    """
+    left = len(names) - most
+    return ", ".join(names[:most]) + (f" and {left} more" if left > 0 else "")
+
+
 def _offer(choices: Sequence[str]) -> str:
     """As many choices as a line has room for; the help lists all of them."""
     lengths = itertools.accumulate(len(choice) + 2 for choice in choices)
-    shown = [choice for choice, length in zip(choices, lengths, strict=True) if length <= MOST_CHARACTERS - _KEPT_END]
-    left = len(choices) - len(shown)
-    return f"Choose from: {', '.join(shown)}{f' and {left} more' if left else ''}."
+    return f"Choose from: {name_some(choices, sum(length <= MOST_CHARACTERS - _KEPT_END for length in lengths))}."

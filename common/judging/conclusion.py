@@ -1,8 +1,11 @@
 """The sentence that a missed parity comes to: its cause first, and whose it is."""
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Iterable, Sequence
+
+from samestep.common.errors import name_some
 
 _MODELS = re.compile(
     r"not the same function: (?P<size>[^,]+), all of it (?P<cause>.+?)[;:] (?P<how>.+): the strategy is right(?P<rest>.*)"
@@ -34,7 +37,7 @@ def explain_missed(names: Sequence[str], reason: str) -> str:
         reason: What all of their verdicts say.
     """
     if (model := _blamed(reason)) is None:
-        return f"{_listed(names)} did not take the same step: {reason}"
+        return f"{name_some(names, _SHOWN)} did not take the same step: {reason}"
     return f"{_cleared(names, model)}. {model.evidence}"
 
 
@@ -51,9 +54,7 @@ def conclude_missed(missed: Iterable[tuple[str, str]]) -> str:
             cleared.setdefault(model.what, (model, []))[1].append(name)
         else:
             wrong.setdefault(reason, []).append(name)
-    said = (
-        [f"{_listed([name for names in wrong.values() for name in names])} did not take the same step"] if wrong else []
-    )
+    said = [f"{name_some([*itertools.chain(*wrong.values())], _SHOWN)} did not take the same step"] if wrong else []
     if len(wrong) == 1 and (reason := next(iter(wrong))):
         said = [f"{said[0]}: {reason}"]
     return "; ".join([*said, *(_cleared(names, model) for model, names in cleared.values())])
@@ -72,9 +73,4 @@ def _blamed(reason: str) -> _Model | None:
 
 
 def _cleared(names: Sequence[str], model: _Model) -> str:
-    return f"{_listed(names)} {'are' if names[1:] else 'is'} right; {model.what}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    left = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {left} more" if left > 0 else "")
+    return f"{name_some(names, _SHOWN)} {'are' if names[1:] else 'is'} right; {model.what}"

@@ -24,7 +24,7 @@ import traceback
 import typing
 from pathlib import Path
 
-from samestep.common.errors import ERRORS, ConfigError, SamestepError, unknown
+from samestep.common.errors import ERRORS, ConfigError, SamestepError, name_some, unknown
 from samestep.common.files.locks import is_any_claimed
 from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.files.writing import copy_file, make_folder, open_directory, reopen, replacing
@@ -63,9 +63,8 @@ def refuse_taken(directory: Path) -> None:
             f"--out {directory} already holds a comparison; continue it with --resume {directory}, or name another directory."
         )
     if found:
-        more = f" and {len(found) - 1} more" if found[1:] else ""
         raise ConfigError(
-            f"--out {directory} is not empty: it holds {found[0]}{more}; name a new or an empty directory."
+            f"--out {directory} is not empty: it holds {name_some(found, 1)}; name a new or an empty directory."
         )
 
 

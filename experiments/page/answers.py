@@ -1,8 +1,8 @@
 """What a comparison answers in three lines: which row is fastest, which holds least, which sends least, and how sure that is."""
 
 import dataclasses
-from collections.abc import Sequence
 
+from samestep.common.errors import name_some
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.measures.quantity import Quantity
 from samestep.experiments.comparing.quantities import SENT, STATE
@@ -88,14 +88,11 @@ def _least(question: str, quantity: Quantity, rows: dict[str, MeasuredRow]) -> S
     names = [name for name, value in values.items() if value == least]
     is_exact = all(_is_as_predicted(quantity, rows[name]) for name in names)
     certainty = "as predicted" if is_exact else "not as predicted (see the table)"
-    return Superlative(question, f"{_listed(names)}, {quantity.text(rows[names[0]])}", f"measured, {certainty}")
+    return Superlative(
+        question, f"{name_some(names, _NAMED)}, {quantity.text(rows[names[0]])}", f"measured, {certainty}"
+    )
 
 
 def _is_as_predicted(quantity: Quantity, row: MeasuredRow) -> bool:
     predicted, measured = quantity.predicted(row.result), quantity.measured(row)
     return predicted is not None and measured is not None and abs(float(measured) - predicted) <= 0.01 * predicted
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if names[_NAMED:] else ""
-    return ", ".join(names[:_NAMED]) + more

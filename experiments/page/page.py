@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
+from samestep.common.errors import name_some
 from samestep.common.files.reading import read_text
 from samestep.experiments.page import (
     anatomies,
@@ -89,15 +90,14 @@ def _title(loaded: Loaded) -> str:
         cores = count(max(result.cores for _, result in trained), "core")
         where = f" on {cores} of {processors.pop()}" if len(processors) == 1 else ""
         return f"{subject} {workloads.pop()}{where}"
-    titles = [group.title for group in loaded.groups]
-    return ", ".join(titles[:_NAMED]) + (f" and {len(titles) - _NAMED} more" if titles[_NAMED:] else "")
+    return name_some([group.title for group in loaded.groups], _NAMED)
 
 
 def _about(loaded: Loaded) -> str:
     """Returns how much the report is about."""
     trained = list(dict.fromkeys(facet.workload for facet in loaded.facets()))
     runs = sum(len(entry.row.results) for entry in loaded.entries)
-    named = f" of {', '.join(trained[:4])}" + (f" and {len(trained) - 4} more" if trained[4:] else "")
+    named = f" of {name_some(trained, 4)}"
     name = f"{loaded.groups[0].title}: " if len(loaded.groups) == 1 else ""
     named = "" if name and len(trained) == 1 else named if trained else ""
     return f"{name}{count(len(loaded.entries), 'row')}, {count(runs, 'finished run')}{named}"

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+from samestep.common.errors import name_some
 from samestep.common.workload.models.description import Description
 from samestep.common.workload.models.spec import ArraySpec, Param
 from samestep.experiments.printing.formats import Case, Document
@@ -131,6 +132,4 @@ def _array(array: ArraySpec) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = list(dict.fromkeys(names))
-    more = f" and {len(shown) - _MOST_NAMED} more" if len(shown) > _MOST_NAMED else ""
-    return ", ".join(shown[:_MOST_NAMED]) + more if shown else "none"
+    return name_some(list(dict.fromkeys(names)), _MOST_NAMED) if names else "none"
