@@ -16,6 +16,7 @@ from samestep.experiments.comparing import comparison_file, stored
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import FAILED, Row
 from samestep.experiments.page.loaded import Group, Loaded, Problem, make_group
+from samestep.experiments.printing.text import sharing
 from samestep.experiments.printing.trace_file import load_trace
 
 _RUN = ("result.json", "error.json", "config.json")
@@ -75,7 +76,7 @@ def load(paths: Sequence[Path], allowed: frozenset[str] = frozenset()) -> Loaded
             found.problems += [Problem(*each) for each in damaged]
         except (ConfigError, OSError) as error:
             found.problems.append(Problem(directory, str(error)))
-    for key, members in _by_setting(found).items():
+    for key, members in sharing((_setting(run.config), run) for run in found.runs).items():
         groups.append(_group_of_runs(key, members, _count(groups)))
     if not groups:
         reasons = "; ".join(f"{problem.place}: {problem.message.removesuffix('.')}" for problem in found.problems)
@@ -159,25 +160,18 @@ def _group(directory: Path, comparison: Comparison, first: int) -> Group:
     return make_group(directory.resolve().name, comparison, places, first)
 
 
-def _by_setting(found: _Found) -> dict[str, list[_SingleRun]]:
-    """Single runs, apart by what makes their figures incomparable."""
-    settings: dict[str, list[_SingleRun]] = {}
-    for run in found.runs:
-        config = run.config
-        rate = "" if config.learning_rate is None else f" at rate {config.learning_rate:g}"
-        trained = Path(config.model).stem if config.model else title(config.workload, config.data)
-        key = f"runs of {trained}, batch {config.batch_size}, {config.optimizer}{rate}"
-        settings.setdefault(key, []).append(run)
-    return settings
+def _setting(config: RunConfig) -> str:
+    """Returns what makes the figures of single runs incomparable where it differs."""
+    rate = "" if config.learning_rate is None else f" at rate {config.learning_rate:g}"
+    trained = Path(config.model).stem if config.model else title(config.workload, config.data)
+    return f"runs of {trained}, batch {config.batch_size}, {config.optimizer}{rate}"
 
 
 def _group_of_runs(name: str, runs: Sequence[_SingleRun], first: int) -> Group:
     """Makes rows of single runs: those of one request are the rounds of a row."""
     varying = [field for field in _VARYING if len({getattr(run.config, field) for run in runs}) > 1]
-    cells: dict[Cell, list[_SingleRun]] = {}
-    for run in runs:
-        own = {field: getattr(run.config, field) for field in varying}
-        cells.setdefault(Cell.of(run.config).extended(own), []).append(run)
+    own = [{field: getattr(run.config, field) for field in varying} for run in runs]
+    cells = sharing((Cell.of(run.config).extended(each), run) for run, each in zip(runs, own, strict=True))
     rows = [each for cell, members in cells.items() for each in _rows(cell, members)]
     places = {row.cell: [run.path for run in members] for row, members in rows}
     return make_group(name, Comparison(tuple(row for row, _ in rows)), places, first)

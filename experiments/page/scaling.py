@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from markupsafe import Markup
 
@@ -14,6 +14,7 @@ from samestep.experiments.page.loaded import Group, Loaded
 from samestep.experiments.page.rendering import render
 from samestep.experiments.printing.grid import joined, meanings
 from samestep.experiments.printing.scaling_report import COLUMNS, explain_fit, title_of
+from samestep.experiments.printing.text import sharing
 
 _ASIDE = 9
 """Pixels from the marks of one row to those of the next, which would hide one another."""
@@ -21,11 +22,7 @@ _ASIDE = 9
 
 def write(loaded: Loaded) -> Markup | None:
     """Makes the section."""
-    figures = []
-    for group in loaded.groups:
-        scaling = group.comparison.scaling
-        for kind in dict.fromkeys(each.kind for each in scaling):
-            figures.append(_growth(group, [each for each in scaling if each.kind == kind]))
+    figures = [_growth(group, found) for group in loaded.groups for found in _by_kind(group)]
     return render("scaling", {"figures": figures}) if figures else None
 
 
@@ -71,11 +68,14 @@ def _panel(found: Sequence[Scaling]) -> Panel:
     return Panel(across, up, ("devices", "speed-up, logarithmic"), "Speed-up by devices.", curves, dots=marks)
 
 
+def _by_kind(group: Group) -> Iterable[list[Scaling]]:
+    """Returns the rows of a group that scale, those that do so in one way together."""
+    return sharing((each.kind, each) for each in group.comparison.scaling).values()
+
+
 def panels(group: Group) -> Iterator[tuple[str, Panel]]:
     """Yields the figure of the rows of each way to scale, with what it is about."""
-    scaling = group.comparison.scaling
-    for kind in dict.fromkeys(each.kind for each in scaling):
-        found = [each for each in scaling if each.kind == kind]
+    for found in _by_kind(group):
         if drawn := [each for each in found if any(point.speedup for point in each.points)]:
             yield title_of(found), _panel(drawn)
 

@@ -117,6 +117,7 @@ def write_picture(cells: Sequence[str], out: str | None) -> Path:
         ConfigError: There is no such cell, or the file cannot be written.
     """
     from samestep.common.runtime.parent.launcher import Launcher  # here: --help imports no NumPy
+    from samestep.experiments.report import save
 
     for cell in cells:
         small_run(cell)  # before any is started
@@ -125,10 +126,7 @@ def write_picture(cells: Sequence[str], out: str | None) -> Path:
         raise ConfigError(f"-o {path} is not a file that can be written; name one in a directory that is there.")
     with Launcher() as launcher:
         text = file_of(draw(launcher, cells))
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise ConfigError(f"-o {path} cannot be written: {error.strerror}; name another file.") from None
+    save(text, path)
     return path
 
 
