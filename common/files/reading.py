@@ -136,19 +136,6 @@ def read_json(path: Path | str, most_bytes: int = MOST_BYTES) -> object:
     return parse_json(read_bytes(path, most_bytes))
 
 
-def read_json_lines(path: Path | str, most_bytes: int = MOST_BYTES) -> list[object]:
-    """Reads a file that has a JSON value on each line.
-
-    Args:
-        path: The file.
-        most_bytes: A larger one is refused.
-
-    Raises:
-        Unreadable: It cannot be read, or holds something else.
-    """
-    return [parse_json(line) for line in read_bytes(path, most_bytes).splitlines()]
-
-
 def parse_json(text: str | bytes) -> object:
     """Parses JSON that somebody else wrote.
 

@@ -1,9 +1,11 @@
 """What ends a record before its script: an error of a hook, or one that the script's own handler of a signal raises meanwhile."""
 
 import functools
+import os
 import signal
 from pathlib import Path
 from types import CodeType
+from typing import IO
 
 
 def is_of_script(error: BaseException) -> bool:
@@ -28,6 +30,28 @@ def spell_failure(error: BaseException) -> str:
         place = place.tb_next
     where = "" if place is None else f" in {Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}"
     return f"{type(error).__name__}{where}: {error}"
+
+
+def spell_taken(path: Path) -> str:
+    """Says why a process can make no file of this name in a record; "" if it can."""
+    if path.exists():
+        return f"another process wrote {path.name}; process {os.getpid()} was not recorded."
+    return spell_removed(path.parent)
+
+
+def spell_removed(folder: Path, file: IO[bytes] | None = None) -> str:
+    """Says that a record is gone, as where a script cleans the folder of its own runs; "" if it is where it was made.
+
+    Args:
+        folder: The record.
+        file: What this process writes of it.
+    """
+    if folder.is_dir() and (file is None or file.closed or os.fstat(file.fileno()).st_nlink):
+        return ""
+    return (
+        f"something removed or moved {folder} while the command ran, as a script does that cleans its folder of runs; "
+        "name another directory with --out."
+    )
 
 
 def _code_of(handler: object) -> CodeType | None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from samestep.common.files.writing import create
 from samestep.common.steps.environment import environment, versions
-from samestep.common.steps.failures import is_of_script, spell_failure
+from samestep.common.steps.failures import is_of_script, spell_failure, spell_removed, spell_taken
 from samestep.common.steps.notes import leave_note
 from samestep.common.steps.record import (
     SCHEMA,
@@ -131,8 +131,8 @@ class Recorder:
             layouts: How the processes share the model.
             products: As in the header.
         """
-        if (path := Path(self.options.out) / rank_file(rank)).exists():
-            self.end(f"another process wrote {path.name}; process {os.getpid()} was not recorded.")
+        if reason := spell_taken(path := Path(self.options.out) / rank_file(rank)):
+            self.end(reason)
             return
         given, place = self.options, self.options.directory or os.getcwd()
         about = SCHEMA, self.framework, given.command, place, versions(), environment(), rank, world
@@ -176,6 +176,7 @@ class Recorder:
 
     def end(self, reason: str = "") -> None:
         """Records nothing more, for a reason that is noted if there is one."""
+        reason = reason or ("" if self.is_ended else spell_removed(Path(self.options.out), self._file))
         self.is_ended = True
         if reason:
             self.note(reason)

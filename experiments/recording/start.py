@@ -1,15 +1,16 @@
 """Starts a command so that it is recorded: with a folder in front of PYTHONPATH, and one environment variable."""
 
+import contextlib
 import dataclasses
 import importlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, Unavailable
-from samestep.common.files.reading import read_json_lines
+from samestep.common.files.reading import Unreadable, parse_json
 from samestep.common.files.writing import copy_file, create, open_directory
 from samestep.common.files.written import LIST
 from samestep.common.frameworks import FRAMEWORKS, conventions
@@ -22,6 +23,10 @@ from samestep.experiments.recording.apart import ApartCommand
 from samestep.experiments.recording.followed import run_followed
 
 _INJECTED = Path(__file__).parent / "injected" / "sitecustomize.py"
+_CLEANED = (
+    "something removed the folder of temporary files of `samestep record` while the command ran; Python processes that were "
+    "started after that were not recorded."
+)
 _PACKAGE = Path(__file__).absolute().parents[3]
 
 
@@ -66,8 +71,9 @@ def record_command(
         )
         path = os.pathsep.join(filter(None, (scratch, os.environ.get("PYTHONPATH"))))
         environment = os.environ | {"PYTHONPATH": path, VARIABLE: full.to_json()}
-        exit_code = _run(command, environment, output, directory)
-        lines = [tuple(line) for line in read_json_lines(notes) if isinstance(line, list)]
+        with notes.open("rb") as noted:  # a script may clean the folder of temporary files
+            exit_code = _run(command, environment, output, directory)
+            lines = [*_lines(noted.read())] + ([] if notes.exists() else [("note", _CLEANED)])
     by_kind = {kind: tuple(dict.fromkeys(text for each, text in lines if each == kind)) for kind, _ in lines}
     return RecordedCommand(exit_code, "python" in by_kind, by_kind.get("framework", ()), by_kind.get("note", ()))
 
@@ -154,6 +160,15 @@ def _no_step(followed: Sequence[str]) -> str:
     of = [each for each in map(conventions, BUILDERS) if each.followed in followed]
     steps = "; ".join(f"in {each.name}, {each.steps}" for each in of)
     return f"the command took no step. What counts as one: {steps}. Record a script that trains in one of these ways."
+
+
+def _lines(noted: bytes) -> Iterator[tuple[str, str]]:
+    """Yields the kind and the text of each note."""
+    for line in noted.splitlines():
+        with contextlib.suppress(Unreadable):  # it was cut short: no space was left, or its process was killed
+            match parse_json(line):
+                case [str(kind), str(text)]:
+                    yield kind, text
 
 
 def _run(command: Sequence[str], environment: dict[str, str], output: int | None, directory: Path | None) -> int:

@@ -21,7 +21,6 @@ from samestep.common.files.reading import (
     read_bytes,
     read_end,
     read_json,
-    read_json_lines,
     read_sha256,
     read_text,
     read_toml,
@@ -120,7 +119,7 @@ def test_an_encrypted_or_strangely_compressed_archive_is_refused(
     assert "encrypted or compressed in a way" in why(patched(path, local, central, value))
 
 
-READERS = (read_arrays, read_bytes, read_text, read_end, read_sha256, read_json, read_json_lines, read_toml)
+READERS = (read_arrays, read_bytes, read_text, read_end, read_sha256, read_json, read_toml)
 
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
@@ -134,7 +133,7 @@ def test_only_plain_files_are_read(tmp_path: Path, read: Callable[[Path], object
         read(tmp_path / "absent")
 
 
-@pytest.mark.parametrize("read", [read_bytes, read_text, read_json, read_json_lines, read_toml])
+@pytest.mark.parametrize("read", [read_bytes, read_text, read_json, read_toml])
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path, read: Callable[[Path, int], object]) -> None:
     (tmp_path / "file").write_text("# 3456789\n")
     with pytest.raises(Unreadable, match="it has more than 9 bytes"):
@@ -169,9 +168,8 @@ def test_a_digest_is_of_the_whole_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
 def test_what_is_too_deep_is_told_so(tmp_path: Path, depth: int, opening: str, closing: str) -> None:
     (tmp_path / "file").write_text(opening * depth + "1" + closing * depth)
-    for read in (read_json, read_json_lines):
-        with pytest.raises(Unreadable, match=r"deeper than|not JSON \(RecursionError\)"):
-            read(tmp_path / "file")
+    with pytest.raises(Unreadable, match=r"deeper than|not JSON \(RecursionError\)"):
+        read_json(tmp_path / "file")
     (tmp_path / "file").write_text(
         f"a = {'[' * depth}{']' * depth}\n" if opening == "[" else ".".join("a" * depth) + " = 1"
     )

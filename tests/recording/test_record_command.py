@@ -167,6 +167,35 @@ def test_a_full_disk_ends_the_record_and_not_the_script(tmp_path: Path) -> None:
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize(
+    ("does", "code", "said"),
+    [
+        ("shutil.rmtree(out)", 3, "nothing is recorded: something removed or moved"),
+        ("os.rename(out, out + '-moved')", 3, "nothing is recorded: something removed or moved"),
+        ("shutil.rmtree(out); os.mkdir(out)", 3, "nothing is recorded: something removed or moved"),
+        (
+            "[shutil.rmtree(each) for each in pathlib.Path(temporary).iterdir()]",
+            0,
+            "something removed the folder of temp",
+        ),
+    ],
+    ids=["removed", "moved", "made anew", "temporary files"],
+)
+def test_a_script_that_cleans_folders_is_told_what_became_of_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, code: int, said: str
+) -> None:
+    out, temporary, script = tmp_path / "out", tmp_path / "temporary", tmp_path / "cleaning.py"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    known = f"import os, pathlib, shutil; out, temporary = {str(out)!r}, {str(temporary)!r}"
+    script.write_text((SCRIPTS / "plain.py").read_text().replace("print(", f"{known}\n{does}\nprint("))
+    done = record("--out", str(out), "--", sys.executable, str(script))
+    assert done.returncode == code, done.stderr
+    assert done.stderr.startswith(f"samestep: {said}") and done.stderr.count("\n") == 1 + (code == 0)
+    assert code or done.stderr.splitlines()[1].startswith("samestep: recorded 12 steps")
+
+
+@pytest.mark.torch
 def test_workers_that_are_not_needed_any_more_end_without_a_word(tmp_path: Path) -> None:
     """Who watches over its workers, as a DataLoader does, raises where one is killed; and a full pipe takes its time."""
     script = tmp_path / "watching.py"
