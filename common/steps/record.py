@@ -108,6 +108,7 @@ class RecordedStep:
         is_skipped: Whether a gradient scaler left out the update.
         counts: What happened how often within the step, which decides no number of it: "schedule_steps" of the learning rate's
             schedule, "data_passes" that a DataLoader began, "passes_over" if the last one had ended before,
+            "loaded_examples" that it has yielded, "more_calls" in Keras if several models or calls were given data,
             "evaluated_calls" of a model in evaluation mode that were trained on, "written_tensors" that eager code has changed
             since the update before, "written_after" the update, of which there may be more; and "target_kinds", a hash of how
             many numbers each target has.

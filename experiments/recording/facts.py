@@ -18,6 +18,7 @@ from samestep.common.steps.projections import Piece
 from samestep.common.steps.rank_reading import read_rank
 from samestep.common.steps.record import RecordedStep, RecordHeader, rank_files
 from samestep.experiments.recording.exchange import ExchangeFacts
+from samestep.experiments.recording.pass_facts import PassFacts
 
 INITIAL = -1
 """The number of the frame with the initial weights."""
@@ -39,7 +40,7 @@ class RecordFacts:
         self.has_gradient = [np.zeros(len(header.tensors), bool) for header in headers]
         self.has_moved = [np.zeros(len(header.tensors), bool) for header in headers]
         self.same_examples, self.compared = Counter[tuple[int, int]](), 0
-        self.passes, self._is_in_pass = list[Counter[int]](), False
+        self.passes = PassFacts(headers[0].framework)
         self.skipped, self.evaluated, self.used_again = list[int](), list[int](), list[int]()
         self._used: np.ndarray | None = (
             None  # the bits of the gradients of a step with a loss, and of those after it without one
@@ -110,20 +111,12 @@ class RecordFacts:
         return np.flatnonzero((one[:shared] != other[:shared]) & self._is_whole[:shared])
 
     def _add_examples(self, ranks: Sequence[RecordedStep]) -> None:
-        if ranks[0].counts.get("data_passes"):
-            self.passes.append(Counter())
-            self._is_in_pass = True
-        if ranks[0].counts.get("passes_over"):
-            self._is_in_pass = False
+        self.passes.add(ranks)
         if any(not step.rows for step in ranks):
             return
         self.compared += 1
         for (one, step), (other, another) in itertools.combinations(enumerate(ranks), 2):
             self.same_examples[one, other] += Counter(step.rows) == Counter(another.rows)
-        for rows in (
-            {step.rows for step in ranks} if self._is_in_pass else ()
-        ):  # ranks that share their examples count once
-            self.passes[-1].update(rows or ())
 
     def names(self, found: Sequence[np.ndarray]) -> list[str]:
         """Returns the trained parameters that some rank holds numbers of, and of which none has what was looked for.
@@ -180,7 +173,14 @@ def facts_of(out: Path) -> list[str]:
     lines = [f"recorded {_count(seen.steps, 'step')}, {_count(ranks, 'rank')}, {_count(tensors, 'tensor')} in {out}"]
     if ranks < seen.headers[0].world:
         lines.append(f"only {ranks} of {seen.headers[0].world} processes took a step.")
-    return [*lines, *_of_replicas(seen), *seen.exchange.lines(), *_of_data(seen), *_of_training(seen)]
+    return [
+        *lines,
+        *_of_replicas(seen),
+        *seen.exchange.lines(),
+        *_of_data(seen),
+        *seen.passes.lines(),
+        *_of_training(seen),
+    ]
 
 
 def _of_replicas(seen: RecordFacts) -> Iterator[str]:
@@ -195,16 +195,6 @@ def _of_data(seen: RecordFacts) -> Iterator[str]:
         for (one, other), times in seen.same_examples.items():
             if times == seen.compared >= _ENOUGH:
                 yield f"ranks {one} and {other} got the same examples at each of {times} steps."
-    for each in seen.passes:
-        least, most = min(each.values(), default=0), max(each.values(), default=0)
-        if most > least:
-            twice = sum(times > least for times in each.values())
-            a_pass = "epoch of Keras" if seen.headers[0].framework == "tf" else "pass of a DataLoader"
-            yield (
-                f"within one {a_pass}, {twice} of {_count(len(each), 'example')} came {most} times where others "
-                f"came {least}; examples with equal inputs count as one."
-            )
-            return
 
 
 def _of_training(seen: RecordFacts) -> Iterator[str]:

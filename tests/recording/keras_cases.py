@@ -85,6 +85,24 @@ def custom() -> None:
     model(Custom).fit(dataset(), verbose=0)
 
 
+class Noisy(Custom):
+    def train_step(self, batch: Any) -> dict[str, Any]:
+        with tf.GradientTape() as tape:
+            loss = keras.ops.mean(self(batch[0], training=True)) - keras.ops.mean(self(tf.ones((8, 6)), training=True))
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        return {"loss": loss}
+
+
+def noisy() -> None:
+    model(Noisy).fit(dataset(), verbose=0)
+
+
+def twice() -> None:
+    inputs, targets = data()
+    inputs[5] = inputs[20]
+    model().fit(inputs, targets, batch_size=BATCH, verbose=0)
+
+
 def _step(made: Any, inputs: Any, targets: Any) -> None:
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean((made(inputs, training=True) - targets) ** 2)

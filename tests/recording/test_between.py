@@ -17,12 +17,21 @@ from tests.recording.stranger_pairs import BETWEEN
 pytestmark = pytest.mark.torch
 LOADERS = {"": 4, "ahead": 4, "left": 2, "kept": 4, "checked": 4}
 """A way to use a DataLoader, and the first step after its pass."""
+TWICE = {
+    "twice": ["1 of 31 examples came 2 times where others came 1"],
+    "ahead twice": ["1 of 31 examples came 2 times where others came 1"],
+    "checked twice": [],  # a pass within which another one begins
+    "words": [],
+    "noise": [],
+    "noise checked": [],
+}
+"""What a script trains on beside the data of a DataLoader, and what is said of examples."""
 SEEDS = range(4)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    lines = [f"loaders {word}".strip() for word in LOADERS]
+    lines = [f"loaders {word}".strip() for word in (*LOADERS, *TWICE)]
     cases: dict[str, tuple[str, dict[str, object]]] = {line: (f"between.py {line}", {}) for line in lines}
     for kind in dict.fromkeys(kind for kind, *_ in BETWEEN):
         options = {"every": 10} if "seldom" in kind else {}
@@ -80,3 +89,10 @@ def test_a_pass_through_a_loader_is_over_before_steps_on_other_data(folder: Path
     begun = [each.number for each in steps if each.counts.get("data_passes")]
     assert begun == ([0, 2] if word == "checked" else [0])
     assert not [line for line in facts_of(record) if "DataLoader" in line]
+
+
+@pytest.mark.parametrize(("word", "said"), TWICE.items())
+def test_what_is_no_example_of_the_data_does_not_count_as_one(folder: Path, word: str, said: list[str]) -> None:
+    found = [line for line in facts_of(folder / f"loaders {word}") if "came" in line]
+    start = "within one pass of a DataLoader, "
+    assert found == [f"{start}{each}; examples with equal inputs count as one." for each in said]

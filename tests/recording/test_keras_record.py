@@ -34,6 +34,8 @@ ALONE = (
     "exported",
     "counted_elsewhere",
     "loop_after_fit",
+    "noisy",
+    "twice",
 )
 NOTED = ("longer_calls.notes", "counted_elsewhere.notes")
 MORE = (*MORE_TWINS, *MORE_MIRRORED, "long_calls", "longer_calls")
@@ -135,6 +137,14 @@ def test_a_pass_begins_with_its_first_step_where_steps_are_taken_eagerly(out: Pa
 def test_no_example_of_a_loop_belongs_to_the_pass_before_it(out: Path) -> None:
     assert [each.counts for each in read(out / "loop_after_fit")[1][5:]] == [{"passes_over": 1}, {}]
     assert not [line for line in facts_of(out / "loop_after_fit") if line.startswith("within one")]
+
+
+@pytest.mark.parametrize(
+    ("case", "said"), [("noisy", ""), ("twice", "1 of 31 examples came 2 times where others came 1")]
+)
+def test_what_is_no_example_of_an_epoch_does_not_count_as_one(out: Path, case: str, said: str) -> None:
+    found = [line for line in facts_of(out / case) if line.startswith("within one epoch of Keras")]
+    assert len(found) == bool(said) and all(said in line for line in found)
 
 
 def test_a_step_that_another_optimizer_joins_is_not_like_the_one_before_it(out: Path) -> None:

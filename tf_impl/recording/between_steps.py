@@ -24,6 +24,7 @@ class BetweenSteps:
         self._journals = journals
         self._passes, self._passes_written = 0, dict[int, int]()
         self._num_open, self._over = 0, -1
+        self._callers, self._num_calls, self._has_more_calls = set[int](), dict[int, int](), False
         self._trained, self.is_updating = dict[int, weakref.ref[Any]](), False
         self._number, self._begun = 0, 0
         self.before, self._written = dict[int, tuple[Any, int]](), dict[int, int]()
@@ -38,6 +39,20 @@ class BetweenSteps:
         if plan.has_optimizer:
             pairs = zip(plan.held, weights, strict=True)
             self._trained |= {id(weight): weakref.ref(weight) for held, weight in pairs if held.tensor.is_trained}
+
+    def add_call(self, replica: int, model: Any) -> None:
+        """A model is called on data.
+
+        Args:
+            replica: On which replica.
+            model: The model.
+        """
+        self._callers.add(id(model))
+        self._num_calls[replica] = self._num_calls.get(replica, 0) + 1
+
+    def end_calls(self, replica: int) -> None:
+        """A step ends, in a graph that is built or at once: more calls than one were not all given a batch of the data."""
+        self._has_more_calls |= self._num_calls.pop(replica, 0) > 1 or len(self._callers) > 1
 
     def count_pass(self) -> None:
         """Keras begins a pass through data."""
@@ -103,5 +118,5 @@ class BetweenSteps:
         passes = self._passes - self._passes_written.get(replica, 0)
         self._passes_written[replica] = self._passes
         found = {"data_passes": passes, "passes_over": int(number == self._over)}
-        found |= {"written_tensors": self._written.get(number, 0)}
+        found |= {"more_calls": int(passes and self._has_more_calls), "written_tensors": self._written.get(number, 0)}
         return {name: count for name, count in found.items() if count}

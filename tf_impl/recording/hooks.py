@@ -24,6 +24,7 @@ from samestep.tf_impl.recording.saving import follow_saving
 from samestep.tf_impl.recording.session import Session
 from samestep.tf_impl.recording.slots import Slots
 from samestep.tf_impl.recording.tapes import TapeHooks
+from samestep.tf_impl.recording.tensors import replica_id
 
 
 class Hooks:
@@ -108,6 +109,7 @@ class Hooks:
             if inputs:
                 names, tensors = zip(*inputs, strict=True)
                 self._session.journal().add_rows(*sums_of_words(tensors), names)
+                self._session.between.add_call(replica_id(), layer)
 
     def _follow_updates(self, original: Callable[..., Any]) -> Callable[..., Any]:
         before, after = self._guard(self._before_update), self._guard(self._after_update)

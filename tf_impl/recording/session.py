@@ -117,6 +117,7 @@ class Session:
 
     def step_was_taken(self) -> None:
         """Reads the slots, or remembers that a step is in the graph that is built."""
+        self.between.end_calls(replica_id())
         if tf.executing_eagerly():
             self.write_steps(is_open=True)
         elif self.function is not None:

@@ -39,10 +39,18 @@ def ahead(batches):
 def loaders():
     """Passes through a DataLoader, and then steps on examples that are drawn otherwise."""
     optimizer, loader = torch.optim.SGD(model.parameters(), lr=0.1), DataLoader(TensorDataset(inputs, labels), 8)
+    noise = torch.randn(8, 6)
+    if "twice" in words:
+        inputs[5] = inputs[20]
     batches = ahead(loader) if "ahead" in words else loader
     for number, (batch, own) in enumerate([*loader] * 2 if "kept" in words else batches):
         if "left" in words and number == 2:
             break
+        if "words" in words:
+            for place in range(5):
+                functional.cross_entropy(model(batch[:, place : place + 1].sign().expand(-1, 6)), own).backward()
+        if "noise" in words:
+            functional.cross_entropy(model(noise), own).backward()
         step(optimizer, batch, own)
         if "checked" in words and number == 1:
             with torch.no_grad():

@@ -19,8 +19,8 @@ class Batches:
         """Has seen none."""
         self._last = collections.deque[tuple[set[int], list[weakref.ref[torch.Tensor]]]](maxlen=_LAST)
 
-    def add(self, batch: object) -> None:
-        """Remembers what a DataLoader yields.
+    def add(self, batch: object) -> int:
+        """Remembers what a DataLoader yields; returns how many examples that is, at least.
 
         Args:
             batch: A tensor, or several in lists and mappings.
@@ -28,6 +28,7 @@ class Batches:
         dense = [each for each in tensors_in([batch]) if each.layout is torch.strided]
         tensors = [each for each in dense if each.ndim and not each.is_complex()]
         self._last.append((_places(tensors), [*map(weakref.ref, tensors)]))
+        return min([each.shape[0] for each in tensors], default=0)
 
     def beside(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Returns what came in the same batch as the inputs of a call, and is none of them.

@@ -30,11 +30,12 @@ class LoaderPasses:
         self._is_step_over = is_step_over
         self._open: dict[int, tuple[weakref.ref[Any], list[None], _Count]] = {}
         self.num_calls, self._num_trained, self._trained_in_step, self._left = 0, 0, 0, 0
-        self._begun, self._over = [0, 0], [False, False]  # of this step, and of the next one
+        self._begun, self._over, self._loaded = [0, 0], [False, False], [0, 0]  # of this step, and of the next one
 
     def begin_step(self) -> None:
         """Begins to count for the next step."""
         self._begun, self._over, self._trained_in_step = [self._begun[1], 0], [self._over[1], False], 0
+        self._loaded = [self._loaded[1], 0]
 
     def begin(self, batches: Any) -> None:
         """A pass begins.
@@ -44,14 +45,23 @@ class LoaderPasses:
         """
         place, key = int(self._is_step_over()), id(batches)
         self._begun[place] += 1
+        if not self._open:  # what came before it, as a validation, is of another pass
+            self._loaded[place] = 0
         self._over, self._left = [False, False], 0
         dropped = weakref.ref(batches, lambda _: self.end(key, is_left=True))
         self._open[key] = dropped, [], (self._num_trained, self.num_calls)
 
-    def add(self, batches: Any) -> None:
-        """A batch is yielded, by what `begin` was given."""
+    def add(self, batches: Any, num_examples: int) -> None:
+        """A batch is yielded.
+
+        Args:
+            batches: What `begin` was given.
+            num_examples: Of the batch. They count for the pass that began first, in which others are validations.
+        """
         if (found := self._open.get(id(batches))) is not None:
             found[1].append(None)
+            if id(batches) == next(iter(self._open)):
+                self._loaded[int(self._is_step_over())] += num_examples
 
     def end(self, key: int, is_left: bool = False) -> None:
         """There are no more batches, or nobody asks for more.
@@ -77,7 +87,7 @@ class LoaderPasses:
 
     def values(self) -> dict[str, int]:
         """Returns the counts of a step, as `RecordedStep.counts` has them."""
-        found = {"data_passes": self._begun[0], "passes_over": int(self._over[0])}
+        found = {"data_passes": self._begun[0], "passes_over": int(self._over[0]), "loaded_examples": self._loaded[0]}
         return {name: count for name, count in found.items() if count}
 
 
@@ -96,8 +106,7 @@ def follow_loaders(
 
     @guard
     def add(batches: Any, batch: object) -> None:
-        passes.add(batches)
-        seen.add(batch)
+        passes.add(batches, seen.add(batch))
 
     @functools.wraps(iterate)
     def followed_iterate(loader: Any) -> Any:
