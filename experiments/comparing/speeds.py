@@ -111,13 +111,8 @@ def share_cores(result: RunResult) -> bool:
     return on_cpu and not result.compiled and result.cores < (result.config.devices or 1) * result.config.threads
 
 
-def no_confounds(row: Rounds, other: Rounds) -> Sequence[str]:
-    """Finds nothing; the arguments are those of `Confounds`."""
-    return ()
-
-
 def judge_rows(
-    rows: Mapping[str, Rounds], reference: str | None, confounds: Confounds = no_confounds
+    rows: Mapping[str, Rounds], reference: str | None, confounds: Confounds = lambda row, other: ()
 ) -> dict[str, Speed]:
     """Returns the speed of every row, judged against that of the reference row where there are rounds.
 

@@ -31,17 +31,16 @@ KEY = {"data": "data", "forward": "forward", "backward": "backward", "update": "
 """What a bar shows, by the class of its shape."""
 
 
-def timeline(trace: Trace, name: str, step: int | None = None, length: float | None = None) -> Element:
-    """Draws one step of a trace.
+def timeline(trace: Trace, name: str, length: float | None = None) -> Element:
+    """Draws the step of a trace that took least time.
 
     Args:
         trace: The trace of a run.
         name: The name of the run.
-        step: Its number; the one that took least time, unless given.
         length: How many microseconds the axis has, if several drawings share it. Then each device also says how long it did what,
             and what is drawn says its times, by which a page can zoom.
     """
-    step = trace.fastest() if step is None else step
+    step = trace.fastest()
     start, end = trace.bounds(step)
     devices = trace.devices[:MOST_DEVICES]
     gap = _GAP if length is None else _GAP + _TOTALS
