@@ -37,6 +37,22 @@ def note_scale(optimizer: Any, session: Session) -> None:
         session.journal().add_transform(LOSS_SCALE, tf.where(number == 1, nothing, number))
 
 
+def release(session: Session, optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
+    """Returns the gradients as an update may take them: large ones are seen before it, and not kept until it is made.
+
+    Args:
+        session: Has the slots.
+        optimizer: Keras', which is about to update its variables.
+        gradients: The gradient of each.
+        variables: The variables.
+    """
+    plan = session.plan(optimizer)
+    if plan.num_replicas > 1:
+        return [*gradients]
+    released = session.slots(plan).release(plan.ordered(gradients, variables))
+    return [released.get(id(each), each) for each in gradients]
+
+
 def places(
     session: Session, guard: Callable[[Callable[..., Any]], Callable[..., Any]]
 ) -> Iterator[tuple[Any, str, Callable[[Callable[..., Any]], Callable[..., Any]]]]:

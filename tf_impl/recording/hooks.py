@@ -18,7 +18,7 @@ from tensorflow.python.saved_model import save
 from samestep.common.steps.recording import Recorder
 from samestep.tf_impl.recording.between_steps import WRITES
 from samestep.tf_impl.recording.examples import inputs_of, sums_of_words
-from samestep.tf_impl.recording.gradient_transforms import OPTIMIZERS, is_scaling, note_scale, places
+from samestep.tf_impl.recording.gradient_transforms import OPTIMIZERS, is_scaling, note_scale, places, release
 from samestep.tf_impl.recording.predicted import follow_predictions
 from samestep.tf_impl.recording.saving import follow_saving
 from samestep.tf_impl.recording.session import Session
@@ -148,11 +148,12 @@ class Hooks:
         self._session.step_was_taken()
 
     def _follow_gradients(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        after = self._guard(self._after_gradients)
+        before, after = self._guard(functools.partial(release, self._session)), self._guard(self._after_gradients)
 
         def update(optimizer: Any, grads: Any, trainable_variables: Any, learning_rate: Any) -> Any:
             grads, self._here.is_reduced = list(grads), False
-            result = original(optimizer, grads, trainable_variables, learning_rate)
+            seen = None if in_stateless_scope() else before(optimizer, grads, trainable_variables)
+            result = original(optimizer, seen or grads, trainable_variables, learning_rate)
             if not in_stateless_scope():
                 after(optimizer, grads, trainable_variables)
             return result

@@ -89,7 +89,7 @@ class Ring:
             place: Any number of which the remainder is the place.
         """
         row = tf.concat([number[None], row], 0)
-        if not _is_compiled():
+        if not is_compiled():
             with tf.device("CPU:0"):
                 places = tf.cast(place % self.capacity, tf.int32)[None]
                 return tf.raw_ops.InplaceUpdate(x=self._memory, i=places, v=row[None]).op
@@ -216,7 +216,7 @@ def _from(start: int, *several: np.ndarray) -> list[np.ndarray]:
     return [*found[np.argsort(found[:, 0])]]
 
 
-def _is_compiled() -> bool:
+def is_compiled() -> bool:
     """Returns whether XLA compiles the graph that is built."""
     is_asked_for = "cpu_global_jit" in os.environ.get("TF_XLA_FLAGS", "")
     return is_asked_for or GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())

@@ -11,8 +11,8 @@ from tensorflow.core.framework.attr_value_pb2 import AttrValue
 from samestep.common.steps.record import Phase
 from samestep.tf_impl.recording.joined import JoinedNote, JoinedNotes
 from samestep.tf_impl.recording.journal import Journal
-from samestep.tf_impl.recording.rings import Ring, own_variable
-from samestep.tf_impl.recording.statistics import NUMBERS, Statistics, unpack
+from samestep.tf_impl.recording.rings import Ring, is_compiled, own_variable
+from samestep.tf_impl.recording.statistics import NUMBERS, Seen, Statistics, unpack
 
 
 class Slots:
@@ -45,7 +45,8 @@ class Slots:
         self._gradients = {phase: own_variable(np.zeros(size, np.int64), tf.int64) for phase in phases}
         self._is_applied, self._is_updated = (own_variable(False, tf.bool) for _ in range(2))
         self._seen = Ring(journal.capacity, (len(phases) + 1) * size)
-        self._given: dict[Phase, Sequence[tf.Tensor | None]] = {}
+        self._given: dict[Phase, Sequence[tf.Tensor | Seen | None]] = {}
+        self._early: dict[int, Seen] = {}
         self._commits: dict[bool, Any] = {}
 
     def let_go(self) -> None:
@@ -63,6 +64,28 @@ class Slots:
         if not self._always_updates:
             self._is_updated.assign(True)
 
+    def release(self, gradients: Sequence[tf.Tensor | None]) -> dict[int, tf.Tensor]:
+        """Sees large gradients before an update, which overwrites them: in a graph on a CPU it would take new memory otherwise.
+
+        Args:
+            gradients: In the order of the weights.
+
+        Returns:
+            What the update takes instead, by the ids of the gradients: the same numbers, after they were seen.
+        """
+        released, self._early = dict[int, tf.Tensor](), {}
+        is_looked_at = self._journal.is_looked_at(self._joins())
+        if is_looked_at is True or tf.executing_eagerly() or is_compiled() or not _has_one_device():
+            return released
+        for place, each in enumerate(gradients):
+            if self._always_updates and isinstance(each, tf.Tensor):
+                seen = self._statistics.see(place, each, is_looked_at)
+                if seen is not None:
+                    self._early[place] = seen
+                    with tf.control_dependencies([seen.square]):
+                        released[id(each)] = tf.identity(each)
+        return released
+
     def see_gradients(self, phase: Phase, gradients: Sequence[tf.Tensor | None], is_before_commit: bool = True) -> None:
         """Sees gradients, where this step is looked at.
 
@@ -74,7 +97,8 @@ class Slots:
         if phase not in self._gradients:
             return
         if is_before_commit and self._always_updates and not tf.executing_eagerly():
-            self._given[phase] = gradients  # one condition for these and the weights costs less than two
+            # one condition for these and the weights costs less than two
+            self._given[phase] = [self._early.get(place, each) for place, each in enumerate(gradients)]
             return
         slot, is_looked_at = self._gradients[phase], self._journal.is_looked_at(self._joins())
         _do_where(is_looked_at, lambda: slot.assign(self._statistics(gradients), read_value=False))
@@ -132,7 +156,7 @@ class Slots:
         return None if self._joined is None else self._joined.read(number)
 
     def _write_tensors(
-        self, given: Mapping[Phase, Sequence[tf.Tensor | None]], is_joined: bool = False
+        self, given: Mapping[Phase, Sequence[tf.Tensor | Seen | None]], is_joined: bool = False
     ) -> tf.Operation:
         lists = [*(given[phase] for phase in self._gradients if phase in given), self.weights]
         *found, of_weights = tf.split(self._statistics(*lists), len(lists))

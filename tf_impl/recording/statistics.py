@@ -4,7 +4,7 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -21,6 +21,26 @@ _MOST_HELD = 2**15
 """Signs of a tensor that a graph holds itself."""
 _FEW_NUMBERS = _MOST_HELD // PROJECTIONS
 """A matrix of up to so many numbers is a line: copying it beside others of its shape takes less than ops of its own."""
+
+
+_LARGE = 2**16
+"""Numbers of a gradient for whose memory an update that may not overwrite it pays more than for a condition."""
+
+
+class Seen(NamedTuple):
+    """What was computed of a matrix before its last product: of a gradient that nobody keeps until the update is made.
+
+    Attributes:
+        square: Half the square norm.
+        bits: The sum of bits.
+        halves: [PROJECTIONS, columns]: the first product.
+        dtype: The type of the matrix.
+    """
+
+    square: tf.Tensor
+    bits: tf.Tensor
+    halves: tf.Tensor
+    dtype: tf.DType
 
 
 class _Signs:
@@ -70,7 +90,7 @@ class Statistics:
             self._signs = [_Signs(layout, self._dtype) for layout in layouts]
         self._compiled: dict[tuple[bool, ...], Any] = {}
 
-    def __call__(self, *lists: Sequence[tf.Tensor | None]) -> tf.Tensor:
+    def __call__(self, *lists: Sequence[tf.Tensor | Seen | None]) -> tf.Tensor:
         """Computes the statistics.
 
         Args:
@@ -88,9 +108,29 @@ class Statistics:
             self._compiled[pattern] = tf.function(self._in_graph, autograph=False).get_concrete_function(given)
         return self._compiled[pattern](given)
 
-    def _in_graph(self, values: Sequence[tf.Tensor | None]) -> tf.Tensor:
+    def see(self, place: int, value: tf.Tensor, condition: tf.Tensor) -> Seen | None:
+        """Computes in a graph what reads a large matrix, where a condition holds; None for other tensors.
+
+        Args:
+            place: The place of the tensor in the list.
+            value: The matrix.
+            condition: A tensor; where it does not hold, the numbers are zero.
+        """
+        signs = self._signs[place]
+        if signs.is_line or math.prod(signs.shape) < _LARGE:
+            return None
+        halves = tf.zeros([PROJECTIONS, signs.shape[1]], self._dtype)
+        nothing = tf.zeros([], self._dtype), tf.zeros([], _words(value).dtype), halves
+        found = tf.cond(
+            condition, lambda: self._of_matrix(tf.reshape(value, signs.shape), signs.first), lambda: nothing
+        )
+        return Seen(*found, value.dtype)
+
+    def _in_graph(self, values: Sequence[tf.Tensor | Seen | None]) -> tf.Tensor:
         groups: dict[tuple[object, ...], list[int]] = {}
-        tensors = [None if value is None else tf.convert_to_tensor(value) for value in values]
+        tensors = [
+            value if value is None or isinstance(value, Seen) else tf.convert_to_tensor(value) for value in values
+        ]
         for place, (value, signs) in enumerate(zip(tensors, itertools.cycle(self._signs))):
             if value is not None:
                 groups.setdefault((signs.is_line, value.dtype, signs.key), []).append(place)
@@ -108,14 +148,20 @@ class Statistics:
     def _of_group(self, places: Sequence[int], tensors: Sequence[Any]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns the projections, square norms and sums of bits of tensors whose last products have the same signs."""
         signs = [self._signs[place % len(self._signs)] for place in places]
-        values = [tf.reshape(tensors[place], each.shape) for place, each in zip(places, signs, strict=True)]
+        values = [
+            each if isinstance(each := tensors[place], Seen) else tf.reshape(each, of.shape)
+            for place, of in zip(places, signs, strict=True)
+        ]
         if signs[0].is_line:
             lines = tf.stack(values)
             x_NS = tf.cast(lines, self._dtype)
             projected = tf.add_n([tf.matmul(each, signs[0].last, transpose_b=True) for each in _parts(x_NS)])
             words = _words(lines)
             return projected, tf.reduce_sum(x_NS * x_NS, 1), tf.reduce_sum(words, range(1, words.shape.rank))
-        found = [self._of_matrix(value, each.first) for value, each in zip(values, signs, strict=True)]
+        found = [
+            value[:3] if isinstance(value, Seen) else self._of_matrix(value, each.first)
+            for value, each in zip(values, signs, strict=True)
+        ]
         squares, bits, halves = (tf.stack(each) for each in zip(*found, strict=True))
         return tf.reduce_sum(halves * signs[0].last, 2), 2 * squares, bits
 
