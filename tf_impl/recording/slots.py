@@ -74,16 +74,16 @@ class Slots:
             What the update takes instead, by the ids of the gradients: the same numbers, after they were seen.
         """
         released, self._early = dict[int, tf.Tensor](), {}
-        is_looked_at = self._journal.is_looked_at(self._joins())
-        if is_looked_at is True or tf.executing_eagerly() or is_compiled() or not _has_one_device():
+        if not self._always_updates or tf.executing_eagerly() or is_compiled() or not _has_one_device():
+            return released
+        if (is_looked_at := self._journal.is_looked_at(self._joins())) is True:
             return released
         for place, each in enumerate(gradients):
-            if self._always_updates and isinstance(each, tf.Tensor):
-                seen = self._statistics.see(place, each, is_looked_at)
-                if seen is not None:
-                    self._early[place] = seen
-                    with tf.control_dependencies([seen.square]):
-                        released[id(each)] = tf.identity(each)
+            seen = self._statistics.see(place, each, is_looked_at) if isinstance(each, tf.Tensor) else None
+            if seen is not None:
+                self._early[place] = seen
+                with tf.control_dependencies([seen.square]):
+                    released[id(each)] = tf.identity(each)
         return released
 
     def see_gradients(self, phase: Phase, gradients: Sequence[tf.Tensor | None], is_before_commit: bool = True) -> None:
