@@ -23,7 +23,11 @@ TORCH = (
     "samestep.torch_impl.recording",
 )
 """What is shared with the scripts; every optimizer imports the first at its first step."""
-IMPORTED = {"torch": TORCH, "keras": ("keras", "samestep.tf_impl.recording")}
+IMPORTED = {
+    "torch": TORCH,
+    "keras": ("keras", "samestep.tf_impl.recording"),
+    "keras on torch": ("keras", "samestep.torch_impl.recording"),
+}
 SECONDS = 450
 
 
@@ -61,13 +65,17 @@ def answer(cases: list[tuple[str, list[str], dict[str, object] | None, int]]) ->
 if __name__ == "__main__":
     asked, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    framework = sys.argv[1]
+    backend = "torch" if "torch" in framework else "tensorflow"
+    if framework != "torch":  # whose scripts choose for themselves
+        os.environ["KERAS_BACKEND"] = backend
     import_modules(
-        IMPORTED[sys.argv[1]]
+        IMPORTED[framework]
     )  # its objects are frozen: the recorder looks through those of a script's process
-    if sys.argv[1] == "torch":
+    if "torch" in framework:
         sys.modules["torch"].set_num_threads(1)  # a pool of threads would not survive the fork
-    else:
-        assert sys.modules["keras"].backend.backend() == "tensorflow"
+    if "keras" in framework:
+        assert sys.modules["keras"].backend.backend() == backend
     for line in asked:
         answers.write(json.dumps(answer(json.loads(line))) + "\n")
     os._exit(0)

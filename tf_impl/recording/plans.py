@@ -8,10 +8,12 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src.backend import name_scope
 
+from samestep.common.objects import objects_of
+from samestep.common.steps.keras_followers import averages_of, find_followers
 from samestep.common.steps.keras_scalars import scalars_of, written
 from samestep.common.steps.record import Phase
-from samestep.tf_impl.recording.followers import averages_of, find_followers
 from samestep.tf_impl.recording.slots import Slots
 from samestep.tf_impl.recording.statistics import Statistics
 from samestep.tf_impl.recording.tensors import Held, TensorTable, container_of
@@ -133,11 +135,12 @@ class Plans:
         if isinstance(owner, keras.optimizers.LossScaleOptimizer):
             inner = owner.inner_optimizer
             self._inner[id(inner)] = weakref.ref(inner), weakref.ref(owner)
-        self._table.add_followers(find_followers(own, models), own)
+        ids, layers = {id(container_of(each)) for each in own}, objects_of(keras.layers.Layer)
+        self._table.add_followers(find_followers(layers, ids, models, container_of, _has_value), own)
         for model in models:
             self._table.add_model(model)
-        held = self._table.of_optimizer(own, averages_of(owner, own))
-        updated = frozenset(id(container_of(each)) for each in own)
+        held = self._table.of_optimizer(own, _averages_of(inner, own))
+        updated = frozenset(ids)
         num_replicas = tf.distribute.get_strategy().num_replicas_in_sync
         return UpdatePlan(len(self.all), inner, held, updated, num_replicas, inner is not owner)
 
@@ -150,6 +153,22 @@ class Plans:
         while self._deleted:
             plan = self._deleted.pop()
             plan.slots, plan.statistics = {}, None
+
+
+def _has_value(variable: Any) -> bool:
+    container = container_of(variable)
+    with tf.init_scope():
+        return container is not None and bool(container.is_initialized())
+
+
+def _averages_of(optimizer: Any, own: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Returns what an optimizer is about to update, each with the average that the optimizer keeps of it."""
+    if optimizer is None or not own or not optimizer.use_ema:
+        return []
+    if not optimizer.built:
+        with name_scope(optimizer.name, caller=optimizer):
+            optimizer.build([*own])  # as its step would
+    return [*averages_of(optimizer)]
 
 
 def is_wide(held: Iterable[Held]) -> bool:

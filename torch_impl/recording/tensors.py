@@ -9,45 +9,25 @@ import functools
 import itertools
 import operator
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
-from samestep.common.steps.keras_layout import KerasLayout
 from samestep.common.steps.record import FOLLOWER, RecordedTensor
 from samestep.torch_impl.recording.flat import flat_tensors
-from samestep.torch_impl.recording.keras.layers import GIVEN, in_layout, is_keras, keras_tensors
+from samestep.torch_impl.recording.held import Held
+from samestep.torch_impl.recording.keras.held import averages_of_keras, followers_of_keras, held_of_keras
+from samestep.torch_impl.recording.keras.layers import is_keras
 from samestep.torch_impl.recording.objects import find_objects, followers, outermost
-from samestep.torch_impl.recording.partitions import Copy, is_partitioned, partition_of
+from samestep.torch_impl.recording.partitions import is_partitioned, partition_of
 from samestep.torch_impl.recording.pieces import as_real, gradient_of, has_no_numbers, local_of, piece_of
 from samestep.torch_impl.recording.places import shards
 
 _WRAPPERS = {"module", "_forward_module", "_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module"}
 """What wrappers call the module that they wrap: DDP, DataParallel and many others; FSDP; torch.compile; checkpoints."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Held:
-    """A tensor of the script.
-
-    Attributes:
-        tensor: What the record says of it.
-        owner: The parameter that an optimizer holds.
-        value: Reads the piece of this process.
-        gradient: Reads the piece of its gradient; None if there is none.
-        copies: Other tensors that hold the same numbers, which change with an update only.
-        is_updated: Whether an optimizer holds it, or nobody does because there is none.
-    """
-
-    tensor: RecordedTensor
-    owner: torch.Tensor
-    value: Callable[[], torch.Tensor]
-    gradient: Callable[[], torch.Tensor | None]
-    copies: tuple[Copy, ...] = ()
-    is_updated: bool = True
 
 
 def find_tensors(called: Sequence[nn.Module], leaves: Sequence[Held] = (), gone: Sequence[str] = ()) -> list[Held]:
@@ -63,9 +43,10 @@ def find_tensors(called: Sequence[nn.Module], leaves: Sequence[Held] = (), gone:
     partitioned = {id(each) for module in modules for each in _own_parameters(module) if is_partitioned(each)}
     called_on = {id(each) for module in called for each in module.parameters() if each.requires_grad}
     wanted = {*trained, *partitioned, *called_on}
-    taken: set[int] = set()
     parts: list[tuple[str, list[Held]]] = [(name, []) for name in gone]
     roots, idle = outermost(modules, wanted)
+    followed = followers_of_keras(modules, called)
+    taken = {id(each.owner) for network in followed for each in _of_root(network)}
     for root in roots:
         found = [each for each in _of_root(root) if id(each.owner) not in taken]
         taken |= {id(each.owner) for each in found}
@@ -80,18 +61,25 @@ def find_tensors(called: Sequence[nn.Module], leaves: Sequence[Held] = (), gone:
     names = {id(each.owner): each.tensor.name for each in leaves}
     others = (_held(names.get(id(each), f"param.{number}"), each, "") for number, each in enumerate(alone))
     found = [*held, *others] or [*leaves]
-    return found if partitioned else [*found, *_of_followers(followers(idle, roots), found)]
+    if partitioned:
+        return found
+    networks = [sorted(_of_root(each), key=_is_buffer) for each in (*followers(idle, roots), *followed)]
+    return [*found, *_of_followers(filter(None, [*networks, *averages_of_keras(roots)]), found)]
 
 
-def _of_followers(modules: Sequence[nn.Module], found: Sequence[Held]) -> list[Held]:
+def _of_followers(networks: Iterable[Sequence[Held]], found: Sequence[Held]) -> list[Held]:
     """Returns the tensors of networks that follow those of the tensors that were found. Their gradients are of no account."""
     held = []
-    for number, module in enumerate(modules, 1):
+    for number, network in enumerate(networks, 1):
         first = f"{FOLLOWER}{number if number > 1 else ''}."
-        for each in _of_module(module):
+        for each in network:
             tensor = dataclasses.replace(each.tensor, name=first + each.tensor.name, role=FOLLOWER, is_trained=False)
             held.append(dataclasses.replace(each, tensor=tensor, gradient=_no_gradient, is_updated=False))
     return with_places(held, [each.tensor.name for each in found])
+
+
+def _is_buffer(held: Held) -> bool:
+    return held.tensor.role != "parameter"
 
 
 def _no_gradient() -> None:
@@ -144,23 +132,7 @@ def _prefixed(prefix: str, held: Held, suffix: str = "") -> Held:
 
 
 def _of_root(root: nn.Module) -> list[Held]:
-    if not is_keras(root):
-        return _of_module(root)
-    return [
-        Held(
-            tensor,
-            value,
-            lambda value=value, layout=layout: in_layout(value, layout),
-            lambda value=value, layout=layout: _gradient_of_keras(value, layout),
-        )
-        for tensor, value, layout in keras_tensors(root)
-    ]
-
-
-def _gradient_of_keras(value: torch.Tensor, layout: KerasLayout) -> torch.Tensor | None:
-    """Returns what an optimizer of Keras is given, or of torch."""
-    gradient = GIVEN.get(id(value), value.grad)
-    return None if gradient is None else in_layout(gradient, layout)
+    return held_of_keras(root) if is_keras(root) else _of_module(root)
 
 
 def _of_module(root: nn.Module) -> list[Held]:

@@ -12,13 +12,14 @@ from torch import nn
 from samestep.common.steps.record import FOLLOWER, Phase, RecordedStep
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.deleted import CalledModules, Owned, ids_in_use
+from samestep.torch_impl.recording.held import Held
 from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.pieces import as_real
 from samestep.torch_impl.recording.places import layouts, rank_and_world
 from samestep.torch_impl.recording.statistics import Pending, Statistics
 from samestep.torch_impl.recording.step.strays import Strays
 from samestep.torch_impl.recording.step.written import WrittenWeights
-from samestep.torch_impl.recording.tensors import Held, find_tensors, with_places
+from samestep.torch_impl.recording.tensors import find_tensors, with_places
 
 _NOBODY = torch.zeros(0)
 INITIAL = -1
@@ -81,8 +82,10 @@ class Watch:
         recorder.begin(tensors, *rank_and_world(), is_float64, shared, products)
         if not recorder.is_ended:
             first = self.weights()
-            if initial is not None and initial.stats is not None and initial.tensors == tensors:
-                first, self.written.moved = initial.stats, initial.written.moved
+            size = len(initial.tensors) if initial is not None else 0
+            if size and initial.tensors == tensors[:size]:  # an optimizer of Keras may have made its averages since
+                first[:size] = initial.stats
+                self.written.moved = initial.written.moved if size == len(tensors) else None
             recorder.write(RecordedStep(INITIAL, stats={"weight": first}))
 
     def see_new(self, own: frozenset[int], called: CalledModules) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 
 from samestep.common.steps.projections import Piece
+from samestep.torch_impl.recording.held import Held
 from samestep.torch_impl.recording.pieces import is_wrapped
-from samestep.torch_impl.recording.tensors import Held
 
 _NUMBERS = 8
 """Of a tensor, at most about so many, at even distances."""

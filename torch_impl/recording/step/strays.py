@@ -9,8 +9,8 @@ from collections.abc import Sequence, Set
 
 import torch
 
+from samestep.torch_impl.recording.held import Held
 from samestep.torch_impl.recording.statistics import Pending, Statistics
-from samestep.torch_impl.recording.tensors import Held
 
 _Key = tuple[weakref.ref[torch.Tensor], int]
 

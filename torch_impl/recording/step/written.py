@@ -13,9 +13,9 @@ import torch
 
 from samestep.common.steps.record import MOVED, UPDATED, Phase
 from samestep.common.steps.recording import DENSE_STEPS, Recorder
+from samestep.torch_impl.recording.held import Held
 from samestep.torch_impl.recording.statistics import Pending
 from samestep.torch_impl.recording.step.samples import Samples
-from samestep.torch_impl.recording.tensors import Held
 
 _EXPECTED = 100
 """Steps after one between which and the next a script has written weights, in which it is expected to do so again."""

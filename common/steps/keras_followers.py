@@ -1,0 +1,89 @@
+"""Networks of Keras that have the shapes of what is trained and that no optimizer updates: averages, teachers, target networks.
+
+A script may never train on them, and yet they may be what it keeps; nobody else would see that they follow the weights in
+another way.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Protocol
+
+
+class Variable(Protocol):
+    """A variable of Keras."""
+
+    shape: Sequence[int]
+
+
+class Layer(Protocol):
+    """A layer of Keras."""
+
+    def _flatten_layers(self) -> Iterable["Layer"]: ...
+
+
+class AveragingOptimizer(Protocol):
+    """An optimizer of Keras."""
+
+    use_ema: bool
+    _trainable_variables: Sequence[Variable]
+    _model_variables_moving_average: Sequence[Variable | None]
+
+
+def find_followers(
+    layers: Iterable[Layer],
+    wanted: Collection[int],
+    called: Collection[Layer],
+    value_of: Callable[[Variable], object],
+    has_value: Callable[[Variable], bool],
+) -> list[Layer]:
+    """Returns the layers that have the shapes of a part of a layer that is trained, and of which nothing is trained.
+
+    They are in no other layer, or in one that is not called in training itself, as where the `train_step` of a model calls one of
+    its layers and has another one follow it. A layer whose variables have no values yet does not count.
+
+    Args:
+        layers: All layers of the process.
+        wanted: The ids of what holds the numbers of the variables that are trained.
+        called: The layers that are called in training.
+        value_of: Returns what holds the numbers of a variable.
+        has_value: Whether a variable has numbers yet.
+    """
+    layers = [each for each in layers if "_layers" in vars(each)]
+    inner = {id(each) for layer in layers for each in (*vars(layer)["_layers"], getattr(layer, "_functional", None))}
+    trained, idle, waiting = list[Layer](), list[Layer](), [each for each in layers if id(each) not in inner]
+
+    def is_trained(layer: Layer) -> bool:
+        return any(id(value_of(each)) in wanted for each in _weights(layer))
+
+    while waiting:
+        layer = waiting.pop(0)
+        if not is_trained(layer):
+            idle.append(layer)
+            continue
+        trained.append(layer)
+        if layer not in called:
+            waiting += vars(layer)["_layers"]
+    ready = [each for each in idle if (own := [*_weights(each)]) and all(map(has_value, own))]
+    if not ready:
+        return []
+    shapes = {_shapes(part) for each in trained for part in each._flatten_layers() if is_trained(part)}
+    return [each for each in ready if _shapes(each) in shapes]
+
+
+def averages_of(optimizer: AveragingOptimizer) -> Iterator[tuple[Variable, Variable]]:
+    """Yields the variables that an optimizer knows, each with the average that it keeps of it, if it keeps any (`use_ema`).
+
+    Args:
+        optimizer: Keras', which is built; of one that scales the loss, the one within.
+    """
+    if optimizer.use_ema:
+        pairs = zip(optimizer._trainable_variables, optimizer._model_variables_moving_average, strict=True)
+        yield from ((variable, average) for variable, average in pairs if average is not None)
+
+
+def _weights(layer: Layer) -> Iterator[Variable]:
+    for each in layer._flatten_layers():
+        yield from vars(each).get("_trainable_variables", ())
+
+
+def _shapes(layer: Layer) -> tuple[Sequence[int], ...]:
+    return tuple(tuple(each.shape) for each in _weights(layer))

@@ -1,0 +1,30 @@
+"""What is kept of a tensor of the script while it is followed."""
+
+import dataclasses
+from collections.abc import Callable
+
+import torch
+
+from samestep.common.steps.record import RecordedTensor
+from samestep.torch_impl.recording.partitions import Copy
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Held:
+    """A tensor of the script.
+
+    Attributes:
+        tensor: What the record says of it.
+        owner: The parameter that an optimizer holds.
+        value: Reads the piece of this process.
+        gradient: Reads the piece of its gradient; None if there is none.
+        copies: Other tensors that hold the same numbers, which change with an update only.
+        is_updated: Whether an optimizer holds it, or nobody does because there is none.
+    """
+
+    tensor: RecordedTensor
+    owner: torch.Tensor
+    value: Callable[[], torch.Tensor]
+    gradient: Callable[[], torch.Tensor | None]
+    copies: tuple[Copy, ...] = ()
+    is_updated: bool = True

@@ -1,0 +1,67 @@
+"""The tensors of Keras on PyTorch: of what it trains, of networks that no optimizer updates, and the averages of optimizers."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from samestep.common.objects import objects_of
+from samestep.common.steps.keras_followers import averages_of, find_followers
+from samestep.common.steps.keras_layout import KerasLayout
+from samestep.common.steps.record import RecordedTensor
+from samestep.torch_impl.recording.held import Held
+from samestep.torch_impl.recording.keras.layers import GIVEN, in_layout, is_keras, keras_on_torch, keras_tensors
+
+
+def held_of_keras(root: nn.Module) -> list[Held]:
+    """Returns the tensors of a layer."""
+    return [_held(*each) for each in keras_tensors(root)]
+
+
+def followers_of_keras(modules: Iterable[nn.Module], called: Sequence[nn.Module]) -> list[Any]:
+    """Returns the layers that have the shapes of what is called in training, and that are not.
+
+    Args:
+        modules: All modules.
+        called: The outermost modules that were called in training mode.
+    """
+    layers = [each for each in modules if is_keras(each)]
+    trained = {id(each) for module in called for each in module.parameters() if each.requires_grad}
+    return find_followers(layers, trained, called, _value_of, lambda each: _value_of(each) is not None)
+
+
+def averages_of_keras(roots: Iterable[nn.Module]) -> Iterator[list[Held]]:
+    """Yields of each optimizer the averages that it keeps (`use_ema`).
+
+    Args:
+        roots: The outermost modules that are trained.
+    """
+    keras = keras_on_torch()
+    optimizers = [] if keras is None else objects_of(keras.src.optimizers.base_optimizer.BaseOptimizer)
+    if not (averages := [[*averages_of(each)] for each in optimizers if each.built and vars(each).get("use_ema")]):
+        return
+    known = {
+        id(value): (tensor, layout) for root in roots if is_keras(root) for tensor, value, layout in keras_tensors(root)
+    }
+    for pairs in averages:
+        yield [
+            _held(dataclasses.replace(of[0], name=average.path), average.value, of[1])
+            for variable, average in pairs
+            if (of := known.get(id(variable.value)))
+        ]
+
+
+def _held(tensor: RecordedTensor, value: torch.Tensor, layout: KerasLayout) -> Held:
+    return Held(tensor, value, lambda: in_layout(value, layout), lambda: _gradient_of(value, layout))
+
+
+def _gradient_of(value: torch.Tensor, layout: KerasLayout) -> torch.Tensor | None:
+    """Returns what an optimizer of Keras is given, or of torch."""
+    gradient = GIVEN.get(id(value), value.grad)
+    return None if gradient is None else in_layout(gradient, layout)
+
+
+def _value_of(variable: Any) -> Any:
+    return vars(variable).get("_value")
