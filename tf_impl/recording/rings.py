@@ -185,7 +185,7 @@ class ArgumentRings:
             sums: The sums of each argument, int64 [examples].
             names: The name of each; "" if nobody knows it.
         """
-        if len(names) < 2 or "" in names or _is_compiled():
+        if len(names) < 2 or "" in names or is_compiled():
             return []
         if names not in self._rings:
             self._rings[names] = Ring(self._capacity, len(names))
