@@ -202,7 +202,7 @@ class TrainingProgram:
         """Returns what one device takes part in, in the order of the graph."""
         graph = self._step_function().get_concrete_function(*self._arguments(self._observed)).graph
         self._copies, self._activations = copies(graph), kept_bytes(graph)
-        sends = sends_of(graph, self.run.mesh.only_axis, self.run.mesh.size)
+        sends = sends_of(graph, self.run.mesh.only_axis, self.run.mesh.size, self._copies)
         return sends + self._meeting.sends() if self._meeting else sends
 
     def footprint(self) -> tuple[Footprint, ...]:

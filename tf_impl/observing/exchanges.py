@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
@@ -17,7 +17,7 @@ from samestep.common.errors import Unavailable
 from samestep.common.ledger import Send, in_order
 from samestep.tf_impl.observing.activations import FORWARD, phase_of
 from samestep.tf_impl.observing.collectives import collective_of, collectives_in, handed_over_bytes
-from samestep.tf_impl.observing.loops import LOOPS, executed
+from samestep.tf_impl.observing.loops import LOOPS, Executed, executed
 from samestep.tf_impl.techniques.replica_collectives import ALONG
 from samestep.tf_impl.upstream import function_names, nodes
 
@@ -41,7 +41,7 @@ class Copy:
     is_read: bool
 
 
-def sends_of(graph: tf.Graph, axis: str, devices: int) -> tuple[Send, ...]:
+def sends_of(graph: tf.Graph, axis: str, devices: int, found: Sequence[Copy] | None = None) -> tuple[Send, ...]:
     """Lists what one device takes part in during one execution of a graph: the device that takes part in most.
 
     The order is that in which the operations were added to the graph. TensorFlow runs each as soon as its inputs are there.
@@ -50,6 +50,7 @@ def sends_of(graph: tf.Graph, axis: str, devices: int) -> tuple[Send, ...]:
         graph: The graph of a concrete function; each device has its own copy of every collective in it.
         axis: The mesh axis along which all goes that does not have another one in its name.
         devices: The number of devices along it.
+        found: Its `copies`, where they are known.
     """
     operations = collectives_in(graph)
     first_device = min((op.device for op, _ in operations), default="")
@@ -64,7 +65,7 @@ def sends_of(graph: tf.Graph, axis: str, devices: int) -> tuple[Send, ...]:
             to=copy.target,
             source=copy.source,
         )
-        for copy in _busiest(copies(graph))
+        for copy in _busiest(copies(graph) if found is None else found)
     ]
     return in_order(summed + moved)
 
@@ -97,7 +98,7 @@ def _phase_by_inputs(operation: tf.Operation) -> str:
     return "forward"
 
 
-def _busiest(found: list[Copy]) -> list[Copy]:
+def _busiest(found: Sequence[Copy]) -> Sequence[Copy]:
     """Returns the copies that the device with most bytes takes part in."""
     by_device = collections.defaultdict(list)
     for copy in found:
@@ -138,16 +139,14 @@ def copies(graph: tf.Graph) -> list[Copy]:
     variables = {inner.name: outer.device for outer, inner in graph.captures if outer.dtype == tf.resource}
     every = {each.operation: each for each in executed(graph)}
 
-    def device(operation: tf.Operation) -> str:  # what reads or writes a variable runs where the variable is
-        places = (variables[tensor.name] for tensor in every[operation].inputs if tensor.name in variables)
+    def device(operation: tf.Operation, one: Executed) -> str:  # what reads or writes a variable runs where it is
+        places = (variables[tensor.name] for tensor in one.inputs if tensor.name in variables)
         return short_name(operation.device if operation.type in LOOPS else next(places, operation.device))
 
-    found = {}
-    for operation, one in every.items():
-        target = device(operation)
+    found, devices = {}, {operation: device(operation, one) for operation, one in every.items()}
+    for (operation, one), target in zip(every.items(), devices.values(), strict=True):
         for tensor in operation.inputs:
-            counted = tensor.dtype.is_floating and tensor.shape.rank and tensor.op.type != "Placeholder"
-            if counted and (source := device(tensor.op)) != target and (size := _nbytes(tensor)):
+            if (source := devices[tensor.op]) != target and (size := _counted_bytes(tensor)):
                 # It is sent once to each device, however many operations there read it.
                 is_whole, is_row = (tensor.op.type == kind for kind in ("ReadVariableOp", "ResourceGather"))
                 copy = Copy(source, target, size, is_whole, is_whole or is_row)
@@ -155,8 +154,9 @@ def copies(graph: tf.Graph) -> list[Copy]:
     return [copy for copies in found.values() for copy in copies]
 
 
-def _nbytes(tensor: tf.Tensor) -> int:
-    return (tensor.shape.num_elements() or 0) * tensor.dtype.size
+def _counted_bytes(tensor: tf.Tensor) -> int:
+    is_counted = tensor.dtype.is_floating and tensor.shape.rank and tensor.op.type != "Placeholder"
+    return (tensor.shape.num_elements() or 0) * tensor.dtype.size if is_counted else 0
 
 
 def short_name(device: str) -> str:
