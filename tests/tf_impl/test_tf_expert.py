@@ -31,7 +31,7 @@ def test_it_is_the_same_step_and_obeys_its_law(run_cell: RunCell, mesh: str) -> 
 def test_all_that_is_counted_is_counted_over_the_whole_batch(run_cell: RunCell, mesh: str) -> None:
     """Keys of dropout, both users of the table of tokens, the targets that count, and the norm of the gradient."""
     workload, techniques = f"{EXPERTS}+balance=0.1+dropout=0.1+tied=true+ignored=0.3", Techniques(clip_norm=0.1)
-    result = run_cell("tf:expert", workload, mesh=mesh, techniques=techniques, **QUICK)
+    result = run_cell("tf:expert", workload, mesh=mesh, techniques=techniques, **QUICK | {"optimizer": "sgd"})
     assert result.parity.passed, result.parity.reason
     keeps_what_was_predicted(result)
     sends_what_was_predicted(result)
