@@ -15,6 +15,7 @@ from samestep.common.judging.recorded.yardstick import Derived, Yardstick
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.experiments.recording.rerun_folder import count_steps
 from samestep.experiments.recording.reruns import SEEDS, NotRepeated, Reruns
+from samestep.experiments.recording.resumed import judge_resumed
 from samestep.experiments.recording.tipping import AGAIN, perturbed, try_further
 
 
@@ -48,6 +49,8 @@ def diff(a: Reruns, b: Reruns, num_steps: int) -> Diffed:
     """
     is_float64 = a.run.header.is_float64
     first = judge(a.run, b.run) if is_float64 else judge_unless_rounded(a.run, b.run)
+    if first is not None and (resumed := _resumed(a, b, first)) is not None:
+        return resumed
     if first is not None and _is_settled(a, first) and not _may_be_computed(a, first, num_steps):
         return Diffed(first, a, b)
     length = min(count_steps(side.run, num_steps) for side in (a, b))
@@ -76,6 +79,11 @@ def judge_as_kept(a: Reruns, b: Reruns) -> tuple[Diffed, Yardstick]:
     Raises:
         ConfigError: They have nothing in common, or are damaged.
     """
+    found, yardstick = _as_kept(a, b)
+    return _resumed(a, b, found.verdict) or found, yardstick
+
+
+def _as_kept(a: Reruns, b: Reruns) -> tuple[Diffed, Yardstick]:
     pairing = pair(a.run, b.run)
     is_float64 = a.run.header.is_float64
     runs, of_b = ([] if is_float64 else _alike(side) for side in (a, b))
@@ -86,6 +94,13 @@ def judge_as_kept(a: Reruns, b: Reruns) -> tuple[Diffed, Yardstick]:
     derived = Derived.between(a.run.header, b.run.header, pairing)
     lacks = f"{'B' if runs else 'A'} holds no reruns, so nothing measured how far rounding takes it"
     return Diffed(judge(a.run, b.run, derived, pairing), a, b, () if is_float64 else (lacks,)), derived
+
+
+def _resumed(a: Reruns, b: Reruns, first: RecordedVerdict) -> Diffed | None:
+    """Returns what is said if one goes on where the other was; None if both begin with the same weights, or with unlike ones."""
+    has_other_start = first.first is not None and first.first.phase == "initial weights"
+    verdict = judge_resumed(a.run, b.run) if has_other_start else None
+    return None if verdict is None else Diffed(verdict, a, b)
 
 
 def _alike(side: Reruns) -> list[RecordedRun]:

@@ -1,0 +1,77 @@
+"""A run that goes on where another one was: it begins with the weights that the other had after some step.
+
+From there on both take the same steps, if the script has saved and restored all that they depend on. Reruns begin at the start
+of a command, so none measures how far rounding takes these steps, and unit roundoffs are the yardstick.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from samestep.common.errors import ConfigError
+from samestep.common.judging.recorded.judge import judge
+from samestep.common.judging.recorded.pairing import pair
+from samestep.common.judging.recorded.verdict import RecordedVerdict
+from samestep.common.steps.recorded_run import RecordedRun, RunStep
+
+_UNMEASURED = "reruns begin at the start of a command, so nothing measured how far rounding takes these steps"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Rest:
+    """The steps of a run after one of them, counted from 0."""
+
+    steps: Iterable[RunStep]
+    number: int
+
+    def __iter__(self) -> Iterator[RunStep]:
+        for step in self.steps:
+            if step.number == self.number:
+                yield RunStep(-1, sums={"weight": (step.sums or {})["weight"]})
+            elif step.number > self.number:
+                yield dataclasses.replace(step, number=step.number - self.number - 1)
+
+
+def judge_resumed(a: RecordedRun, b: RecordedRun) -> RecordedVerdict | None:
+    """Judges two runs, one of which goes on where the other was; None if neither does, or if they have no step in common then.
+
+    Args:
+        a: The run that the other is held against.
+        b: The other, whose initial weights are others.
+    """
+    for who, whole, other, rest in (("AB", a, b, "A"), ("BA", b, a, "B")):
+        if (number := _found_in(whole, other)) is None:
+            continue
+        later = dataclasses.replace(whole, steps=_Rest(whole.steps, number))
+        try:
+            verdict = judge(later, b) if rest == "A" else judge(a, later)
+        except ConfigError:
+            return None
+        said = f"{who[1]} begins with the weights that {who[0]} had after step {number}"
+        said += f", so step 0 is step {number + 1} of {who[0]}, and the steps after it likewise"
+        if verdict.kind == "unknown":
+            verdict = dataclasses.replace(verdict, need="", notes=(*verdict.notes, _UNMEASURED))
+        return dataclasses.replace(verdict, notes=(said, *verdict.notes))
+    return None
+
+
+def _found_in(whole: RecordedRun, other: RecordedRun) -> int | None:
+    """Returns the first step after which a run has the weights with which another one begins, in every bit; None if none has.
+
+    Args:
+        whole: The run.
+        other: The other.
+    """
+    pairing, first = pair(whole, other), next(iter(other.steps), None)
+    if first is None or first.number >= 0 or not first.sums:
+        return None
+    begun, own = pairing.of(first.sums["weight"], 1), pairing.are_parameters
+    for step in whole.steps:
+        if step.number >= 0 and step.sums and "weight" in step.sums:
+            now = pairing.of(step.sums["weight"], 0)
+            if np.array_equal(now.bits[own], begun.bits[own]) and np.array_equal(
+                now.projections[own], begun.projections[own]
+            ):
+                return step.number
+    return None
