@@ -19,7 +19,7 @@ from samestep.experiments.printing.formats import add_format, write
 from samestep.experiments.printing.grid import Column, fit, meanings, table
 from samestep.experiments.printing.listing import lacks, listing
 from samestep.experiments.printing.picture import write_picture
-from samestep.experiments.printing.text import bullets, explain_emulation, fill, screen_width, sharing
+from samestep.experiments.printing.text import bullets, explain_emulation, fill, marked, screen_width, sharing
 
 AVAILABLE = "available"
 Row = tuple[str, StrategyInfo]
@@ -92,7 +92,7 @@ def availability(framework: str, strategy: str) -> str:
 
 
 def _name(row: Row) -> str:
-    return f"{row[0]}:{row[1].name}" + (" (emulated)" if row[1].emulation else "")
+    return marked(f"{row[0]}:{row[1].name}", row[1].emulation)
 
 
 COLUMNS: tuple[Column[Row], ...] = (

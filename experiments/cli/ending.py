@@ -5,16 +5,15 @@ import errno
 import io
 import os
 import re
-import shutil
 import signal
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import NoReturn, TextIO
 
 from samestep.common.errors import ConfigError, SamestepError, printable, signal_exit_code
 from samestep.common.runtime.parent.processes import started
+from samestep.experiments.printing.text import fill, screen_width
 
 _WHOLE_NUMBERS = ("SOURCE_DATE_EPOCH",)
 """What NumPy (2.3) reads as a number while it is imported: numpy.f2py, through SciPy."""
@@ -78,8 +77,7 @@ def _wrapped(line: str) -> str:
     """Returns an error as a terminal shows it without a broken word; what reads a pipe or a file gets one line."""
     if not sys.stderr.isatty():
         return line
-    width = shutil.get_terminal_size().columns
-    return textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return fill(line, screen_width(), "  ")
 
 
 def _leave(code: int) -> NoReturn:

@@ -12,6 +12,7 @@ from samestep.common.runtime.records import HostBytes, RunResult
 from samestep.experiments.comparing.confound_report import confounds
 from samestep.experiments.comparing.row import Row
 from samestep.experiments.comparing.speeds import Rounds, compare_rounds, examples_per_second
+from samestep.experiments.printing.text import marked
 
 EXPECTED = {"strong": ("cores",), "weak": ("cores", "batch", "order")}
 """What differs by intention between two numbers of devices."""
@@ -71,7 +72,7 @@ class Scaling:
     @property
     def name(self) -> str:
         """The cell; what is emulated is marked."""
-        return f"{self.cell} (emulated)" if self.emulation else str(self.cell)
+        return marked(self.cell, self.emulation)
 
     def efficiency(self, point: ScalingPoint) -> float | None:
         """Returns the speed-up per device that was added.

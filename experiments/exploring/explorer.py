@@ -18,7 +18,7 @@ from samestep.experiments.exploring.grid import EXPERTS, Grid, predicted, reques
 from samestep.experiments.exploring.sentences import BEGINNING, NOTHING_SENT
 from samestep.experiments.page.drawings.held import CLASSES
 from samestep.experiments.page.rendering import assembled, render
-from samestep.experiments.printing.text import explain_emulation
+from samestep.experiments.printing.text import explain_emulation, marked
 
 _PARAGRAPH = r"(?=\b(?:Replicated|Split|Sent)\b[:,]|\bUse it\b)"
 """What a paragraph begins with in the docstring of a strategy."""
@@ -90,7 +90,7 @@ def _choices(rows: Sequence[Cell]) -> Iterator[tuple[str, list[tuple[int, str]]]
 
 
 def _name(cell: Cell) -> str:
-    return f"{cell} (emulated)" if cell.info.emulation else str(cell)
+    return marked(cell, cell.info.emulation)
 
 
 def _row(grid: Grid, cell: Cell, measured: tuple[str, dict[str, object]] | None) -> dict[str, object]:

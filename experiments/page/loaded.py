@@ -9,7 +9,7 @@ from samestep.common.workload.table import title
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
 from samestep.experiments.comparing.speeds import MeasuredRow, Speed
-from samestep.experiments.printing.text import sharing
+from samestep.experiments.printing.text import marked, sharing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,6 +138,6 @@ def make_group(name: str, comparison: Comparison, places: Mapping[str, Sequence[
     speeds = comparison.speeds
     entries = []
     for number, row in enumerate(comparison.rows, first):
-        marked = f"{row.cell} (emulated)" if row.result and row.result.emulation else row.cell
-        entries.append(Entry(f"r{number}", marked, row, speeds.get(row.cell), tuple(places.get(row.cell, ()))))
+        called = marked(row.cell, row.result and row.result.emulation)
+        entries.append(Entry(f"r{number}", called, row, speeds.get(row.cell), tuple(places.get(row.cell, ()))))
     return Group(name, comparison, tuple(entries))

@@ -11,7 +11,7 @@ from samestep.common.judging.parity import bound_of
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.loaded import Entry, Loaded
 from samestep.experiments.page.rendering import render
-from samestep.experiments.printing.text import count
+from samestep.experiments.printing.text import count, marked
 
 _ORDERS = 5
 """A deviation so many orders of magnitude below the bound is as pale as one can be."""
@@ -64,7 +64,7 @@ def write(loaded: Loaded) -> Markup | None:
 
 def _name(name: str, fields: dict[tuple[str, str], list[Judged]]) -> str:
     is_emulated = any(result.emulation for (own, _), rows in fields.items() if own == name for _, result in rows)
-    return f"{name} (emulated)" if is_emulated else name
+    return marked(name, is_emulated)
 
 
 def _field(rows: Sequence[Judged]) -> Field:

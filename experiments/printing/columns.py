@@ -10,7 +10,7 @@ from samestep.experiments.comparing.measures.quantity import MARK, MOST_MISSED, 
 from samestep.experiments.comparing.quantities import METRIC, QUANTITIES, SAME_STEP, SPEED, STARTUP, VERDICT
 from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.printing.grid import Column
-from samestep.experiments.printing.text import common_unit, explain_emulation, in_unit, short
+from samestep.experiments.printing.text import common_unit, explain_emulation, in_unit, marked, short
 
 Name = Callable[[RunResult], str]
 """How a row is called."""
@@ -25,8 +25,7 @@ _WIDEST = 100
 
 def cell(result: RunResult) -> str:
     """`framework:strategy+option=value`, with a mesh that is not the usual one; what is emulated is marked."""
-    emulated = " (emulated)" if result.emulation else ""
-    return f"{Cell.of(result.config)}{emulated}"
+    return marked(Cell.of(result.config), result.emulation)
 
 
 def explain_emulations(results: Sequence[RunResult]) -> list[str]:
@@ -76,7 +75,7 @@ def named(results: Sequence[RunResult], names: Sequence[str]) -> Name:
     given = {id(result): name for result, name in zip(results, names, strict=False)}
 
     def name(result: RunResult) -> str:
-        return given[id(result)] + (" (emulated)" if result.emulation else "") if given else cell(result)
+        return marked(given[id(result)], result.emulation) if given else cell(result)
 
     return name
 

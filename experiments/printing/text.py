@@ -136,6 +136,16 @@ def percent_off(measured: float, predicted: float, digits: int = 0) -> str:
     return f"{100 * (measured / predicted - 1):+z,.{digits}f} %"
 
 
+def marked(name: object, is_emulated: object) -> str:
+    """Returns the name of a row, with a mark where something runs in its place.
+
+    Args:
+        name: The name, or a cell.
+        is_emulated: Whether that is so, or what runs in its place.
+    """
+    return f"{name}{' (emulated)' if is_emulated else ''}"
+
+
 def explain_emulation(strategy: str, emulation: str) -> str:
     """Returns what runs in the place of a strategy that is marked as emulated.
 
@@ -175,9 +185,7 @@ def count(number: int, noun: str) -> str:
         number: How many.
         noun: One of them, whose plural is regular.
     """
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number} {re.sub('(?<=[^aeiou])y$', 'ie', noun)}s"
+    return f"1 {noun}" if number == 1 else f"{number} {re.sub('(?<=[^aeiou])y$', 'ie', noun)}s"
 
 
 def shape(sizes: Iterable[int]) -> str:

@@ -16,7 +16,7 @@ from samestep.experiments.page.drawings.held import CLASSES, device_names, held_
 from samestep.experiments.page.drawings.svg import drawing, put, write
 from samestep.experiments.page.drawings.transfer_marks import amount, dots, transfer_mark
 from samestep.experiments.page.drawings.transfers import DrawnTransfer, transfers
-from samestep.experiments.printing.text import count, sharing
+from samestep.experiments.printing.text import count, marked, sharing
 
 if TYPE_CHECKING:
     from samestep.common.runtime.records import RunResult  # it needs NumPy
@@ -88,8 +88,9 @@ def anatomy(run: Run, result: "RunResult", scale: Scale | None = None) -> Elemen
 
 
 def _caption(root: Element, run: Run, result: "RunResult") -> None:
-    emulated = " (emulated)" if result.emulation else ""
-    write(root, 16, 24, f"{run.name}{emulated}, {count(run.num_devices, 'device')} ({run.mesh})", "title")
+    write(
+        root, 16, 24, f"{marked(run.name, result.emulation)}, {count(run.num_devices, 'device')} ({run.mesh})", "title"
+    )
     write(root, 16, 43, run.strategy.summary, "muted")
     trained = f"{run.workload.name}, {run.optimizer.name}, {run.dtype}: one observed step"
     write(root, 16, 60, trained, "muted small")

@@ -13,6 +13,7 @@ from samestep.experiments.page.drawings.svg import drawing, put, stroke, write
 from samestep.experiments.page.paper import marks
 from samestep.experiments.page.paper.layout import SMALL, room_for
 from samestep.experiments.printing.columns import range_of
+from samestep.experiments.printing.text import marked
 
 WIDTH = 760
 LEFT, NAMES, TOP, LEAST_HEIGHT, FOOT = 64, 130, 40, 290, 66
@@ -107,7 +108,7 @@ def _points(rows: Mapping[str, MeasuredRow]) -> list[_Point]:
         held, speed = STATE.value(row), row.speed.prediction
         if held is not None and speed is not None:
             is_same = row.result.parity.passed is not False
-            name += " (emulated)" if row.result.emulation else ""
+            name = marked(name, row.result.emulation)
             found.append(_Point(name, row.result.framework, float(held), speed.median, range_of(row), is_same))
     return found
 
