@@ -101,3 +101,38 @@ def test_a_graph_is_read_by_its_nodes() -> None:
     examples, graphs, nodes = Examples(), torch.zeros(5, dtype=torch.int64), torch.randn(5, 3)
     examples.add([], {"batch": graphs, "edge_index": torch.tensor([[0, 1], [1, 2]]), "x": nodes})
     assert hashes_of(examples) == hash_rows([graphs.numpy()[:, None], nodes.numpy()]).tolist()
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize("is_in_front", [False, True])
+@pytest.mark.parametrize("kind", ["eager", "graph", "mapping"])
+def test_padding_is_no_part_of_an_example_of_keras(kind: str, is_in_front: bool) -> None:
+    """Also where a graph is built for batches of any length, and where the model is given a mapping."""
+    import tensorflow as tf
+
+    from samestep.tf_impl.recording.examples import Results, inputs_of, sums_of_words
+
+    results = Results()
+
+    def sums(given: dict[str, tf.Tensor]) -> tf.Tensor:
+        inputs = inputs_of([given], {}, results) if kind == "mapping" else inputs_of([], given, results)
+        return sums_of_words([each for _, each in inputs])[0]
+
+    any_length = tf.TensorSpec((None, None), tf.int64)
+    names = ("attention_mask", "input_ids", "other_ids", "position_ids")
+    of = sums if kind == "eager" else tf.function(sums, input_signature=[dict.fromkeys(names, any_length)])
+
+    def hashed(rows: list[list[int]], length: int) -> list[int]:
+        table: dict[str, list[list[int]]] = {name: [] for name in names}
+        for row in rows:
+            front, behind = sorted([0, length - len(row)], reverse=is_in_front)
+            table["attention_mask"].append([0] * front + [1] * len(row) + [0] * behind)
+            table["input_ids"].append([9] * front + row + [9] * behind)
+            table["position_ids"].append([1] * front + [*range(length - front)])
+            table["other_ids"].append([row[0]])  # which the mask does not hide
+        return of({name: tf.constant(each, tf.int64) for name, each in table.items()}).numpy().tolist()
+
+    rows = [[5, 6, 7, 8], [3, 4], [9, 2, 1]]
+    whole = hashed(rows, 5)
+    assert whole == [each for row in rows for each in hashed([row], len(row))]
+    assert not {*hashed([[4, 3], [3, 4, 5]], 3)} & {*whole}

@@ -18,6 +18,7 @@ from tensorflow.python.eager import record
 
 from samestep.common.steps.argument_names import names_of
 from samestep.common.steps.rows import INPUT_STRIDE, MANY_PIXELS, coefficients, is_channels_last
+from samestep.tf_impl.recording.padding import padding_of, without_padding
 
 _KINDS = (tf.Tensor, np.ndarray)
 _ROWS_STAY = dict.fromkeys(("GatherV2", "Identity", "Reshape", "StopGradient", "StridedSlice"), 1) | {"ConcatV2": -1}
@@ -144,11 +145,16 @@ def inputs_of(arguments: Sequence[Any], keywords: Mapping[str, Any], results: Re
     dense = [(name, each) for name, each in zip(names, given, strict=True) if each.shape != ()]
     data = [(name, own) for name, each in dense for own in results.data_in(each)]
     data = data or [(name, each) for name, each in dense if results.is_earlier(each)]
-    tensors = [(name, tf.convert_to_tensor(each)) for name, each in data]
+    shown, positions = padding_of(arguments, keywords)
+    tensors = [(name, tf.convert_to_tensor(each), each is positions) for name, each in data]
     numbers = [
         each for each in tensors if each[1].dtype.is_floating or each[1].dtype.is_integer or each[1].dtype.is_bool
     ]
-    return [each for each in numbers if each[1].shape.rank and each[1].shape[0] == numbers[0][1].shape[0]]
+    return [
+        (name, each if shown is None else without_padding(each, shown, are_positions))
+        for name, each, are_positions in numbers
+        if each.shape.rank and each.shape[0] == numbers[0][1].shape[0]
+    ]
 
 
 def sums_of_words(inputs: Sequence[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
