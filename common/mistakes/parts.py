@@ -186,7 +186,8 @@ PARTS = (
         GRADIENTS,
         part_times,
         "only the gradients of {names} differ, and each is {ratio} times A's, {way} the number of processes "
-        "({number}): they are summed where the others are averaged, or exchanged twice",
+        "({number}): they are summed where the others are averaged, exchanged twice, or lost where all ranks' outputs are "
+        "gathered by a call that passes no gradient back",
         "pytorch/pytorch#160285",
     ),
 )

@@ -271,3 +271,15 @@ def test_a_shard_is_missing_though_the_loss_is_the_same(tmp_path: Path) -> None:
     losses = {step.number: step.loss for step in a.steps}
     steps = [dataclasses.replace(step, loss=losses[step.number]) for step in b.steps]
     assert [cause.name for cause in judge(a, dataclasses.replace(b, steps=steps)).causes] == ["dropped_shard"]
+
+
+def test_gradients_that_were_not_exchanged_are_named_though_the_targets_of_each_rank_are_numbered_otherwise(
+    tmp_path: Path,
+) -> None:
+    """As where each rank of a contrastive loss tells all examples from each other, and the loss is the same."""
+    mistaken = Script(sees_targets=True, mistake="forgotten_exchange", **TWO)
+    a, b = (recorded(script, tmp_path) for script in (Script(sees_targets=True), mistaken))
+    others = {rank: tuple(range(8 * rank, 8 * rank + 8)) for rank in range(2)}
+    steps = [dataclasses.replace(step, targets=step.targets and others) for step in b.steps]
+    found = judge(a, dataclasses.replace(b, steps=steps))
+    assert [cause.name for cause in found.causes] == ["forgotten_exchange"], found.headline

@@ -59,6 +59,9 @@ def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> F
     walk.asides.update(dict.fromkeys(certain.beside))
     if certain.first.phase not in ("loss", "gradient") or certain.first.ratio is not None or certain.is_of_one:
         return certain
+    is_split = [any(each.phase == "gradient" for each in step.splits) for step in (one, other)]
+    if certain.first.phase == "gradient" and is_split[0] != is_split[1]:
+        return certain  # that explains it, and targets may be numbered otherwise on each rank, as of a contrastive loss
     is_seen = all_found[0].first.phase == "data"  # and has no effect
     rounded = None if is_seen else find_examples(walk, one, other, may_be_rounded=False)
     return find_targets(walk, one, other) or rounded or certain
