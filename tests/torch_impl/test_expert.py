@@ -4,6 +4,8 @@ import pytest
 
 from samestep.common.errors import ConfigError
 from samestep.common.techniques import Techniques
+from samestep.common.workload.models.spec import num_params
+from samestep.common.workload.table import resolve
 from tests.cells import SIZED, slow
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
@@ -27,6 +29,10 @@ def test_it_is_the_same_step_and_costs_what_its_routing_says(run_cell: RunCell, 
     sends_what_was_predicted(result)
     tokens, blocks, top_k = 48 * 16, 2, 2
     assert sum(row.measures["expert_tokens"] for row in result.processes) == tokens * blocks * top_k
+    of_experts = blocks * 4 * (2 * 32 * 128 + 128 + 32) * 8  # two kernels and two biases each, in float64
+    ranks = int(mesh.rpartition("expert=")[2])
+    whole = 8 * num_params(resolve(result.workload).model)
+    assert {whole - row.params_bytes for row in result.processes} == {of_experts - of_experts // ranks}
 
 
 @pytest.mark.parametrize("mesh", ["data=2,expert=2", *slow("expert=4")])
@@ -48,15 +54,6 @@ def test_techniques_change_what_is_sent_as_predicted(run_cell: RunCell, techniqu
     assert result.parity.passed, result.parity.reason
     assert bytes_of(result.processes) == bytes_of(result.predicted.devices())
     assert result.exchanges == result.predicted.exchanges
-
-
-def test_a_rank_of_two_has_half_of_the_experts(run_cell: RunCell) -> None:
-    alone, shared = (
-        run_cell(cell, EXPERTS, parity=False, **QUICK | {"devices": devices}).processes[0].params_bytes
-        for cell, devices in (("torch:single", 1), ("torch:ep", 2))
-    )
-    of_experts = 2 * 4 * (2 * 32 * 128 + 128 + 32) * 8  # of two blocks: two kernels and two biases each, in float64
-    assert alone - shared == of_experts // 2
 
 
 @pytest.mark.parametrize(
