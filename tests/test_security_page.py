@@ -57,6 +57,7 @@ CLAIMS = {
     "Of your data it holds hashes of examples alone": "test_a_record_holds_nothing_of_the_data",
     "It also holds the command": "test_a_record_holds_nothing_of_the_data",
     "A hash of an example can confirm a guess": SAID,
+    "Where a model is called on several arguments": "test_each_argument_is_hashed_as_the_statement_says",
     "What a command that `samestep diff` runs leaves running": "test_what_a_rerun_started_ends_with_it",
     "A service that your script starts if there is none": SAID,
     "What samestep writes and removes is its own.": SAID,
