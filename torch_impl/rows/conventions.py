@@ -6,7 +6,8 @@ CONVENTIONS = Conventions(
     name="torch",
     modules=("torch",),
     followed="torch",
-    steps="an optimizer's step(), and weights that have changed after backward() or torch.autograd.grad()",
+    steps="an optimizer's step(), or in a script that has made no optimizer, weights that have changed after backward() or "
+    "torch.autograd.grad()",
     formats=("dcp",),
     holds_complex="torch.view_as_real(...), with torch.view_as_complex(...) in the forward pass",
     not_trained="register it as a buffer",
