@@ -1,8 +1,10 @@
 """Runs the command that the user gave, in the place of this process: it has the terminal, and every signal."""
 
+import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from samestep.common.runtime.parent.processes.started import hold_signals
 _PASSED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """What people, schedulers and other programs send to a script: this process would end by each."""
 _LOOK_SECONDS = 1.0
+_ARRIVE_SECONDS = 0.1
+"""In which a signal reaches a group whose sender first sends it to this process alone, as `timeout` does."""
 
 
 def run_followed(command: Sequence[str], environment: Mapping[str, str], directory: Path | None) -> int:
@@ -27,22 +31,74 @@ def run_followed(command: Sequence[str], environment: Mapping[str, str], directo
         if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # inherited; then nobody is told of an exit code
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
+        neighbour = _Neighbour()
     try:
         while process.poll() is None:
             came = signal.sigtimedwait(waited, _LOOK_SECONDS)
-            if came is not None and came.si_signo in _PASSED and not _has_come(came, process.pid):
+            if came is not None and came.si_signo in _PASSED and not _has_come(came, process.pid, neighbour):
                 process.send_signal(came.si_signo)
     finally:
+        neighbour.end()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return process.returncode
 
 
-def _has_come(came: signal.struct_siginfo, command: int) -> bool:
+class _Neighbour:
+    """A process of this group that lets all signals wait: what waits there was sent to the whole group."""
+
+    def __init__(self) -> None:
+        """Starts it."""
+        self._start()
+
+    def _start(self) -> None:
+        """Starts it; it ends with this process. Where none may be started, nothing is known of groups."""
+        end, self._alive = os.pipe()
+        try:
+            self._pid = os.fork()
+        except OSError:
+            self._pid = -1
+        if not self._pid:
+            os.close(self._alive)
+            os.read(end, 1)
+            os._exit(0)
+        os.close(end)
+
+    def has_got(self, number: int) -> bool:
+        """Returns whether a signal that has come here was sent to the group; it is not told of the same one again."""
+        time.sleep(_ARRIVE_SECONDS)
+        waiting = 0
+        with contextlib.suppress(OSError), open(f"/proc/{self._pid}/status") as status:
+            waiting = next((int(line.split()[1], 16) for line in status if line.startswith("ShdPnd:")), 0)
+        if not waiting & 1 << number - 1:
+            return False
+        signal.sigtimedwait([number], 0)  # it came twice
+        self.end()
+        self._start()
+        return True
+
+    def end(self) -> None:
+        """Ends it."""
+        os.close(self._alive)
+        if self._pid > 0:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._pid, 0)
+
+
+def _has_come(came: signal.struct_siginfo, command: int, neighbour: _Neighbour) -> bool:
     """Returns whether the command, of this number, has got the signal as well.
 
-    What it sends to this process is meant for its whole group. What the kernel sends of itself, as a terminal's Ctrl-C, reaches
-    all processes of the terminal, apart from a hangup: of that, the first process of the session alone is told.
+    What it sends to this process is meant for its whole group, and so is what others send that reaches the group. What the kernel
+    sends of itself, as a terminal's Ctrl-C, reaches all processes of the terminal, apart from a hangup: of that, the first
+    process of the session alone is told.
     """
     if came.si_code <= 0:
-        return came.si_pid == command
+        return came.si_pid == command or (neighbour.has_got(came.si_signo) and _is_of_group(command))
     return came.si_signo != signal.SIGHUP or os.getsid(0) != os.getpid()
+
+
+def _is_of_group(command: int) -> bool:
+    """Returns whether the command has stayed in the group of this process."""
+    try:
+        return os.getpgid(command) == os.getpgrp()
+    except ProcessLookupError:
+        return False

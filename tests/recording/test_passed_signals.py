@@ -5,6 +5,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,7 +25,7 @@ if "to all" in sys.argv:
 ends = time.monotonic() + 60
 while not came and time.monotonic() < ends:
     time.sleep(0.01)
-time.sleep(0.3)
+time.sleep(1)
 print(*came, flush=True)
 os._exit(7)
 """
@@ -68,6 +69,24 @@ def test_a_signal_that_is_sent_to_record_reaches_the_command_once(tmp_path: Path
         process.send_signal(signal.Signals[name])
         said, error = process.communicate(timeout=60)
     assert (said, process.returncode) == (f"{name}\n", 7), error
+
+
+def test_a_signal_that_is_sent_to_record_and_to_its_group_comes_once(tmp_path: Path) -> None:
+    """`timeout` sends both."""
+    with recorded(tmp_path, subprocess.DEVNULL) as process:
+        process.send_signal(signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGTERM)
+        said, error = process.communicate(timeout=60)
+    assert (said, process.returncode) == ("SIGTERM\n", 7), error
+
+
+def test_what_is_sent_to_a_group_and_later_to_record_comes_twice(tmp_path: Path) -> None:
+    with recorded(tmp_path, subprocess.DEVNULL) as process:
+        os.killpg(process.pid, signal.SIGUSR1)
+        time.sleep(0.25)
+        process.send_signal(signal.SIGUSR1)
+        said, error = process.communicate(timeout=60)
+    assert (said, process.returncode) == ("SIGUSR1 SIGUSR1\n", 7), error
 
 
 @pytest.mark.parametrize(("key", "name"), [(b"\x03", "SIGINT"), (b"\x1c", "SIGQUIT")])
