@@ -77,8 +77,9 @@ def read_run(directory: Path, watch: HowFar | None = None) -> RecordedRun:
     heads = [_head_of(path) for path in files]
     headers = [head.header for head in heads]
     world, ranks = headers[0].world, {header.rank for header in headers}
-    if missing := sorted(set(range(world)) - ranks):
-        raise ConfigError(f"{directory} lacks rank {missing[0]} of its {world} processes; record the script again.")
+    missing = next(rank for rank in range(len(ranks) + 1) if rank not in ranks)  # whatever number a header gives
+    if missing < world:
+        raise ConfigError(f"{directory} lacks rank {missing} of its {world} processes; record the script again.")
     if len(files) != world or len({(header.world, header.command) for header in headers}) > 1:
         raise ConfigError(f"{directory} holds ranks of several runs; record the script again, into a new directory.")
     join = JoinedRanks.of(headers, str(directory))

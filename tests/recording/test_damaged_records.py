@@ -6,6 +6,7 @@ import io
 import json
 import random
 import shutil
+import tracemalloc
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,3 +163,15 @@ def test_a_file_whose_name_has_other_digits_is_none_of_a_rank(tmp_path: Path) ->
     (tmp_path / "rank-\N{SUPERSCRIPT TWO}.steps").touch()
     with pytest.raises(ConfigError, match="is not a record: it holds no rank"):
         read_run(tmp_path)
+
+
+def test_the_number_of_processes_that_a_header_gives_takes_no_memory(tmp_path: Path) -> None:
+    tensors = (RecordedTensor("weight", "float32", Piece.whole((2,))),)
+    header = RecordHeader(SCHEMA, "torch", (), "/", {}, {}, 0, 2**20, tensors)
+    (tmp_path / rank_file(0)).write_bytes(header_frame(header))
+    tracemalloc.start()
+    with pytest.raises(ConfigError, match=f"lacks rank 1 of its {2**20} processes"):
+        read_run(tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**20, peak
