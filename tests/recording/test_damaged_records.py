@@ -175,3 +175,12 @@ def test_the_number_of_processes_that_a_header_gives_takes_no_memory(tmp_path: P
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2**20, peak
+
+
+def test_a_record_without_tensors_has_nothing_in_common_with_another(good: RecordedRun, tmp_path: Path) -> None:
+    header = RecordHeader(SCHEMA, "torch", (), "/", {}, {}, 0, 1, ())
+    (tmp_path / rank_file(0)).write_bytes(header_frame(header))
+    empty = read_run(tmp_path)
+    for sides in ((good, empty), (empty, good)):
+        with pytest.raises(ConfigError):
+            judge(*sides)

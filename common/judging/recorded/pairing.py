@@ -140,10 +140,10 @@ def _by_network(found: dict[int, int], a: RecordedRun, b: RecordedRun) -> None:
         trained = [alone.tensors[place] for place in own]
         names = [(tensor.name, tensor.role, tensor.piece.shape) for tensor in trained]
         places = {(each.name, each.role, each.piece.shape): place for place, each in enumerate(several.tensors)}
-        first = names[0][0]
+        first = names[0][0] if names else ""
         prefixes = dict.fromkeys(name.removesuffix(first) for name, *_ in places if name.endswith(first))
         networks = [[places.get((prefix + name, *rest)) for name, *rest in names] for prefix in prefixes]
-        whole = [[place for place in each if place is not None] for each in networks if None not in each]
+        whole = [[place for place in each if place is not None] for each in networks if each and None not in each]
         if whole:
             ours, theirs = _first_sums(alone), _first_sums(several)
             best = min(whole, key=lambda each: [_unlike(*pair, own, each) for pair in zip(ours, theirs, strict=False)])
