@@ -62,14 +62,14 @@ def _doubled(evidence: Evidence) -> Words | None:
 
 
 def _is_called_again(evidence: Evidence, more: set[int]) -> bool:
-    """Returns whether B calls its model once more on all examples of a call, which no sampler and no data set does.
+    """Returns whether B calls its model once more on all examples of a call, or of the step, as no sampler does.
 
     Nobody knows where A has some examples more often than others: they may be no examples, but the single words of sentences.
     """
     if len(set(evidence.a.examples.values())) > 1:
         return True
     if evidence.a.examples.total() == evidence.b.examples.total():
-        return False
+        return len(more) > 1 and more == set(evidence.b.examples)  # as where a query is left out for its support
     for rows in (evidence.b.rows or {}).values():
         places = [place for place, row in enumerate(rows) if row in more]
         again = [rows[place] for place in places[-len(more) :]]

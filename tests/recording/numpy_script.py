@@ -125,6 +125,8 @@ class _Training:
             indices[-1] = indices[0]
         if s.mistake == "filled_up" and step == 1:
             indices[-2:] = order[:2]
+        if s.mistake == "support_for_query":
+            indices[BATCH // 2 :] = indices[: BATCH // 2]
         if s.mistake == "two_short" and step == 1:
             indices = indices[:-2]
         if s.mistake == "dropped_shard":

@@ -265,6 +265,11 @@ def test_a_batch_that_is_filled_up_with_several_examples_of_an_earlier_one_is_pa
     assert "B repeats 2 examples of A's on rank 1" in found.headline
 
 
+def test_half_of_the_examples_twice_for_the_other_half_are_no_padded_batch(tmp_path: Path) -> None:
+    found = diff(Script(), Script(mistake="support_for_query"), tmp_path, reruns=0)
+    assert (found.kind, found.first and found.first.phase, found.causes) == ("unnamed", "data", ()), found.headline
+
+
 def test_a_shard_is_missing_though_the_loss_is_the_same(tmp_path: Path) -> None:
     """Before a last layer that starts at zero, every example has the same loss; that of A has further targets."""
     a, b = (recorded(Script(sees_targets=True, mistake=mistake), tmp_path) for mistake in ("", "dropped_shard"))
