@@ -21,7 +21,8 @@ from samestep.common.steps.projections import PROJECTIONS, Piece
 SCHEMA = 5
 READ = 2, 3, 4, SCHEMA
 """What is read. Records of schema 2 have a step's number and losses in the JSON object, and hashes that are mixed. Those before 4
-have padding in the hashes of examples, and a packed batch of PyTorch as another number of examples; before 5 no arguments."""
+have padding in the hashes of examples, and a packed batch of PyTorch as another number of examples; before 5 no arguments, and
+targets of class 0 as those that are ignored."""
 Phase = Literal["local", "stray", "gradient", "moved", "updated", "weight"]
 """What was seen of a tensor. local: this process's gradient before it is exchanged, where it can be seen. stray: the gradient
 that a backward pass left where this step updates nothing. gradient: what the optimizer was given. moved: the weights with which

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samestep.common.judging.recorded.given import ALL_ARGUMENTS
+from samestep.common.judging.recorded.given import ALL_ARGUMENTS, OTHER_MASK
 from samestep.common.judging.recorded.judge import judge
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.recorded_run import RecordedRun
@@ -96,6 +96,60 @@ def test_records_without_arguments_say_of_examples_what_they_did(folder: Path) -
     earlier = [dataclasses.replace(step, arguments=()) for step in a.steps]
     verdict = judge(dataclasses.replace(a, steps=earlier), b)
     assert "0 of A's 8 examples are among the 8 of B" in verdict.headline and ALL_ARGUMENTS in verdict.notes
+
+
+@pytest.mark.torch
+def test_an_argument_that_only_one_of_two_models_is_given_is_said(folder: Path) -> None:
+    a, b = run(folder, "torch "), run(folder, "torch labels")
+    verdict = judge(a, renamed(b, {"position_ids": ""}))
+    assert "labels in 2 of 8 examples, position_ids in A alone; the others are the same" in verdict.headline
+    assert "position_ids in B alone;" in judge(renamed(b, {"position_ids": ""}), a).headline
+
+
+@pytest.mark.torch
+def test_where_a_mask_is_another_one_it_is_said_that_it_makes_other_data(folder: Path) -> None:
+    names = {"position_ids": "batch.attention_mask"}
+    verdict = judge(renamed(run(folder, "torch "), names), renamed(run(folder, "torch other"), names))
+    assert "0 of A's 8 examples are among the 8 of B" in verdict.headline
+    assert OTHER_MASK in verdict.notes and ALL_ARGUMENTS not in verdict.notes
+
+
+def renamed(run: RecordedRun, names: dict[str, str]) -> RecordedRun:
+    """Returns a run with other names of arguments, without those whose name is empty."""
+    steps = []
+    for step in run.steps:
+        found = [{names.get(name, name): each for name, each in own.items()} for own in step.arguments]
+        steps.append(dataclasses.replace(step, arguments=[{k: v for k, v in own.items() if k} for own in found]))
+    return dataclasses.replace(run, steps=steps)
+
+
+@pytest.mark.torch
+def test_a_target_of_class_zero_is_none_that_is_ignored() -> None:
+    import torch
+
+    from samestep.torch_impl.recording.step.targets import Targets
+
+    def hashed(rows: list[list[int]], **options: int) -> bytes | None:
+        outputs = torch.zeros(len(rows) * len(rows[0]), 4, requires_grad=True)
+        loss = torch.nn.functional.cross_entropy(outputs, torch.tensor(rows).flatten(), **options)
+        targets = Targets()
+        targets.see([(loss, None)], [torch.zeros(len(rows), dtype=torch.int64)], True)
+        return targets.sums()
+
+    padded = hashed([[1, 0, -100], [2, 3, 1]])
+    assert padded != hashed([[1, 0, 0], [2, 3, 1]]) and padded != hashed([[1, -100, -100], [2, 3, 1]])
+    assert padded == hashed([[1, 0, -100, -100], [2, 3, 1, -100]])
+    assert hashed([[1, 2], [3, 3]]) == hashed([[1, 2, 0], [3, 3, 0]], ignore_index=0) != hashed([[1, 2, 0], [3, 3, 0]])
+
+
+@pytest.mark.torch
+def test_targets_of_records_that_were_hashed_otherwise_are_not_compared(folder: Path) -> None:
+    a, b = run(folder, "torch "), run(folder, "torch ")
+    steps = [dataclasses.replace(step, targets={0: (1, 2, 3, 4, 5, 6, 7, 8)}, loss=9.0) for step in b.steps]
+    b = dataclasses.replace(b, steps=steps)
+    assert "the targets of 8 of 8 examples are different" in judge(a, b).headline
+    earlier = dataclasses.replace(a, header=dataclasses.replace(a.header, schema=4))
+    assert "targets of" not in judge(earlier, b).headline
 
 
 @pytest.mark.tf

@@ -29,6 +29,10 @@ ALL_ARGUMENTS = (
     "an example is all that a model is called on for one row: where one argument is another one, such as the labels, no example "
     "is alike"
 )
+OTHER_MASK = (
+    "what an attention_mask hides is no part of an example: where it hides other places, what else the model is called on counts "
+    "as other data"
+)
 COMPUTED = ("loss", "gradient", "clipping", "update")
 """Phases in which a step computes something of its examples."""
 
@@ -126,6 +130,7 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
     is_seen = bool(aside) and (aside in walk.asides or _is_fine(walk, one, other))
     first, is_none_alike = FirstDifference(one.number, "data", "", ranks, words), not alike and a.total() == b.total()
     beside = (ALL_ARGUMENTS,) if is_none_alike and not one.number and not of_arguments else ()
+    beside = (OTHER_MASK,) if not of_arguments and _has_other_mask(one, other) else beside
     beside = (COMPUTED_EXAMPLES,) if aside == COMPUTED_EXAMPLES else beside
     return Finding(first, shows_in=shows_in if is_seen else (), aside=aside, beside=beside)
 
@@ -133,7 +138,8 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
 def _said_of_arguments(one: RunStep, other: RunStep) -> str:
     """Returns which arguments of the model differ, if the examples are the same in all others; "" if nobody knows."""
     ours, theirs = one.of_arguments(), other.of_arguments()
-    if {name: len(rows) for name, rows in ours.items()} != {name: len(rows) for name, rows in theirs.items()}:
+    both = [name for name in ours if name in theirs]
+    if any(len(ours[name]) != len(theirs[name]) for name in both):
         return ""
 
     def apart(names: Sequence[str]) -> int:
@@ -141,17 +147,30 @@ def _said_of_arguments(one: RunStep, other: RunStep) -> str:
         a, b = (collections.Counter(zip(*(side[name] for name in names), strict=True)) for side in (ours, theirs))
         return (a - b).total()
 
-    changed = [name for name in ours if apart([name])]
-    same, moved = [name for name in ours if name not in changed], list[str]()
+    changed = [name for name in both if apart([name])]
+    same, moved = [name for name in both if name not in changed], list[str]()
     if apart(same):  # each has the same rows, put together otherwise
         likely = sorted(same, key=lambda name: ours[name] == theirs[name])
         moved = next(([name] for name in likely if not apart([each for each in same if each != name])), same)
         same = [name for name in same if name not in moved]
-    if not same or not (changed or moved):
-        return ""
     said = [f"{_called(name)} in {apart([*same, name])} of {len(ours[name])} examples" for name in (*changed, *moved)]
+    for side, given, others in (("A", ours, theirs), ("B", theirs, ours)):
+        said += [f"{_called(name)} in {side} alone" for name in given if name not in others]
+    if not same or not said:
+        return ""
     order = " (the same rows in another order)" if moved else ""
     return f"arguments of the model differ: {few(said)}{order}; the others are the same"
+
+
+def _has_other_mask(one: RunStep, other: RunStep) -> bool:
+    masks = [
+        next((rows for name, rows in step.of_arguments().items() if _is_mask(name)), None) for step in (one, other)
+    ]
+    return masks[0] != masks[1]
+
+
+def _is_mask(name: str) -> bool:
+    return name.rpartition(".")[2] == "attention_mask"
 
 
 def _called(name: str) -> str:

@@ -7,26 +7,29 @@ from samestep.common.steps.recorded_run import RunStep
 
 _PADDED = 4
 """The first schema with other hashes of padded and packed batches of PyTorch."""
+_IGNORED = 5
+"""The first that tells PyTorch's targets of class 0 from those that are ignored."""
 HASHED_OTHERWISE = (
     "the samestep that made one of the two records hashed padded and packed batches in another way: where their hashes differ, "
     "examples are not compared; record it again"
 )
 
 
-def are_other(a: RecordHeader, b: RecordHeader) -> bool:
+def are_other(a: RecordHeader, b: RecordHeader, since: int = _PADDED) -> bool:
     """Returns whether the same examples may have other hashes in two records.
 
     Args:
         a: The header of the one.
         b: That of the other.
+        since: The schema that brought other hashes.
     """
-    return len({each.schema >= _PADDED for each in (a, b) if each.framework != "tf"}) > 1
+    return len({each.schema >= since for each in (a, b) if each.framework != "tf"}) > 1
 
 
 def comparable(
     headers: tuple[RecordHeader, RecordHeader], one: RunStep, other: RunStep, asides: dict[str, None]
 ) -> tuple[RunStep, RunStep]:
-    """Returns a step of two runs, without its examples if they differ and the two records hash them in different ways.
+    """Returns a step of two runs, without its examples or targets if they differ and the two records hash them in different ways.
 
     Args:
         headers: Those of A and B.
@@ -34,6 +37,8 @@ def comparable(
         other: B's.
         asides: Is told of it.
     """
+    if one.targets != other.targets and are_other(*headers, _IGNORED):
+        one, other = (dataclasses.replace(each, targets=None) for each in (one, other))
     if one.rows == other.rows or not are_other(*headers):
         return one, other
     asides[HASHED_OTHERWISE] = None

@@ -115,10 +115,15 @@ def _targets_of(nodes: Sequence[torch.autograd.graph.Node]) -> list[torch.Tensor
         target = _saved(node, "target")
         target = _share(node) if target is None else target
         if target is not None:
-            ignored = signed(getattr(node, "_saved_ignore_index", 0))
-            is_some = ignored and not _counts_all(node, target)
-            found.append(target.masked_fill(target == ignored, 0) if is_some else target)
+            ignored = getattr(node, "_saved_ignore_index", None)
+            found.append(target if ignored is None else _counted(target, signed(ignored), _counts_all(node, target)))
     return found
+
+
+def _counted(target: torch.Tensor, ignored: int, counts_all: bool) -> torch.Tensor:
+    """Returns classes from 1 on, and 0 for what is ignored, which changes no hash where it pads a row."""
+    classes = target.to(torch.int64) + 1
+    return classes if counts_all else classes.masked_fill_(target == ignored, 0)
 
 
 def _counts_all(node: torch.autograd.graph.Node, target: torch.Tensor) -> bool:
