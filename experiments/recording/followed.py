@@ -44,30 +44,27 @@ def run_followed(command: Sequence[str], environment: Mapping[str, str], directo
 
 
 class _Neighbour:
-    """A process of this group that lets all signals wait: what waits there was sent to the whole group."""
+    """A process of this group that lets all signals wait: what waits there was sent to the whole group.
+
+    It is another program, so that what is sent to all programs of this one's name does not reach it.
+    """
 
     def __init__(self) -> None:
-        """Starts it."""
+        """Starts it, where this process lets them wait. It ends with this process; without it, nothing is known of groups."""
+        self._process: subprocess.Popen[bytes] | None = None
         self._start()
 
     def _start(self) -> None:
-        """Starts it; it ends with this process. Where none may be started, nothing is known of groups."""
-        end, self._alive = os.pipe()
-        try:
-            self._pid = os.fork()
-        except OSError:
-            self._pid = -1
-        if not self._pid:
-            os.close(self._alive)
-            os.read(end, 1)
-            os._exit(0)
-        os.close(end)
+        with contextlib.suppress(OSError):
+            self._process = subprocess.Popen(
+                ["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
 
     def has_got(self, number: int) -> bool:
         """Returns whether a signal that has come here was sent to the group; it is not told of the same one again."""
-        time.sleep(_ARRIVE_SECONDS)
         waiting = 0
-        with contextlib.suppress(OSError), open(f"/proc/{self._pid}/status") as status:
+        time.sleep(_ARRIVE_SECONDS)
+        with contextlib.suppress(OSError), open(f"/proc/{self._process and self._process.pid}/status") as status:
             waiting = next((int(line.split()[1], 16) for line in status if line.startswith("ShdPnd:")), 0)
         if not waiting & 1 << number - 1:
             return False
@@ -77,11 +74,11 @@ class _Neighbour:
         return True
 
     def end(self) -> None:
-        """Ends it."""
-        os.close(self._alive)
-        if self._pid > 0:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(self._pid, 0)
+        """Ends it, also where it is stopped."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
 
 
 def _has_come(came: signal.struct_siginfo, command: int, neighbour: _Neighbour) -> bool:
@@ -91,8 +88,9 @@ def _has_come(came: signal.struct_siginfo, command: int, neighbour: _Neighbour) 
     sends of itself, as a terminal's Ctrl-C, reaches all processes of the terminal, apart from a hangup: of that, the first
     process of the session alone is told.
     """
+    has_group = neighbour.has_got(came.si_signo)  # asked of each, so that none waits there any longer
     if came.si_code <= 0:
-        return came.si_pid == command or (neighbour.has_got(came.si_signo) and _is_of_group(command))
+        return came.si_pid == command or (has_group and _is_of_group(command))
     return came.si_signo != signal.SIGHUP or os.getsid(0) != os.getpid()
 
 

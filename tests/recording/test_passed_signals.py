@@ -89,6 +89,43 @@ def test_what_is_sent_to_a_group_and_later_to_record_comes_twice(tmp_path: Path)
     assert (said, process.returncode) == ("SIGUSR1 SIGUSR1\n", 7), error
 
 
+def test_what_is_sent_to_all_of_its_name_reaches_the_command(tmp_path: Path) -> None:
+    """As `pkill -f "samestep record"` and `killall samestep` do it."""
+    with recorded(tmp_path, subprocess.DEVNULL) as process:
+        theirs = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        for number in [each.name for each in Path("/proc").iterdir() if each.name.isdecimal()]:
+            with suppress(OSError):
+                if theirs == Path(f"/proc/{number}/cmdline").read_bytes():
+                    os.kill(int(number), signal.SIGTERM)
+        said, error = process.communicate(timeout=60)
+    assert (said, process.returncode) == ("SIGTERM\n", 7), error
+
+
+def test_what_is_typed_and_later_sent_to_record_comes_twice(tmp_path: Path) -> None:
+    master, slave = pty.openpty()
+    try:
+        with recorded(tmp_path, slave, CONTROLLED) as process:
+            os.write(master, b"\x03")
+            time.sleep(0.25)
+            process.send_signal(signal.SIGINT)
+            said, error = process.communicate(timeout=60)
+        assert (said, process.returncode) == ("SIGINT SIGINT\n", 7), error
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def test_a_command_that_was_stopped_with_its_group_and_goes_on_alone_ends_it(tmp_path: Path) -> None:
+    with recorded(tmp_path, subprocess.DEVNULL) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.killpg(process.pid, signal.SIGSTOP)
+        for each in (int(children[0]), process.pid):  # as `kill -CONT` of the two that one knows
+            os.kill(each, signal.SIGCONT)
+        process.send_signal(signal.SIGTERM)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 7, error
+
+
 @pytest.mark.parametrize(("key", "name"), [(b"\x03", "SIGINT"), (b"\x1c", "SIGQUIT")])
 def test_what_is_typed_at_a_terminal_comes_once(tmp_path: Path, key: bytes, name: str) -> None:
     master, slave = pty.openpty()
