@@ -9,7 +9,7 @@ from samestep.common.steps.joining import read_run
 from tests.recording.records import Rank, distance, examples, loss, read_many, recorded_once
 
 pytestmark = pytest.mark.torch
-LOSSES = ("hand", "absolute", "shares", "divergence")
+LOSSES = ("labels", "hand", "absolute", "shares", "divergence")
 KINDS = ("function", "tensors", "example", "call", "stateless")
 CASES: dict[str, tuple[str, dict[str, object]]] = {
     **{kind: (f"functional.py {kind}", {"stop_after": 3}) for kind in ("module", *KINDS)},
@@ -19,6 +19,7 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "layers": ("targets.py", {}),
     "wrong-layers": ("targets.py wrong", {}),
     "rounded": ("targets.py rounded", {}),
+    **{f"labels {word}": (f"targets.py labels {word}", {}) for word in ("shorter", "padded")},
     **{name: (f"targets.py {name}", {}) for name in LOSSES},
     **{f"wrong-{name}": (f"targets.py {name} wrong", {}) for name in LOSSES},
     **{
@@ -66,6 +67,15 @@ def test_the_last_bits_of_targets_are_no_difference(folder: Path) -> None:
     assert judge(read_run(folder / "layers"), read_run(folder / "rounded")).kind == "same"
     whole, rounded = (read_run(folder / name).steps for name in ("layers", "rounded"))
     assert [step.targeted for step in whole] == [step.targeted for step in rounded]
+
+
+def test_lengths_of_inputs_and_padding_are_no_labels(folder: Path) -> None:
+    """A CTC loss is given them beside its labels."""
+    whole, shorter, padded = (read_run(folder / f"labels{word}") for word in ("", " shorter", " padded"))
+    assert judge(whole, padded).kind == "same"
+    assert [step.targeted for step in whole.steps] == [step.targeted for step in padded.steps]
+    verdict = judge(whole, shorter)
+    assert [cause.name for cause in verdict.causes] == ["other_targets"] and "step 0, loss" in verdict.headline
 
 
 def test_a_missing_detach_is_named_where_it_matters(folder: Path, records: dict[str, list[Rank]]) -> None:

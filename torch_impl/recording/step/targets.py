@@ -113,7 +113,8 @@ def _targets_of(nodes: Sequence[torch.autograd.graph.Node]) -> list[torch.Tensor
     found = list[torch.Tensor]()
     for node in nodes:
         target = _saved(node, "target")
-        target = _share(node) if target is None else target
+        for read in (_labels, _share):
+            target = read(node) if target is None else target
         if target is not None:
             ignored = getattr(node, "_saved_ignore_index", None)
             found.append(target if ignored is None else _counted(target, signed(ignored), _counts_all(node, target)))
@@ -156,7 +157,8 @@ def _nodes(losses: Roots, most: int | None = None) -> list[torch.autograd.graph.
     waiting = [each.grad_fn for each, _ in losses if each.grad_fn is not None]
     seen = {*waiting}
     for node in waiting:  # which grows
-        if most is not None and (len(waiting) >= most or hasattr(node, "_raw_saved_target")):
+        is_loss = hasattr(node, "_raw_saved_target") or hasattr(node, "_raw_saved_targets")
+        if most is not None and (len(waiting) >= most or is_loss):
             continue
         new = [each for each, _ in node.next_functions if each is not None and each not in seen]
         seen.update(new)
@@ -174,6 +176,15 @@ def _saved(node: torch.autograd.graph.Node, name: str) -> torch.Tensor | None:
     found = raw.data
     is_given = isinstance(found, torch.Tensor) and found.ndim and not found.requires_grad and not found.is_complex()
     return local_of(found) if is_given else None
+
+
+def _labels(node: torch.autograd.graph.Node) -> torch.Tensor | None:
+    """Returns what a CTC loss aligns its inputs with, zero behind the length of each; lengths of the inputs are no targets."""
+    labels = _saved(node, "targets")
+    if labels is None or labels.ndim != 2:
+        return labels
+    lengths = torch.as_tensor(node._saved_target_lengths, device=labels.device)  # type: ignore[attr-defined]
+    return labels.masked_fill(torch.arange(labels.shape[1], device=labels.device) >= lengths[:, None], 0)
 
 
 def _rounded(tensor: torch.Tensor) -> torch.Tensor:
