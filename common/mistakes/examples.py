@@ -87,8 +87,8 @@ def _dropped(evidence: Evidence) -> Words | None:
     if (is_again and (evidence.step > 0 or set(less) <= set(theirs))) or goes_on(evidence.a, evidence.b):
         return None
     if (
-        theirs - ours or not less or not theirs or (len(ours) == len(theirs) and len(times) == 1)
-    ):  # the latter: more passes
+        theirs - ours or not less or not theirs or (len(ours) == len(theirs) and len(times) == 1)  # more passes
+    ):
         return None
     return {"less": _counted(less.total()), "total": str(ours.total())}
 
@@ -100,9 +100,8 @@ def _ranks_of(side: Side, examples: set[int]) -> str:
 
 def _same_order(evidence: Evidence) -> Words | None:
     """B's step has the examples of an earlier step of B; A's has old ones as well, in other company: a later epoch."""
-    now = evidence.b.digests[-1] if evidence.b.digests else None
+    now, own = evidence.b.digests[-1] if evidence.b.digests else None, evidence.a.digests
     earlier = [number for number, digest in enumerate(evidence.b.digests[:-1]) if digest == now]
-    own = evidence.a.digests
     is_known = now is not None and earlier and own[-1] not in own[:-1] and evidence.a.is_seen_before
     if not is_known or goes_on(evidence.a, evidence.b):
         return None
@@ -139,8 +138,9 @@ def _last_dropped(evidence: Evidence) -> Words | None:
 
 
 def _reordered(evidence: Evidence) -> Words | None:
-    counts = {count for side in (evidence.a, evidence.b) for count in (side.again, side.alone)}
-    return {} if counts == {0} else None
+    a, b = evidence.a, evidence.b
+    is_cut = goes_on(a, b) or goes_on(b, a)  # into steps of other sizes, in one order
+    return {} if {a.again, a.alone, b.again, b.alone} == {0} and not is_cut else None
 
 
 def _repeated(evidence: Evidence) -> Words | None:

@@ -16,8 +16,8 @@ def goes_on(longer: Side, shorter: Side) -> bool:
     rest, further = longer.examples - shorter.examples, shorter.following
     if not rest or not further or shorter.examples - longer.examples:
         return False
-    # Else a pass begins again, and the last batch is filled up with some of its first.
-    is_new = digest_of([*further.elements()]) not in shorter.digests
+    # Else a pass begins again, and the last batch is filled up with some of its first, which then come twice in a pass.
+    is_new = longer.repeated == 0 or digest_of([*further.elements()]) not in shorter.digests
     return further <= rest or (rest <= further and is_new and not further & shorter.examples)
 
 

@@ -59,6 +59,8 @@ NEWCOMERS = [
     ("entropy", "fixed", "unnamed", "this step trains param.0 in A, and 0.weight, 0.bias, 1.weight and 3 more in B"),
     ("windows", "accumulated", "unnamed", "B's step goes on with the examples of A's next"),
     ("windows passes", "larger", "unnamed", "B's step goes on with the examples of A's next"),
+    ("crossing", "flushed", "unnamed", "A's step goes on with the examples of B's next"),
+    ("crossing kept", "flushed", "unnamed", "A's step goes on with the examples of B's next"),
     ("filled", "sampler", "padded_sample_twice", "B repeats 1 example of A's"),
     ("windows", "smaller", "unnamed", "A's step goes on with the examples of B's next"),
     ("process", "later", "same", ""),

@@ -6,7 +6,7 @@ import sys
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 kind, *words = sys.argv[1:]
 torch.manual_seed(0)
@@ -169,6 +169,24 @@ def windows():
     for number, part in enumerate(slice(start, start + size) for start in starts):
         (functional.cross_entropy(model(inputs[part]), labels[part]) / count).backward()
         if number % count == count - 1:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def crossing():
+    """Windows of three batches, in passes of seven: who forgets the last step of a pass goes on with the next one."""
+    optimizer, number = torch.optim.SGD(model.parameters(), lr=0.1), 0
+    loader = DataLoader(TensorDataset(inputs[:28], labels[:28]), 4)
+    batches = [*loader] if "kept" in words else loader
+    for _ in range(3):
+        for part, targets in batches:
+            number += 1
+            (functional.cross_entropy(model(part), targets) / 3).backward()
+            if number % 3 == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+        if "flushed" in words:
+            number = 0
             optimizer.step()
             optimizer.zero_grad()
 
