@@ -91,13 +91,18 @@ def untied(evidence: Evidence) -> Words | None:
 
 def missing(evidence: Evidence) -> Words | None:
     """Tensors have a gradient in A, and in B they have none or are not there."""
-    lost = [
-        each for each in evidence.gradients if each.differs and _is_nothing(each.other) and not _is_nothing(each.one)
-    ]
+    lost = lost_gradients(evidence)
     names = [*(each.name for each in lost), *evidence.a.trained_alone]
     if not names or evidence.b.trained_alone or len(lost) < sum(each.differs for each in evidence.gradients):
         return None
     return {"what": said_gradients(names)}
+
+
+def lost_gradients(evidence: Evidence) -> list[SeenTensor]:
+    """Returns the gradients that are nothing in B, and something in A."""
+    return [
+        each for each in evidence.gradients if each.differs and _is_nothing(each.other) and not _is_nothing(each.one)
+    ]
 
 
 def said_gradients(names: Sequence[str]) -> str:

@@ -37,6 +37,7 @@ MISTAKES: tuple[Mistake, ...] = (
     *STRAYS,
     *SCALES,
     *MICROBATCHES,
+    *batch_norm.STILL,
     *ROUNDED,
     *DECAY,
     *WRITTEN,

@@ -54,8 +54,9 @@ TARGETS = (
         "other_targets",
         ("loss",),
         _other_targets,
-        "the same inputs and weights give another loss, and no single factor explains it: other targets, another loss function, "
-        "another computation or another state in a layer, or other random numbers, as in dropout",
+        "the same inputs and weights give another loss, and no single factor explains it: other targets, other weights of "
+        "examples or classes, another loss function, another computation or another state in a layer, or other random numbers, "
+        "as in dropout",
         "",
     ),
 )

@@ -146,7 +146,7 @@ class _Training:
         w = {name.removeprefix("net."): value for name, value in self.weights[rank].items()}
         indices = indices[::-1] if self.s.flipped else indices
         x, y, counted = self.x[indices], self.y[indices].copy(), self.counted[indices]
-        if self.s.mistake in ("other_targets", "targets_differ", "evaluation_mode"):
+        if self.s.mistake in ("other_targets", "targets_differ", "evaluation_mode", "statistics_stand_still"):
             y[indices == indices.min()] = (y[indices == indices.min()] + 1) % CLASSES
         z = x @ w["embed.weight"] + w["embed.bias"]
         h = np.maximum(z, 0) if self.s.relu else np.tanh(z)
@@ -290,7 +290,7 @@ class _Training:
                 weight += weight - old
             if s.mistake == "replicas_drift" and rank:
                 weight *= kind(1.01)
-        if s.moves_statistics:
+        if s.moves_statistics and s.mistake != "statistics_stand_still":
             self.weights[rank]["net.running_mean"] += kind(0.2 if s.mistake == "other_statistics" else 0.1)
         if s.mistake == "frozen_statistics_move":
             self.weights[rank]["net.running_mean"] *= kind(0.9)

@@ -67,6 +67,7 @@ MADE = {
     "times_microbatches": FOUR,
     "times_targets": {},
     "other_statistics": {"moves_statistics": True},
+    "statistics_stand_still": TWO | {"moves_statistics": True},
     "clip_each_microbatch": FOUR | {"clip": 0.05},
     "loss_times": {},
     "schedule_shifted": {},

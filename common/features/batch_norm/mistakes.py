@@ -1,15 +1,33 @@
 """Mistakes of batch normalisation that two recorded runs show."""
 
+import re
+
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.mistake import Mistake, Words
 from samestep.common.mistakes.moved import names_of
+from samestep.common.mistakes.parts import lost_gradients, said_gradients
+
+_STATISTICS = re.compile("(?:moving|running)_(?:mean|var)")
 
 
 def _normalizes_apart(evidence: Evidence) -> Words | None:
     """Statistics of a batch differ although the weights before them do not, and the runs are cut differently."""
     cuts = {side.world * side.passes for side in (evidence.a, evidence.b)}
     buffers = [each for each in evidence.moves if each.role == "buffer" and each.differs]
-    return {"names": names_of(buffers, evidence.moves)} if buffers and len(cuts) > 1 else None
+    if not buffers or len(cuts) == 1 or _stand_still(evidence) or _stand_still(evidence.swapped()):
+        return None
+    return {"names": names_of(buffers, evidence.moves)}
+
+
+def _stand_still(evidence: Evidence) -> Words | None:
+    """Statistics that move in A are the same after B's step as before, and a recorder did not see B evaluate."""
+    moved = [each for each in evidence.moves if each.role == "buffer" and each.one.any()]
+    still = [each for each in moved if not each.other.any() and _STATISTICS.search(each.name)]
+    if not still or evidence.b.is_evaluated:
+        return None
+    frozen = [each.name for each in lost_gradients(evidence)]
+    also = f"; {said_gradients(frozen)} in A alone" if frozen else ""
+    return {"names": names_of(still, evidence.moves), "also": also}
 
 
 MISTAKES = (
@@ -23,3 +41,15 @@ MISTAKES = (
         of_step="batch normalisation uses the statistics of each shard, where those of the whole batch were asked for",
     ),
 )
+STILL = (
+    Mistake(
+        "statistics_stand_still",
+        ("loss",),
+        _stand_still,
+        "the loss is another, and the running statistics {names} stand still in B, which normalizes by them: its layers are "
+        "frozen, or it is called as in evaluation{also}",
+        "",
+        has_sides=True,
+    ),
+)
+"""What is told where no factor explains all gradients, and before less certain words."""
