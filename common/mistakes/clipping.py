@@ -53,7 +53,7 @@ def loss_scales(evidence: Evidence) -> Iterator[float]:
 def not_clipped(evidence: Evidence) -> Words | None:
     """A clips its gradients, and B's are what A's were before it."""
     ratio, factor = ratio_of_all(evidence), evidence.a.factor
-    if ratio is None or factor == 1 or CLIP_NORM in evidence.b.scalars or not near(ratio, 1 / factor):
+    if ratio is None or factor == 1 or not near(ratio, 1 / factor) or {CLIP_NORM, CLIP_VALUE} & {*evidence.b.scalars}:
         return None
     return {"most": f"{evidence.a.scalars[CLIP_MOST]:g}"}
 
@@ -79,14 +79,28 @@ def each_microbatch(evidence: Evidence) -> Words | None:
 
 def each_tensor(evidence: Evidence) -> Words | None:
     """B alone clips each tensor's gradient to a norm, and the norm of A's says by which factor it is multiplied."""
-    scalars, most, factor = evidence.a.scalars, evidence.b.scalars.get(CLIP_EACH), evidence.a.factor
-    if not most or CLIP_NORM in evidence.b.scalars or CLIP_EACH in scalars or CLIP_VALUE in scalars:
+    scalars, factor = evidence.a.scalars, evidence.a.factor
+    most = evidence.b.scalars.get(CLIP_EACH) or _one_norm(evidence)
+    if not most or CLIP_EACH in scalars or CLIP_VALUE in scalars:
         return None
     for each in evidence.gradients:
         norm = each.norms[0] / factor if each.norms else math.nan
-        if not each.explained_by((most / norm if norm > most else 1.0) / factor):
+        if norm > most and each.norms and near(each.norms[1], most):  # torch adds 1e-6 to the norm that it divides by
+            ratio = each.norms[1] / each.norms[0]
+        else:
+            ratio = (most / norm if norm > most else 1.0) / factor
+        if not each.explained_by(ratio):
             return None
-    return {"most": f"{most:g}", "how": f"all of them to one of {scalars[CLIP_MOST]:g}" if factor < 1 else "none"}
+    return {"most": f"{most:.4g}", "how": f"all of them to one of {scalars[CLIP_MOST]:g}" if factor < 1 else "none"}
+
+
+def _one_norm(evidence: Evidence) -> float | None:
+    """Returns the norm that several gradients of B have, and none exceeds, as where hooks or single calls clip them."""
+    scalars, norms = evidence.b.scalars, sorted(each.norms[1] for each in evidence.gradients if each.norms)
+    are_together = CLIP_NORM in scalars and scalars.get(CLIP_CALLS, 0) <= evidence.b.passes
+    if are_together or CLIP_VALUE in scalars or len(norms) < 2 or not norms[-1]:
+        return None
+    return norms[-1] if near(norms[-2], norms[-1]) else None
 
 
 def by_value(evidence: Evidence) -> Words | None:

@@ -190,14 +190,17 @@ def cached():
 
 
 def clipped():
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer, every = torch.optim.SGD(model.parameters(), lr=0.1), [*model.parameters()]
+    together = [[own] for own in every] if "each" in words else [every[:2], every[2:]] if "parts" in words else [every]
+    for each in every if "hooks" in words else ():
+        each.register_hook(lambda gradient: gradient * min(1.0, 0.05 / (float(gradient.norm()) + 1e-6)))
     for part in BATCHES:
         optimizer.zero_grad()
         functional.cross_entropy(model(inputs[part]), targets[part]).backward()
         if "value" in words:
             nn.utils.clip_grad_value_(model.parameters(), 0.05)
-        for each in [[own] for own in model.parameters()] if "each" in words else [model.parameters()]:
-            nn.utils.clip_grad_norm_(each, 0.05) if "value" not in words else None
+        for each in [] if {"value", "hooks", "free"} & {*words} else together:
+            nn.utils.clip_grad_norm_(each, 0.05)
         optimizer.step()
 
 
