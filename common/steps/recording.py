@@ -226,11 +226,11 @@ class Recorder:
         return hook
 
     def fail(self, error: BaseException) -> bool:
-        """Ends the record; and the process, if only its first steps are wanted, which nobody counts now.
-
-        Returns whether the error is the script's, and has to reach it.
-        """
+        """Ends the record, and the process if only its first steps are wanted; returns whether the error is the script's."""
         self.end(f"the record ends at step {self.number}: {spell_failure(error)}")
+        if self._file is not None and not self.number and isinstance(error, OSError):
+            with contextlib.suppress(OSError, ValueError):
+                self._file.truncate(0)  # the disk had no room for a step, so there is none to read
         if self.options.stop_after is not None and isinstance(error, Exception):
             self.leave(1)
         return is_of_script(error)

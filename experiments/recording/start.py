@@ -137,7 +137,7 @@ def why_nothing(out: Path, ended: RecordedCommand) -> str:
         out: The directory of the record.
         ended: How the command ended.
     """
-    if rank_files(out):
+    if any(each.stat().st_size for each in rank_files(out)):
         return ""
     if ended.notes:
         reason = ended.notes[0]

@@ -167,6 +167,17 @@ def test_a_full_disk_ends_the_record_and_not_the_script(tmp_path: Path) -> None:
 
 
 @pytest.mark.torch
+def test_a_disk_that_takes_no_step_leaves_no_record(tmp_path: Path) -> None:
+    script = f"import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n{(SCRIPTS / 'plain.py').read_text()}"
+    (tmp_path / "full.py").write_text(script)
+    command = f"export PYTHONDONTWRITEBYTECODE=1; ulimit -f 1; exec {sys.executable} {tmp_path / 'full.py'}"
+    done = record("--out", str(tmp_path / "out"), "--", "bash", "-c", command)
+    assert done.returncode == 3 and done.stdout.startswith("done")
+    assert done.stderr == "samestep: nothing is recorded: the record ends at step 0: File too large.\n"
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.torch
 @pytest.mark.parametrize(
     ("does", "code", "said"),
     [
