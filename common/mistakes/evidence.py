@@ -109,6 +109,7 @@ class Side:
             None if nobody knows.
         alone: How many examples all steps were given that the other run does not have at all; None if nobody knows.
         repeated: How many examples came again within one pass through a DataLoader; None if nobody knows.
+        distinct: At least how many different examples all steps were given.
         is_evaluated: Whether the model was in evaluation mode.
         written: How many tensors the script has changed since the last update; 0 where nobody knows.
         trained_alone: The names of the parameters that got a gradient and that the other run does not have.
@@ -133,6 +134,7 @@ class Side:
     again: int | None = None
     alone: int | None = None
     repeated: int | None = None
+    distinct: int = 0
     is_evaluated: bool = False
     written: int = 0
     trained_alone: tuple[str, ...] = ()

@@ -103,7 +103,8 @@ def _same_order(evidence: Evidence) -> Words | None:
     now, own = evidence.b.digests[-1] if evidence.b.digests else None, evidence.a.digests
     earlier = [number for number, digest in enumerate(evidence.b.digests[:-1]) if digest == now]
     is_known = now is not None and earlier and own[-1] not in own[:-1] and evidence.a.is_seen_before
-    if not is_known or goes_on(evidence.a, evidence.b):
+    in_between = (len(own) - 1 - max(earlier, default=0)) * evidence.a.examples.total()  # fewer than all: in one pass
+    if not is_known or in_between < evidence.a.distinct or goes_on(evidence.a, evidence.b):
         return None
     return {"earlier": str(earlier[-1])}
 
@@ -113,12 +114,8 @@ def _found_at(evidence: Evidence) -> int | None:
     a, b = evidence.a, evidence.b
     now = b.digests[-1] if b.digests else None
     found = [number for number, digest in enumerate([*a.digests, *a.later]) if digest == now]
-    if (
-        now is None
-        or not found
-        or now == a.digests[-1]
-        or not (evidence.gradients or a.examples.total() == b.examples.total())
-    ):
+    is_known = evidence.gradients or a.examples.total() == b.examples.total()
+    if now is None or not found or now == a.digests[-1] or not is_known:
         return None
     return min(found, key=lambda number: abs(number - len(b.digests) + 1))
 
@@ -144,7 +141,7 @@ def _reordered(evidence: Evidence) -> Words | None:
 
 
 def _repeated(evidence: Evidence) -> Words | None:
-    """Within one pass through the data, B is given examples again, and A is not."""
+    """Within one pass, B is given examples again, and A is not."""
     return {"more": _counted(evidence.b.repeated)} if evidence.b.repeated and evidence.a.repeated == 0 else None
 
 

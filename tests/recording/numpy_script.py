@@ -115,7 +115,7 @@ class _Training:
     def batch(self, step: int) -> list[np.ndarray]:
         """The examples of each rank at a step."""
         s, per_epoch = self.s, EXAMPLES // BATCH
-        if s.mistake == "position_lost" and step >= 2:
+        if (s.mistake == "position_lost" and step >= 2) or (s.mistake == "position_lost_later" and step >= 5):
             step -= 2
         epoch = 0 if s.mistake == "same_order_each_epoch" else step // per_epoch
         seed = 7 * s.seed + epoch + (100 if s.mistake == "other_order" else 0)

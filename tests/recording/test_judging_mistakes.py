@@ -271,6 +271,12 @@ def test_half_of_the_examples_twice_for_the_other_half_are_no_padded_batch(tmp_p
     assert (found.kind, found.first and found.first.phase, found.causes) == ("unnamed", "data", ()), found.headline
 
 
+def test_a_place_that_is_lost_in_a_later_pass_is_no_order_of_the_pass_before(tmp_path: Path) -> None:
+    found = diff(Script(), Script(mistake="position_lost_later"), tmp_path, reruns=0)
+    assert [cause.name for cause in found.causes] == ["position_lost"], found.headline
+    assert "step 5, data: B is given the examples of A's step 3" in found.headline
+
+
 def test_a_shard_is_missing_though_the_loss_is_the_same(tmp_path: Path) -> None:
     """Before a last layer that starts at zero, every example has the same loss; that of A has further targets."""
     a, b = (recorded(Script(sees_targets=True, mistake=mistake), tmp_path) for mistake in ("", "dropped_shard"))

@@ -227,8 +227,8 @@ def _with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
         more = own - others
         alone = sum(count for row, count in more.items() if row not in others)
         known = {"again": more.total() - alone, "alone": alone, "repeated": through.repeated} if is_known else {}
-        later = each.digests[len(side.digests) :]
-        sides.append(dataclasses.replace(side, rates=each.rates, later=later, following=further, **known))
+        known |= {"later": each.digests[len(side.digests) :], "distinct": len(own)}
+        sides.append(dataclasses.replace(side, rates=each.rates, following=further, **known))
     return dataclasses.replace(evidence, a=sides[0], b=sides[1])
 
 
