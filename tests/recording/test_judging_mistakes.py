@@ -130,6 +130,18 @@ def test_evaluation_mode_is_named_only_where_nothing_explains_more(tmp_path: Pat
     assert [cause.name for cause in verdict.causes] == [expected], verdict.headline
 
 
+@pytest.mark.parametrize("side", "AB")
+def test_what_a_scaler_skips_is_no_mistake_of_what_an_optimizer_holds(tmp_path: Path, side: str) -> None:
+    """Nothing moves in a step that overflows, and its gradients may be those of the step before."""
+    one, other = (recorded(Script(mistake=each), tmp_path) for each in ("", "weights_do_not_move"))
+    skipped = dataclasses.replace(other, steps=[dataclasses.replace(step, is_skipped=True) for step in other.steps])
+    a, b = (one, skipped) if side == "B" else (skipped, one)
+    reruns, pairing = [recorded(Script(perturbed=seed), tmp_path) for seed in range(4)], pair(a, b)
+    verdict = judge(a, b, measure(a, reruns, pairing), pairing)
+    said = f"not the same: step 0, update: the gradient scaler of {side} alone skipped the update"
+    assert (verdict.kind, verdict.causes) == ("unnamed", ()) and verdict.headline.startswith(said)
+
+
 @pytest.mark.parametrize(
     ("worlds", "expected"),
     [

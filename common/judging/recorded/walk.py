@@ -170,7 +170,8 @@ class Walk:
             other: B's.
             past: The past of both.
         """
-        gradient, weight = self.compare("gradient", one, other), self.compare("weight", one, other)
+        is_alone = phase == "update" and one.is_skipped != other.is_skipped  # which is all that there is to explain
+        gradient, weight = (None if is_alone else self.compare(each, one, other) for each in ("gradient", "weight"))
         moves: tuple[SeenTensor, ...] = ()
         if weight is not None and past[0].weights is not None and past[1].weights is not None:
             before = [self.pairing.of(sums, side) for side, sums in enumerate((past[0].weights, past[1].weights))]
