@@ -19,7 +19,7 @@ from samestep.common.mistakes.rates import HYPER
 from samestep.common.mistakes.replicas import BY_RANK, REPLICAS
 from samestep.common.mistakes.strays import STRAYS, TURNS, trained_apart
 from samestep.common.mistakes.targets import MODE, TARGETS
-from samestep.common.mistakes.updates import UPDATES
+from samestep.common.mistakes.updates import FOLLOWED, UPDATES
 from samestep.common.mistakes.written import MOVED_WITHIN, WRITTEN
 
 MISTAKES: tuple[Mistake, ...] = (
@@ -38,6 +38,7 @@ MISTAKES: tuple[Mistake, ...] = (
     *SCALES,
     *MICROBATCHES,
     *batch_norm.STILL,
+    *FOLLOWED,
     *ROUNDED,
     *DECAY,
     *WRITTEN,

@@ -81,6 +81,31 @@ def _follows_otherwise(evidence: Evidence) -> Words | None:
     return {"names": few([each.name for each in apart]), "how": how}
 
 
+def _followed_otherwise(evidence: Evidence) -> Words | None:
+    """What was written to networks between two steps differs by a factor, so the update of this step has no part in it."""
+    apart = [each for each in evidence.moves if each.role == FOLLOWER and each.differs]
+    ratio = common_ratio(apart)
+    if ratio is None or near(ratio, 1.0) or all(each.size == 1 for each in apart):
+        return None
+    if any(near(each.ratio, ratio) for each in differing(evidence)):  # which a script has followers follow afterwards
+        return None
+    how = "stand still" if abs(ratio) < 1e-6 else f"have moved {spell(ratio)} times as far"
+    return {"names": few([each.name for each in apart]), "how": how}
+
+
+FOLLOWED = (
+    Mistake(
+        "followed_otherwise",
+        ("loss", "gradient"),
+        _followed_otherwise,
+        "weights of another network ({names}), which no gradient updates, {how} in B since the step before, and what is computed "
+        "with them differs: a target network, a teacher or an average of the weights, with another decay, or updated at another "
+        "time or not at all",
+        "",
+        has_sides=True,
+    ),
+)
+"""Where a script writes followers between the updates, and trains on what they say."""
 UPDATES = (
     Mistake(
         "follows_otherwise",

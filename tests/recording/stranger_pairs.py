@@ -162,6 +162,7 @@ KERAS_PAIRS = [
     ("fakes", "compiled", "same", ""),
     ("fakes", "called", "same", ""),
     ("target", "faster", "follows_otherwise", "which no gradient updates, and moves 2.000 times as far in B"),
+    ("target led", "faster", "followed_otherwise", "have moved 2.000 times as far in B since the step before"),
     ("averages", "restarted", "follows_otherwise", "(follower2.sgd/model_dense_kernel_average, "),
     ("twins", "swapped", "same", ""),
     ("fit", "repeated", "repeated_in_a_pass", "(of a DataLoader, or an epoch of Keras), B is given 16 examples again"),

@@ -179,7 +179,7 @@ def target():
 
     @tf.function
     def step(given, wanted):
-        wanted += 0.0 * copy(given)
+        wanted += ("led" in words) * copy(given)
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean((model(given, training=True) - wanted) ** 2)
         optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
