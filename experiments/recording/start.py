@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, Unavailable
-from samestep.common.files.reading import Unreadable, parse_json
+from samestep.common.files.reading import MOST_BYTES, Unreadable, open_plain, parse_json
 from samestep.common.files.writing import copy_file, create, open_directory
 from samestep.common.files.written import LIST
 from samestep.common.frameworks import FRAMEWORKS, conventions
@@ -71,9 +71,9 @@ def record_command(
         )
         path = os.pathsep.join(filter(None, (scratch, os.environ.get("PYTHONPATH"))))
         environment = os.environ | {"PYTHONPATH": path, VARIABLE: full.to_json()}
-        with notes.open("rb") as noted:  # a script may clean the folder of temporary files
+        with open_plain(notes) as noted:  # a script may clean the folder of temporary files
             exit_code = _run(command, environment, output, directory)
-            lines = [*_lines(noted.read())] + ([] if notes.exists() else [("note", _CLEANED)])
+            lines = [*_lines(noted.read(MOST_BYTES))] + ([] if notes.exists() else [("note", _CLEANED)])
     by_kind = {kind: tuple(dict.fromkeys(text for each, text in lines if each == kind)) for kind, _ in lines}
     return RecordedCommand(exit_code, "python" in by_kind, by_kind.get("framework", ()), by_kind.get("note", ()))
 
