@@ -11,8 +11,8 @@ import tensorflow as tf
 from keras.src.backend import name_scope
 
 from samestep.common.objects import objects_of
-from samestep.common.steps.keras_followers import averages_of, find_followers
-from samestep.common.steps.keras_scalars import scalars_of, written
+from samestep.common.steps.keras.followers import averages_of, find_followers
+from samestep.common.steps.keras.scalars import scalars_of, written
 from samestep.common.steps.record import Phase
 from samestep.tf_impl.recording.slots import Slots
 from samestep.tf_impl.recording.statistics import Statistics

@@ -12,7 +12,7 @@ from samestep.common.steps.record import Phase
 from samestep.tf_impl.recording.joined import JoinedNote, JoinedNotes
 from samestep.tf_impl.recording.journal import Journal
 from samestep.tf_impl.recording.rings import Ring, is_compiled, own_variable
-from samestep.tf_impl.recording.statistics import NUMBERS, Seen, Statistics, unpack
+from samestep.tf_impl.recording.statistics import NUMBERS, HalfProjected, Statistics, unpack
 
 
 class Slots:
@@ -45,8 +45,8 @@ class Slots:
         self._gradients = {phase: own_variable(np.zeros(size, np.int64), tf.int64) for phase in phases}
         self._is_applied, self._is_updated = (own_variable(False, tf.bool) for _ in range(2))
         self._seen = Ring(journal.capacity, (len(phases) + 1) * size)
-        self._given: dict[Phase, Sequence[tf.Tensor | Seen | None]] = {}
-        self._early: dict[int, Seen] = {}
+        self._given: dict[Phase, Sequence[tf.Tensor | HalfProjected | None]] = {}
+        self._early: dict[int, HalfProjected] = {}
         self._commits: dict[bool, Any] = {}
 
     def let_go(self) -> None:
@@ -156,7 +156,7 @@ class Slots:
         return None if self._joined is None else self._joined.read(number)
 
     def _write_tensors(
-        self, given: Mapping[Phase, Sequence[tf.Tensor | Seen | None]], is_joined: bool = False
+        self, given: Mapping[Phase, Sequence[tf.Tensor | HalfProjected | None]], is_joined: bool = False
     ) -> tf.Operation:
         lists = [*(given[phase] for phase in self._gradients if phase in given), self.weights]
         *found, of_weights = tf.split(self._statistics(*lists), len(lists))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from samestep.common.steps.keras_layout import KerasLayout
+from samestep.common.steps.keras.layout import KerasLayout
 from samestep.common.steps.projections import BITS, PROJECTIONS, told_bits
 from samestep.common.steps.record import stats_dtype
 
@@ -27,7 +27,7 @@ _LARGE = 2**16
 """Numbers of a gradient for whose memory an update that may not overwrite it pays more than for a condition."""
 
 
-class Seen(NamedTuple):
+class HalfProjected(NamedTuple):
     """What was computed of a matrix before its last product: of a gradient that nobody keeps until the update is made.
 
     Attributes:
@@ -90,7 +90,7 @@ class Statistics:
             self._signs = [_Signs(layout, self._dtype) for layout in layouts]
         self._compiled: dict[tuple[bool, ...], Any] = {}
 
-    def __call__(self, *lists: Sequence[tf.Tensor | Seen | None]) -> tf.Tensor:
+    def __call__(self, *lists: Sequence[tf.Tensor | HalfProjected | None]) -> tf.Tensor:
         """Computes the statistics.
 
         Args:
@@ -108,7 +108,7 @@ class Statistics:
             self._compiled[pattern] = tf.function(self._in_graph, autograph=False).get_concrete_function(given)
         return self._compiled[pattern](given)
 
-    def see(self, place: int, value: tf.Tensor, condition: tf.Tensor) -> Seen | None:
+    def see(self, place: int, value: tf.Tensor, condition: tf.Tensor) -> HalfProjected | None:
         """Computes in a graph what reads a large matrix, where a condition holds; None for other tensors.
 
         Args:
@@ -124,12 +124,13 @@ class Statistics:
         found = tf.cond(
             condition, lambda: self._of_matrix(tf.reshape(value, signs.shape), signs.first), lambda: nothing
         )
-        return Seen(*found, value.dtype)
+        return HalfProjected(*found, value.dtype)
 
-    def _in_graph(self, values: Sequence[tf.Tensor | Seen | None]) -> tf.Tensor:
+    def _in_graph(self, values: Sequence[tf.Tensor | HalfProjected | None]) -> tf.Tensor:
         groups: dict[tuple[object, ...], list[int]] = {}
         tensors = [
-            value if value is None or isinstance(value, Seen) else tf.convert_to_tensor(value) for value in values
+            value if value is None or isinstance(value, HalfProjected) else tf.convert_to_tensor(value)
+            for value in values
         ]
         for place, (value, signs) in enumerate(zip(tensors, itertools.cycle(self._signs))):
             if value is not None:
@@ -149,7 +150,7 @@ class Statistics:
         """Returns the projections, square norms and sums of bits of tensors whose last products have the same signs."""
         signs = [self._signs[place % len(self._signs)] for place in places]
         values = [
-            each if isinstance(each := tensors[place], Seen) else tf.reshape(each, of.shape)
+            each if isinstance(each := tensors[place], HalfProjected) else tf.reshape(each, of.shape)
             for place, of in zip(places, signs, strict=True)
         ]
         if signs[0].is_line:
@@ -159,7 +160,7 @@ class Statistics:
             words = _words(lines)
             return projected, tf.reduce_sum(x_NS * x_NS, 1), tf.reduce_sum(words, range(1, words.shape.rank))
         found = [
-            value[:3] if isinstance(value, Seen) else self._of_matrix(value, each.first)
+            value[:3] if isinstance(value, HalfProjected) else self._of_matrix(value, each.first)
             for value, each in zip(values, signs, strict=True)
         ]
         squares, bits, halves = (tf.stack(each) for each in zip(*found, strict=True))

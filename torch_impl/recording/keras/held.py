@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from samestep.common.objects import objects_of
-from samestep.common.steps.keras_followers import averages_of, find_followers
-from samestep.common.steps.keras_layout import KerasLayout
+from samestep.common.steps.keras.followers import averages_of, find_followers
+from samestep.common.steps.keras.layout import KerasLayout
 from samestep.common.steps.record import RecordedTensor
 from samestep.torch_impl.recording.held import Held
 from samestep.torch_impl.recording.keras.layers import GIVEN, in_layout, is_keras, keras_on_torch, keras_tensors

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from samestep.common.steps.keras_scalars import scalars_of, written
+from samestep.common.steps.keras.scalars import scalars_of, written
 from samestep.common.steps.recording import Recorder
 from samestep.torch_impl.recording.gradient_transforms import follow_keras_transforms
 from samestep.torch_impl.recording.hooks import Hooks

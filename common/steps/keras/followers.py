@@ -14,10 +14,10 @@ class Variable(Protocol):
     shape: Sequence[int]
 
 
-class Layer(Protocol):
+class KerasLayer(Protocol):
     """A layer of Keras."""
 
-    def _flatten_layers(self) -> Iterable["Layer"]: ...
+    def _flatten_layers(self) -> Iterable["KerasLayer"]: ...
 
 
 class AveragingOptimizer(Protocol):
@@ -29,12 +29,12 @@ class AveragingOptimizer(Protocol):
 
 
 def find_followers(
-    layers: Iterable[Layer],
+    layers: Iterable[KerasLayer],
     wanted: Collection[int],
-    called: Collection[Layer],
+    called: Collection[KerasLayer],
     value_of: Callable[[Variable], object],
     has_value: Callable[[Variable], bool],
-) -> list[Layer]:
+) -> list[KerasLayer]:
     """Returns the layers that have the shapes of a part of a layer that is trained, and of which nothing is trained.
 
     They are in no other layer, or in one that is not called in training itself, as where the `train_step` of a model calls one of
@@ -49,9 +49,9 @@ def find_followers(
     """
     layers = [each for each in layers if "_layers" in vars(each)]
     inner = {id(each) for layer in layers for each in (*vars(layer)["_layers"], getattr(layer, "_functional", None))}
-    trained, idle, waiting = list[Layer](), list[Layer](), [each for each in layers if id(each) not in inner]
+    trained, idle, waiting = list[KerasLayer](), list[KerasLayer](), [each for each in layers if id(each) not in inner]
 
-    def is_trained(layer: Layer) -> bool:
+    def is_trained(layer: KerasLayer) -> bool:
         return any(id(value_of(each)) in wanted for each in _weights(layer))
 
     while waiting:
@@ -80,10 +80,10 @@ def averages_of(optimizer: AveragingOptimizer) -> Iterator[tuple[Variable, Varia
         yield from ((variable, average) for variable, average in pairs if average is not None)
 
 
-def _weights(layer: Layer) -> Iterator[Variable]:
+def _weights(layer: KerasLayer) -> Iterator[Variable]:
     for each in layer._flatten_layers():
         yield from vars(each).get("_trainable_variables", ())
 
 
-def _shapes(layer: Layer) -> tuple[Sequence[int], ...]:
+def _shapes(layer: KerasLayer) -> tuple[Sequence[int], ...]:
     return tuple(tuple(each.shape) for each in _weights(layer))
