@@ -1,6 +1,7 @@
 """The house rules that can be counted: sizes, types, docstrings, what no file may do, CONTRIBUTING's table of what to touch."""
 
 import ast
+import collections
 import functools
 import re
 import statistics
@@ -31,6 +32,21 @@ def test_functions_and_files_are_small() -> None:
     assert {str(size.path): size.lines for size in sizes() if size.lines > 250} == {}
     strategies = {str(size.path): size.lines for size in sizes() if size.path.parent.name == "strategies"}
     assert {name: lines for name, lines in strategies.items() if lines > 120} == {}
+
+
+def test_no_folder_has_many_modules() -> None:
+    folders = collections.Counter(str(size.path.parent) for size in sizes() if size.path.name != "__init__.py")
+    assert {name: count for name, count in folders.items() if count > 20} == {}
+
+
+def test_a_class_name_has_one_meaning_but_in_the_mirrors() -> None:
+    mirrors = r"(torch_impl|tf_impl|common/reference|common/techniques|common/workload/(features|optimizers))/.*"
+    places: dict[str, set[str]] = {}
+    for file, text in FILES.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, set()).add(re.sub(mirrors, "a mirror", file))
+    assert {name: sorted(found) for name, found in places.items() if len(found) > 1} == {}
 
 
 def test_almost_everything_is_annotated() -> None:
