@@ -64,6 +64,7 @@ ALLOWED = {
     "experiments/comparing/execution.py: os.open": "a directory, to lock it",
     "experiments/cli/ending.py: os.open": "/dev/null",
     "experiments/submitting/jobs.py: os.fdopen": "the log of an engine, to write it",
+    "experiments/recording/start.py: notes.open": "made here, and open before the command runs, which may remove it",
     "experiments/recording/followed.py: open": "the kernel's: which signals wait for a process",
     "experiments/report.py: os.open": "the report, written into a pipe or a device",
     "experiments/report.py: os.fdopen": "likewise",

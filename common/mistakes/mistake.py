@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
+from samestep.common.errors import name_some
 from samestep.common.mistakes.evidence import Evidence
 
 Words = dict[str, str]
@@ -61,8 +62,7 @@ def of_norm(share: float, digits: int = 2) -> str:
 
 def few(words: Sequence[str]) -> str:
     """Returns words with commas between them, of many the first three."""
-    rest = f" and {len(words) - 3} more" if len(words) > 3 else ""
-    return ", ".join(words[:3]) + rest
+    return name_some(words, 3)
 
 
 def near(ratio: float, number: float) -> bool:

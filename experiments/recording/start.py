@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, Unavailable
-from samestep.common.files.reading import MOST_BYTES, Unreadable, open_plain, parse_json
+from samestep.common.files.reading import MOST_BYTES, Unreadable, parse_json
 from samestep.common.files.writing import copy_file, create, open_directory
 from samestep.common.files.written import LIST
 from samestep.common.frameworks import FRAMEWORKS, conventions
@@ -71,7 +71,7 @@ def record_command(
         )
         path = os.pathsep.join(filter(None, (scratch, os.environ.get("PYTHONPATH"))))
         environment = os.environ | {"PYTHONPATH": path, VARIABLE: full.to_json()}
-        with open_plain(notes) as noted:  # a script may clean the folder of temporary files
+        with notes.open("rb") as noted:  # a script may clean the folder of temporary files
             exit_code = _run(command, environment, output, directory)
             lines = [*_lines(noted.read(MOST_BYTES))] + ([] if notes.exists() else [("note", _CLEANED)])
     by_kind = {kind: tuple(dict.fromkeys(text for each, text in lines if each == kind)) for kind, _ in lines}
@@ -172,8 +172,14 @@ def _lines(noted: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _run(command: Sequence[str], environment: dict[str, str], output: int | None, directory: Path | None) -> int:
-    if output is None:
-        code = run_followed(command, environment, directory)
-    else:
-        code = ApartCommand(command, environment, output, directory).wait()
+    try:
+        if output is None:
+            code = run_followed(command, environment, directory)
+        else:
+            code = ApartCommand(command, environment, output, directory).wait()
+    except OSError as error:  # a script without a first line that names its program
+        raise ConfigError(
+            f"command '{command[0]}' cannot be started: {error.strerror}; name the program that runs it before it, as in: python "
+            "train.py"
+        ) from None
     return 128 - code if code < 0 else code

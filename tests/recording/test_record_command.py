@@ -166,6 +166,14 @@ def test_a_full_disk_ends_the_record_and_not_the_script(tmp_path: Path) -> None:
     assert read(tmp_path / "out")[0][0].directory == str(ROOT)  # from which a rerun starts the whole command
 
 
+def test_a_file_that_is_no_program_is_refused_in_one_line(tmp_path: Path) -> None:
+    (program := tmp_path / "train").write_text("no first line\n")
+    program.chmod(0o700)
+    done = record("--out", str(tmp_path / "out"), "--", str(program))
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert f"command '{program}' cannot be started: Exec format error; name the program" in done.stderr
+
+
 @pytest.mark.torch
 def test_a_disk_that_takes_no_step_leaves_no_record(tmp_path: Path) -> None:
     script = f"import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n{(SCRIPTS / 'plain.py').read_text()}"

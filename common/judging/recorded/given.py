@@ -30,9 +30,10 @@ ALL_ARGUMENTS = (
     "is alike"
 )
 OTHER_MASK = (
-    "what an attention_mask hides is no part of an example: where it hides other places, what else the model is called on counts "
-    "as other data"
+    "what an attention_mask or a padding_mask hides is no part of an example: where it hides other places, what else the model "
+    "is called on counts as other data"
 )
+_MASKS = "attention_mask", "padding_mask"
 COMPUTED = ("loss", "gradient", "clipping", "update")
 """Phases in which a step computes something of its examples."""
 
@@ -164,13 +165,10 @@ def _said_of_arguments(one: RunStep, other: RunStep) -> str:
 
 def _has_other_mask(one: RunStep, other: RunStep) -> bool:
     masks = [
-        next((rows for name, rows in step.of_arguments().items() if _is_mask(name)), None) for step in (one, other)
+        next((rows for name, rows in step.of_arguments().items() if name.rpartition(".")[2] in _MASKS), None)
+        for step in (one, other)
     ]
     return masks[0] != masks[1]
-
-
-def _is_mask(name: str) -> bool:
-    return name.rpartition(".")[2] == "attention_mask"
 
 
 def _called(name: str) -> str:

@@ -124,7 +124,7 @@ def _targets_of(nodes: Sequence[torch.autograd.graph.Node]) -> list[torch.Tensor
 def _counted(target: torch.Tensor, ignored: int, counts_all: bool) -> torch.Tensor:
     """Returns classes from 1 on, and 0 for what is ignored, which changes no hash where it pads a row."""
     classes = target.to(torch.int64) + 1
-    return classes if counts_all else classes.masked_fill_(target == ignored, 0)
+    return classes if counts_all else classes.masked_fill_(classes == ignored + 1, 0)
 
 
 def _counts_all(node: torch.autograd.graph.Node, target: torch.Tensor) -> bool:
