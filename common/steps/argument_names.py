@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+MASKS = "attention_mask", "padding_mask"
+"""What models call the argument that hides padding."""
+
 
 def names_of(kinds: type | tuple[type, ...], arguments: Sequence[object], keywords: Mapping[str, object]) -> list[str]:
     """Returns the names of the tensors of a call, those of mappings and keywords in the order of their names.
@@ -14,6 +17,18 @@ def names_of(kinds: type | tuple[type, ...], arguments: Sequence[object], keywor
     is_batch = len(arguments) == 1 and not isinstance(arguments[0], kinds)
     names = _names(kinds, "", arguments[0] if is_batch else arguments) if arguments else []
     return names + _names(kinds, "", keywords) if keywords else names
+
+
+def padding_named(arguments: Sequence[object], keywords: Mapping[str, object]) -> tuple[list[object], object]:
+    """Returns what a call names masks, keywords first, and its positions; None if it names none.
+
+    Args:
+        arguments: The arguments, of which a mapping may name its parts.
+        keywords: The keywords.
+    """
+    named = [keywords, *(each for each in arguments if isinstance(each, Mapping))]
+    masks = [each[name] for each in named for name in MASKS if name in each]
+    return masks, next((each["position_ids"] for each in named if "position_ids" in each), None)
 
 
 def _names(kinds: type | tuple[type, ...], above: str, value: object) -> list[str]:

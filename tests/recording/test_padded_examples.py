@@ -8,7 +8,9 @@ from tests.recording.test_recorded_examples import hashes_of
 
 
 @pytest.mark.torch
-def test_padding_is_no_part_of_an_example() -> None:
+@pytest.mark.parametrize("name", ["attention_mask", "padding_mask"])
+@pytest.mark.parametrize("is_mapping", [False, True])
+def test_padding_is_no_part_of_an_example(name: str, is_mapping: bool) -> None:
     """Micro-batches are padded less far than whole batches, with labels of -100 that losses leave out."""
     import torch
 
@@ -17,13 +19,17 @@ def test_padding_is_no_part_of_an_example() -> None:
     ids, labels = torch.tensor([[5, 6, 7, 9], [3, 4, 9, 9]]), torch.tensor([[5, 6, 7, -100], [3, 4, -100, -100]])
     mask = torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0]])
     whole, cut = Examples(), Examples()
-    whole.add([], {"attention_mask": mask, "input_ids": ids, "labels": labels})
+
+    def add(examples: Examples, given: dict[str, torch.Tensor]) -> None:
+        examples.add(*(([given], {}) if is_mapping else ([], given)))
+
+    given = {name: mask, "input_ids": ids, "labels": labels}
+    add(whole, given)
     for row, length in ((0, 3), (1, 2)):
-        given = {"attention_mask": mask, "input_ids": ids, "labels": labels}
-        cut.add([], {name: each[row : row + 1, :length] for name, each in given.items()})
+        add(cut, {name: each[row : row + 1, :length] for name, each in given.items()})
     assert hashes_of(whole) == hashes_of(cut)
     whole.clear()
-    whole.add([], {"attention_mask": mask, "input_ids": ids, "labels": labels.roll(1)})
+    add(whole, given | {"labels": labels.roll(1)})
     assert hashes_of(whole) != hashes_of(cut)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-_MASKS = "attention_mask", "padding_mask"
+from samestep.common.steps.argument_names import padding_named
 
 
 def padding_of(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[tf.Tensor | None, Any]:
@@ -16,9 +16,7 @@ def padding_of(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[t
         arguments: The arguments of the model, of which a mapping may name its parts.
         keywords: The keywords of the model.
     """
-    named = [keywords, *(each for each in arguments if isinstance(each, Mapping))]
-    masks = [each[name] for each in named for name in _MASKS if name in each]
-    places = next((each["position_ids"] for each in named if "position_ids" in each), None)
+    masks, places = padding_named(arguments, keywords)
     usable = [each for each in masks if isinstance(each, tf.Tensor | np.ndarray) and len(each.shape or ()) == 2]
     return (tf.cast(usable[0], tf.bool) if usable else None), places
 

@@ -10,6 +10,7 @@ from samestep.common.judging.recorded.verdict import FirstDifference
 from samestep.common.judging.recorded.walk import Walk
 from samestep.common.judging.recorded.yardstick import roundoff_of_weights
 from samestep.common.mistakes.mistake import few
+from samestep.common.steps.argument_names import MASKS
 from samestep.common.steps.recorded_run import RunStep
 
 IN_NO_LOSS = "one of the two calls its models on further examples, which changes no loss"
@@ -33,7 +34,6 @@ OTHER_MASK = (
     "what an attention_mask or a padding_mask hides is no part of an example: where it hides other places, what else the model "
     "is called on counts as other data"
 )
-_MASKS = "attention_mask", "padding_mask"
 COMPUTED = ("loss", "gradient", "clipping", "update")
 """Phases in which a step computes something of its examples."""
 
@@ -165,7 +165,7 @@ def _said_of_arguments(one: RunStep, other: RunStep) -> str:
 
 def _has_other_mask(one: RunStep, other: RunStep) -> bool:
     masks = [
-        next((rows for name, rows in step.of_arguments().items() if name.rpartition(".")[2] in _MASKS), None)
+        next((rows for name, rows in step.of_arguments().items() if name.rpartition(".")[2] in MASKS), None)
         for step in (one, other)
     ]
     return masks[0] != masks[1]

@@ -1,7 +1,7 @@
 """Which examples the model was called on: the mirror of common/steps/rows.py.
 
 The tensors of a call that have as many rows as its first one make the hashes together; a packed batch is one row. The padding
-that an `attention_mask` among the keywords hides counts as zero, whatever a batch is padded with and on which side.
+that an `attention_mask` or a `padding_mask` hides counts as zero, whatever a batch is padded with and on which side.
 A tensor that asks for a gradient, or that a model returned within the step, is a result and no data: its last bits may differ
 where the data are the same. So are rows of a result in a batch that holds data as well, as a discriminator may be given it.
 """
@@ -17,7 +17,7 @@ from samestep.common.steps.rows import coefficients, is_channels_last
 from samestep.torch_impl.recording.pieces import has_no_numbers, local_of, unwrapped
 from samestep.torch_impl.recording.step.arguments import Arguments
 from samestep.torch_impl.recording.step.memory import Memory, Sums, on_host
-from samestep.torch_impl.recording.step.padding import leading_of, shown_by, without_padding
+from samestep.torch_impl.recording.step.padding import leading_of, padding_of, without_padding
 from samestep.torch_impl.recording.step.results import Results
 from samestep.torch_impl.recording.step.sparse import coefficients_at, entries_of, has_sparse_rows, values_of
 
@@ -58,15 +58,16 @@ class Examples:
         given = self._chosen(arguments, keywords)
         if not given:
             return []
-        inputs, mask = [*given.values()], shown_by(keywords["attention_mask"]) if "attention_mask" in keywords else None
+        inputs = [*given.values()]
         leading = inputs[0]
         if leading.ndim == 1 and not tensors_in(arguments):
             leading = leading_of(inputs)
-        rows, positions = leading.shape[0], keywords.get("position_ids")
+        rows = leading.shape[0]
         together = {place: each for place, each in given.items() if each.shape[0] == rows}
         hashed = [*together.values()]
-        if mask is not None:
-            hashed = [without_padding(each, mask, each is positions) for each in hashed]
+        shown, positions = padding_of(arguments, keywords) if len(hashed) > 1 else (None, None)
+        if shown is not None:
+            hashed = [without_padding(each, shown, each is positions) for each in hashed]
         out, results = self._memory.of(len(self._sums), rows), self._results.alive()
         if len(hashed) == 1:
             alone = [sums := sums_of(0, hashed[0], out)]

@@ -1,9 +1,10 @@
 """What of the inputs of a call is no data: the padding of texts. And which of them is a packed batch, which has none."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
+from samestep.common.steps.argument_names import padding_named
 from samestep.torch_impl.recording.pieces import local_of, unwrapped
 
 
@@ -18,15 +19,17 @@ def leading_of(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
     return rows[0] if is_packed else inputs[0]
 
 
-def shown_by(mask: object) -> torch.Tensor | None:
-    """Returns what an attention mask does not hide; None if it is of another kind than one number for each place of a row.
+def padding_of(arguments: Sequence[object], keywords: Mapping[str, object]) -> tuple[torch.Tensor | None, object]:
+    """Returns what the mask of a call does not hide, and its positions; None for what there is not.
 
     Args:
-        mask: The mask of a call.
+        arguments: The arguments of the module, of which a mapping may name its parts.
+        keywords: The keywords of the module.
     """
-    if not isinstance(mask, torch.Tensor) or mask.layout is not torch.strided or mask.ndim != 2 or not mask.numel():
-        return None
-    return local_of(unwrapped(mask)) != 0
+    masks, places = padding_named(arguments, keywords)
+    usable = (each for each in masks if isinstance(each, torch.Tensor) and each.layout is torch.strided)
+    mask = next((each for each in usable if each.ndim == 2 and each.numel()), None)
+    return (None if mask is None else local_of(unwrapped(mask)) != 0), places
 
 
 def without_padding(tensor: torch.Tensor, shown: torch.Tensor, are_positions: bool = False) -> torch.Tensor:
