@@ -39,20 +39,18 @@ def main(arguments: Sequence[str]) -> int:
     for name in ("every", "stop_after"):
         if given[name] is not None and given[name] < 1:
             raise ConfigError(f"{spell_flag(name)} is {given[name]}; give a whole number from 1 on.")
-    from samestep.common.files.removing import discard  # here: --help imports no NumPy
-    from samestep.common.steps.recording import RecordOptions
+    from samestep.common.steps.recording import RecordOptions  # here: --help imports no NumPy
     from samestep.experiments.recording.facts import facts_of
-    from samestep.experiments.recording.start import check_command, default_directory, record_command, why_nothing
+    from samestep.experiments.recording.start import check_command, default_directory, record_command
 
     check_command(command)
     out = Path(given.pop("out") or default_directory(command))
     ended = record_command(command, RecordOptions(str(out), **given))
     lines = [*ended.notes, *facts_of(out)]
-    if reason := why_nothing(out, ended):
-        discard(out)
+    if ended.why_nothing:
         if not ended.exit_code:
-            raise Unavailable(reason)
-        lines = [reason]
+            raise Unavailable(ended.why_nothing)
+        lines = [ended.why_nothing]
     for line in lines:
         print(f"samestep: {line}", file=sys.stderr)
     return ended.exit_code

@@ -61,7 +61,7 @@ ALLOWED = {
     "common/runtime/worker/fork_server.py: os.open": "/dev/null, and a log to write",
     "common/runtime/worker/worker.py: os.open": "config.json, to lock a byte of it",
     "common/runtime/directory.py: os.fdopen": "error.json, written in place; read by the door",
-    "experiments/comparing/execution.py: os.open": "a directory, to lock it",
+    "common/files/locks.py: os.open": "a directory, to lock it",
     "experiments/cli/ending.py: os.open": "/dev/null",
     "experiments/submitting/jobs.py: os.fdopen": "the log of an engine, to write it",
     "experiments/recording/start.py: notes.open": "made here, and open before the command runs, which may remove it",

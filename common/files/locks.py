@@ -1,12 +1,19 @@
-"""The places that the processes of a run hold: a byte each of a file that is there anyway, until the process ends.
+"""Locks of what is there anyway: the places that the processes of a run hold, a byte each of a file, and whole directories.
+
+All end with the process that holds them, however it ends.
 
 filelock is no substitute, here and where `fcntl.flock` is called: it makes a file of its own beside what it locks, it has no
 shared lock of the kind, and nobody can ask who holds one without taking it.
 """
 
+import contextlib
 import fcntl
 import os
 import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from samestep.common.errors import ConfigError
 
 _LOCK = "hhqqi"
 """The kernel's `struct flock`: type, whence, start, length, process."""
@@ -36,3 +43,38 @@ def is_any_claimed(descriptor: int) -> bool:
     wanted = struct.pack(_LOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     found, *_ = struct.unpack(_LOCK, fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, wanted))
     return found != fcntl.F_UNLCK
+
+
+@contextlib.contextmanager
+def sole_user(directory: Path, use: str, otherwise: str = "") -> Iterator[None]:
+    """Keeps two commands from using a directory at a time.
+
+    Args:
+        directory: The directory.
+        use: What is done with it, as in "measured".
+        otherwise: What a second command may do but wait.
+
+    Raises:
+        ConfigError: Another command uses it, or it cannot be opened.
+    """
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ConfigError(f"{directory} cannot be opened ({error.strerror}); name another directory.") from None
+    try:
+        if not _is_held(descriptor, directory):
+            raise ConfigError(f"{directory} is being {use} by another command; wait until that has ended{otherwise}.")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_held(descriptor: int, directory: Path) -> bool:
+    """Takes the lock of a directory; returns whether that worked, and the directory is still there."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(descriptor), os.stat(directory))
+    except (BlockingIOError, FileNotFoundError):  # the command that used it may have removed it at its end
+        return False
+    except OSError:  # the file system has no locks of directories
+        return True

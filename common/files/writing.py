@@ -24,13 +24,15 @@ _NOT_PLAIN = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO)
 """What opening a link, below a link, a folder, or a pipe or socket ends with."""
 
 
-def open_directory(directory: Path) -> None:
+def open_directory(directory: Path, is_new: bool = False) -> None:
     """Makes a directory, for its user alone, or takes one that is there; from now on what is written into it is listed.
 
     Args:
         directory: The directory.
+        is_new: Whether it has to be made: of two processes that make one of a name, one alone does.
 
     Raises:
+        FileExistsError: It has to be made, and is there.
         OSError: It cannot be made or written.
     """
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -38,6 +40,8 @@ def open_directory(directory: Path) -> None:
         directory.mkdir(mode=0o700)
         is_made = True
     except FileExistsError:
+        if is_new:
+            raise
         is_made = False
     with opened(directory) as root:
         begin(root)

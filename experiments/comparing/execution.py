@@ -1,15 +1,14 @@
 """Starts a comparison, or goes on with one: all its cells are checked before any is run."""
 
 import contextlib
-import fcntl
 import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, SamestepError
+from samestep.common.files.locks import sole_user
 from samestep.common.files.writing import open_directory
 from samestep.common.flags import spell_flag
 from samestep.common.request import RunConfig, launch_of
@@ -57,7 +56,7 @@ def compare(
     with Launcher(elsewhere=elsewhere) as launcher:
         checked = _check(asked.base, plan, launcher, quiet)
         _make(directory)
-        with _sole_user(directory):
+        with sole_user(directory, "measured"):
             comparison_file.write_file(directory / comparison_file.NAME, asked)
             return _conduct(asked, plan, checked, {cell: Found() for cell in plan.cells}, directory, launcher, quiet)
 
@@ -102,7 +101,7 @@ def resume(directory: Path, given: Given, quiet: bool = False, elsewhere: "Elsew
     asked = describe(merge(stored, given))
     _refuse_another(directory, describe(stored), asked)
     plan = make_plan(asked)
-    with Launcher(elsewhere=elsewhere) as launcher, _sole_user(directory):
+    with Launcher(elsewhere=elsewhere) as launcher, sole_user(directory, "measured"):
         checked = _check(asked.base, plan, launcher, quiet)
         found = {cell: find(directory, cell, plan, asked) for cell in plan.cells}
         for cell, each in found.items():
@@ -214,19 +213,3 @@ def _spell(value: object) -> str:
     if isinstance(value, Mapping):
         return " ".join(f"{name}={','.join(values)}" for name, values in value.items())
     return str(value)
-
-
-@contextlib.contextmanager
-def _sole_user(directory: Path) -> Iterator[None]:
-    """Keeps two commands from measuring one comparison at a time; the lock ends with the process, however it ends."""
-    try:
-        descriptor = os.open(directory, os.O_RDONLY)
-    except OSError as error:
-        raise ConfigError(f"{directory} cannot be opened ({error.strerror}); name another directory.") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise ConfigError(f"{directory} is being measured by another command; wait until that has ended.") from None
-    finally:
-        os.close(descriptor)

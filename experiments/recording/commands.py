@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Protocol
 
 from samestep.common.errors import Unavailable, WorkerFailed, printable
-from samestep.common.files.removing import discard
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.record import rank_file
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.common.steps.recording import RecordOptions
-from samestep.experiments.recording.start import record_command, why_nothing
+from samestep.experiments.recording.start import record_command
 
 
 class RunCommand(Protocol):
@@ -37,9 +36,8 @@ class RunCommand(Protocol):
 def run_again(command: Sequence[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
     """See `RunCommand`."""
     ended = record_command(command, options, subprocess.DEVNULL if is_quiet else sys.stderr.fileno(), directory)
-    if options.stop_after != 0 and (why := why_nothing(Path(options.out), ended)):
-        discard(Path(options.out))
-        raise WorkerFailed(why) if ended.exit_code else Unavailable(why)
+    if options.stop_after != 0 and ended.why_nothing:
+        raise WorkerFailed(ended.why_nothing) if ended.exit_code else Unavailable(ended.why_nothing)
     if ended.exit_code:
         why = ended.notes[0] if ended.notes else f"'{' '.join(command)}' ended with exit code {ended.exit_code}"
         kept = "." if is_quiet else f"; its record as far as it got: {options.out}"

@@ -27,6 +27,7 @@ from samestep.common.steps.recorded_run import RecordedRun
 from samestep.common.steps.recording import RecordOptions
 from samestep.experiments.recording.commands import RunCommand, run_again, tell_command
 from samestep.experiments.recording.rerun_folder import FOLDER, numbered, read_whole
+from samestep.experiments.recording.start import first_new
 
 STEPS = 20
 """How many steps of the perturbed reruns are taken, unless asked otherwise."""
@@ -180,15 +181,17 @@ class Reruns:
         self._tell()
         if not self.is_quiet:
             print(f"samestep: {self.name} is run again: {name}, {options.stop_after} steps ...", file=sys.stderr)
-        there = self._places(name)
-        number = int(there[-1].name.rpartition("-")[2]) + 1 if there else 0
-        directory = self._folder() / f"{name}-{number}"
+        directory = first_new(lambda: self._next(name))  # another diff may run the same record again
         try:
             self._run(dataclasses.replace(options, out=str(directory)))
         except BaseException:  # Ctrl-C as well
             discard(directory)
             raise
         return read_run(directory)
+
+    def _next(self, name: str) -> Path:
+        numbers = [last for (last,), _ in numbered(self._folder(), rf"{re.escape(name)}-(\d+)")]
+        return self._folder() / f"{name}-{max(numbers, default=-1) + 1}"
 
     def _require_repeated(self, num_steps: int) -> None:
         """Runs the command again as it was, unless that was done.
@@ -210,8 +213,8 @@ class Reruns:
             if verdict is not None and verdict.exit_code != ParityFailed.exit_code:
                 self.repeated, self.is_unsure = num_steps, verdict.kind == "unknown"
                 for _, path in numbered(once.directory / FOLDER, r"perturbed-(\d+)-(\d+)"):
-                    if not (place := self._folder() / path.name).exists():
-                        path.rename(place)
+                    with contextlib.suppress(OSError):  # it is there, perhaps made by another diff
+                        path.rename(self._folder() / path.name)
                 return
             twice = judge_again(once.run, self._unchanged(options, stack).run, perturb)
         is_random = twice is None or twice.exit_code == ParityFailed.exit_code

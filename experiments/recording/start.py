@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, Unavailable
+from samestep.common.files.locks import sole_user
 from samestep.common.files.reading import MOST_BYTES, Unreadable, parse_json
+from samestep.common.files.removing import discard
 from samestep.common.files.writing import copy_file, create, open_directory
 from samestep.common.files.written import LIST
 from samestep.common.frameworks import FRAMEWORKS, conventions
@@ -27,6 +29,7 @@ _CLEANED = (
     "something removed the folder of temporary files of `samestep record` while the command ran; Python processes that were "
     "started after that were not recorded."
 )
+_UNWRITABLE = "--out {} cannot be written ({}); name another directory."
 _PACKAGE = Path(__file__).absolute().parents[3]
 
 
@@ -39,12 +42,14 @@ class RecordedCommand:
         is_seen: Whether any Python process of the command loaded the recorder.
         frameworks: Those that were imported.
         notes: What the recorders noted.
+        why_nothing: Why there is no record, whose directory is gone then; "" if there is one.
     """
 
     exit_code: int
     is_seen: bool
     frameworks: tuple[str, ...]
     notes: tuple[str, ...]
+    why_nothing: str = ""
 
 
 def record_command(
@@ -59,15 +64,31 @@ def record_command(
         directory: Where it is started; here, unless given.
 
     Raises:
-        ConfigError: There is no such command, or the directory of the record is not empty or cannot be written.
+        ConfigError: There is no such command, or the directory of the record is not empty, is used or cannot be written.
     """
     check_command(command)
-    out, place = prepared(Path(options.out)), str(directory or Path.cwd())
+    with claimed(Path(options.out)) as out:
+        try:
+            ended = _recorded(command, dataclasses.replace(options, out=str(out)), output, directory)
+            ended = dataclasses.replace(ended, why_nothing=_why_nothing(out, ended))
+        except ConfigError:
+            discard(Path(options.out))
+            raise
+        if ended.why_nothing:
+            discard(Path(options.out))
+        return ended
+
+
+def _recorded(
+    command: Sequence[str], options: RecordOptions, output: int | None, directory: Path | None
+) -> RecordedCommand:
+    """Runs a command and records it into a directory that is ours."""
+    place = str(directory or Path.cwd())
     with make_scratch() as scratch:
         os.close(create(notes := Path(scratch, "notes")))
         copy_file(_INJECTED, Path(scratch, _INJECTED.name))
         full = dataclasses.replace(
-            options, out=str(out), command=tuple(command), directory=place, notes=str(notes), package=str(_PACKAGE)
+            options, command=tuple(command), directory=place, notes=str(notes), package=str(_PACKAGE)
         )
         path = os.pathsep.join(filter(None, (scratch, os.environ.get("PYTHONPATH"))))
         environment = os.environ | {"PYTHONPATH": path, VARIABLE: full.to_json()}
@@ -93,9 +114,46 @@ def check_command(command: Sequence[str]) -> None:
 
 
 def default_directory(command: Sequence[str]) -> Path:
-    """Returns a new directory in runs/, named for the script of a command."""
+    """Makes a new directory in runs/, named for the script of a command."""
     scripts = [each for each in command if each.endswith(".py")]
-    return new_directory(Path(scripts[0] if scripts else command[0]).stem)
+    stem = Path(scripts[0] if scripts else command[0]).stem
+    return first_new(lambda: new_directory(stem))
+
+
+def first_new(name: Callable[[], Path]) -> Path:
+    """Makes a new directory for a record.
+
+    Args:
+        name: Returns a path that is not taken yet; if another command then makes it first, it is asked again.
+
+    Raises:
+        ConfigError: It cannot be made.
+    """
+    while True:
+        path = name()
+        try:
+            open_directory(path, is_new=True)
+            return path
+        except OSError as error:
+            if not (
+                isinstance(error, FileExistsError) and path.exists()
+            ):  # a file may have the name of a folder above it
+                raise ConfigError(_UNWRITABLE.format(path, error.strerror)) from None
+
+
+@contextlib.contextmanager
+def claimed(out: Path) -> Iterator[Path]:
+    """Makes the directory of a record, and keeps other commands out of it; yields its whole path.
+
+    Args:
+        out: The directory.
+
+    Raises:
+        ConfigError: It is not empty, is used, or cannot be written.
+    """
+    prepared(out)
+    with sole_user(out, "recorded into", ", or name another directory"):
+        yield prepared(out)  # a command that ended since may have left its record
 
 
 def prepared(out: Path) -> Path:
@@ -109,7 +167,7 @@ def prepared(out: Path) -> Path:
             raise ConfigError(f"--out {out} is not an empty directory; name another one.")
         open_directory(out)
     except OSError as error:
-        raise ConfigError(f"--out {out} cannot be written ({error.strerror}); name another directory.") from None
+        raise ConfigError(_UNWRITABLE.format(out, error.strerror)) from None
     return out.resolve()
 
 
@@ -130,13 +188,8 @@ def started_here(directory: Path, every: int) -> list[Callable[[], None]]:
     return [stop for module in modules if (stop := importlib.import_module(module).install(options))]
 
 
-def why_nothing(out: Path, ended: RecordedCommand) -> str:
-    """Says why there is no record; "" if there is one.
-
-    Args:
-        out: The directory of the record.
-        ended: How the command ended.
-    """
+def _why_nothing(out: Path, ended: RecordedCommand) -> str:
+    """Says why there is no record; "" if there is one."""
     if any(each.stat().st_size for each in rank_files(out)):
         return ""
     if ended.notes:

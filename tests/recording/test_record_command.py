@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.errors import ConfigError
+from samestep.common.files.locks import sole_user
 from samestep.common.steps.record import rank_file
+from samestep.experiments.record import main
+from samestep.experiments.recording.start import first_new
 from tests.recording.records import ROOT, SCRIPTS, read, record
 
 PLAIN = (sys.executable, str(SCRIPTS / "plain.py"))
@@ -172,6 +176,23 @@ def test_a_file_that_is_no_program_is_refused_in_one_line(tmp_path: Path) -> Non
     done = record("--out", str(tmp_path / "out"), "--", str(program))
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert f"command '{program}' cannot be started: Exec format error; name the program" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_of_two_commands_that_record_into_one_directory_one_alone_does(tmp_path: Path) -> None:
+    (out := tmp_path / "out").mkdir()
+    with (
+        sole_user(out, "held"),
+        pytest.raises(ConfigError, match="out is being recorded into by another command; wait"),
+    ):
+        main(["--out", str(out), "--", sys.executable, "-c", "raise SystemExit(7)"])
+    assert main(["--out", str(out), "--", sys.executable, "-c", "raise SystemExit(7)"]) == 7
+
+
+def test_a_name_that_another_command_takes_first_is_left_to_it(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    names = iter([tmp_path / "1", tmp_path / "2"])
+    assert first_new(lambda: next(names)) == tmp_path / "2"
 
 
 @pytest.mark.torch
