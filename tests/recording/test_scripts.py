@@ -55,6 +55,8 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "growing-moved": ("growing.py", {"perturb": 1}),
     "in turn": ("in_turn.py", {}),
     "in turn, kept": ("in_turn.py kept", {}),
+    "by hand": ("in_turn.py hand", {}),
+    "by hand, kept": ("in_turn.py hand kept", {}),
     "in wrappers": ("in_turn.py wrapped", {}),
 }
 
@@ -267,9 +269,10 @@ def test_parameters_that_are_made_later_are_added(records: dict[str, list[Rank]]
     assert len(records["growing-moved"][0][1]) == 5
 
 
-def test_models_that_are_deleted_are_recorded_as_those_that_are_kept(records: dict[str, list[Rank]]) -> None:
+@pytest.mark.parametrize("name", ["in turn", "by hand"])
+def test_models_that_are_deleted_are_recorded_as_those_that_are_kept(records: dict[str, list[Rank]], name: str) -> None:
     """The script itself sees that they are gone."""
-    (header, steps), (kept, of_kept) = records["in turn"][0], records["in turn, kept"][0]
+    (header, steps), (kept, of_kept) = records[name][0], records[f"{name}, kept"][0]
     assert [each.name for each in header.tensors] == [each.name for each in kept.tensors]
     assert len(header.tensors) == 3 * 8 and len(steps) == len(of_kept) == 1 + 9
     for one, other in zip(steps, of_kept, strict=True):

@@ -15,11 +15,12 @@ class CalledModules(dict[int, weakref.ref[nn.Module]]):
     num_deleted = 0
     has_deleted = False
     """Whether some were deleted and nobody has looked at that."""
+    _has_new = False
 
     def add(self, module: nn.Module) -> None:
         """A module is called for the first time."""
         key = id(module)
-        self[key] = weakref.ref(module, lambda _: self._end(key))
+        self[key], self._has_new = weakref.ref(module, lambda _: self._end(key)), True
 
     def _end(self, key: int) -> None:
         self.num_deleted, self.has_deleted = self.num_deleted + 1, True
@@ -28,6 +29,12 @@ class CalledModules(dict[int, weakref.ref[nn.Module]]):
     def alive(self) -> list[nn.Module]:
         """Returns those that the script still has."""
         return [module for each in [*self.values()] if (module := each()) is not None]
+
+    def new(self) -> frozenset[int]:
+        """Returns the ids of the parameters that they train, if some were added since it was asked last."""
+        has_new, self._has_new = self._has_new, False
+        modules = self.alive() if has_new else []
+        return frozenset(id(each) for module in modules for each in module.parameters() if each.requires_grad)
 
 
 class Owned:

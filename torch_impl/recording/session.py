@@ -25,12 +25,13 @@ from samestep.torch_impl.recording.start import start_with
 from samestep.torch_impl.recording.statistics import Pending
 from samestep.torch_impl.recording.step.counts import Counts
 from samestep.torch_impl.recording.step.examples import Examples
+from samestep.torch_impl.recording.step.first_weights import FirstWeights
 from samestep.torch_impl.recording.step.losses import Roots, StepLosses
 from samestep.torch_impl.recording.step.nesting import Nesting
 from samestep.torch_impl.recording.step.scalars import StepScalars
 from samestep.torch_impl.recording.step.targets import Targets
 from samestep.torch_impl.recording.tensors import ParameterIds
-from samestep.torch_impl.recording.watch import FirstWeights, Watch
+from samestep.torch_impl.recording.watch import Watch
 
 
 class Session:
@@ -50,8 +51,7 @@ class Session:
     def forget(self) -> None:
         """Begins a step."""
         self.losses, self._gradients, self._infinite = StepLosses(), list[Pending](), list[torch.Tensor | bool]()
-        self.stepped, self.updated = list[weakref.ref[Optimizer]](), frozenset[int]()
-        self._is_replayed = False
+        self.stepped, self.updated, self._is_replayed = list[weakref.ref[Optimizer]](), frozenset[int](), False
         self.counts.begin_step()
         self.scalars.forget()
         self.examples.clear()
@@ -130,8 +130,7 @@ class Session:
             self.has_optimizer = bool(find_objects()[1])
         if self.has_optimizer or self._inside.frames:
             return False
-        if self.watch is None:
-            self._begin_watch()
+        (self.watch or self._begin_watch()).see_new(self.called.new(), self.called)
         return True
 
     def take_again(self) -> None:
@@ -149,10 +148,11 @@ class Session:
         if not self._inside.frames and (self.stepped or (not self.has_optimizer and self._is_moved())):
             self.finish()
 
-    def _begin_watch(self) -> None:
+    def _begin_watch(self) -> Watch:
         self.counts.forget_schedules()
         self.watch = Watch(self._recorder, self.called.alive(), self.leaves.held(), self._initial, self.products.name)
         self._initial = self._initial and self.watch  # keeps nothing alive
+        return self.watch
 
     def _is_moved(self) -> bool:
         """Returns whether a script without an optimizer has changed its weights since the last step."""
@@ -230,7 +230,7 @@ class Session:
         given = self.losses.values(), None, scalars, is_skipped, counts, stats, None, self.examples.arguments.values()
         self._recorder.write(RecordedStep(self._recorder.number, *given), (self.examples.sums(), self.targets.sums()))
         self.forget()
-        if self.called.has_deleted and self.has_optimizer and self.watch is not None:
+        if self.called.has_deleted and self.watch is not None:
             self.watch.forget_deleted(self.called)
 
     def end(self) -> None:

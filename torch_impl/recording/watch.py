@@ -17,6 +17,7 @@ from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.pieces import as_real
 from samestep.torch_impl.recording.places import layouts, rank_and_world
 from samestep.torch_impl.recording.statistics import Pending, Statistics
+from samestep.torch_impl.recording.step.first_weights import FirstWeights, is_float64, looked_at, statistics_of
 from samestep.torch_impl.recording.step.strays import Strays
 from samestep.torch_impl.recording.step.written import WrittenWeights
 from samestep.torch_impl.recording.tensors import find_tensors, with_places
@@ -24,23 +25,6 @@ from samestep.torch_impl.recording.tensors import find_tensors, with_places
 _NOBODY = torch.zeros(0)
 INITIAL = -1
 """The number of the frame with the initial weights."""
-
-
-class FirstWeights:
-    """The weights before the first pass, which may move buffers, or weights where a script writes them early."""
-
-    def __init__(self, recorder: Recorder, called: Sequence[nn.Module], leaves: Sequence[Held]) -> None:
-        """Looks at what is there.
-
-        Args:
-            recorder: Knows the number of the step.
-            called: The outermost module that is called.
-            leaves: As for `find_tensors`.
-        """
-        held = find_tensors(called, leaves)
-        self.tensors, statistics = [each.tensor for each in held], _statistics_of(held)
-        self.stats = _looked_at(held, statistics).resolve() if held else None
-        self.written = WrittenWeights(recorder, lambda: _looked_at(held, statistics), held)
 
 
 class Watch:
@@ -72,14 +56,18 @@ class Watch:
         self._owned, self._gone = [*map(Owned, called)], dict[int, np.ndarray]()
         self._classes, self._num_left = list[str](), 0  # of modules that were deleted; whose tensors are in use
         tensors = [each.tensor for each in self._held]
-        is_float64 = self._is_float64 = _is_float64(self._held)
-        self._statistics = _statistics_of(self._held)
+        self._is_float64 = is_float64(self._held)
+        self._statistics = statistics_of(self._held)
         self._bits, self._strays = np.zeros(0, np.uint64), Strays()
+        self._given, self._is_grown = (
+            np.zeros(0, np.uint64),
+            False,
+        )  # the bits of the last gradients; with tensors added since
         if not tensors:
             recorder.end("a backward pass ran, but no parameter of a module or an optimizer was found.")
             return
         shared = layouts([each.owner for each in self._held], called)
-        recorder.begin(tensors, *rank_and_world(), is_float64, shared, products)
+        recorder.begin(tensors, *rank_and_world(), self._is_float64, shared, products)
         if not recorder.is_ended:
             first = self.weights()
             size = len(initial.tensors) if initial is not None else 0
@@ -116,7 +104,7 @@ class Watch:
             values = [each.value() for each in new]
             weights = Statistics([each.tensor.piece for each in new], self._is_float64)(values).resolve()
         self._recorder.add([each.tensor for each in new], weights)
-        self._held += new
+        self._held, self._is_grown, self._bits = [*self._held, *new], True, np.append(self._bits, weights["bits"])
         self._readers.clear()
         self._statistics = Statistics([each.tensor.piece for each in self._held], self._is_float64)
         self.written.follow(self._held)
@@ -193,12 +181,23 @@ class Watch:
             updated: The ids of the parameters that it updated.
         """
         self.see_strays(updated)
+        before = self._bits
         found: dict[Phase, np.ndarray] = {"gradient": Pending.together(gradients), "weight": self.weights()}
+        if not updated:
+            self._leave_out_idle(found["gradient"], before)
         found |= self.written.phases(found["weight"])
         if strays := self._strays.taken():
             found["stray"] = Pending.together(strays)
         local = own.taken([each.owner for each in self._held], self._is_float64)
         return found if local is None else {"local": local} | found
+
+    def _leave_out_idle(self, gradient: np.ndarray, before: np.ndarray) -> None:
+        """Leaves out the gradients that models keep which a script without an optimizer trains no more."""
+        given, self._given = self._given, gradient["bits"].copy()
+        idle = np.flatnonzero(given == self._given[: len(given)]) if self._is_grown else []
+        idle = [place for place in idle if before[place] == self._bits[place]]
+        for name, nothing in (("projections", np.nan), ("square", np.nan), ("bits", 0)):
+            gradient[name][idle] = nothing
 
     def weights(self) -> np.ndarray:
         """Returns what the weights are now, as a record keeps it."""
@@ -215,15 +214,10 @@ class Watch:
         return self._look().resolve()
 
     def _look(self) -> Pending:
-        pending = _looked_at(self._held, self._statistics)
+        pending = looked_at(self._held, self._statistics)
         if self._gone:
             pending.known = [*self._gone], np.stack([*self._gone.values()])
         return pending
-
-
-def _looked_at(held: Sequence[Held], statistics: Statistics) -> Pending:
-    with torch.no_grad():
-        return statistics([each.value() for each in held])
 
 
 def _nothing() -> Any:
@@ -233,11 +227,3 @@ def _nothing() -> Any:
 def _is_given(held: Held) -> bool:
     """Returns whether a tensor that no optimizer updates has a gradient, which a record keeps."""
     return not held.is_updated and held.gradient() is not None
-
-
-def _statistics_of(held: Sequence[Held]) -> Statistics:
-    return Statistics([each.tensor.piece for each in held], _is_float64(held))
-
-
-def _is_float64(held: Sequence[Held]) -> bool:
-    return bool(held) and all(each.tensor.dtype == "float64" for each in held)

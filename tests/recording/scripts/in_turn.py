@@ -1,6 +1,6 @@
 """Three models are trained in turn, as in a cross-validation: each is deleted before the next one is made.
 
-"wrapped" calls one model in a new wrapper at each step, for which nobody need look through all objects.
+"hand" has no optimizer. "wrapped" calls one model in a new wrapper at each step, for which nobody need look through all objects.
 """
 
 import gc
@@ -30,12 +30,16 @@ if "wrapped" in sys.argv:
     sys.exit()
 for _ in range(3):
     model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+    optimizer = None if "hand" in sys.argv else torch.optim.AdamW(model.parameters(), lr=0.01)
+    schedule = optimizer and torch.optim.lr_scheduler.StepLR(optimizer, 2)
     for inputs in torch.randn(3, 8, 6):
-        optimizer.zero_grad()
+        model.zero_grad()
         loss = model(inputs).square().mean()
         loss.backward()
+        if optimizer is None:
+            for p in model.parameters():
+                p.data -= 0.1 * p.grad
+            continue
         optimizer.step()
         schedule.step()
     alive = [each() is not None for each in made]
@@ -45,8 +49,9 @@ for _ in range(3):
         assert not any(alive), alive
     model.eval()(inputs)
     gradients = [each.grad for each in model.parameters()]
-    made += map(weakref.ref, [model, optimizer, *model.parameters(), *model.buffers(), *gradients])
-    first, state = weakref.ref(model), weakref.ref(optimizer)
+    made += map(weakref.ref, [model, optimizer or model, *model.parameters(), *model.buffers(), *gradients])
+    first, state = weakref.ref(model), optimizer and weakref.ref(optimizer)
+    p = None
     del model, optimizer, schedule, loss, gradients, inputs
     gc.collect()
-    assert state() is None and (kept or first() is None)
+    assert (state is None or state() is None) and (kept or first() is None)
