@@ -6,19 +6,24 @@ and a round's ratio is the median over its pairs. Two processes of one script ma
 so each round has new ones; the table has the median over rounds with its 95 % interval. The bars: 5 % on steps of 50 ms and
 more and 15 % on steps of 10 ms; a tenth of that with `--every 10`.
 
+Much of that difference is malloc's: whether it gives memory back to the kernel after each step, to fault it in again in the next,
+hangs on all that a process ever allocated. That takes some percent of a step, on whichever side it happens. So both sides have
+malloc keep its memory, and the table shows the page faults that are left. `--malloc default` leaves it as scripts have it.
+
 `python -m benchmarks.recorder torch-gpu` trains larger models in bf16 on a GPU, and compares seconds instead of CPU time.
 """
 
 import argparse
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from benchmarks.intervals import median_interval
 
@@ -31,6 +36,12 @@ GPU_SIZES = {"3 M": (256, 8, 4, 128), "25 M": (512, 16, 8, 256), "303 M": (1024,
 """Of a transformer on a GPU: width, sequences of a batch, layers, and tokens of a sequence."""
 WARM_UP, ROUNDS, PAIRS, STEPS = 12, 8, 32, {"10 ms": 40, "50 ms": 20, "200 ms": 10} | dict.fromkeys(GPU_SIZES, 20)
 """More than the steps that are looked at one by one; and a multiple of ten, which `--every 10` looks at once."""
+KEEPING = {
+    "MALLOC_ARENA_MAX": "1",  # another one's memory is given back whenever a part of 64 MiB is free
+    "MALLOC_MMAP_THRESHOLD_": str(2**25),  # the most that glibc takes
+    "MALLOC_TRIM_THRESHOLD_": str(2**32),
+}
+"""What has malloc keep what a step has freed, for the next one."""
 
 
 def main() -> None:
@@ -40,63 +51,67 @@ def main() -> None:
     parser.add_argument("--every", nargs="*", type=int, default=[1, 10])
     parser.add_argument("--sizes", nargs="*")
     parser.add_argument("--pairs", type=int, default=PAIRS)
+    parser.add_argument("--malloc", choices=["keeping", "default"], default="keeping", help="what both sides have")
     given = parser.parse_args()
     print(
-        "| script | parameters | bare, ms | `--every` | recorded / bare | 95 % |\n|---|---|---|---|---|---|", flush=True
+        f"| script | parameters | bare, ms | `--every` | recorded / bare | 95 % | faults a step |\n{'|---' * 7}|",
+        flush=True,
     )
+    malloc = KEEPING if given.malloc == "keeping" else {}
     for framework in given.frameworks:
         for size in given.sizes or (GPU_SIZES if framework == _ON_GPU else SIZES):
             for every in given.every:
-                print(_row(framework, size, every, given.pairs), flush=True)
+                print(_row(framework, size, every, given.pairs, malloc), flush=True)
 
 
-def _row(framework: str, size: str, every: int, num_pairs: int) -> str:
-    ratios, steps = [], []
+def _row(framework: str, size: str, every: int, num_pairs: int, malloc: Mapping[str, str]) -> str:
+    ratios, steps, faults = list[float](), list[float](), list[tuple[float, float]]()
     for _ in range(ROUNDS):
         with tempfile.TemporaryDirectory() as scratch:
             options = ["--out", str(Path(scratch, "record")), "--every", str(every)]
-            bare, recorded = (_Script(framework, size, words) for words in (None, options))
+            bare, recorded = (_Script(framework, size, words, malloc) for words in (None, options))
             pairs = [_pair(bare, recorded, number) for number in range(max(1, num_pairs // ROUNDS))]
             bare.end()
             recorded.end()
-        ratios.append(statistics.median(own / other for other, own in pairs))
-        steps += [other / STEPS[size] * 1e3 for other, _ in pairs]
+        ratios.append(statistics.median(own.seconds / other.seconds for other, own in pairs))
+        steps += [other.seconds / STEPS[size] * 1e3 for other, _ in pairs]
+        faults += [(other.faults / STEPS[size], own.faults / STEPS[size]) for other, own in pairs]
     ratio, low, high = median_interval(ratios)
     numbers = f"{bare.num_parameters / 1e6:.2f} M | {statistics.median(steps):.1f} | {every}"
-    return f"| {framework}, {size} | {numbers} | {ratio:.3f} | {low:.3f} .. {high:.3f} |"
+    bares, owns = (statistics.median(each) for each in zip(*faults, strict=True))
+    return f"| {framework}, {size} | {numbers} | {ratio:.3f} | {low:.3f} .. {high:.3f} | {bares:.0f}, {owns:.0f} |"
 
 
-def _pair(bare: "_Script", recorded: "_Script", number: int) -> tuple[float, float]:
-    if number % 2:
-        own = recorded.seconds()
-        return bare.seconds(), own
-    return bare.seconds(), recorded.seconds()
+class _Turn(NamedTuple):
+    """Some steps of one script: their CPU time, or their seconds on a GPU; and their page faults."""
+
+    seconds: float
+    faults: int
+
+
+def _pair(bare: "_Script", recorded: "_Script", number: int) -> tuple[_Turn, _Turn]:
+    turns = {each: each.turn() for each in ((recorded, bare) if number % 2 else (bare, recorded))}
+    return turns[bare], turns[recorded]
 
 
 class _Script:
     """A training script that takes its steps when it is told to."""
 
-    def __init__(self, framework: str, size: str, options: list[str] | None) -> None:
+    def __init__(self, framework: str, size: str, options: list[str] | None, malloc: Mapping[str, str]) -> None:
         script = [sys.executable, "-m", "benchmarks.recorder", "--script", framework, size]
         recorder = [] if options is None else [sys.executable, "-m", "samestep", "record", *options, "--"]
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"} | malloc
         if framework != _ON_GPU:
             environment["CUDA_VISIBLE_DEVICES"] = ""
-        self._process = subprocess.Popen(
-            [*recorder, *script],
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen([*recorder, *script], cwd=ROOT, env=environment, text=True, **pipes)
         self.num_parameters = int(self._said())
 
-    def seconds(self) -> float:
-        """Has it take its steps; returns their CPU time, or their seconds on a GPU."""
+    def turn(self) -> _Turn:
+        """Has it take its steps."""
         print("go", file=self._pipe(self._process.stdin), flush=True)
-        return float(self._said())
+        seconds, faults = self._said().split()
+        return _Turn(float(seconds), int(faults))
 
     def end(self) -> None:
         self._pipe(self._process.stdin).close()
@@ -127,9 +142,9 @@ def script(framework: str, size: str) -> None:
     train(WARM_UP)
     print(num_parameters, flush=True)
     for _ in sys.stdin:
-        start = clock()
+        start, faults = clock(), resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         train(STEPS[size])
-        print(clock() - start, flush=True)
+        print(clock() - start, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults, flush=True)
 
 
 def training_on_gpu(width: int, num_sequences: int, layers: int, length: int) -> tuple[int, Callable[[int], None]]:
