@@ -14,7 +14,7 @@ from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.strategy import ProcessSpec, Run
 from samestep.experiments.cli.command_line import open_engine, parse_run, take_target
 from samestep.experiments.cli.ending import run_command
-from samestep.experiments.printing.text import again, fill, screen_width
+from samestep.experiments.printing.text import again, count, fill, screen_width
 
 if TYPE_CHECKING:
     from samestep.common.runtime.records import RunResult
@@ -136,13 +136,13 @@ def describe(run: Run, launch: Launch) -> str:
     """
     from samestep.common.workload.table import title  # here, like those of `main`
 
-    mesh, count, trained = run.mesh, run.num_devices, title(run.workload.name, launch.data)
+    mesh, trained = run.mesh, title(run.workload.name, launch.data)
     shards = mesh.replicas
     batch = f"global batch {run.batch_size} = {shards} x {run.batch_size // shards}"
-    devices = f"{count} device{'s' if count > 1 else ''}" + (f" ({mesh})" if "," in str(mesh) else "")
+    devices = count(run.num_devices, "device") + (f" ({mesh})" if "," in str(mesh) else "")
     rate = f"{run.optimizer.name} at rate {run.optimizer.learning_rate:g}"
     off = f", {layers}" if (layers := spell_switched(run)) else ""
-    does, steps = "trains", f"{run.steps} steps"
+    does, steps = "trains", count(run.steps, "step")
     if run.strategy.compiled_cores(run.options):
         does, steps = "compiles", "one step"
     if launch.start_from is not None:

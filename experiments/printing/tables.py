@@ -24,7 +24,7 @@ from samestep.experiments.printing.columns import (
     shared_columns,
 )
 from samestep.experiments.printing.grid import Column, Row, fit, joined, meanings, table
-from samestep.experiments.printing.text import bullets, fill, github, screen_width, sharing
+from samestep.experiments.printing.text import bullets, count, fill, github, screen_width, sharing
 
 EXCEPTIONS = 3
 """What all rows but so many have in common is said in the caption, with the exceptions, and is not a column."""
@@ -146,7 +146,7 @@ def _hosts(results: Sequence[RunResult], name: Name) -> str:
 
 _FACTS: Sequence[Callable[[RunResult], str]] = (
     lambda r: f"global batch {r.global_batch_size}",
-    lambda r: f"{r.steps} steps",
+    lambda r: count(r.steps, "step"),
     lambda r: f"{r.optimizer} at rate {r.config.learning_rate:g}",
     lambda r: f"seed {r.seed}",
     lambda r: spell_switched(r.config),
@@ -194,12 +194,14 @@ def _steps(judged: Sequence[RunResult]) -> str:
     """Whose steps were taken, the oracle's or those of a user's model on one device, and how many of them were judged."""
     counts, taken = {r.parity.steps for r in judged}, max(len(r.losses) for r in judged)
     least, most = min(counts), max(counts)
-    number, how = (f"{taken} ", "") if least == taken else ("", f", judged at {_range(least, most)} of {taken}")
+    number, how = (
+        (count(taken, "step"), "") if least == taken else ("steps", f", judged at {_range(least, most)} of {taken}")
+    )
     references = list(dict.fromkeys(r.parity.reference for r in judged))
     if references == [ORACLE]:
-        return f"the oracle's {number}steps{how}"
+        return f"the oracle's {number}{how}"
     others = [f"{name} in float64" for name in references if name != ORACLE]
-    return f"the {number}steps of {' and '.join((['the oracle'] if ORACLE in references else []) + others)}{how}"
+    return f"the {number} of {' and '.join((['the oracle'] if ORACLE in references else []) + others)}{how}"
 
 
 def _range(least: int, most: int) -> str:

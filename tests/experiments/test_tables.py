@@ -213,6 +213,13 @@ def test_a_deviation_is_read_beside_what_it_was_allowed() -> None:
     )
 
 
+def test_a_run_of_one_step_took_one_step() -> None:
+    short = dataclasses.replace(made("torch:ddp"), losses=(2.3,), steps=1)
+    short = deviating(dataclasses.replace(short, parity=dataclasses.replace(short.parity, steps=1)), 1e-7)
+    assert tables.verdict([short]) == "torch:ddp took the oracle's 1 step; largest deviation 1e-07 in float32."
+    assert ", 1 step, " in tables.caption([short])
+
+
 def test_a_deviation_that_is_not_finite_is_the_largest() -> None:
     lost = dataclasses.replace(made("torch:ddp").parity, passed=False, max_relative_loss=None)
     assert tables.verdict([deviating(made("torch:c10d"), 1e-7), made("torch:ddp", parity=lost)]) == (

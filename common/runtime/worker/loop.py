@@ -177,7 +177,7 @@ def train(
         stream: The batches from `first` on.
         first: The step to start at.
         file: The present process's.
-        traffic: Counts what every window but the first sends.
+        traffic: Counts what every window but the first sends, or what the first does that has the whole run.
         log: Gets every window; None where nobody keeps it, as on any rank but 0.
         saver: Saves checkpoints between parts, while no clock runs; None where none are saved.
 
@@ -189,11 +189,12 @@ def train(
     file.enter("first step", step)
     program.sync()
     separate = _num_apart(run, first)
-    for number, size in enumerate([separate, *_sizes(run.steps - first - separate, run.techniques.steps_of_period)]):
+    later = run.steps - first - separate
+    for number, size in enumerate([separate, *_sizes(later, run.techniques.steps_of_period)]):
         if number == 1:  # the last step before may be traced or compiled, as the first one is
             file.enter("train", step)
         windows.open()
-        traffic.open(counts=number > 0)
+        traffic.open(counts=number > 0 or not later)
         while (left := size - windows.steps[-1]) > 0:
             part = list(itertools.islice(stream, min(most, left, saver.steps_left(step) if saver else left)))
             ticks = _take(program, part, file, traffic)

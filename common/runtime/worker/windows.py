@@ -10,7 +10,7 @@ from samestep.common.judging.percentiles import count_seconds
 
 @dataclasses.dataclass
 class Windows:
-    """What the loop counts, window by window; the first window is the first step alone, and its bytes do not count."""
+    """What the loop counts, window by window; the first is the first step alone, whose bytes count if there is no other."""
 
     steps: list[int] = dataclasses.field(default_factory=list)
     seconds: list[float] = dataclasses.field(default_factory=list)

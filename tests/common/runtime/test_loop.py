@@ -68,7 +68,9 @@ class Sleeper:
         self.asked = 0
 
 
-def trained(program: Sleeper, steps: int, path: Path, drawn: list[int] | None = None) -> Windows:
+def trained(
+    program: Sleeper, steps: int, path: Path, drawn: list[int] | None = None, traffic: Traffic | None = None
+) -> Windows:
     data = np.zeros((8, 1))
     file = ProcessFile(path, "rank-0", 0)
 
@@ -81,7 +83,7 @@ def trained(program: Sleeper, steps: int, path: Path, drawn: list[int] | None = 
     config = RunConfig("numpy", "oracle", "synthetic-mlp", dtype="float64", steps=steps)
     run = parse(config)
     with RunLog(path, run, launch_of(config), Split(data, data, data, data)) as log:
-        return train(program, run, stream(), 0, file, Traffic(file, {}), log)
+        return train(program, run, stream(), 0, file, traffic or Traffic(file, {}), log)
 
 
 def parts(path: Path) -> list[int]:
@@ -180,6 +182,19 @@ def test_bytes_are_of_all_parts_of_a_window(tmp_path: Path, monkeypatch: pytest.
     traffic.add(none, some, 3)
     traffic.add(none, more, 2)
     assert traffic.own(threads=1).sent_bytes_per_step == pytest.approx(130 / 5)
+
+
+@pytest.mark.parametrize(("steps", "sent"), [(1, 40.0), (2, 7.0)])
+def test_the_only_step_of_a_run_is_counted(
+    steps: int, sent: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings = iter([loop_counters(0), loop_counters(40), loop_counters(40), loop_counters(47)])
+    monkeypatch.setattr(Traffic, "read", lambda self: next(readings))
+    traffic = Traffic(ProcessFile(tmp_path, "rank-0", 0), {})
+    trained(Sleeper(), steps, tmp_path, traffic=traffic)
+    assert traffic.own(threads=1).sent_bytes_per_step == sent, (
+        "later steps send what a step sends, the first maybe more"
+    )
 
 
 def loop_counters(sent: int) -> dict[str, object]:
