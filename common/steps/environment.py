@@ -1,4 +1,4 @@
-"""What around a script decides its numbers: versions of packages, and variables of the environment."""
+"""What around a script decides its numbers: versions of packages, variables of the environment, and whence its program comes."""
 
 import os
 import sys
@@ -38,3 +38,22 @@ def versions() -> Mapping[str, str]:
 def environment() -> Mapping[str, str]:
     """Returns the variables that are set."""
     return {name: os.environ[name] for name in DECIDING if name in os.environ}
+
+
+def input_file() -> str:
+    """Returns which file the standard input of this process is; "" if it has none."""
+    try:
+        status = os.fstat(0)
+    except OSError:
+        return ""
+    return f"{status.st_dev}:{status.st_ino}"
+
+
+def reads_program(given: str) -> bool:
+    """Returns whether Python reads its program from its standard input, and that is a given file.
+
+    Args:
+        given: The file, as `input_file` says it.
+    """
+    program = "<stdin>" if hasattr(sys, "ps1") else getattr(sys.modules.get("__main__"), "__file__", "")
+    return program in ("<stdin>", "/dev/stdin") and given == input_file()

@@ -139,6 +139,7 @@ def _header(values: Mapping[str, object]) -> RecordHeader:
         refuse(f"rank {made.rank} of {world}")
     flag_of(made.is_float64)
     flag_of(made.is_cast)
+    flag_of(made.is_from_input)
     if made.perturbed is not None:
         whole_of(made.perturbed, -MOST)
     return made

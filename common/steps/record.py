@@ -78,6 +78,7 @@ class RecordHeader:
             "mirrored".
         products: The dtype of few digits that products were seen to be computed in, such as "bfloat16"; "" if none was.
         is_cast: Whether the recorder made a script of another dtype run in float64.
+        is_from_input: Whether Python read its program from the standard input of the command, where it is gone now.
     """
 
     schema: int
@@ -94,6 +95,7 @@ class RecordHeader:
     layouts: tuple[str, ...] = ()
     products: str = ""
     is_cast: bool = False
+    is_from_input: bool = False
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 
 from samestep.common.files.writing import create
-from samestep.common.steps.environment import environment, versions
+from samestep.common.steps.environment import environment, reads_program, versions
 from samestep.common.steps.failures import is_of_script, spell_failure, spell_removed, spell_taken
 from samestep.common.steps.notes import leave_note
 from samestep.common.steps.record import (
@@ -56,6 +56,7 @@ class RecordOptions:
         weights_from: Such a file, whose weights take the place of the initial ones.
         notes: A file that gets a line for each note; "" where the recorder was started within its process.
         package: The folder that holds the package samestep, for Pythons that do not have it.
+        input: The standard input of the command, as `environment.input_file` says it.
     """
 
     out: str
@@ -70,6 +71,7 @@ class RecordOptions:
     weights_from: str | None = None
     notes: str = ""
     package: str = ""
+    input: str = ""
 
     def to_json(self) -> str:
         """Spells the options for the environment."""
@@ -79,8 +81,7 @@ class RecordOptions:
     def from_json(cls, text: str) -> "RecordOptions":
         """Reads what `to_json` wrote, and ignores what is none of its fields."""
         values = json.loads(text)
-        names = {field.name for field in dataclasses.fields(cls)}
-        given = {name: value for name, value in values.items() if name in names}
+        given = {field.name: values[field.name] for field in dataclasses.fields(cls) if field.name in values}
         return cls(**given | {"command": tuple(values.get("command", ()))})
 
 
@@ -135,10 +136,10 @@ class Recorder:
             self.end(reason)
             return
         given, place = self.options, self.options.directory or os.getcwd()
-        about = SCHEMA, self.framework, given.command, place, versions(), environment(), rank, world
-        header = RecordHeader(*about, tuple(tensors), is_float64, given.perturb, layouts, products, given.float64)
+        about = SCHEMA, self.framework, given.command, place, versions(), environment(), rank, world, tuple(tensors)
+        how = is_float64, given.perturb, layouts, products, given.float64, reads_program(given.input)
         self._file = os.fdopen(create(path), "wb", buffering=0)
-        self._append(header_frame(header))
+        self._append(header_frame(RecordHeader(*about, *how)))
 
     def add(self, tensors: Sequence[RecordedTensor], weights: np.ndarray) -> None:
         """Appends tensors that the script made after its first step; the steps from now on have them as well.

@@ -1,6 +1,7 @@
 """Runs a command and records it: an argument of a diff that is no record, or the command of a record again."""
 
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -9,10 +10,13 @@ from typing import Protocol
 
 from samestep.common.errors import Unavailable, WorkerFailed, printable
 from samestep.common.steps.joining import read_run
-from samestep.common.steps.record import rank_file
+from samestep.common.steps.record import RecordHeader, rank_file
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.common.steps.recording import RecordOptions
 from samestep.experiments.recording.start import record_command
+
+_PASSED = "/dev/fd/", "/proc/self/fd/"
+"""Where a shell puts what it passes on, as in `python <(generate)`."""
 
 
 class RunCommand(Protocol):
@@ -42,6 +46,33 @@ def run_again(command: Sequence[str], options: RecordOptions, directory: Path, i
         why = ended.notes[0] if ended.notes else f"'{' '.join(command)}' ended with exit code {ended.exit_code}"
         kept = "." if is_quiet else f"; its record as far as it got: {options.out}"
         raise WorkerFailed(f"{why.removesuffix('.')}{kept}")
+
+
+def why_not_again(header: RecordHeader) -> str:
+    """Says why the command of a record cannot be run again; "" if it can.
+
+    Args:
+        header: Of the record.
+    """
+    command = header.command
+    if not command:
+        return "the record holds no command"
+    if header.is_from_input or any(word.startswith(_PASSED) for word in command):
+        return "its program came through standard input or a pipe, and is gone; save it as a file, and record that"
+    if shutil.which(command[0]) is None:
+        return f"its command {command[0]} is not there"
+    return "" if start_of(header) else f"its script is neither in {header.directory} nor here"
+
+
+def start_of(header: RecordHeader) -> Path | None:
+    """Returns where the command of a record is started again: where it was, or here, if its script is there.
+
+    Args:
+        header: Of the record.
+    """
+    scripts = [word for word in header.command if word.endswith(".py")][:1]
+    places = (Path(header.directory), Path.cwd())
+    return next((each for each in places if each.is_dir() and all((each / s).is_file() for s in scripts)), None)
 
 
 def tell_command(command: Sequence[str], place: Path, record: Path) -> None:

@@ -27,7 +27,8 @@ def run_followed(command: Sequence[str], environment: Mapping[str, str], directo
     """
     waited = {*_PASSED, signal.SIGCHLD}
     with hold_signals():
-        process = subprocess.Popen(command, env=environment, cwd=directory)
+        # What a shell passes on, as in `python <(generate)`, stays open.
+        process = subprocess.Popen(command, env=environment, cwd=directory, close_fds=False)
         if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # inherited; then nobody is told of an exit code
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)

@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import hashlib
 import re
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ from samestep.common.steps.joining import read_run
 from samestep.common.steps.record import rank_files
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.common.steps.recording import RecordOptions
-from samestep.experiments.recording.commands import RunCommand, run_again, tell_command
+from samestep.experiments.recording.commands import RunCommand, run_again, start_of, tell_command, why_not_again
 from samestep.experiments.recording.rerun_folder import FOLDER, numbered, read_whole
 from samestep.experiments.recording.start import first_new
 
@@ -77,21 +76,6 @@ class Reruns:
     is_unsure: bool = False
     refusal: NotRepeated | None = None
     is_told: bool = False
-
-    def why_not(self) -> str:
-        """Why the command cannot be run again; "" if it can."""
-        command = self.run.header.command
-        if not command:
-            return "the record holds no command"
-        if shutil.which(command[0]) is None:
-            return f"its command {command[0]} is not there"
-        return "" if self._place() else f"its script is neither in {self.run.header.directory} nor here"
-
-    def _place(self) -> Path | None:
-        """Returns where the command is started: where it was, or here, if its script is there."""
-        scripts = [word for word in self.run.header.command if word.endswith(".py")][:1]
-        places = (Path(self.run.header.directory), Path.cwd())
-        return next((each for each in places if each.is_dir() and all((each / s).is_file() for s in scripts)), None)
 
     def perturbed(self, seeds: Sequence[int], num_steps: int, name: str = "perturbed") -> list[RecordedRun]:
         """Returns the first steps of the command, from initial weights that are moved in their last bit.
@@ -176,7 +160,7 @@ class Reruns:
         return [path for _, path in numbered(self._folder(), rf"{re.escape(name)}-(\d+)")]
 
     def _new(self, name: str, options: RecordOptions) -> RecordedRun:
-        if why := self.why_not():
+        if why := why_not_again(self.run.header):
             raise Unavailable(why)
         self._tell()
         if not self.is_quiet:
@@ -231,11 +215,11 @@ class Reruns:
 
     def _run(self, options: RecordOptions) -> None:
         self._tell()
-        self.rerun(self.run.header.command, options, self._place() or Path.cwd(), True)
+        self.rerun(self.run.header.command, options, start_of(self.run.header) or Path.cwd(), True)
 
     def _tell(self) -> None:
         if not (self.is_told or self.is_quiet):
-            tell_command(self.run.header.command, self._place() or Path.cwd(), self.directory)
+            tell_command(self.run.header.command, start_of(self.run.header) or Path.cwd(), self.directory)
         self.is_told = True
 
     def _folder(self) -> Path:

@@ -18,6 +18,7 @@ from samestep.common.files.written import LIST
 from samestep.common.frameworks import FRAMEWORKS, conventions
 from samestep.common.runtime.parent.attempts import new_directory
 from samestep.common.runtime.parent.processes.scratch import make_scratch
+from samestep.common.steps.environment import input_file
 from samestep.common.steps.record import rank_files
 from samestep.common.steps.recording import VARIABLE, RecordOptions
 from samestep.common.workload.declaration import BUILDERS
@@ -59,7 +60,7 @@ def record_command(
 
     Args:
         command: Its words.
-        options: How to record; the fields `command`, `directory`, `notes` and `package` are filled in.
+        options: How to record; the fields `command`, `directory`, `notes`, `package` and `input` are filled in.
         output: Where its output and errors go instead, as `subprocess.DEVNULL`. Then it has no input and no terminal.
         directory: Where it is started; here, unless given.
 
@@ -83,12 +84,12 @@ def _recorded(
     command: Sequence[str], options: RecordOptions, output: int | None, directory: Path | None
 ) -> RecordedCommand:
     """Runs a command and records it into a directory that is ours."""
-    place = str(directory or Path.cwd())
+    place, given = str(directory or Path.cwd()), input_file() if output is None else ""
     with make_scratch() as scratch:
         os.close(create(notes := Path(scratch, "notes")))
         copy_file(_INJECTED, Path(scratch, _INJECTED.name))
         full = dataclasses.replace(
-            options, command=tuple(command), directory=place, notes=str(notes), package=str(_PACKAGE)
+            options, command=tuple(command), directory=place, notes=str(notes), package=str(_PACKAGE), input=given
         )
         path = os.pathsep.join(filter(None, (scratch, os.environ.get("PYTHONPATH"))))
         environment = os.environ | {"PYTHONPATH": path, VARIABLE: full.to_json()}

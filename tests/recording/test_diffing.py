@@ -124,9 +124,26 @@ def test_a_command_that_fails_leaves_what_can_be_said_without_it(tmp_path: Path)
     found = diff(a, b, 20)
     assert (found.verdict.exit_code, found.verdict.need) == (3, "command")
     assert "ended with exit code 1" in found.notes[0]
-    gone = dataclasses.replace(a.run.header, directory="/gone", command=("python", "gone.py"))
-    found = diff(dataclasses.replace(a, run=dataclasses.replace(a.run, header=gone)), b, 20)
-    assert "its script is neither in /gone nor here" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"directory": "/gone", "command": ("python", "gone.py")}, "its script is neither in /gone nor here"),
+        ({"is_from_input": True}, "its program came through standard input or a pipe, and is gone; save it as a file"),
+        ({"command": ("python", "/dev/fd/63")}, "its program came through standard input or a pipe"),
+    ],
+)
+def test_what_cannot_be_run_again_is_not_tried(tmp_path: Path, changes: dict[str, object], why: str) -> None:
+    rerun = Fake()
+    sides = [side(Script(mistake=m), tmp_path, name, rerun) for m, name in (("", "A"), ("off_by_a_little", "B"))]
+    headers = [dataclasses.replace(each.run.header, **changes) for each in sides]
+    a, b = (
+        dataclasses.replace(each, run=dataclasses.replace(each.run, header=header))
+        for each, header in zip(sides, headers, strict=True)
+    )
+    found = diff(a, b, 20)
+    assert why in found.notes[0] and not rerun.runs
 
 
 def test_a_script_that_is_in_float64_is_run_again_as_it_is(tmp_path: Path) -> None:

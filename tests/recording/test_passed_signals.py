@@ -157,7 +157,11 @@ def test_what_a_command_sends_to_its_group_does_not_come_back(tmp_path: Path) ->
 
 
 def test_an_exit_code_is_passed_on_where_nobody_wants_to_hear_of_children(tmp_path: Path) -> None:
-    with recorded(tmp_path, subprocess.DEVNULL, "signal.signal(signal.SIGCHLD, signal.SIG_IGN)") as process:
+    """And the command has the files that a shell passes on, as in `python <(generate)`."""
+    inherited = "signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.dup2(1, 9)"
+    with recorded(tmp_path, subprocess.DEVNULL, inherited) as process:
+        child = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0]
+        assert Path(f"/proc/{child}/fd/9").exists()
         process.send_signal(signal.SIGTERM)
         _, error = process.communicate(timeout=60)
     assert process.returncode == 7, error

@@ -26,7 +26,8 @@ def test_output_and_exit_code_are_the_commands_own(tmp_path: Path) -> None:
     assert done.returncode == bare.returncode == 3
     assert done.stdout == bare.stdout
     assert done.stderr == f"samestep: recorded 12 steps, 1 rank, 6 tensors in {tmp_path / 'out'}\n"
-    assert read(tmp_path / "out")[0][0].command == (*PLAIN, "--fail")
+    ((header, _),) = read(tmp_path / "out")
+    assert header.command == (*PLAIN, "--fail") and not header.is_from_input
 
 
 @pytest.mark.torch
@@ -51,9 +52,14 @@ def test_a_killed_run_keeps_its_steps(tmp_path: Path) -> None:
         str(tmp_path / "out"),
         "--",
         sys.executable,
-        str(script),
+        "-",
     ]
-    with subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+    with (
+        script.open() as program,
+        subprocess.Popen(
+            line, cwd=ROOT, stdin=program, stderr=subprocess.PIPE, text=True, start_new_session=True
+        ) as process,
+    ):
         try:
             path = tmp_path / "out" / rank_file(0)
             while not (path.exists() and path.stat().st_size > 20_000):
@@ -66,7 +72,8 @@ def test_a_killed_run_keeps_its_steps(tmp_path: Path) -> None:
             os.killpg(process.pid, signal.SIGKILL)  # else the script is waited for, and has no end
             raise
     assert process.returncode == 137
-    assert len(read(tmp_path / "out")[0][1]) > 5
+    ((header, steps),) = read(tmp_path / "out")
+    assert len(steps) > 5 and header.is_from_input
     assert "samestep: recorded" in error
 
 

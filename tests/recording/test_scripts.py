@@ -297,7 +297,7 @@ def test_a_record_holds_nothing_of_the_data(records: dict[str, list[Rank]]) -> N
     kept = {field.name for field in dataclasses.fields(header)}
     assert kept == {
         "schema", "framework", "command", "directory", "versions", "environment", "rank", "world", "tensors", "is_float64",
-        "perturbed", "layouts", "products", "is_cast",
+        "perturbed", "layouts", "products", "is_cast", "is_from_input",
     }  # fmt: skip
     assert set(header.environment) <= set(DECIDING)
     assert {array.dtype.itemsize for step in steps for array in (step.stats or {}).values()} == {48}
