@@ -11,6 +11,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, open_plain
 from samestep.common.steps.joined_ranks import JoinedRanks
 from samestep.common.steps.log import METRICS
+from samestep.common.steps.made_anew import with_networks_joined
 from samestep.common.steps.rank_reading import RankHead, read_head, read_steps
 from samestep.common.steps.record import rank_files
 from samestep.common.steps.recorded_run import RecordedRun, RunStep
@@ -83,9 +84,8 @@ def read_run(directory: Path, watch: HowFar | None = None) -> RecordedRun:
     if len(files) != world or len({(header.world, header.command) for header in headers}) > 1:
         raise ConfigError(f"{directory} holds ranks of several runs; record the script again, into a new directory.")
     join = JoinedRanks.of(headers, str(directory))
-    return RecordedRun(
-        str(directory), dataclasses.replace(headers[0], tensors=join.whole), _Steps(files, heads, join, watch)
-    )
+    header = dataclasses.replace(headers[0], tensors=join.whole)
+    return with_networks_joined(RecordedRun(str(directory), header, _Steps(files, heads, join, watch)), heads[0].groups)
 
 
 def _head_of(path: Path) -> RankHead:

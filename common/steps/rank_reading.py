@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO
 
 import numpy as np
@@ -39,11 +39,13 @@ class RankHead:
         header: With the tensors that were added later.
         added: The initial weights of those.
         begin: Where its first step lies.
+        groups: The names of those that were added together.
     """
 
     header: RecordHeader
     added: np.ndarray
     begin: int
+    groups: Sequence[Sequence[str]]
 
 
 def read_head(file: IO[bytes], name: str) -> RankHead:
@@ -76,7 +78,7 @@ def read_head(file: IO[bytes], name: str) -> RankHead:
             f"{name} is not a record that samestep wrote: its header has another form ({error})."
         ) from None
     whole = dataclasses.replace(header, tensors=sum((more for more, _ in added), header.tensors))
-    return RankHead(whole, weights, begin)
+    return RankHead(whole, weights, begin, [[each.name for each in more] for more, _ in added])
 
 
 def read_steps(file: IO[bytes], name: str, head: RankHead) -> Iterator[RecordedStep]:

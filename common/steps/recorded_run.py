@@ -9,6 +9,9 @@ import numpy as np
 
 from samestep.common.steps.record import Phase, RecordedTensor, RecordHeader
 
+_ORDER = 1e-4
+"""By what share of a norm the order of a sum in float32 moves a projection, at most."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sums:
@@ -28,6 +31,15 @@ class Sums:
     def norm(self) -> np.ndarray:
         """The norm of each tensor, float64 [tensors]."""
         return np.sqrt(self.square)
+
+    def are_as(self, other: "Sums") -> np.ndarray:
+        """Returns which tensors hold the same numbers: their projections may have been added up in another order.
+
+        Args:
+            other: The sums of as many tensors, or of one.
+        """
+        is_near = np.abs(self.projections - other.projections) <= _ORDER * other.norm[:, None]
+        return (self.bits == other.bits) & is_near.all(axis=1)
 
 
 @dataclasses.dataclass(frozen=True)

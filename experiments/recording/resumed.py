@@ -7,8 +7,6 @@ of a command, so none measures how far rounding takes these steps, and unit roun
 import dataclasses
 from collections.abc import Iterable, Iterator
 
-import numpy as np
-
 from samestep.common.errors import ConfigError
 from samestep.common.judging.recorded.judge import judge
 from samestep.common.judging.recorded.pairing import pair
@@ -68,10 +66,7 @@ def _found_in(whole: RecordedRun, other: RecordedRun) -> int | None:
         return None
     begun, own = pairing.of(first.sums["weight"], 1), pairing.are_parameters
     for step in whole.steps:
-        if step.number >= 0 and step.sums and "weight" in step.sums:
-            now = pairing.of(step.sums["weight"], 0)
-            if np.array_equal(now.bits[own], begun.bits[own]) and np.array_equal(
-                now.projections[own], begun.projections[own]
-            ):
-                return step.number
+        now = (step.sums or {}).get("weight") if step.number >= 0 else None
+        if now is not None and pairing.of(now, 0).are_as(begun)[own].all():
+            return step.number
     return None

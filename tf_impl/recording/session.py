@@ -40,7 +40,8 @@ class Session:
         Args:
             recorder: That of the first replica; the others get one each.
         """
-        self._recorder, self.first, self.results = recorder, FirstWeights(recorder), Results()
+        self._last = dict[int, np.ndarray]()
+        self._recorder, self.first, self.results = recorder, FirstWeights(recorder, self._last), Results()
         self.predicted = Predicted(self.results)
         self._recorders: dict[int, Recorder] = {}
         self._recorded: dict[int, list[Held]] = {}
@@ -49,7 +50,6 @@ class Session:
         self._plans = Plans(self._table)
         self.between = BetweenSteps(self._journals)
         self._models, self._steppers = weakref.WeakSet[Any](), weakref.WeakSet[Any]()
-        self._last = dict[int, np.ndarray]()
         self.function: Any = None
         self._is_loss_noted = self.is_async = False  # calls may return before their steps are taken
         self._open_notes: dict[int, list[Note]] = {}

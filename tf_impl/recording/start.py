@@ -5,7 +5,7 @@ Those made in a graph get them when it is built.
 
 import weakref
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,14 @@ from samestep.tf_impl.recording.tensors import Held, TensorTable
 class FirstWeights:
     """The initial weights of all replicas, prepared as the options say."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, last: Mapping[int, np.ndarray]) -> None:
         """Has seen none.
 
         Args:
             recorder: Has the options.
+            last: What the record has last of the weights of each replica.
         """
-        self._start = _Start(recorder)
+        self._start, self._last = _Start(recorder), last
         self._new: list[tuple[int, tuple[Held, ...]]] = []
         self._seen: dict[tuple[int, int, bool], tuple[weakref.ref[Any], np.ndarray]] = {}
 
@@ -63,7 +64,7 @@ class FirstWeights:
                 if all(weight.is_initialized() for _, weight in pairs):
                     self._new.remove(entry)
                     if pairs:
-                        self._prepare(pairs)
+                        self._prepare(self._without_earlier(replica, pairs))
                         self._start.finish()
                         self._take(replica, pairs)
 
@@ -83,6 +84,14 @@ class FirstWeights:
     def _row_of(self, replica: int, held: Held) -> np.ndarray | None:
         made, row = self._seen.get(_key(replica, held), (None, None))
         return row if made is held.made else None  # another variable that was deleted may have had this id
+
+    def _without_earlier(self, replica: int, pairs: list[tuple[Held, Any]]) -> list[tuple[Held, Any]]:
+        """Returns the variables whose first values are initial weights, and not those that others have by now."""
+        if replica not in self._last:
+            return pairs
+        self._take(replica, pairs)
+        known = {*self._last[replica]["bits"].tolist()}
+        return [pair for pair in pairs if self.of(replica, [pair[0]])["bits"].item() not in known]
 
     def _prepare(self, pairs: Sequence[tuple[Held, Any]]) -> None:
         for each, weight in pairs:

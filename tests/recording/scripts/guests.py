@@ -62,8 +62,10 @@ def restored():
             kept = copy.deepcopy((network.state_dict(), optimizer.state_dict()))
             network = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, 3))
             optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
-            network.load_state_dict(kept[0])
-            optimizer.load_state_dict(kept[1])
+            for each, state in zip(
+                (network, optimizer), kept[: 2 - words.count("lost") - 2 * words.count("fresh")], strict=False
+            ):
+                each.load_state_dict(state)
         optimizer.zero_grad()
         functional.cross_entropy(network(inputs[part]), labels[part]).backward()
         optimizer.step()

@@ -1,6 +1,8 @@
 """Scripts of Keras as strangers write them: keras_strangers.py KIND [WORD...], where a word is a refactoring or a mistake."""
 
+import contextlib
 import sys
+import tempfile
 
 import keras
 import numpy as np
@@ -166,6 +168,44 @@ def epochs():
     model.fit(inputs, targets, epochs=2, batch_size=16, shuffle=False, verbose=0, **given)
 
 
+def remade():
+    """The model is made anew after the first epoch, from a file, and goes on where it was."""
+    model, folder = network(6, 1, "net"), tempfile.mkdtemp()
+    model.compile("adam", "mse")
+    options = {"batch_size": 16, "shuffle": False, "epochs": 2, "verbose": 0}
+
+    class Interrupted(keras.callbacks.BackupAndRestore):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 1 and "interrupted" in words:
+                raise KeyboardInterrupt
+
+    if "once" in words:
+        model.fit(inputs, targets, **options)
+        return
+    with contextlib.suppress(KeyboardInterrupt):
+        only = {"callbacks": [Interrupted(f"{folder}/kept")]} if "interrupted" in words else {"epochs": 1}
+        model.fit(inputs, targets, **options | only)
+    if "interrupted" in words:
+        words.clear()
+        model = network(6, 1, "other")
+        model.compile("adam", "mse")
+        options["callbacks"] = [Interrupted(f"{folder}/kept")]
+    elif "copied" in words:
+        optimizer, weights = model.optimizer, model.get_weights()
+        model = keras.models.clone_model(model)
+        model.set_weights(weights)
+        model.compile(keras.optimizers.Adam(), "mse")
+        model.optimizer.build(model.trainable_variables)
+        for new, old in zip(model.optimizer.variables, optimizer.variables, strict=True):
+            new.assign(old)
+    else:
+        model.save(f"{folder}/model.keras")
+        model = keras.models.load_model(f"{folder}/model.keras")
+        if "lost" in words:
+            model.compile("adam", "mse")
+    model.fit(inputs, targets, initial_epoch=1, **options)
+
+
 def target():
     """A network is trained on what a copy of it says that follows it slowly."""
     model, copy, optimizer = network(6, 1, "model"), network(6, 1, "copy"), keras.optimizers.Adam(0.01)
@@ -284,5 +324,5 @@ def agent():
 
 {
     each.__name__: each
-    for each in (agent, held, averages, target, twins, epochs, gan, towers, fit, loop, pairs, sampled, fakes)
+    for each in (agent, held, averages, target, twins, epochs, remade, gan, towers, fit, loop, pairs, sampled, fakes)
 }[kind]()

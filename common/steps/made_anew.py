@@ -1,0 +1,127 @@
+"""Networks that a script makes anew, and that go on from the weights of another one: as tensors, the two are one.
+
+As where a model is loaded from a file in the middle of a run, or restored into a new one after an interruption.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from samestep.common.steps.record import RecordedTensor
+from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Taken:
+    """The steps of a run with the tensors that are left, in whichever row each of them is by then.
+
+    Attributes:
+        steps: The steps.
+        rows: From which step on the tensors are in which rows, in order.
+        names: The names of tensors that are taken for others -> those of the others.
+    """
+
+    steps: Iterable[RunStep]
+    rows: Sequence[tuple[int, np.ndarray]]
+    names: Mapping[str, str]
+
+    def __iter__(self) -> Iterator[RunStep]:
+        later = collections.deque(self.rows)
+        for step in self.steps:
+            while len(later) > 1 and later[1][0] <= step.number:
+                later.popleft()
+            at = later[0][1]
+            sums = {phase: _rows(each, at) for phase, each in (step.sums or {}).items()}
+            splits = [dataclasses.replace(each, name=self.names.get(each.name, each.name)) for each in step.splits]
+            yield dataclasses.replace(step, sums=sums or None, splits=tuple(splits))
+
+
+class _Seen:
+    """What is seen of tensors in all steps: when they got gradients, and which ones had the first weights of later ones."""
+
+    def __init__(self, run: RecordedRun, groups: Sequence[Sequence[int]]) -> None:
+        """Reads all steps.
+
+        Args:
+            run: The run.
+            groups: The places of the tensors that were added together, in order.
+        """
+        self.first, self.last = (np.full(len(run.tensors), -1) for _ in range(2))
+        self.alike = collections.defaultdict[int, set[int]](set)
+        begun: Sums | None = None
+        for step in run.steps:
+            sums = step.sums or {}
+            if begun is None:
+                begun = sums.get("weight")
+                continue
+            if "gradient" in sums:
+                is_given = ~np.isnan(sums["gradient"].square) | (sums["gradient"].bits != 0)
+                self.last[is_given] = step.number
+                self.first[is_given & (self.first < 0)] = step.number
+            for group in groups if "weight" in sums else ():
+                if (self.first[[*group]] < 0).all():
+                    self._compare(group, begun, sums["weight"])
+
+    def _compare(self, group: Sequence[int], begun: Sums, now: Sums) -> None:
+        before = _rows(now, slice(group[0]))
+        for place in group:
+            self.alike[place] |= {*np.flatnonzero(before.are_as(_rows(begun, slice(place, place + 1)))).tolist()}
+
+
+def with_networks_joined(run: RecordedRun, added: Sequence[Sequence[str]]) -> RecordedRun:
+    """Takes a network for an earlier one if it begins with its weights after a step, and only one of them is trained since.
+
+    Args:
+        run: The run.
+        added: The names of the tensors that were added together after the first step, in order.
+    """
+    places = {each.name: place for place, each in enumerate(run.tensors)}
+    groups = [[places[name] for name in each] for each in added]
+    if not groups:
+        return run
+    seen, roots = _Seen(run, groups), np.arange(len(run.tensors))
+    rows = [(-1, roots.copy())]
+    for group in groups:
+        begin = min((first for first in seen.first[group].tolist() if first >= 0), default=None)
+        if begin is not None and (found := _earlier(run, group, seen, begin)):
+            now = rows[-1][1].copy()
+            for place, other in found.items():
+                roots[place] = roots[other]
+                now[roots[other]] = place
+            rows.append((begin, now))
+    if len(rows) == 1:
+        return run
+    is_left = roots == np.arange(len(roots))
+    names = {each.name: run.tensors[root].name for each, root in zip(run.tensors, roots, strict=True)}
+    header = dataclasses.replace(run.header, tensors=tuple(run.tensors[place] for place in np.flatnonzero(is_left)))
+    steps = _Taken(run.steps, [(number, at[is_left]) for number, at in rows], names)
+    return dataclasses.replace(run, header=header, steps=steps)
+
+
+def _earlier(run: RecordedRun, group: Sequence[int], seen: _Seen, begin: int) -> dict[int, int]:
+    """Returns which tensors those of a network go on from; none unless all of its parameters do, and some had been trained.
+
+    Args:
+        run: The run.
+        group: The places of the network's tensors.
+        seen: What was seen of all.
+        begin: The step from which on it is trained.
+    """
+    found: dict[int, int] = {}
+    for place in group:
+        taken = {*found.values()}
+        alike = [other for other in sorted(seen.alike[place] - taken) if seen.last[other] < begin]
+        if alike := [other for other in alike if _kind(run.tensors[other]) == _kind(run.tensors[place])]:
+            found[place] = alike[0]
+    are_whole = all(place in found for place in group if run.tensors[place].role == "parameter")
+    return found if are_whole and any(seen.last[other] >= 0 for other in found.values()) else {}
+
+
+def _kind(tensor: RecordedTensor) -> tuple[object, ...]:
+    return tensor.role, tensor.dtype, tensor.piece.shape
+
+
+def _rows(sums: Sums, places: np.ndarray | slice) -> Sums:
+    return Sums(sums.projections[places], sums.square[places], sums.bits[places])
