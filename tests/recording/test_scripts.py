@@ -26,6 +26,7 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
     "bare": ("scaled.py bare", {}),
     "manual": ("manual.py", {}),
     "halves": ("manual.py halves", {}),
+    "idle": ("manual.py idle", {}),
     "normed": ("manual.py halves norm", {}),
     "grad": ("manual.py grad", {}),
     "closures": ("closures.py", {}),
@@ -168,6 +169,7 @@ def test_a_run_that_is_stopped_has_the_same_first_steps(records: dict[str, list[
     [
         ("whole", "accumulated"),
         ("manual", "halves"),
+        ("manual", "idle"),
         ("bn", "compiled"),
         ("bn", "parallel"),
         ("bn", "wrapped"),

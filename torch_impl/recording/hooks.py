@@ -137,7 +137,8 @@ class Hooks:
         return before
 
     def _follow_backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        before, after = self._before_pass(self._session.before_backward), self._guard(self._session.after_backward)
+        session = self._session
+        before, after = self._before_pass(session.before_backward), self._guard(session.after_backward)
 
         @functools.wraps(original)
         def backward(tensors: Any, grad_tensors: Any = None, *arguments: Any, **keywords: Any) -> Any:
@@ -155,7 +156,7 @@ class Hooks:
                 return original(tensors, grad_tensors, *arguments, **keywords)
             finally:
                 self._is_inside = False
-                if not self._session.has_optimizer:  # a hook takes time
+                if session.watch is None or not session.has_optimizer:  # a hook takes time
                     after()
 
         return backward

@@ -21,7 +21,6 @@ from samestep.torch_impl.recording.objects import find_objects, is_computed_weig
 from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.pieces import has_no_numbers, is_wrapped
 from samestep.torch_impl.recording.rehearsals import is_rehearsed
-from samestep.torch_impl.recording.start import start_with
 from samestep.torch_impl.recording.statistics import Pending
 from samestep.torch_impl.recording.step.counts import Counts
 from samestep.torch_impl.recording.step.examples import Examples
@@ -121,21 +120,21 @@ class Session:
 
     def after_backward(self) -> None:
         """It ended. Nobody else says when the gradients of a script without an optimizer are there."""
-        if self._is_manual():
-            self.take_again()
+        self._is_manual()
+        self.take_again()
 
     def _is_manual(self) -> bool:
         """Returns whether the script has no optimizer; then what it trains is looked at from now on."""
-        if self.watch is None and not self.has_optimizer:
-            self.has_optimizer = bool(find_objects()[1])
-        if self.has_optimizer or self._inside.frames:
-            return False
-        (self.watch or self._begin_watch()).see_new(self.called.new(), self.called)
-        return True
+        self.has_optimizer = self.has_optimizer or (self.watch is None and bool(find_objects()[1]))
+        if is_manual := not self.has_optimizer and not self._inside.frames:
+            (self.watch or self._begin_watch()).see_new(self.called.new(), self.called)
+        return is_manual
 
     def take_again(self) -> None:
         """The gradients of a script without an optimizer are what they are now: after a pass, and after they were clipped."""
-        if not self.has_optimizer and self.watch is not None:
+        if self.watch is None and isinstance(self._initial, FirstWeights):
+            self._initial.see_gradients()
+        elif not self.has_optimizer and self.watch is not None:
             self._gradients = [self.watch.gradients()]
 
     def begin_pass(self, roots: Roots = ()) -> None:
@@ -143,9 +142,9 @@ class Session:
         if not self.called and not self.has_optimizer:
             self.leaves.follow([each for each, _ in roots])
         if self._initial is None:
-            start_with(self._recorder, called := self.called.alive(), leaves := self.leaves.held())
-            self._initial = FirstWeights(self._recorder, called, leaves)
-        if not self._inside.frames and (self.stepped or (not self.has_optimizer and self._is_moved())):
+            self._initial = FirstWeights(self._recorder, self.called.alive(), self.leaves.held())
+        may_move = self.watch is None or not self.has_optimizer
+        if not self._inside.frames and (self.stepped or (may_move and self._is_moved())):
             self.finish()
 
     def _begin_watch(self) -> Watch:
@@ -155,7 +154,10 @@ class Session:
         return self.watch
 
     def _is_moved(self) -> bool:
-        """Returns whether a script without an optimizer has changed its weights since the last step."""
+        """Returns whether a script without an optimizer, or one that it steps, has changed its weights since the last step."""
+        if self.watch is None and isinstance(first := self._initial, FirstWeights) and (given := first.used_by_hand()):
+            self._gradients = [given if (watch := self._begin_watch()).has_first else watch.gradients()]
+            self.has_optimizer = False
         return not self.has_optimizer and bool(self.watch and self._gradients) and self.watch.is_moved()
 
     def expect_update(self) -> None:
@@ -245,6 +247,4 @@ class Session:
         scale, infinite = map(vars(optimizer).get, ("grad_scale", "found_inf"))
         self._infinite += [] if infinite is None else [infinite.clone()]
         if self._recorder.looks_at(self._recorder.number):
-            taken = self.watch.gradients(self._of(optimizer))
-            taken.scale = None if scale is None else scale.clone()
-            self._gradients.append(taken)
+            self._gradients.append(self.watch.gradients(self._of(optimizer), scale))

@@ -59,6 +59,7 @@ class Watch:
         self._is_float64 = is_float64(self._held)
         self._statistics = statistics_of(self._held)
         self._bits, self._strays = np.zeros(0, np.uint64), Strays()
+        self.has_first = False  # whether the tensors are those before the first pass
         self._given, self._is_grown = (
             np.zeros(0, np.uint64),
             False,
@@ -72,8 +73,8 @@ class Watch:
             first = self.weights()
             size = len(initial.tensors) if initial is not None else 0
             if size and initial.tensors == tensors[:size]:  # an optimizer of Keras may have made its averages since
-                first[:size] = initial.stats
-                self.written.moved = initial.written.moved if size == len(tensors) else None
+                first[:size], self.has_first = initial.stats, size == len(tensors)
+                self.written.moved = initial.written.moved if self.has_first else None
             recorder.write(RecordedStep(INITIAL, stats={"weight": first}))
 
     def see_new(self, own: frozenset[int], called: CalledModules) -> None:
@@ -141,11 +142,12 @@ class Watch:
         self._num_left = len(deleted) - len(over)
         self._owned = [each for each in self._owned if each not in over]
 
-    def gradients(self, own: frozenset[int] | None = None) -> Pending:
+    def gradients(self, own: frozenset[int] | None = None, scale: torch.Tensor | None = None) -> Pending:
         """Takes the gradients.
 
         Args:
             own: Only those of the parameters with these ids, if given, and of those that no optimizer holds.
+            scale: Divides them.
         """
         if own not in self._readers:
             self._readers[own] = [
@@ -153,7 +155,9 @@ class Watch:
                 for each in self._held
             ]
         with torch.no_grad():
-            return self._statistics([read() for read in self._readers[own]])
+            taken = self._statistics([read() for read in self._readers[own]])
+        taken.scale = None if scale is None else scale.clone()
+        return taken
 
     def given(self, found: Sequence[tuple[torch.Tensor, torch.Tensor | None]]) -> Pending:
         """Takes gradients that no parameter holds, each with its parameter."""

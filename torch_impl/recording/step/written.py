@@ -77,10 +77,12 @@ class WrittenWeights:
 
     def see_pass(self) -> None:
         """A backward pass begins that is not the first of its step."""
-        if not self._recorder.looks_at(self._recorder.number):
-            return
-        if self._versions() != self._begun or self._samples.num_changed(self._begun_sampled):
+        if self._recorder.looks_at(self._recorder.number) and self.is_moved():
             self.moved = self._look()
+
+    def is_moved(self) -> bool:
+        """Returns whether weights were written since the step began."""
+        return self._versions() != self._begun or bool(self._samples.num_changed(self._begun_sampled))
 
     def phases(self, weights: np.ndarray) -> dict[Phase, np.ndarray]:
         """Returns what a record keeps of a step that is over, if the script has written weights.
