@@ -21,25 +21,26 @@ STEPS = 5
 """How many steps are repeated: a suspect shows in the first, or in the second where only its statistics differ."""
 
 
-def attribute(run: Run, parity: Parity, rerun: Rerun) -> str:
+def attribute(run: Run, first: int, parity: Parity, rerun: Rerun) -> str:
     """Says what is left of a deviation once each suspect is switched off.
 
     Args:
         run: What left its reference.
+        first: The number of its first step.
         parity: The verdict.
         rerun: Takes its steps again.
 
     Returns:
         The reason; the verdict's own if there is no suspect.
     """
-    if (rounding := _rounding(run)) and _off(short := _shortened(run), rerun) <= LOSS_BOUND[short.dtype]:
-        return f"{parity.reason}; without {rounding} its first {short.steps} steps are {parity.reference}'s"
+    short = _shortened(run, first)
+    if (rounding := _rounding(run)) and _off(short, rerun) <= LOSS_BOUND[short.dtype]:
+        return f"{parity.reason}; without {rounding} its first {short.steps - first} steps are {parity.reference}'s"
     size = f"{parity.max_relative_loss:.1e}" if parity.max_relative_loss is not None else "not finite"
     said = f"not the same function: {size}"
-    if (port := _blame_port(run, rerun)) is not None:
+    if (port := _blame_port(short, rerun)) is not None:
         return f"{said}, {port}"
     suspects, unexplained = find_suspects(run), f"{parity.reason}{_not_switched(run)}"
-    short = _shortened(run)
     for suspect in suspects:
         left = _left(_without(short, suspect), rerun)
         if left <= LOSS_BOUND[short.dtype]:
@@ -126,7 +127,7 @@ def _not_switched(run: Run) -> str:
     return ""
 
 
-def find_other_step(run: Run, first: int, parity: Parity, rerun: Rerun, is_continued: bool) -> str:
+def find_other_step(run: Run, first: int, parity: Parity, rerun: Rerun) -> str:
     """Finds what the bounds of two bytes are too wide to see in a run of a user's model: it has to be exact without --precision.
 
     A few steps move a loss by little, so a mistake in them moves it by less. So do statistics of each replica's own shard.
@@ -136,7 +137,6 @@ def find_other_step(run: Run, first: int, parity: Parity, rerun: Rerun, is_conti
         first: The number of its first step.
         parity: The verdict on its curve, which passed.
         rerun: Takes its steps again.
-        is_continued: Whether it continued another run, whose cause is not looked for.
 
     Returns:
         The reason why the strategy takes another step; "" if it does not.
@@ -151,14 +151,13 @@ def find_other_step(run: Run, first: int, parity: Parity, rerun: Rerun, is_conti
         f"(allowed {LOSS_BOUND[short.dtype]:.0e})"
     )
     parity = dataclasses.replace(parity, max_relative_loss=left, reason=reason)
-    return reason if is_continued else attribute(run, parity, rerun)
+    return attribute(run, first, parity, rerun)
 
 
-def _blame_port(run: Run, rerun: Rerun) -> str | None:
+def _blame_port(short: Run, rerun: Rerun) -> str | None:
     """Holds a TensorFlow model against itself on one device, where its reference is the torch model beside it."""
-    if run.workload.model.facts.counterpart is None:
+    if short.workload.model.facts.counterpart is None:
         return None
-    short = _shortened(run)
     one = without_counterpart(short)
     is_itself = short.described() == one.described()
     left = 0.0 if is_itself else _apart(rerun.steps(short).losses, rerun.steps(one).losses, short.dtype)
@@ -170,7 +169,7 @@ def _blame_port(run: Run, rerun: Rerun) -> str | None:
     )
 
 
-def _shortened(run: Run, first: int = 0) -> Run:
+def _shortened(run: Run, first: int) -> Run:
     """Returns the first steps of a run, in the best dtype there is."""
     dtype = "float64" if "float64" in run.strategy.dtypes else run.dtype
     techniques = without_rounding(run.techniques)

@@ -36,7 +36,7 @@ def _find_cause(trial: Trial, parity: Parity, start: TrainState, rerun: Rerun) -
     run = trial.run
     if not trial.has_oracle:
         parity = _name_sums(run, parity)
-        return parity.reason if trial.is_continued else attribute(run, parity, rerun)
+        return attribute(run, trial.seen.log.first, parity, rerun)
     diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
     bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
     cause = diagnosis.diagnose(run, start.step, bad, start, functools.partial(replay_to, run, rerun))
@@ -63,5 +63,5 @@ def find_step_unseen(trial: Trial, parity: Parity, rerun: Rerun) -> str:
         rerun: Takes steps of the run again.
     """
     run, first = trial.run, trial.seen.log.first
-    missed = find_other_step(run, first, parity, rerun, trial.is_continued)
+    missed = find_other_step(run, first, parity, rerun)
     return "" if missed and is_right_but_for_port(run, first, trial.taken.noise, rerun, trial.ask) else missed

@@ -38,7 +38,6 @@ class Trial:
         seen: What the run did.
         wanted: What the reference did; it may end earlier or later.
         start: Makes the state that the run started from.
-        is_continued: Whether that is the state of another run.
         in_own_names: Names and lays out the reference's weights as the run's model does; None where they are the same.
         alone: Takes steps of the reference again, or of a user's model on one device.
         rerun: Takes steps of the run again; None where nobody can.
@@ -50,7 +49,6 @@ class Trial:
     seen: Curve
     wanted: Curve
     start: Callable[[], TrainState]
-    is_continued: bool
     in_own_names: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] | None
     alone: Rerun
     rerun: Rerun | None

@@ -188,6 +188,15 @@ def test_micro_batches_have_local_statistics_as_well(run_cell: RunCell) -> None:
     assert "the local statistics of 5 BatchNorm layers" in result.parity.reason
 
 
+def test_the_cause_is_found_in_a_continued_run_as_well(run_cell: RunCell, tmp_path: Path) -> None:
+    fields = {"devices": 2, "dtype": "float64", **own("RESNET")}
+    begun = str(tmp_path / "begun")
+    run_cell("torch:ddp", "digits-mlp", steps=3, out=begun, keep_state=True, parity=False, **fields)
+    result = run_cell("torch:ddp", "digits-mlp", steps=6, start_from=begun, **fields)
+    assert result.parity.passed is False
+    assert "all of it the local statistics of 5 BatchNorm layers" in result.parity.reason
+
+
 @pytest.mark.parametrize("cell", ["c10d+ring=true", *slow("ddp", "zero2", "deepspeed", "rpc")])
 def test_statistics_of_the_whole_batch_make_it_the_same_function(run_cell: RunCell, cell: str) -> None:
     """Where ranks share the batch they exchange the statistics, as predicted."""

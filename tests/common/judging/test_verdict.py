@@ -43,7 +43,6 @@ def trial(seen: Curve, run: Run | None = None, wanted: Curve | None = None, **ch
         seen=seen,
         wanted=wanted,
         start=lambda: state_of(run),
-        is_continued=False,
         in_own_names=None,
         alone=Never(),
         rerun=Never(),

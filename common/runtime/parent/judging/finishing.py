@@ -129,7 +129,7 @@ def _judge(finished: Finished, reference: Run, measured: Measured, log: Log) -> 
     if reason := why_not_judged(run, reference, launch.parity is not False):
         return not_judged(reason)
     budget_seconds = math.inf if launch.parity else finished.seconds
-    is_continued, ask, names = launch.start_from is not None, finished.ask, arrays_read(run)
+    ask, names = finished.ask, arrays_read(run)
     return judge_trial(
         Trial(
             run=run,
@@ -137,11 +137,10 @@ def _judge(finished: Finished, reference: Run, measured: Measured, log: Log) -> 
             seen=Curve(log, read_state(finished.directory, names=names)),
             wanted=reach_curve(reference, launch, measured, budget_seconds, finished.alone, names),
             start=functools.partial(_start, run, launch),
-            is_continued=is_continued,
             in_own_names=None if run.workload.model.facts.counterpart is None else _naming(run),
             alone=finished.alone,
             rerun=finished.rerun,
-            ask=None if ask is None or is_continued else functools.partial(ask, launch),
+            ask=None if ask is None or launch.start_from is not None else functools.partial(ask, launch),
         )
     )
 
