@@ -111,6 +111,7 @@ class Side:
         repeated: How many examples came again within one pass through a DataLoader; None if nobody knows.
         distinct: At least how many different examples all steps were given.
         is_evaluated: Whether the model was in evaluation mode.
+        begins_pass: Whether a pass through the data began in this step.
         written: How many tensors the script has changed since the last update; 0 where nobody knows.
         trained_alone: The names of the parameters that got a gradient and that the other run does not have.
         shares_layers: Whether its ranks hold parts of the same layers (tensor parallelism), so they need the same examples.
@@ -136,6 +137,7 @@ class Side:
     repeated: int | None = None
     distinct: int = 0
     is_evaluated: bool = False
+    begins_pass: bool = False
     written: int = 0
     trained_alone: tuple[str, ...] = ()
     shares_layers: bool = False

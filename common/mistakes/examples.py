@@ -86,9 +86,7 @@ def _dropped(evidence: Evidence) -> Words | None:
     is_again = evidence.b.repeated == 0 and less.total() <= (evidence.a.repeated or 0)
     if (is_again and (evidence.step > 0 or set(less) <= set(theirs))) or goes_on(evidence.a, evidence.b):
         return None
-    if (
-        theirs - ours or not less or not theirs or (len(ours) == len(theirs) and len(times) == 1)  # more passes
-    ):
+    if theirs - ours or not less or not theirs or (len(ours) == len(theirs) and len(times) == 1):  # more passes
         return None
     return {"less": _counted(less.total()), "total": str(ours.total())}
 
@@ -99,12 +97,17 @@ def _ranks_of(side: Side, examples: set[int]) -> str:
 
 
 def _same_order(evidence: Evidence) -> Words | None:
-    """B's step has the examples of an earlier step of B; A's has old ones as well, in other company: a later epoch."""
+    """B's step has the examples of an earlier step of B; A's has old ones as well, in other company: a later epoch.
+
+    A rank of several has other examples in each epoch: then all that B is given lies within one, and both begin another one.
+    """
     now, own = evidence.b.digests[-1] if evidence.b.digests else None, evidence.a.digests
     earlier = [number for number, digest in enumerate(evidence.b.digests[:-1]) if digest == now]
-    is_known = now is not None and earlier and own[-1] not in own[:-1] and evidence.a.is_seen_before
     in_between = (len(own) - 1 - max(earlier, default=0)) * evidence.a.examples.total()  # fewer than all: in one pass
-    if not is_known or in_between < evidence.a.distinct or goes_on(evidence.a, evidence.b):
+    is_later = evidence.a.is_seen_before and in_between >= evidence.a.distinct
+    is_again = evidence.a.begins_pass and evidence.b.begins_pass and in_between >= evidence.b.distinct > 0
+    is_known = now is not None and earlier and own[-1] not in own[:-1] and (is_later or is_again)
+    if not is_known or goes_on(evidence.a, evidence.b):
         return None
     return {"earlier": str(earlier[-1])}
 
@@ -194,8 +197,8 @@ EXAMPLES = (
         "same_order_each_epoch",
         ("data",),
         _same_order,
-        "B is given the examples of its own step {earlier} again, and A is not: the epoch repeats the order of the "
-        "one before, as it does without set_epoch",
+        "B is given the examples of its own step {earlier} again, and A is not: the epoch repeats the order of an "
+        "earlier one, as it does without set_epoch, or where a resumed run forgets its epoch",
         "pytorch/pytorch#31771",
         has_sides=True,
         of_step="the examples come in the order of the first epoch: no later epoch was shuffled again",

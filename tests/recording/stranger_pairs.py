@@ -80,6 +80,7 @@ GUESTS = [
     ("restored", "anew", "same", ""),
     ("restored", "anew lost", "unnamed", "step 2, update, layer 3: "),
     ("restored", "anew fresh", "unnamed", "or a network that was made anew"),
+    ("share", "forgotten", "same_order_each_epoch", "step 2, data: B is given the examples of its own step 0 again"),
     ("grown", "early", "unnamed", "step 2, update, layer "),
     ("chosen", "logs", "same", "some examples are computed from the weights"),
     ("chosen", "reached", "unnamed", "step 0, gradient, layer Sequential.2: "),

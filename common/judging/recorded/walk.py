@@ -230,14 +230,9 @@ def _with_strays(seen: Sequence[SeenTensor], pairing: Pairing, past: tuple[Past,
 
 
 def _side(step: RunStep, past: Past, only: Mapping[str, tuple[int, ...]], shares_layers: bool) -> Side:
+    own = past.world, step.passes, past.usual_passes, step.loss, step.parts, step.rows, step.scalars
     return Side(
-        past.world,
-        step.passes,
-        past.usual_passes,
-        step.loss,
-        step.parts,
-        step.rows,
-        step.scalars,
+        *own,
         past.rates,
         past.digests,
         past.examples.knew_last(),
@@ -245,6 +240,7 @@ def _side(step: RunStep, past: Past, only: Mapping[str, tuple[int, ...]], shares
         targets=step.targeted,
         only=only,
         is_evaluated=step.is_evaluated,
+        begins_pass=bool(step.counts.get("data_passes")),
         written=step.counts.get("written_tensors", 0),
         shares_layers=shares_layers,
     )

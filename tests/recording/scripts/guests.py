@@ -6,6 +6,8 @@ import sys
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
 
 kind, *words = sys.argv[1:]
 torch.manual_seed(0)
@@ -83,6 +85,19 @@ def chosen():
         optimizer.zero_grad()
         (sum(losses) if "double" not in words else losses[0] + 2 * losses[1]).backward()
         optimizer.step()
+
+
+def share():
+    """The share of one process of two, which is another one in each epoch."""
+    optimizer, data = torch.optim.SGD(model.parameters(), lr=0.1), TensorDataset(inputs, labels)
+    sampler = DistributedSampler(data, 2, 0)
+    for epoch in range(3):
+        if "forgotten" not in words:
+            sampler.set_epoch(epoch)
+        for batch, own in DataLoader(data, 8, sampler=sampler):
+            optimizer.zero_grad()
+            functional.cross_entropy(model(batch), own).backward()
+            optimizer.step()
 
 
 def grown():
