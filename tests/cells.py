@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from samestep.common.catalog import catalogue
+from samestep.common.catalog import catalogue, strategy_info
+from samestep.common.cell import Cell
 from samestep.common.mesh import AXES
 from samestep.common.strategy import StrategyInfo
 from samestep.common.workload.optimizers.table import MISTAKES
@@ -71,3 +72,9 @@ def usual(row: StrategyInfo) -> str:
 def every_row() -> list[tuple[str, StrategyInfo]]:
     """Every (framework, row) but the oracle."""
     return [(framework, row) for framework, row in catalogue() if framework != "numpy"]
+
+
+def row_of(cell: str) -> StrategyInfo:
+    """The row of the catalogue that a cell is of."""
+    read = Cell.parse(cell)
+    return strategy_info(read.framework, read.strategy)

@@ -10,15 +10,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from samestep.common.catalog import strategy_info
 from samestep.common.cell import Cell
 from samestep.common.judging.parity import LOSS_BOUND, bound_of
-from samestep.common.request import FRAMEWORKS, RunConfig
+from samestep.common.request import FRAMEWORKS
 from samestep.common.runtime.records import RunResult
-from samestep.common.strategy import StrategyInfo
 from samestep.common.workload.pipeline_schedule import SCHEDULES
 from samestep.experiments.printing.text import github, sharing
-from tests.cells import SIZED, USUAL_OPTIMIZERS, every_row, takes
+from tests.cells import SIZED, USUAL_OPTIMIZERS, every_row, row_of, takes
 
 ROOT = Path(__file__).parents[2]
 STORE = ROOT / "build" / "parity"
@@ -109,15 +107,10 @@ def cells() -> list[Product]:
     ]
     axes = itertools.product(VARIANTS, SIZED, USUAL_OPTIMIZERS)
     return plain + [
-        Product(cell, model, optimizer, _row(cell).dtypes[-1], where)
+        Product(cell, model, optimizer, row_of(cell).dtypes[-1], where)
         for (cell, where), model, optimizer in axes
-        if takes(_row(cell), model) and ("context" not in where or model == "transformer")
+        if takes(row_of(cell), model) and ("context" not in where or model == "transformer")
     ]
-
-
-def _row(cell: str) -> StrategyInfo:
-    config = Cell.parse(cell).apply_to(RunConfig())
-    return strategy_info(config.framework, config.strategy)
 
 
 def store(cell: Product, result: RunResult) -> None:
@@ -212,8 +205,8 @@ docs site you can filter it below.
 {table}
 
 `make test-slow` writes this page and the file. {plain} cells are runs of {steps} steps on test-sized models, with every
-strategy. {techniques} more, which `make test` also runs, have [techniques](techniques.md) and features of the models. In
-each of these, the bytes sent equalled their prediction, and so did the bytes kept, wherever they are predicted.
+strategy. {techniques} more have [techniques](techniques.md) and features of the models; `make test` runs pairs of these. In
+each of them, the bytes sent equalled their prediction, and so did the bytes kept, wherever they are predicted.
 
 ## How to read a cell
 

@@ -23,7 +23,8 @@ def marked(*cells: str) -> list[object]:
 
 
 SYNC = [
-    *marked("torch:ddp", "tf:multi_worker_mirrored"),
+    *marked("torch:ddp"),
+    *slow("tf:multi_worker_mirrored"),
     *slow("torch:c10d+ring=true", "torch:zero1", "torch:zero2", "torch:fsdp+mesh=data=2,shard=2"),
     *slow("torch:deepspeed+zero_stage=3", "tf:mirrored"),
 ]

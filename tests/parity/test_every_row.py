@@ -22,7 +22,7 @@ ROWS = [
 SUMS = ("torch:ddp", "torch:fsdp", "torch:hybrid", "torch:rpc_parameter_server", "tf:mirrored", "tf:dtensor")
 """One row for each way of adding up over devices."""
 USUAL = ("torch:ddp", "tf:mirrored")
-"""On further models; the other rows are on `make test-slow`."""
+"""The other rows are on `make test-slow`."""
 
 
 def fast(*names: str) -> list[ParameterSet]:
@@ -31,20 +31,6 @@ def fast(*names: str) -> list[ParameterSet]:
 
 
 SLOW = [pytest.mark.slow]
-SEQUENCES = ("tf:mirrored",)
-"""The rows of TensorFlow that train the transformer; its others take the step of the first on a mesh of their own."""
-ELSEWHERE = ("torch:ep", "tf:context", "tf:expert")
-"""Rows whose own tests take this very step, and look at more of it."""
-
-
-def first(cell: str, row: StrategyInfo) -> str:
-    """The model on which `make test` takes a row's step."""
-    return "mlp" if cell.startswith("tf:") and cell not in SEQUENCES and takes(row, "mlp") else "transformer"
-
-
-def is_fast(cell: str, row: StrategyInfo, model: str) -> bool:
-    """Whether `make test` takes a row's step on a model here."""
-    return cell in USUAL or (model == first(cell, row) and cell not in ELSEWHERE)
 
 
 def took_the_same_step(run_cell: RunCell, framework: str, row: StrategyInfo, workload: str, **fields: object) -> None:
@@ -62,25 +48,21 @@ def took_the_same_step(run_cell: RunCell, framework: str, row: StrategyInfo, wor
         assert result.parity.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("framework", "row", "model"),
     [
-        pytest.param(
-            *p.values,
-            model,
-            id=f"{p.id}-{model}",
-            marks=[*p.marks, *([] if is_fast(p.id, p.values[1], model) else SLOW)],
-        )
+        pytest.param(*p.values, model, id=f"{p.id}-{model}", marks=p.marks)
         for p in ROWS
         for model in SIZED
         if takes(p.values[1], model)
     ],
 )
 def test_float64_adamw(run_cell: RunCell, framework: str, row: StrategyInfo, model: str) -> None:
-    """Each row on one model, and one row of each framework on every model; `make test-slow` has their product."""
+    """Each row on every model; `make test` has each row, and each model in each way of adding up, in `test_covered.py`."""
     if "float64" not in row.dtypes:
         pytest.skip(f"{framework}:{row.name} trains in {', '.join(row.dtypes)} only")
-    fields = {"dtype": "float64", "optimizer": "adamw", "parts": model == first(f"{framework}:{row.name}", row)}
+    fields = {"dtype": "float64", "optimizer": "adamw"}
     took_the_same_step(run_cell, framework, row, traced_once(framework, sized(row, model)), **fields)
 
 
@@ -89,7 +71,7 @@ def test_float32_sgd(run_cell: RunCell, framework: str, row: StrategyInfo) -> No
     took_the_same_step(run_cell, framework, row, usual(row), dtype="float32", optimizer="sgd")
 
 
-@pytest.mark.parametrize(("framework", "row"), fast("torch:ddp", "torch:hybrid", "tf:mirrored"))
+@pytest.mark.parametrize(("framework", "row"), fast(*USUAL))
 def test_a_regression_on_four_devices_twice(
     run_cell: RunCell, tmp_path: Path, framework: str, row: StrategyInfo
 ) -> None:
@@ -111,7 +93,7 @@ def bits(state: TrainState) -> dict[str, bytes]:
     return {f"{group}/{name}": value.tobytes() for group, held in arrays.items() for name, value in held.items()}
 
 
-@pytest.mark.parametrize(("framework", "row"), [p for p in fast(*SUMS) if p.values[1].axes])
+@pytest.mark.parametrize(("framework", "row"), [p for p in fast("torch:fsdp", "tf:mirrored") if p.values[1].axes])
 def test_one_device(run_cell: RunCell, framework: str, row: StrategyInfo) -> None:
     """On one core, too: a device has no more."""
     took_the_same_step(run_cell, framework, row, usual(row), dtype=row.dtypes[-1], optimizer="sgd", devices=1)

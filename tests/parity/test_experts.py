@@ -17,7 +17,8 @@ from tests.parity.test_batch_norm import marked
 EXPERTS = f"{SIZED['transformer']}+experts=4+balance=0.1"
 
 BALANCED = [
-    *marked("torch:single", "torch:ddp", "torch:fsdp", "tf:mirrored"),
+    *marked("torch:ddp"),
+    *slow("torch:single", "torch:fsdp", "tf:mirrored"),
     *slow(
         "torch:c10d+ring=true", "torch:zero1", "torch:zero2", "torch:fsdp+mesh=data=2,shard=2", "torch:ddp+devices=4"
     ),

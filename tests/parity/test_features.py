@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from samestep.common.catalog import catalogue
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flags
@@ -15,7 +14,7 @@ from samestep.common.run import parse
 from samestep.common.strategy import StrategyInfo
 from samestep.common.workload.table import WORKLOADS, workload_named
 from samestep.experiments.printing.tables import caption
-from tests.cells import SIZED, every_row, needed, traced_once
+from tests.cells import SIZED, every_row, needed, row_of, traced_once
 from tests.conftest import RunCell
 from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
 from tests.parity.products import record
@@ -45,28 +44,6 @@ STEPS = (
     *("torch:ep", "torch:ep+mesh=data=2,expert=2", "tf:expert"),
 )
 """Every row, and the options that make its step another one."""
-FAST = {
-    ("tied", cell)
-    for cell in (
-        *("torch:pp+schedule=zbv_zero_bubble", "torch:tp+clip_norm=0.1"),
-        *("torch:deepspeed+zero_stage=3", "torch:rpc_parameter_server"),
-    )
-} | {
-    *(("activation", cell) for cell in ("torch:pp+schedule=zbv_zero_bubble", "torch:tp", "tf:mirrored")),
-    *(
-        ("dropout", cell)
-        for cell in ("torch:dp", "torch:pp+schedule=zbv_zero_bubble", "torch:tp+sequence_parallel=true")
-    ),
-    *(("dropout", cell) for cell in ("torch:ddp+accumulation_steps=2", "tf:mirrored+accumulation_steps=2")),
-    *(("ignored", cell) for cell in ("torch:ddp+accumulation_steps=2", "torch:rpc")),
-    *(("norm", cell) for cell in ("torch:ddp+accumulation_steps=2", "torch:fsdp", "tf:mirrored+accumulation_steps=2")),
-    ("norm", "torch:pp+schedule=zbv_zero_bubble"),
-    *(("ignored", cell) for cell in ("tf:parameter_server",)),
-    *(("pooling", cell) for cell in ("torch:pp", "tf:mirrored")),
-    *(("style", cell) for cell in ("torch:tp+sequence_parallel=true", "tf:context")),
-    *(("experts", cell) for cell in ("torch:hybrid+mesh=pipe=2,shard=2", "torch:ddp+accumulation_steps=2")),
-    *(("gated experts", cell) for cell in ("torch:ep", "tf:expert")),
-}
 
 
 def refused(feature: str, cell: str) -> str:
@@ -78,40 +55,40 @@ def refused(feature: str, cell: str) -> str:
     return ""
 
 
-def _row(cell: str) -> StrategyInfo:
-    return next(row for framework, row in catalogue() if cell.partition("+")[0] == f"{framework}:{row.name}")
-
-
 def _workload(feature: str, cell: str) -> str:
     """A workload that has the feature, and what the row of a cell needs."""
-    workload, needs = traced_once(cell.partition(":")[0], FEATURES[feature]), needed(_row(cell))
+    workload, needs = traced_once(cell.partition(":")[0], FEATURES[feature]), needed(row_of(cell))
     return workload if not needs or "experts" in workload or "gpt" not in workload else workload + needs
 
 
 def _sized(cell: str) -> str:
     """A cell on two devices, unless it says how many or has but one."""
-    row = _row(cell)
+    row = row_of(cell)
     return cell if "devices=" in cell or "mesh=" in cell or not row.axes else f"{cell}+devices=2"
 
 
-FURTHER = {("tied", "torch:pp+clip_norm=0.1"), ("dropout", "torch:hybrid+mesh=pipe=2,tensor=2+clip_norm=0.1")}
+FURTHER = (
+    *(("tied", cell) for cell in ("torch:tp+clip_norm=0.1", "torch:pp+clip_norm=0.1")),
+    ("dropout", "torch:hybrid+mesh=pipe=2,tensor=2+clip_norm=0.1"),
+    *(
+        (feature, f"{row}+accumulation_steps=2")
+        for row in ("torch:ddp", "tf:mirrored")
+        for feature in ("dropout", "ignored", "norm", "experts")
+    ),
+)
 """With a technique that a feature meets."""
-CASES = sorted({*itertools.product(FEATURES, STEPS), *FAST, *FURTHER})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("feature", "cell"),
     [
-        pytest.param(
-            *case,
-            id="-".join(case),
-            marks=[getattr(pytest.mark, case[1].partition(":")[0]), *([] if case in FAST else [pytest.mark.slow])],
-        )
-        for case in CASES
+        pytest.param(*case, id="-".join(case), marks=getattr(pytest.mark, case[1].partition(":")[0]))
+        for case in (*itertools.product(FEATURES, STEPS), *FURTHER)
     ],
 )
 def test_a_feature_takes_the_same_step_at_the_predicted_cost(run_cell: RunCell, feature: str, cell: str) -> None:
-    """Each feature in each framework, in each way of adding up that it changes; `make test-slow` takes every step."""
+    """Each feature under every step; `make test` has each in each way of adding up in `test_covered.py`."""
     if why := refused(feature, cell):
         pytest.skip(why)
     dtype = "float32" if "deepspeed" in cell else "float64"
@@ -133,7 +110,7 @@ def test_every_row_is_among_the_steps() -> None:
     ("feature", "cell"), [pytest.param(*each, id="-".join(each)) for each in itertools.product(FEATURES, STEPS)]
 )
 def test_a_feature_is_taken_or_refused_with_the_reason(feature: str, cell: str) -> None:
-    info, why, feature = _row(cell), refused(feature, cell), feature.rpartition(" ")[2]
+    info, why, feature = row_of(cell), refused(feature, cell), feature.rpartition(" ")[2]
     of_the_model = ("needs a transformer", "of our transformer", "along tensor", "mixtures of experts")
     if any(each in why for each in of_the_model):
         return

@@ -11,8 +11,8 @@ from tests.conftest import RunCell
 from tests.ledgers import sends_what_was_predicted
 
 OTHERS = [name for name in OPTIMIZERS if name not in USUAL_OPTIMIZERS]
-QUICK = ("torch:zero1", "torch:pp", "tf:mirrored")
-"""Each holds the state of an optimizer in another way."""
+QUICK = ("torch:zero1",)
+"""The others are in `test_covered.py`, a further optimizer in each way of adding up."""
 CUTTING = (("shard",), ("tensor",), ("expert",))
 """The first axes of rows that cut matrices."""
 CELLS = [

@@ -67,11 +67,12 @@ def test_a_continued_run_is_judged_against_the_oracle_from_where_it_starts(run_c
     assert (result.first_step, result.parity.steps) == (10, 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "techniques",
     [
-        pytest.param(Techniques(accumulation_steps=2), id="two micro-batches", marks=pytest.mark.slow),
-        pytest.param(Techniques(clip_norm=0.5), id="clipped", marks=pytest.mark.slow),
+        pytest.param(Techniques(accumulation_steps=2), id="two micro-batches"),
+        pytest.param(Techniques(clip_norm=0.5), id="clipped"),
         pytest.param(Techniques(accumulation_steps=3, clip_norm=0.5), id="three micro-batches, clipped"),
     ],
 )
@@ -80,7 +81,7 @@ def test_a_continued_run_is_judged_against_the_oracle_from_where_it_starts(run_c
     [pytest.param(DDP, marks=pytest.mark.torch, id="ddp"), pytest.param(MIRRORED, marks=pytest.mark.tf, id="mirrored")],
 )
 def test_a_step_in_pieces_is_the_same_step(run_cell: RunCell, where: dict[str, object], techniques: Techniques) -> None:
-    """Both techniques at once; `test_techniques.py` has every row with two micro-batches."""
+    """`test_covered.py` has two micro-batches in each way of adding up."""
     result = run_cell(**where, workload=SIZED["mlp"], optimizer="adamw", techniques=techniques, **FLOAT64_RUN)
     assert result.parity.passed, result.parity.reason
     assert result.parity.steps == 6

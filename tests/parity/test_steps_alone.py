@@ -7,7 +7,7 @@ import pytest
 from samestep.common.cell import Cell
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
-from tests.cells import SIZED
+from tests.cells import SIZED, slow
 from tests.conftest import RunCell
 from tests.ledgers import keeps_and_sends_what_was_predicted, sends_what_was_predicted
 from tests.parity.products import record
@@ -19,13 +19,14 @@ CELLS = [
     "torch:ddp+local_steps=4",
     "tf:multi_worker_mirrored+local_steps=4",
 ]
+"""For more steps than in `test_covered.py`, which has the others."""
 
 
 def marked(cell: str) -> object:
     return pytest.param(cell, marks=getattr(pytest.mark, cell.partition(":")[0]), id=cell)
 
 
-@pytest.mark.parametrize("cell", [marked(cell) for cell in CELLS])
+@pytest.mark.parametrize("cell", [marked(CELLS[0]), *slow(*CELLS[1:])])
 def test_steps_alone_are_the_stated_ones(run_cell: RunCell, cell: str) -> None:
     result = run_cell(cell, SIZED["mlp"], dtype="float64", optimizer="adamw", devices=2, steps=20)
     assert result.parity.passed and not result.parity.is_amplified, result.parity.reason

@@ -29,14 +29,8 @@ ROWS = [
 ]
 
 
-ELSEWHERE = ("tf:context", "tf:expert")
-"""Rows that take longest, and whose own tests take techniques with all that is counted over the whole batch."""
-
-
-@pytest.mark.parametrize(
-    ("framework", "row"),
-    [pytest.param(*p.values, id=p.id, marks=[*p.marks, *[pytest.mark.slow] * (p.id in ELSEWHERE)]) for p in ROWS],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("framework", "row"), ROWS)
 def test_all_that_a_row_takes(run_cell: RunCell, framework: str, row: StrategyInfo) -> None:
     techniques = Techniques(**{name: value for name, value in EXACT.items() if name not in row.refuses})
     fields = {"techniques": techniques, "dtype": row.dtypes[-1], "devices": 2 if row.axes else 1}

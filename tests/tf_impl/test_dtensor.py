@@ -24,7 +24,7 @@ def costs_what_was_predicted(result: RunResult) -> None:
     assert tuple(result.exchanges) == result.predicted.exchanges
 
 
-@pytest.mark.parametrize("model", ["transformer", *slow("mlp", "cnn", "ranker", "regression")])
+@pytest.mark.parametrize("model", slow("transformer", "mlp", "cnn", "ranker", "regression"))
 def test_every_sharded_layout(run_cell: RunCell, model: str) -> None:
     mesh = "data=2,tensor=2"
     shared = {"dtype": "float64", "optimizer": "adamw", "steps": 4}

@@ -9,7 +9,7 @@ from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
-from tests.cells import SIZED, slow
+from tests.cells import SIZED
 from tests.conftest import RunCell
 from tests.tf_impl.conftest import RunTroubled, memory
 
@@ -30,8 +30,9 @@ def test_every_reduction_takes_the_same_step(run_cell: RunCell, reduce: str, dev
     costs_what_was_predicted(result)
 
 
-@pytest.mark.parametrize("devices", [pytest.param(2, marks=pytest.mark.slow), 4])
-@pytest.mark.parametrize("model", ["ranker", *slow("mlp", "transformer")])
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [2, 4])
+@pytest.mark.parametrize("model", ["ranker", "mlp", "transformer"])
 def test_central_storage_holds_every_byte_in_one_place(run_cell: RunCell, model: str, devices: int) -> None:
     result = run_cell("tf:central_storage", SIZED[model], devices=devices, optimizer="adamw", steps=5)
     costs_what_was_predicted(result)

@@ -20,7 +20,7 @@ MODEL = traced_once("tf", SIZED["transformer"])
 FEATURES = "+dropout=0.1+tied=true+ignored=0.3"
 
 
-@pytest.mark.parametrize("mesh", ["context=2", *slow("context=4", "data=2,context=2", "data=2,context=4")])
+@pytest.mark.parametrize("mesh", slow("context=2", "context=4", "data=2,context=2", "data=2,context=4"))
 def test_it_is_the_same_step_and_obeys_its_law(run_cell: RunCell, mesh: str) -> None:
     result = run_cell("tf:context", MODEL, mesh=mesh, parts=True, **QUICK)
     assert result.parity.passed, result.parity.reason
@@ -31,6 +31,7 @@ def test_it_is_the_same_step_and_obeys_its_law(run_cell: RunCell, mesh: str) -> 
     assert all(row.activations_bytes is not None for row in result.predicted.devices())
 
 
+@pytest.mark.slow
 def test_all_that_is_counted_is_counted_over_the_whole_batch(run_cell: RunCell) -> None:
     techniques = Techniques(accumulation_steps=2, clip_norm=0.1)
     fields = {"mesh": "data=2,context=2", "techniques": techniques, **SIMPLE}

@@ -65,10 +65,10 @@ PAIRS = [
 WITH_EXPERTS = [
     ("torch:hybrid", "pipe=2,expert=2"),
     ("torch:fsdp", "shard=2,expert=2"),
-    ("torch:tp", "tensor=2"),
     *(
         pytest.param(*each, marks=pytest.mark.slow)
         for each in (
+            ("torch:tp", "tensor=2"),
             ("torch:hybrid", "expert=2"),
             ("torch:hybrid", "expert=2,tensor=2"),
             ("torch:hybrid", "tensor=2,expert=2"),

@@ -30,7 +30,7 @@ def test_it_is_the_same_step_and_obeys_its_law(run_cell: RunCell, mesh: str) -> 
     keeps_what_was_predicted(result)
 
 
-@pytest.mark.parametrize("mesh", ["data=2,context=2", *slow("context=4")])
+@pytest.mark.parametrize("mesh", slow("data=2,context=2", "context=4"))
 def test_all_that_is_counted_is_counted_over_the_whole_batch(run_cell: RunCell, mesh: str) -> None:
     techniques = Techniques(accumulation_steps=2, clip_norm=0.1)
     result = run_cell("torch:cp", f"{SIZED['transformer']}{FEATURES}", mesh=mesh, techniques=techniques, **QUICK)

@@ -69,8 +69,9 @@ def test_a_step_in_pieces_matches_the_cost_model(run_cell: RunCell, row: str) ->
 # --- parity where the tests of every row do not come ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row", ["fsdp", *slow("zero2")])
-@pytest.mark.parametrize("workload", ["prose-gpt+layers=1+width=16+context=32", *slow(SIZED["ranker"])])
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ["fsdp", "zero2"])
+@pytest.mark.parametrize("workload", ["prose-gpt+layers=1+width=16+context=32", SIZED["ranker"]])
 def test_hybrid_sharding_is_the_same_step(run_cell: RunCell, row: str, workload: str) -> None:
     result = run_cell(f"torch:{row}", workload, dtype="float64", optimizer="adamw", steps=10, **TWO_BY_TWO)
     assert result.parity.passed, result.parity.reason

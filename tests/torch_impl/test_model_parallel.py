@@ -28,13 +28,13 @@ def is_the_same_step(result: RunResult) -> None:
 @pytest.mark.parametrize(
     ("model", "devices"),
     [
-        *(("mlp", 3), ("cnn", 2), ("ranker", 2)),
-        *(pytest.param(m, 2, marks=pytest.mark.slow) for m in ("mlp", "transformer")),
+        ("mlp", 3),
+        *(pytest.param(m, 2, marks=pytest.mark.slow) for m in SIZED),
         *(pytest.param(m, 3, marks=pytest.mark.slow) for m in SIZED if m != "mlp"),
     ],
 )
 def test_mp_is_the_same_step_and_obeys_its_law(run_cell: RunCell, model: str, devices: int) -> None:
-    """Each model but the transformer, of which every row takes a step in `test_every_row.py`, here as below."""
+    """Three stages; `tests/parity/test_covered.py` takes two, of each model with other things."""
     result = run_cell("torch:mp", SIZED[model], devices=devices, **QUICK)
     is_the_same_step(result)
     obeys_its_law(result)
@@ -106,15 +106,17 @@ def test_a_step_in_pieces_clipped_is_the_same_step(run_cell: RunCell, cell: str)
 # --- tp ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("devices", [2, pytest.param(4, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("model", ["ranker", *slow("transformer", "mlp", "cnn")])
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [2, 4])
+@pytest.mark.parametrize("model", SIZED)
 def test_tp_is_the_same_step_and_obeys_its_law(run_cell: RunCell, model: str, devices: int) -> None:
     result = run_cell("torch:tp", SIZED[model], devices=devices, **QUICK)
     is_the_same_step(result)
     obeys_its_law(result)
 
 
-@pytest.mark.parametrize("devices", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [2, 4])
 def test_sequence_parallel_is_the_same_step_and_obeys_its_law(run_cell: RunCell, devices: int) -> None:
     result = run_cell("torch:tp+sequence_parallel=true", SIZED["transformer"], devices=devices, **QUICK)
     is_the_same_step(result)

@@ -1,0 +1,58 @@
+"""Every step takes what it can have beside it: each pair of values in one run, instead of the product of all."""
+
+import contextlib
+
+import pytest
+
+from samestep.common.flags import flags
+from samestep.common.techniques import Techniques
+from samestep.common.workload.table import WORKLOADS, workload_named
+from tests.cells import every_row
+from tests.conftest import RunCell
+from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
+from tests.parity.covered import FILE, WAYS, config_of, found
+from tests.parity.products import record
+
+CELLS = [tuple(line.split()) for line in FILE.read_text().splitlines()]
+ELSEWHERE = {"torch:deepspeed", "precision", "keep_dtypes", "compile", "overlap", "decay_steps", "top_k"}
+"""What has tests of its own: in another precision, or compiled, few runs say more than many."""
+HELD = ("params_bytes", "params_peak_bytes", "gradients_bytes", "optimizer_bytes", "residuals_bytes")
+WRONG = (
+    (sends_what_was_predicted, "tf:dtensor", "tensor=2", "+accumulation_steps="),
+    (keeps_what_was_predicted, "tf:context", "+dropout=", "+experts=", "+recompute="),
+)
+"""Predictions that are known to be off: what DTensor sums going forward in a micro-batch is measured as of the backward pass,
+and experts that are computed again keep the keys of the examples once more than is predicted."""
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("model", "cell"),
+    [pytest.param(*each, id="-".join(each), marks=getattr(pytest.mark, each[1].partition(":")[0])) for each in CELLS],
+)
+def test_each_pair_takes_the_same_step_at_the_predicted_cost(run_cell: RunCell, model: str, cell: str) -> None:
+    result = run_cell(cell, config_of(model, cell).workload)
+    assert result.parity.passed, result.parity.reason
+    assert result.conditions.compilations == 0, "what is compiled later than in the first step is timed"
+    for check in (sends_what_was_predicted, keeps_what_was_predicted):
+        is_wrong = any(check is wrong and all(word in cell for word in words) for wrong, *words in WRONG)
+        with pytest.raises(AssertionError) if is_wrong else contextlib.nullcontext():
+            check(result)
+    for row, predicted in zip(result.processes, result.predicted.devices(), strict=True):
+        assert [getattr(row, name) for name in HELD] == [getattr(predicted, name) for name in HELD]
+    record(result)
+
+
+def test_every_row_technique_and_feature_is_among_the_cells() -> None:
+    features = {name for workload in WORKLOADS for name in flags(workload_named(workload).model)}
+    wanted = {f"+{name}=" for name in {*flags(Techniques), *features} - ELSEWHERE}
+    wanted |= {f" {framework}:{row.name}+" for framework, row in every_row()} - {f" {name}+" for name in ELSEWHERE}
+    text = "".join(f" {cell}+" for _, cell in CELLS)
+    assert {each for each in wanted if each not in text} == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", WAYS)
+def test_the_cells_are_those_that_are_found(framework: str) -> None:
+    """`python -m tests.parity.covered` writes them anew."""
+    assert [each for each in CELLS if each[1].startswith(f"{framework}:")] == found(framework)
