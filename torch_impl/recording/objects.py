@@ -11,7 +11,7 @@ from torch.nn.utils.parametrize import ParametrizationList
 from torch.optim import Optimizer
 
 from samestep.common.objects import objects_of
-from samestep.torch_impl.recording.keras.layers import is_keras
+from samestep.torch_impl.recording.keras.layers import is_keras, is_symbolic
 from samestep.torch_impl.recording.pieces import has_no_numbers
 
 
@@ -23,26 +23,34 @@ def find_objects() -> tuple[list[nn.Module], list[Optimizer]]:
     return modules, optimizers
 
 
-def is_computed_weight(module: nn.Module) -> bool:
-    """Returns whether a module computes a weight, as that of `spectral_norm`: it is called while the model is still built."""
-    return isinstance(module, ParametrizationList)
+def is_only_built(module: nn.Module, *given: object) -> bool:
+    """Returns whether a call belongs to the building of a model: of what computes a weight, as `spectral_norm`, or symbolic.
+
+    Args:
+        module: What is called.
+        given: On what.
+    """
+    return isinstance(module, ParametrizationList) or (is_keras(module) and is_symbolic(given))
 
 
 def outermost(modules: Sequence[nn.Module], wanted: set[int]) -> tuple[list[nn.Module], list[nn.Module]]:
     """Returns the modules that no other contains and that hold a wanted parameter, the one with the most first; and all others.
+
+    Torch does not see that a layer of Keras is in a model, so of several with as many, the model is the one with more variables.
 
     Args:
         modules: All modules.
         wanted: The ids of parameters.
     """
     contained = {id(child) for module in modules for child in (module.__dict__.get("_modules") or {}).values()}
-    counts = {}
+    counts, sizes = dict[nn.Module, int](), dict[nn.Module, int]()
     for module in modules:
         if id(module) not in contained and module.__dict__.get("_parameters") is not None:
             counts[module] = sum(id(each) in wanted for each in module.parameters())
+            sizes[module] = len([*module.parameters()]) if is_keras(module) else 0
     roots = [module for module, count in counts.items() if count]
     idle = [module for module, count in counts.items() if not count and not is_keras(module)]
-    return sorted(roots, key=lambda module: (-counts[module], type(module).__name__)), idle
+    return sorted(roots, key=lambda module: (-counts[module], -sizes[module], type(module).__name__)), idle
 
 
 def followers(idle: Iterable[nn.Module], roots: Sequence[nn.Module]) -> list[nn.Module]:

@@ -17,7 +17,7 @@ from samestep.torch_impl.recording.closures import ClosureCalls, Given, with_fol
 from samestep.torch_impl.recording.deleted import CalledModules
 from samestep.torch_impl.recording.dtypes import Products
 from samestep.torch_impl.recording.leaves import Leaves
-from samestep.torch_impl.recording.objects import find_objects, is_computed_weight
+from samestep.torch_impl.recording.objects import find_objects, is_only_built
 from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.pieces import has_no_numbers, is_wrapped
 from samestep.torch_impl.recording.rehearsals import is_rehearsed
@@ -69,7 +69,7 @@ class Session:
             trained = next((each for each in module.parameters() if each.requires_grad or is_wrapped(each)), None)
             if trained is None:
                 self.targets.give(self.examples.given(arguments, keywords))  # a loss
-            if trained is None or has_no_numbers(trained) or is_computed_weight(module):
+            if trained is None or has_no_numbers(trained) or is_only_built(module, arguments, keywords):
                 return
             if isinstance(trained, nn.Parameter):  # and not what a function is given
                 self.called.add(module)

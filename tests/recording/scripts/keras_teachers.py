@@ -1,4 +1,7 @@
-"""Networks that follow one of Keras on PyTorch: keras_teachers.py averages | held [WORD...], where a word is a mistake or not."""
+"""Networks that follow one of Keras on PyTorch, or are a part of it: keras_teachers.py averages | held | tuned [WORD...].
+
+A word is a mistake, or none.
+"""
 
 import sys
 
@@ -60,6 +63,11 @@ if "other" not in words:
 if kind == "held":
     whole = Held()
     whole.compile(keras.optimizers.SGD(0.1))
+elif kind == "tuned":
+    given, base = keras.Input((6,)), keras.Sequential([keras.layers.Dense(8)]) if "plain" in words else model
+    base.trainable = "frozen" not in words
+    whole = keras.Model(given, keras.layers.Dense(1)(base(given)))
+    whole.compile(keras.optimizers.SGD(0.1), "mse")
 else:
     whole = model
     whole.compile(keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9), "mse")

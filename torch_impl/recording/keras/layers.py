@@ -29,6 +29,16 @@ def is_keras(module: nn.Module) -> bool:
     return keras is not None and isinstance(module, keras.layers.Layer)
 
 
+def is_symbolic(given: object) -> bool:
+    """Returns whether a layer of Keras is only connected to others, while a model is built.
+
+    Args:
+        given: What it is called on.
+    """
+    keras = keras_on_torch()
+    return keras is not None and any(isinstance(each, keras.KerasTensor) for each in keras.tree.flatten(given))
+
+
 def keras_tensors(root: Any) -> Iterator[tuple[RecordedTensor, torch.Tensor, KerasLayout]]:
     """Yields the variables of a Keras model that hold floating-point numbers.
 
