@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from samestep.common.errors import ConfigError, Unavailable
+from samestep.common.errors import ConfigError, ParityFailed, Unavailable
 from samestep.experiments.cli import github_actions
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
@@ -51,7 +51,8 @@ def main(arguments: Sequence[str]) -> int:
     document = diff_document(found, arguments)
     print(write(document, given.format), flush=True)
     github_actions.show(document)
-    if github_actions.is_in_workflow() and found.verdict.exit_code == Unavailable.exit_code:
+    is_doubtful = found.verdict.exit_code == Unavailable.exit_code or found.verdict.has_other_loss
+    if github_actions.is_in_workflow() and is_doubtful and found.verdict.exit_code != ParityFailed.exit_code:
         github_actions.annotate("warning", document.name, found.verdict.headline)
     return found.verdict.exit_code
 

@@ -22,7 +22,7 @@ SCALES = (
         "loss_summed",
         ("loss",),
         arithmetic.loss_alone,
-        "only the reported loss differs: B's is {ratio} times A's, and the step itself is the same",
+        "the loss of B is {ratio} times A's, and every gradient is the same",
         "keras-team/keras#16285",
         of_step="the reported loss is the sum over {devices} replicas, not their mean; the step itself is right",
     ),

@@ -1,6 +1,7 @@
 """Every known mistake is named when it is made, and no other one is."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,6 @@ MADE = {
     "replicas_drift": TWO,
     "decay_each_microbatch": FOUR,
     "other_decay": {},
-    "loss_summed": {},
     "loss_divided_by_processes": TWO,
     "times_microbatches": FOUR,
     "times_targets": {},
@@ -178,7 +178,49 @@ def test_each_of_the_table_is_made_here_or_reenacted() -> None:
         *(row.expected for row in REENACTED if row.expected),
         *(name for *_, name, _ in (*PAIRS, *NEWCOMERS, *GUESTS, *BETWEEN, *KERAS_PAIRS)),
     }
-    assert {mistake.name for mistake in MISTAKES} == {*MADE, *others} - {"same", "unnamed"}
+    assert {mistake.name for mistake in MISTAKES} == {*MADE, *others, "loss_summed"} - {"same", "unnamed"}
+
+
+@pytest.mark.parametrize(
+    ("loss", "mistake", "expected"),
+    [
+        (lambda loss: 2 * loss, "", "same, but for the loss: 6 steps"),
+        (lambda loss: loss + 0.5, "", "same, but for the loss: 6 steps"),
+        (lambda loss: 2 * loss, "gradients_not_cleared", "not the same: step 1, gradient, layer "),
+        (lambda loss: 2 * loss, "decay_each_microbatch", "not the same: step 0, update, layer "),
+        (
+            lambda loss: 1.00001 * loss,
+            "",
+            "not the same: step 0, loss: the loss of B is 1.00001000 times A's, and every ",
+        ),
+    ],
+)
+def test_a_loss_that_no_gradient_shows_is_no_other_step(
+    tmp_path: Path, loss: Callable[[float], float], mistake: str, expected: str
+) -> None:
+    """As where a script scales its loss by hand. What differs by less than a gradient would show stays a difference."""
+    a = Script(**FOUR)
+    one, other = (recorded(each, tmp_path) for each in (a, dataclasses.replace(a, mistake=mistake)))
+    steps = [dataclasses.replace(each, loss=None if each.loss is None else loss(each.loss)) for each in other.steps]
+    reruns, pairing = (
+        [recorded(dataclasses.replace(a, perturbed=seed), tmp_path) for seed in range(4)],
+        pair(one, other),
+    )
+    verdict = judge(one, dataclasses.replace(other, steps=steps), measure(one, reruns, pairing), pairing)
+    assert verdict.headline.startswith(expected)
+    assert verdict.has_other_loss is any("B has another loss" in note for note in verdict.notes)
+    assert verdict.has_other_loss is ("step 0, loss" not in expected)
+
+
+def test_targets_that_differ_are_no_loss_that_is_scaled(tmp_path: Path) -> None:
+    """The gradient of an absolute difference is its sign."""
+    one = recorded(Script(sees_targets=True), tmp_path)
+    others = [
+        dataclasses.replace(step, loss=2 * step.loss, targets={0: (7, *step.targets[0][1:])}) if step.loss else step
+        for step in one.steps
+    ]
+    verdict = judge(one, dataclasses.replace(one, steps=others))
+    assert (verdict.exit_code, verdict.first.phase) == (4, "data")
 
 
 @pytest.mark.parametrize(

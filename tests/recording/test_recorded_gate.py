@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from samestep.experiments import diff
+from tests.recording.numpy_script import Script, run
 from tests.recording.test_diff_command import TO_COMMIT, TO_GATE
 
 ROOT = Path(__file__).parents[2]
@@ -48,3 +52,12 @@ def test_a_request_that_takes_another_one_fails(tmp_path: Path) -> None:
     assert found.returncode == 4, found.stdout + found.stderr
     assert found.stdout.startswith("not the same: step 0, gradient, layer net.head: every gradient is 1.00010 x A's")
     assert "A cannot be run again" in found.stdout and "Reruns of B measured how far rounding goes" in found.stdout
+
+
+def test_a_request_whose_loss_alone_is_another_passes_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    sides = [str(run(Script(mistake=each), tmp_path / f"run{each}")) for each in ("", "loss_summed")]
+    assert diff.main(sides) == 0
+    assert "::warning title=samestep diff::same, but for the loss: 6 steps" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from samestep.common.judging.recorded.alone import find_alone
-from samestep.common.judging.recorded.given import Finding, find_examples, find_targets, note_asides, with_effect
+from samestep.common.judging.recorded.given import Finding, effects_of_loss, find_examples, find_targets, with_effect
 from samestep.common.judging.recorded.verdict import FirstDifference
 from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
 from samestep.common.judging.recorded.yardstick import apart_of, roundoff_of_weights, times_rounding, unit_of
@@ -50,9 +50,8 @@ def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> F
         _replicas,
     )
     all_found = [finding for check in checks if (finding := check(walk, one, other)) is not None]
-    found = with_effect(all_found)
+    found = with_effect(walk, all_found)
     certain = next((finding for finding in found if finding.is_certain), None)
-    note_asides(walk, all_found, found)
     if certain is None:
         return next(iter(found), None)
     certain = dataclasses.replace(certain, is_first=certain is found[0])
@@ -116,7 +115,8 @@ def _loss(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     words += f", {times:,.0f} times what rounding makes" if math.isfinite(apart) else ""
     ratio = _factor(walk, one, other) if math.isfinite(apart) else None
     words = words if ratio is None else f"the loss and every gradient are {spell(ratio)} x A's"
-    return Finding(FirstDifference(one.number, "loss", "", (), words, ratio), times > scale.different)
+    first, effects = FirstDifference(one.number, "loss", "", (), words, ratio), effects_of_loss(walk, one, other)
+    return Finding(first, times > scale.different, shows_in=effects)
 
 
 def _factor(walk: Walk, one: RunStep, other: RunStep) -> float | None:

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import math
 from collections.abc import Sequence
 
 from samestep.common.judging.recorded.distance import BLIND, resolution_of
@@ -9,8 +10,9 @@ from samestep.common.judging.recorded.measured import MeasuredYardstick
 from samestep.common.judging.recorded.verdict import FirstDifference
 from samestep.common.judging.recorded.walk import Walk
 from samestep.common.judging.recorded.yardstick import roundoff_of_weights
-from samestep.common.mistakes.mistake import few
+from samestep.common.mistakes.mistake import few, near
 from samestep.common.steps.argument_names import MASKS
+from samestep.common.steps.gradient_transforms import CLIP_NORM
 from samestep.common.steps.recorded_run import RunStep
 
 IN_NO_LOSS = "one of the two calls its models on further examples, which changes no loss"
@@ -34,6 +36,9 @@ OTHER_MASK = (
     "what an attention_mask or a padding_mask hides is no part of an example: where it hides other places, what else the model "
     "is called on counts as other data"
 )
+IN_NONE = ("none",)
+LONE = 10.0
+"""How many times the share of a gradient that would be seen a loss has to be off, to be known to differ alone."""
 COMPUTED = ("loss", "gradient", "clipping", "update")
 """Phases in which a step computes something of its examples."""
 
@@ -49,7 +54,7 @@ class Finding:
         is_first: Whether it is known that no phase before it differs.
         has_other_targets: Whether the targets are what differs.
         shows_in: Phases of which one has to be the next that differs for certain, else this is no difference; empty if it always
-            is one.
+            is one, and IN_NONE if it never is.
         aside: What is said of it if it is none.
         beside: What is said beside it if it is the first, as clauses.
         is_of_one: Whether it is of tensors that only one run has.
@@ -66,10 +71,11 @@ class Finding:
     is_of_one: bool = False
 
 
-def with_effect(found: Sequence[Finding]) -> list[Finding]:
+def with_effect(walk: Walk, found: Sequence[Finding]) -> list[Finding]:
     """Returns the differences of a step without those that have no effect, and so are none.
 
     Args:
+        walk: Over both runs; is told what is said of those.
         found: All, in the order of the phases.
     """
     kept = []
@@ -80,19 +86,10 @@ def with_effect(found: Sequence[Finding]) -> list[Finding]:
             kept.append(each)
         elif any(other.first.phase in each.shows_in for other in later):
             kept.append(dataclasses.replace(each, is_certain=False))
-    return kept
-
-
-def note_asides(walk: Walk, found: Sequence[Finding], kept: Sequence[Finding]) -> None:
-    """Notes what is said of the differences of a step that are none.
-
-    Args:
-        walk: Over both runs.
-        found: All.
-        kept: Those that are differences.
-    """
     first, shorter = {each.first for each in kept}, {FURTHER_CALLS: IN_NO_LOSS} if kept else {}
-    walk.asides.update({shorter.get(each.aside, each.aside): None for each in found if each.first not in first})
+    dropped = [shorter.get(each.aside, each.aside) for each in found if each.aside and each.first not in first]
+    walk.asides.update(dict.fromkeys(dropped))
+    return kept
 
 
 def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool = True) -> Finding | None:
@@ -207,6 +204,34 @@ def find_targets(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     what = "targets" if one.rows is not None else "data"
     words = f"the {what} of {alone} of {a.total()} examples are different in B"
     return Finding(FirstDifference(one.number, "data", "", (), words), has_other_targets=True)
+
+
+def effects_of_loss(walk: Walk, one: RunStep, other: RunStep) -> tuple[str, ...]:
+    """Returns the phases in which a loss that differs has to show: empty, but none may where it is all that differs.
+
+    Then its factor is taken out again, or what differs has no gradient. Anything else would show in the gradients, if they would
+    show a smaller share of them than that of the loss.
+
+    Args:
+        walk: Over both runs; is told by which factor their losses differ.
+        one: A's step.
+        other: B's, whose loss differs.
+    """
+    assert one.loss is not None and other.loss is not None
+    ratio = other.loss / one.loss if one.loss else math.nan
+    if walk.lone_loss and near(ratio, walk.lone_loss):
+        return IN_NONE  # also where another phase differs, or the tensors were not looked at
+    gradient = walk.compare("gradient", one, other)
+    resolution = None if gradient is None else resolution_of(gradient)
+    if gradient is None or resolution is None or (gradient.differs | gradient.is_unsure).any():
+        return ()
+    norms = [step.scalars.get(CLIP_NORM, 0.0) for step in (one, other)]  # clipping may take a factor out as well
+    least = LONE * resolution * max(abs(one.loss), abs(other.loss))
+    is_large = least < abs(one.loss - other.loss) < math.inf
+    if not is_large or not (norms[0] == norms[1] or near(*norms)) or find_targets(walk, one, other):
+        return ()
+    walk.lone_loss = math.nan if walk.lone_loss else ratio
+    return IN_NONE
 
 
 def _rounds_otherwise(walk: Walk) -> bool:

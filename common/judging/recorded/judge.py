@@ -154,16 +154,9 @@ def _blind(walk: Walk, seen: Seen) -> RecordedVerdict:
 def _verdict(
     walk: Walk, seen: Seen, kind: Kind, finding: Finding | None, need: Need = "", rows: tuple[TensorRow, ...] = ()
 ) -> RecordedVerdict:
-    return RecordedVerdict(
-        kind,
-        seen.num_steps,
-        finding.first if finding else None,
-        rows=rows,
-        worst=seen.worst,
-        resolution=seen.resolution,
-        need=need,
-        notes=find_notes(walk),
-    )
+    made = RecordedVerdict(kind, seen.num_steps, finding.first if finding else None, rows=rows, worst=seen.worst)
+    more = find_notes(walk), walk.lone_loss != 0
+    return dataclasses.replace(made, resolution=seen.resolution, need=need, notes=more[0], has_other_loss=more[1])
 
 
 def _need(walk: Walk, finding: Finding) -> Need:

@@ -1,11 +1,13 @@
 """What is worth knowing beside a verdict on two recorded runs: in what else their records differ."""
 
+import math
+
 from samestep.common.judging.recorded.alone import note_unlike_steps
 from samestep.common.judging.recorded.bounds import Bound, one_sided
 from samestep.common.judging.recorded.walk import Walk
 from samestep.common.judging.recorded.written import note_written
 from samestep.common.mistakes.evidence import Evidence
-from samestep.common.mistakes.mistake import few
+from samestep.common.mistakes.mistake import few, spell
 
 
 def find_notes(walk: Walk) -> tuple[str, ...]:
@@ -26,6 +28,16 @@ def find_notes(walk: Walk) -> tuple[str, ...]:
         ]
         said.append(" and ".join(coarse) + ", and the other does not" * (len(coarse) < 2))
     said += walk.asides
+    if walk.lone_loss:
+        by = (
+            "by another factor at each step"
+            if math.isnan(walk.lone_loss)
+            else f"which is {spell(walk.lone_loss)} times A's"
+        )
+        said.append(
+            f"B has another loss, {by}, and no gradient shows it: a factor is taken out again before the update, or a part of "
+            "the loss has no gradient"
+        )
     if one.framework != other.framework:
         said.append(f"A is a record of {one.framework}, B of {other.framework}")
     shapes, others = walk.pairing.only(walk.a.tensors, 0), walk.pairing.only(walk.b.tensors, 1)

@@ -81,6 +81,7 @@ class RecordedVerdict:
         resolution: The relative error of a gradient that would have been seen; 0 if nothing differs where rounding would hide it.
         need: What would tell, or help.
         notes: What else is worth knowing.
+        has_other_loss: Whether the loss alone differs, which no gradient shows.
     """
 
     kind: Kind
@@ -93,6 +94,7 @@ class RecordedVerdict:
     resolution: float | None = None
     need: Need = ""
     notes: tuple[str, ...] = ()
+    has_other_loss: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -119,11 +121,11 @@ class RecordedVerdict:
     @property
     def headline(self) -> str:
         """The verdict in one line."""
-        steps = f"{self.num_steps} step{'s' * (self.num_steps != 1)}"
+        steps = f"{', but for the loss' * self.has_other_loss}: {self.num_steps} step{'s' * (self.num_steps != 1)}"
         if self.kind == "same":
-            return f"same: {steps}"
+            return f"same{steps}"
         if self.kind == "amplified":
-            return f"same, rounding amplified {self.growth:,.0f} x: {steps}"
+            return f"same, rounding amplified {self.growth:,.0f} x{steps}"
         assert self.first is not None or self.kind == "unknown"
         where = f": {place(self.first)}" if self.first else ""
         if self.kind == "unknown":

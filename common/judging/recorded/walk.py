@@ -109,6 +109,7 @@ class Walk:
         yardstick: How far rounding takes a step.
         longer: "A" or "B", if only that one has later steps than both have; known after the last of these.
         asides: What was seen that is no difference, as sentences.
+        lone_loss: What B's loss is as a multiple of A's, where it alone differs; NaN if that changes, 0 if none does.
     """
 
     a: RecordedRun
@@ -117,6 +118,7 @@ class Walk:
     yardstick: Yardstick
     longer: str = ""
     asides: dict[str, None] = dataclasses.field(default_factory=dict)
+    lone_loss: float = 0.0
     _rest: Rest = dataclasses.field(default_factory=Rest)
     _pair: tuple[RunStep | None, RunStep | None] = (None, None)
     _compared: dict[Phase, ComparedTensors | None] = dataclasses.field(default_factory=dict)
