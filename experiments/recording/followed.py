@@ -40,6 +40,8 @@ def run_followed(command: Sequence[str], environment: Mapping[str, str], directo
                 process.send_signal(came.si_signo)
     finally:
         neighbour.end()
+        while signal.sigtimedwait(_PASSED, 0):  # what has come since the command ended would end this process
+            pass
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return process.returncode
 
@@ -53,6 +55,7 @@ class _Neighbour:
     def __init__(self) -> None:
         """Starts it, where this process lets them wait. It ends with this process; without it, nothing is known of groups."""
         self._process: subprocess.Popen[bytes] | None = None
+        self._got = set[int]()
         self._start()
 
     def _start(self) -> None:
@@ -67,11 +70,14 @@ class _Neighbour:
         time.sleep(_ARRIVE_SECONDS)
         with contextlib.suppress(OSError), open(f"/proc/{self._process and self._process.pid}/status") as status:
             waiting = next((int(line.split()[1], 16) for line in status if line.startswith("ShdPnd:")), 0)
-        if not waiting & 1 << number - 1:
+        if came := {each for each in _PASSED if waiting & 1 << each - 1}:
+            self._got |= came  # others of these are still to come here
+            self.end()
+            self._start()
+        if number not in self._got:
             return False
+        self._got.remove(number)
         signal.sigtimedwait([number], 0)  # it came twice
-        self.end()
-        self._start()
         return True
 
     def end(self) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import importlib
 import os
 import shutil
@@ -231,9 +232,8 @@ def _run(command: Sequence[str], environment: dict[str, str], output: int | None
             code = run_followed(command, environment, directory)
         else:
             code = ApartCommand(command, environment, output, directory).wait()
-    except OSError as error:  # a script without a first line that names its program
-        raise ConfigError(
-            f"command '{command[0]}' cannot be started: {error.strerror}; name the program that runs it before it, as in: python "
-            "train.py"
-        ) from None
+    except OSError as error:
+        is_text = error.errno == errno.ENOEXEC  # without a first line that names its program
+        hint = "; name the program that runs it before it, as in: python train.py" if is_text else "."
+        raise ConfigError(f"command '{command[0]}' cannot be started: {error.strerror}{hint}") from None
     return 128 - code if code < 0 else code

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from samestep.common.runtime.processes import look
 from tests.recording.records import ROOT
 
 COUNTS = """
@@ -72,12 +73,13 @@ def test_a_signal_that_is_sent_to_record_reaches_the_command_once(tmp_path: Path
 
 
 def test_a_signal_that_is_sent_to_record_and_to_its_group_comes_once(tmp_path: Path) -> None:
-    """`timeout` sends both."""
+    """`timeout` sends both. What else comes to the group meanwhile comes once as well."""
     with recorded(tmp_path, subprocess.DEVNULL) as process:
         process.send_signal(signal.SIGTERM)
         os.killpg(process.pid, signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGUSR2)
         said, error = process.communicate(timeout=60)
-    assert (said, process.returncode) == ("SIGTERM\n", 7), error
+    assert (sorted(said.split()), process.returncode) == (["SIGTERM", "SIGUSR2"], 7), error
 
 
 def test_what_is_sent_to_a_group_and_later_to_record_comes_twice(tmp_path: Path) -> None:
@@ -157,11 +159,16 @@ def test_what_a_command_sends_to_its_group_does_not_come_back(tmp_path: Path) ->
 
 
 def test_an_exit_code_is_passed_on_where_nobody_wants_to_hear_of_children(tmp_path: Path) -> None:
-    """And the command has the files that a shell passes on, as in `python <(generate)`."""
+    """And the command has the files that a shell passes on, as in `python <(generate)`. What comes after its end is nobody's."""
     inherited = "signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.dup2(1, 9)"
     with recorded(tmp_path, subprocess.DEVNULL, inherited) as process:
         child = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0]
         assert Path(f"/proc/{child}/fd/9").exists()
-        process.send_signal(signal.SIGTERM)
+        os.kill(process.pid, signal.SIGSTOP)
+        os.kill(int(child), signal.SIGTERM)
+        while (running := look(int(child))) and running.state != "Z":
+            time.sleep(0.02)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
+            process.send_signal(number)
         _, error = process.communicate(timeout=60)
     assert process.returncode == 7, error
