@@ -114,6 +114,17 @@ def test_where_a_mask_is_another_one_it_is_said_that_it_makes_other_data(folder:
     assert OTHER_MASK in verdict.notes and ALL_ARGUMENTS not in verdict.notes
 
 
+@pytest.mark.torch
+def test_a_mask_that_only_one_of_two_models_is_given_is_said_first(folder: Path) -> None:
+    """Without it, padding is data in every other argument."""
+    a, b = run(folder, "torch "), run(folder, "torch other")
+    a, b = renamed(a, {"position_ids": "attention_mask"}), renamed(b, {"position_ids": ""})
+    for sides, name in (((a, b), "A"), ((b, a), "B")):
+        verdict = judge(*sides)
+        assert f"arguments of the model differ: attention_mask in {name} alone, input_ids in " in verdict.headline
+        assert OTHER_MASK in verdict.notes and ALL_ARGUMENTS not in verdict.notes
+
+
 def renamed(run: RecordedRun, names: dict[str, str]) -> RecordedRun:
     """Returns a run with other names of arguments, without those whose name is empty."""
     steps = []

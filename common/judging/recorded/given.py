@@ -39,6 +39,7 @@ OTHER_MASK = (
 IN_NONE = ("none",)
 LONE = 10.0
 """How many times the share of a gradient that would be seen a loss has to be off, to be known to differ alone."""
+_REST = "; the others are the same"
 COMPUTED = ("loss", "gradient", "clipping", "update")
 """Phases in which a step computes something of its examples."""
 
@@ -128,13 +129,17 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
     is_seen = bool(aside) and (aside in walk.asides or _is_fine(walk, one, other))
     first, is_none_alike = FirstDifference(one.number, "data", "", ranks, words), not alike and a.total() == b.total()
     beside = (ALL_ARGUMENTS,) if is_none_alike and not one.number and not of_arguments else ()
-    beside = (OTHER_MASK,) if not of_arguments and _has_other_mask(one, other) else beside
+    beside = (OTHER_MASK,) if not of_arguments.endswith(_REST) and _has_other_mask(one, other) else beside
     beside = (COMPUTED_EXAMPLES,) if aside == COMPUTED_EXAMPLES else beside
     return Finding(first, shows_in=shows_in if is_seen else (), aside=aside, beside=beside)
 
 
 def _said_of_arguments(one: RunStep, other: RunStep) -> str:
-    """Returns which arguments of the model differ, if the examples are the same in all others; "" if nobody knows."""
+    """Returns which arguments of the model differ, if the examples are the same in all others; "" if nobody knows.
+
+    Without its mask, a model is given padding as data, in all arguments: then the mask is said first, whether others are the same
+    or not.
+    """
     ours, theirs = one.of_arguments(), other.of_arguments()
     both = [name for name in ours if name in theirs]
     if any(len(ours[name]) != len(theirs[name]) for name in both):
@@ -154,18 +159,24 @@ def _said_of_arguments(one: RunStep, other: RunStep) -> str:
     said = [f"{_called(name)} in {apart([*same, name])} of {len(ours[name])} examples" for name in (*changed, *moved)]
     for side, given, others in (("A", ours, theirs), ("B", theirs, ours)):
         said += [f"{_called(name)} in {side} alone" for name in given if name not in others]
+    lacking = [each for each in said if each.endswith(" alone") and _is_mask(each.partition(" in ")[0])]
+    if not same and lacking and both:
+        return f"arguments of the model differ: {few([*lacking, *(each for each in said if each not in lacking)])}"
     if not same or not said:
         return ""
     order = " (the same rows in another order)" if moved else ""
-    return f"arguments of the model differ: {few(said)}{order}; the others are the same"
+    return f"arguments of the model differ: {few(said)}{order}{_REST}"
 
 
 def _has_other_mask(one: RunStep, other: RunStep) -> bool:
     masks = [
-        next((rows for name, rows in step.of_arguments().items() if name.rpartition(".")[2] in MASKS), None)
-        for step in (one, other)
+        next((rows for name, rows in step.of_arguments().items() if _is_mask(name)), None) for step in (one, other)
     ]
     return masks[0] != masks[1]
+
+
+def _is_mask(name: str) -> bool:
+    return name.rpartition(".")[2] in MASKS
 
 
 def _called(name: str) -> str:
