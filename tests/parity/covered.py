@@ -29,7 +29,7 @@ WAYS = {
         "whole": ("tf:mirrored", "tf:single", "tf:multi_worker_mirrored", "tf:central_storage"),
         "servers": ("tf:parameter_server", "tf:parameter_server+parameter_servers=2"),
         "tensors": ("tf:dtensor+mesh=tensor=2", "tf:dtensor", "tf:dtensor+mesh=data=2,tensor=2", "tf:tpu"),
-        "positions": ("tf:context", "tf:context+mesh=data=2,context=2"),
+        "positions": ("tf:context",),
         "experts": ("tf:expert",),
     },
 }
