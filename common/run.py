@@ -74,7 +74,8 @@ def _read(config: RunConfig, most_devices: int) -> Run:
     info = strategy_info(config.framework, config.strategy)
     if config.dtype not in info.dtypes:
         raise ConfigError(
-            f"{config.framework}:{info.name} trains in {' or '.join(info.dtypes)}, not in {config.dtype}."
+            f"{config.framework}:{info.name} trains in {' or '.join(info.dtypes)}, not in {config.dtype}; "
+            f"give --dtype {info.dtypes[0]}."
         )
     _check_techniques(config, info)
     options = read_options(config.framework, info, config.options)

@@ -50,7 +50,9 @@ def refuse(run: Run) -> None:
         )
     (positions,), heads = model.inputs().shape, _num_heads(model) // run.mesh.parts("features")
     if positions % count:
-        raise ConfigError(f"a sequence of {positions} does not divide among a context axis of {count}; give +context=.")
+        raise ConfigError(
+            f"a sequence of {positions} does not divide among a context axis of {count}; give +context= a multiple of {count}."
+        )
     if getattr(run.options, "is_zigzag", False) and positions % (2 * count):
         raise ConfigError(
             f"with --attention-exchange {exchange_of(run)} each rank has two pieces of a sequence, and {positions} positions are "

@@ -32,6 +32,8 @@ def read_start(run: Run, start_from: str) -> TrainState:
     if state.step >= run.steps:
         raise ConfigError(f"{given} is at step {state.step}; --steps counts from zero, give more than {state.step}.")
     opening, remedy = f"{given} holds another model: its", "give the --workload that its config.json names"
+    if is_foreign(Path(start_from)):
+        remedy = f"give weights of {run.workload.name}, or another model"
     groups = {"params": state.params, **state.slots}
     params = run.workload.model.params()
     _check_arrays(run, {name: param.shape for name, param in params.items()}, state.params, opening, remedy)

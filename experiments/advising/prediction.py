@@ -23,7 +23,7 @@ BACKENDS = {
     "memory": ("memory",),
 }
 """What carries the exchanges of a row between CPUs -> what may carry them."""
-_UNITS = {"": 1, "B": 1} | {
+_UNITS = {"B": 1} | {
     f"{prefix}{ending}": base**power
     for power, prefix in enumerate("KMGT", start=1)
     for ending, base in (("iB", 1024), ("B", 1000))

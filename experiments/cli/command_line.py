@@ -80,7 +80,8 @@ def parse_beside(
         name = word[2:].partition("=")[0].replace("-", "_")
         if cell is None or info is None or any(name in leave_out for _, _, leave_out in groups):
             raise ConfigError(
-                f"{spell_flag(name)} is not a flag of {parser.prog}{'' if info else ' without a strategy'}."
+                f"{spell_flag(name)} is not a flag of {parser.prog}{'' if info else ' without a strategy'}; leave it out, or see "
+                f"{parser.prog} --help."
             )
         raise foreign_option(cell.framework, info, name)
     return {name: value for name, value in vars(values).items() if name not in ("cell", "framework", "strategy")}

@@ -65,7 +65,7 @@ def test_defaults_are_the_workload_s():
 
 def test_a_dtype_that_the_strategy_cannot_train_in_is_refused():
     message = refusal(dataclasses.replace(ORACLE, dtype="float32"))
-    assert message == "numpy:oracle trains in float64, not in float32."
+    assert message == "numpy:oracle trains in float64, not in float32; give --dtype float64."
 
 
 def test_a_batch_that_does_not_divide_among_micro_batches_is_refused_with_its_neighbours():

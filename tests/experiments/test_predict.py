@@ -228,7 +228,14 @@ def test_where_nothing_helps_it_is_said(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize(
     ("text", "count"),
-    [("80GiB", 80 * 2**30), ("80GB", 80 * 10**9), ("1.5TiB", 3 * 2**39), ("512 MiB", 2**29), ("4096", 4096), ("7B", 7)],
+    [
+        ("80GiB", 80 * 2**30),
+        ("80GB", 80 * 10**9),
+        ("1.5TiB", 3 * 2**39),
+        ("512 MiB", 2**29),
+        ("4096B", 4096),
+        ("7B", 7),
+    ],
 )
 def test_a_memory_is_read(text: str, count: int) -> None:
     assert parse_memory(text) == count
@@ -242,6 +249,7 @@ def test_a_memory_is_read(text: str, count: int) -> None:
     [
         (None, {"device_memory": "lots"}, "--device-memory is 'lots'; give a size, as in 80GiB, 80GB or 512MiB."),
         (None, {"device_memory": "0"}, "--device-memory is '0'; give a size"),
+        (None, {"device_memory": "80"}, "--device-memory is '80'; give a size, as in 80GiB, 80GB or 512MiB."),
         (None, {"device_memory": "80gib"}, "--device-memory is '80gib'; give a size"),
         (None, {"backend": "smoke"}, "unknown backend 'smoke'"),
         ("torch:fsdp", {"backend": "grpc"}, "unknown backend of torch:fsdp 'grpc'. Choose from: gloo, nccl."),
@@ -253,7 +261,11 @@ def test_a_memory_is_read(text: str, count: int) -> None:
         ("torch:ddp", {"mesh": "tensor=2"}, "torch:ddp does not split along it."),
         ("torch:pp", {"devices": 99, **GPT3}, "99 stages are more than the 98 segments of gpt3-175b"),
         ("torch:tp", {"devices": 7, **GPT3}, "96 heads do not divide among a tensor axis of 7"),
-        ("torch:hybrid", {"mesh": "context=3", "workload": "prose-gpt"}, "does not divide among a context axis of 3"),
+        (
+            "torch:hybrid",
+            {"mesh": "context=3", "workload": "prose-gpt"},
+            "a context axis of 3; give +context= a multiple of 3.",
+        ),
         (None, {"mesh": "pipe=2,context=2"}, "no strategy can take it."),
         (None, {"zero_stage": 3}, "--zero-stage is an option of some strategies; name one."),
         (None, {"workload": "gpt5"}, "unknown workload 'gpt5'"),
@@ -273,7 +285,10 @@ def test_a_wrong_request_is_one_line(cell: str | None, settings: dict, told: str
     ("arguments", "told"),
     [
         (["--steps", "3"], "--steps"),
-        (["torch:ddp", "--steps", "3"], "--steps is not a flag of samestep predict"),
+        (
+            ["torch:ddp", "--steps", "3"],
+            "--steps is not a flag of samestep predict; leave it out, or see samestep predict --help.",
+        ),
         (["--zero-stage", "3"], "--zero-stage is not a flag of samestep predict without a strategy"),
         (["torch:ddp", "--zero-stage", "3"], "--zero-stage is an option of torch:deepspeed, not of torch:ddp"),
         (["--format", "xml"], "unknown format 'xml'"),

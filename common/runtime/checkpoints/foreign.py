@@ -95,12 +95,20 @@ def _below(arrays: Arrays, prefix: str) -> Arrays:
 
 
 def _by_neutral_name(run: Run, arrays: Arrays) -> Arrays:
-    """Gives weights their neutral names and layouts; buffers have one layout alone."""
+    """Gives weights their neutral names and layouts; buffers have one layout alone.
+
+    A weight that two modules share stands under the names of both in what torch writes; the model has it under one of them.
+    """
     params = {usual_name(name): name for name in run.workload.model.params()}
     buffers = {name.replace("/", "."): name for name in initial_buffers(run.workload.model)}
-    named = {params.get(usual, usual): array for usual, array in arrays.items() if usual not in buffers}
-    laid_out = {name: from_usual(name, array) for name, array in named.items()}
-    return laid_out | {buffers[usual]: array for usual, array in arrays.items() if usual in buffers}
+    laid_out = {name: from_usual(name, arrays[usual]) for usual, name in params.items() if usual in arrays}
+    known = [arrays[usual] for usual in params if usual in arrays]
+    for usual, array in arrays.items():
+        if usual in buffers:
+            laid_out[buffers[usual]] = array
+        elif usual not in params and not any(np.array_equal(array, other) for other in known):
+            laid_out[usual] = array
+    return laid_out
 
 
 def _state(run: Run, found: _Weights) -> TrainState:

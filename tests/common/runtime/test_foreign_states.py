@@ -4,6 +4,7 @@ import dataclasses
 import os
 import pickle
 import random
+import re
 import shutil
 import time
 import zipfile
@@ -17,14 +18,16 @@ from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError
 from samestep.common.files.dcp import METADATA, read_dcp
 from samestep.common.files.reading import Unreadable
+from samestep.common.files.safetensors import write_safetensors
 from samestep.common.files.symbols import Symbol, read_symbols, whole_numbers
 from samestep.common.files.tensor_bundle import LATEST, latest, read_tensor_bundle
 from samestep.common.program import TrainState
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.checkpoints.committed import digest_saved
+from samestep.common.runtime.checkpoints.usual_names import to_usual, usual_name
 from samestep.common.runtime.parent.launcher import Launcher
-from samestep.common.runtime.start import read_start
+from samestep.common.runtime.start import initial_state, read_start
 
 WRITTEN = Path(__file__).parents[2] / "data" / "foreign.zip"
 """`dcp`: torch 2.13, two ranks, `fully_shard` and AdamW after 5 steps, saved as `get_state_dict` has it.
@@ -63,6 +66,20 @@ def test_another_optimizer_is_refused(folders: Path) -> None:
     momentum = parse(dataclasses.replace(ASKED, optimizer="sgd"))
     with pytest.raises(ConfigError, match=r"holds first_moment, second_moment, but sgd continues from momentum"):
         read_start(momentum, str(folders / "tf"))
+
+
+def test_a_weight_that_two_modules_share_is_read_once(tmp_path: Path) -> None:
+    run, file = parse(ASKED), tmp_path / "shared.safetensors"
+    state = initial_state(run, launch_of(ASKED))
+    arrays = {usual_name(name): to_usual(name, array) for name, array in state.params.items()}
+    write_safetensors(file, arrays | {"head.weight": arrays["layers.0.weight"]})
+    read = read_start(run, str(file)).params
+    assert read.keys() == state.params.keys()
+    assert all(np.array_equal(read[name], array) for name, array in state.params.items())
+    write_safetensors(file, arrays | {"head.weight": arrays["layers.0.weight"] + 1})
+    message = rf"its head.weight is \[3, 64\], that of {re.escape(run.workload.name)} is not there; give weights of"
+    with pytest.raises(ConfigError, match=message):
+        read_start(run, str(file))
 
 
 @pytest.mark.parametrize("kind", ["dcp", "tf"])
