@@ -35,7 +35,8 @@ def spell_failure(error: BaseException) -> str:
 def spell_taken(path: Path) -> str:
     """Says why a process can make no file of this name in a record; "" if it can."""
     if path.exists():
-        return f"another process wrote {path.name}; process {os.getpid()} was not recorded."
+        others = f"another process wrote {path.name}; process {os.getpid()} was not recorded"
+        return f"{others}. If the command trains several times, record each training alone."
     return spell_removed(path.parent)
 
 

@@ -136,6 +136,7 @@ def next_step(verdict: RecordedVerdict, arguments: Sequence[str]) -> str:
     step = 0 if verdict.first is None else verdict.first.step
     return {
         "": "",
+        "model": "give both scripts the same model: only then can they start from the same weights and be compared",
         "weights": f"start B as A does: set the same seed in both scripts, or {again} --weights-from A",
         "float64": f"float64 decides, which rounds 500 million times less: {again} --float64",
         "steps": f"measure how far rounding takes step {step}: {again} --steps {step + 1}",

@@ -199,7 +199,10 @@ def _why_nothing(out: Path, ended: RecordedCommand) -> str:
     elif ended.exit_code:
         reason = f"the command ended with exit code {ended.exit_code} before its first step."
     elif not ended.is_seen:
-        reason = "no Python of the command loaded the recorder: it runs none, or runs `python -I`, `-E` or `-S`; leave that out."
+        reason = (
+            "no Python of the command loaded the recorder: it runs none, or runs `python -I`, `-E` or `-S` (leave that out), or "
+            "sets PYTHONPATH anew (keep what is in it: PYTHONPATH=src:$PYTHONPATH)."
+        )
     elif not ended.frameworks:
         reason = (
             "the command imported neither torch nor keras; name one that trains with either, and that neither clears the "

@@ -214,6 +214,7 @@ def test_what_is_not_1_is_not_said_to_be(share: float, words: str) -> None:
         ("steps", "samestep diff A B --steps 31"),
         ("command", "record A again"),
         ("seed", "set A's seeds"),
+        ("model", "give both scripts the same model"),
     ],
 )
 def test_what_to_do_next_can_be_typed(need: str, words: str) -> None:

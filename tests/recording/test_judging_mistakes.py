@@ -300,6 +300,13 @@ def test_other_shapes_are_said(tmp_path: Path) -> None:
     )
 
 
+def test_models_of_other_shapes_are_not_told_to_start_alike(tmp_path: Path) -> None:
+    a, b = (recorded(Script(steps=1, mistake=each), tmp_path) for each in ("", "other_seed"))
+    wider = [dataclasses.replace(t, piece=Piece.whole((9,))) if t.name == "net.head.bias" else t for t in b.tensors]
+    assert judge(a, b).need == "weights"
+    assert judge(a, dataclasses.replace(b, header=dataclasses.replace(b.header, tensors=tuple(wider)))).need == "model"
+
+
 def test_steps_that_only_one_has_are_said(tmp_path: Path) -> None:
     a, b = recorded(Script(steps=2), tmp_path), recorded(Script(steps=3), tmp_path)
     for one, other, longer in ((a, b, "B"), (b, a, "A")):

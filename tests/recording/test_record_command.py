@@ -11,6 +11,7 @@ import pytest
 
 from samestep.common.errors import ConfigError
 from samestep.common.files.locks import sole_user
+from samestep.common.steps.failures import spell_taken
 from samestep.common.steps.record import rank_file
 from samestep.experiments.record import main
 from samestep.experiments.recording.start import first_new
@@ -87,6 +88,11 @@ def test_a_killed_run_keeps_its_steps(tmp_path: Path) -> None:
         (["--out", str(SCRIPTS), "--", "true"], 2, "is not an empty directory"),
         (["--", "true"], 3, "no Python of the command loaded the recorder"),
         (["--", sys.executable, "-I", "-c", "pass"], 3, "`python -I`"),
+        (
+            ["--", "env", "PYTHONPATH=src", sys.executable, "-c", "pass"],
+            3,
+            "or sets PYTHONPATH anew (keep what is in it",
+        ),
         (["--", sys.executable, "-c", "pass"], 3, "imported neither torch nor keras"),
         (["--", sys.executable, "-c", "raise SystemExit(7)"], 7, "exit code 7 before its first step"),
         pytest.param(
@@ -194,6 +200,13 @@ def test_of_two_commands_that_record_into_one_directory_one_alone_does(tmp_path:
     ):
         main(["--out", str(out), "--", sys.executable, "-c", "raise SystemExit(7)"])
     assert main(["--out", str(out), "--", sys.executable, "-c", "raise SystemExit(7)"]) == 7
+
+
+def test_a_command_that_trains_twice_is_told_what_to_record(tmp_path: Path) -> None:
+    (path := tmp_path / rank_file(0)).touch()
+    assert spell_taken(path).endswith(
+        "was not recorded. If the command trains several times, record each training alone."
+    )
 
 
 def test_a_name_that_another_command_takes_first_is_left_to_it(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from samestep.common.judging.recorded.bounds import unreached
 from samestep.common.judging.recorded.distance import BLIND, SHOWN, Seen, look
 from samestep.common.judging.recorded.findings import Finding, find
 from samestep.common.judging.recorded.measured import MeasuredYardstick
-from samestep.common.judging.recorded.notes import find_notes, further_notes
+from samestep.common.judging.recorded.notes import find_notes, further_notes, reshaped
 from samestep.common.judging.recorded.pairing import Pairing, pair
 from samestep.common.judging.recorded.passes import DataPasses
 from samestep.common.judging.recorded.verdict import EXACT, Kind, Need, RecordedVerdict, TensorRow
@@ -184,8 +184,11 @@ def _different(
     is_guess = isinstance(walk.yardstick, Derived) and finding.first.phase == "update"
     if (finding.is_kink or is_guess) and not found:
         return _verdict(walk, seen, "unknown", finding, need=_need(walk, finding), rows=rows)
-    need: Need = "weights" if finding.first.phase == "initial weights" else "" if finding.is_first else "command"
-    made = _verdict(walk, seen, "named" if found or need == "weights" else "unnamed", finding, need=need, rows=rows)
+    has_other_start = finding.first.phase == "initial weights"
+    need: Need = (
+        ("model" if reshaped(walk) else "weights") if has_other_start else "" if finding.is_first else "command"
+    )
+    made = _verdict(walk, seen, "named" if found or has_other_start else "unnamed", finding, need=need, rows=rows)
     further = () if found else further_notes(evidence, seen.bounds)
     return dataclasses.replace(made, causes=found, notes=made.notes + further)
 

@@ -40,18 +40,26 @@ def find_notes(walk: Walk) -> tuple[str, ...]:
         )
     if one.framework != other.framework:
         said.append(f"A is a record of {one.framework}, B of {other.framework}")
-    shapes, others = walk.pairing.only(walk.a.tensors, 0), walk.pairing.only(walk.b.tensors, 1)
-    reshaped = [name for name in shapes if shapes[name] != others.get(name, shapes[name])]
-    if reshaped:
-        said.append("in A and B, " + few([f"{name} is {shapes[name]} and {others[name]}" for name in reshaped]))
+    if others := reshaped(walk):
+        said.append("in A and B, " + few([f"{name} is {one} and {other}" for name, (one, other) in others.items()]))
     for who, names in (("A", walk.pairing.only_a), ("B", walk.pairing.only_b)):
-        if own := [name for name in names if name not in reshaped]:
+        if own := [name for name in names if name not in others]:
             said.append(f"only {who} has {few(own)}")
     if walk.pairing.strangers:
         said.append(
             f"{few(walk.pairing.strangers)} of a network that no optimizer updates start from other weights: not compared"
         )
     return tuple(said)
+
+
+def reshaped(walk: Walk) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Returns the shapes in A and in B of the tensors that have others there under the same name.
+
+    Args:
+        walk: Over both runs.
+    """
+    ours, theirs = walk.pairing.only(walk.a.tensors, 0), walk.pairing.only(walk.b.tensors, 1)
+    return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs.get(name, ours[name])}
 
 
 def further_notes(evidence: Evidence, bounds: tuple[Bound, Bound]) -> tuple[str, ...]:

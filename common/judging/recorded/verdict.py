@@ -8,8 +8,9 @@ from samestep.common.mistakes.table import Cause
 
 Kind = Literal["same", "amplified", "named", "unnamed", "unknown"]
 """amplified: the same, and rounding grew. named, unnamed: not the same. unknown: nobody can tell from these records."""
-Need = Literal["", "weights", "float64", "steps", "command", "seed"]
-"""What would tell, or help: the same initial weights, a float64 pass, longer reruns, a command that can be run again, a seed."""
+Need = Literal["", "model", "weights", "float64", "steps", "command", "seed"]
+"""What would tell, or help: the same model or initial weights, a float64 pass, longer reruns, a command that can be run again,
+or a seed."""
 EXIT_CODES: dict[Kind, int] = {
     "same": 0,
     "amplified": 0,
