@@ -207,6 +207,9 @@ def test_skipped_steps(out: Path) -> None:
     assert skipped[0] and not skipped[-1]
     assert steps[0].stats["weight"]["bits"].tolist() == start.stats["weight"]["bits"].tolist()
     assert steps[1].scalars["loss_scale"] == steps[0].scalars["loss_scale"] / 2
+    is_infinite = [~np.isfinite(each.stats["gradient"]["square"]) for each in steps]
+    assert [bool(each.any()) for each in is_infinite] == skipped
+    assert all(each.stats["gradient"]["bits"].any() for each in steps)
 
 
 def test_projections_are_those_of_torchs_layout(out: Path) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import keras
 import tensorflow as tf
 from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.optimizers.base_optimizer import BaseOptimizer
@@ -95,3 +96,44 @@ def places(
 
     yield BaseOptimizer, "_clip_gradients", follow
     yield tf, "clip_by_global_norm", follow_function
+
+
+def skipped(
+    session: Session, guard: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> Iterator[tuple[Any, str, Callable[[Callable[..., Any]], Callable[..., Any]]]]:
+    """Yields where an optimizer that scales the loss leaves out an update, whose gradients nobody else is given; as `places`.
+
+    Args:
+        session: Has the slots.
+        guard: Makes a hook of a function, which ends no script.
+    """
+    given: list[tuple[Any, Sequence[Any], Sequence[Any]]] = []
+
+    def follow_scaled(original: Callable[..., Any]) -> Callable[..., Any]:
+        def apply(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
+            given.append((optimizer, list(grads), trainable_variables or optimizer._trainable_variables))
+            try:
+                return original(optimizer, given[-1][1], trainable_variables)
+            finally:
+                given.pop()
+
+        return apply
+
+    @guard
+    def skip() -> None:
+        """Sees what is not finite, where the update is left out."""
+        if not given or (plan := session.plan(optimizer := given[-1][0])).num_replicas > 1:
+            return
+        scale = optimizer.dynamic_scale
+        unscaled = [each if each is None else keras.ops.divide(each, scale) for each in given[-1][1]]
+        session.slots(plan).see_gradients("gradient", plan.ordered(unscaled, given[-1][2]))
+
+    def follow_skipped(original: Callable[..., Any]) -> Callable[..., Any]:
+        def leave_out(optimizer: Any) -> Any:
+            skip()
+            return original(optimizer)
+
+        return leave_out
+
+    yield LossScaleOptimizer, "_common_apply", follow_scaled
+    yield LossScaleOptimizer, "_stateful_handle_non_finite_grads", follow_skipped

@@ -18,7 +18,7 @@ from tensorflow.python.saved_model import save
 from samestep.common.steps.recording import Recorder
 from samestep.tf_impl.recording.between_steps import WRITES
 from samestep.tf_impl.recording.examples import inputs_of, sums_of_words
-from samestep.tf_impl.recording.gradient_transforms import OPTIMIZERS, is_scaling, note_scale, places, release
+from samestep.tf_impl.recording.gradient_transforms import OPTIMIZERS, is_scaling, note_scale, places, release, skipped
 from samestep.tf_impl.recording.predicted import follow_predictions
 from samestep.tf_impl.recording.saving import follow_saving
 from samestep.tf_impl.recording.session import Session
@@ -52,6 +52,7 @@ class Hooks:
             *((kind, "scale_loss", self.tapes.follow_scale) for kind in OPTIMIZERS),
             *((kind, "apply", self._follow_updates) for kind in OPTIMIZERS),
             *places(self._session, self._guard),
+            *skipped(self._session, self._guard),
             (TFOptimizer, "_backend_update_step", self._follow_gradients),
             (TFOptimizer, "_all_reduce_sum_gradients", self._follow_reduction),
             (Function, "__call__", self._follow_functions),
