@@ -99,6 +99,11 @@ def find_runs(folder: Path) -> list[CacheEntry]:
     return find_entries(path for path, found in find_written(folder) if "config.json" in found)
 
 
+def is_waiting(run: Path) -> bool:
+    """Returns whether a run without a result was prepared, and nothing has started it."""
+    return bool(_read_config(run).get("prepare")) and read_error(run) is None and not any(run.glob("process-*.json"))
+
+
 def why_kept(run: Path) -> str:
     """Why a run directory is not removed unless it is named; "" if it is."""
     config = _read_config(run)
@@ -108,7 +113,7 @@ def why_kept(run: Path) -> str:
         return "that is running"
     if (run / "result.json").exists():
         return ""
-    if config.get("prepare") and read_error(run) is None and not any(run.glob("process-*.json")):
+    if is_waiting(run):
         return "that was prepared and waits to be started"
     if time.time() - _changed(run) < QUIET_SECONDS:
         return "without a result that changed within the last day and may be running"

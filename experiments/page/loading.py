@@ -12,9 +12,10 @@ from samestep.common.runtime.directory import read_config, read_error
 from samestep.common.runtime.integrity import check_asked, check_error
 from samestep.common.runtime.records import RunResult, load_result
 from samestep.common.workload.table import title
+from samestep.experiments.cleaning.disk_usage import is_waiting
 from samestep.experiments.comparing import comparison_file, stored
 from samestep.experiments.comparing.comparison import Comparison
-from samestep.experiments.comparing.row import FAILED, Row
+from samestep.experiments.comparing.row import FAILED, NOT_RUN, Row
 from samestep.experiments.page.loaded import Group, Loaded, Problem, make_group
 from samestep.experiments.printing.text import sharing
 from samestep.experiments.printing.trace_file import load_trace
@@ -26,6 +27,7 @@ _DEEPEST = 3
 _VARYING = ("devices", "dtype", "seed", "threads")
 """What single runs of one strategy may differ in, as their names then say."""
 CUT_OFF = "it was cut off before it ended, or has not ended yet"
+WAITING = "it was prepared and waits to be started"
 NOTHING = "holds no run; name the directory of a run, of a comparison, or one that holds some"
 
 
@@ -140,8 +142,8 @@ def _read_run(path: Path, found: _Found) -> None:
         else:
             check_error(path)
             check_asked(config := read_config(path))
-            error = read_error(path)
-            found.runs.append(_SingleRun(path, config, reason=str(error[1]) if error else CUT_OFF))
+            reason = str(error[1]) if (error := read_error(path)) else WAITING if is_waiting(path) else CUT_OFF
+            found.runs.append(_SingleRun(path, config, reason=reason))
     except ConfigError as error:
         found.problems.append(Problem(path, str(error)))
 
@@ -179,9 +181,13 @@ def _group_of_runs(name: str, runs: Sequence[_SingleRun], first: int) -> Group:
 
 def _rows(cell: Cell, runs: Sequence[_SingleRun]) -> Iterator[tuple[Row, Sequence[_SingleRun]]]:
     """Yields the row of a configuration, and a row for each run without a result that would be lost among the results."""
-    done, failed = [run for run in runs if run.result], [run for run in runs if not run.result]
+    done, rest = [run for run in runs if run.result], [run for run in runs if not run.result]
     if done:
         yield Row.of(cell, *(run.result for run in done if run.result)), done
-        yield from ((Row(cell, FAILED, run.reason, number=n), [run]) for n, run in enumerate(failed, 2))
+        yield from ((Row(cell, _status(run), run.reason, number=n), [run]) for n, run in enumerate(rest, 2))
     else:
-        yield Row(cell, FAILED, failed[0].reason), failed
+        yield Row(cell, _status(rest[0]), rest[0].reason), rest
+
+
+def _status(run: _SingleRun) -> str:
+    return NOT_RUN if run.reason == WAITING else FAILED

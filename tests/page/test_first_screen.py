@@ -14,7 +14,7 @@ from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
 from samestep.experiments.page.answers import answers
 from samestep.experiments.page.drawings.svg import file_of
-from samestep.experiments.page.drawings.trade import LINE, trade
+from samestep.experiments.page.drawings.trade import LEFT, LINE, trade
 from samestep.notebook import as_html
 from tests.page import runs
 from tests.page.runs import trained
@@ -78,6 +78,18 @@ def test_every_mark_is_where_its_value_is(found: Comparison) -> None:
         assert x == pytest.approx(x_0 + per_byte * (held - bytes_0), abs=0.5)
     heights = sorted(label for *_, label in places.values())
     assert min(b - a for a, b in itertools.pairwise(heights)) >= LINE - 1e-6
+
+
+def test_long_names_leave_room_for_their_points() -> None:
+    long = "+learning_rate_schedule=cosine+decay_steps=20+accumulation_steps=2+clip_norm=0.125+vector_rate=0.5+warmup_steps=2"
+    cells = [f"torch:{name}{long}" for name in ("ddp", "fsdp")]
+    rows = [Row.of(Cell.parse(cell), trained(cell, rate)) for cell, rate in zip(cells, (10.0, 20.0), strict=True)]
+    drawn = trade(Comparison(tuple(rows)))
+    assert drawn is not None
+    svg = ElementTree.fromstring(file_of(drawn))
+    (*_, ddp, _, _), (*_, fsdp, _, _) = sorted(_places(svg).values())
+    assert min(ddp, fsdp) > LEFT + 100, "what holds nearly as much as the most is near the right end of its axis"
+    assert sorted(title.text for group in svg.iter(f"{SVG}g") for title in group.iter(f"{SVG}title")) == sorted(cells)
 
 
 def test_a_comparison_draws_itself_for_a_notebook_and_a_file(found: Comparison, tmp_path: Path) -> None:

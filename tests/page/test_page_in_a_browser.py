@@ -235,6 +235,12 @@ def test_nothing_overflows(opened: Opened, width: int, scheme: str) -> None:
     assert page.evaluate(cut) == []
 
 
+def test_a_long_name_in_an_answer_is_broken(opened: Opened) -> None:
+    page = opened(WIDTHS[0], SCHEMES[0])
+    page.evaluate("document.querySelector('dl.answers b').textContent = 'torch:ddp+accumulation_steps=2'.repeat(9)")
+    assert page.evaluate("document.documentElement.scrollWidth") == WIDTHS[0]
+
+
 def serious(page: "Page", **options: object) -> list[tuple[str, list[str]]]:
     """What axe-core holds to be serious on the whole page, with the first elements that it is about."""
     page.evaluate(UNFOLD)

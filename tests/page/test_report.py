@@ -169,11 +169,14 @@ def test_a_damaged_compare_toml_is_named(told: Told, good: Path, tmp_path: Path)
 def test_runs_that_did_not_end_say_why(told: Told, tmp_path: Path) -> None:
     open_run(tmp_path / "cut-off", made("torch:ddp").config)
     write_error(open_run(tmp_path / "died", made("torch:fsdp").config), "rank-1", WorkerFailed(runs.MARKUP))
-    code, printed, errors = told(tmp_path / "cut-off", tmp_path / "died", "--format", "csv")
+    waiting = dataclasses.replace(made("torch:zero1").config, prepare=True)
+    open_run(tmp_path / "waiting", waiting)
+    code, printed, errors = told(tmp_path / "cut-off", tmp_path / "died", tmp_path / "waiting", "--format", "csv")
     rows = {row["cell"]: (row["status"], row["reason"]) for row in csv.DictReader(io.StringIO(printed))}
     assert (code, errors) == (0, "")
     assert rows["torch:ddp"] == ("failed", "it was cut off before it ended, or has not ended yet")
     assert rows["torch:fsdp"] == ("failed", runs.MARKUP)
+    assert rows["torch:zero1"] == ("not run", "it was prepared and waits to be started")
     assert told(tmp_path / "died")[0] == 0
     written = Path("report.html").read_text()
     assert "<b>bold" not in written

@@ -21,6 +21,8 @@ LINE = 16
 """Between two names."""
 MOST_ROWS = 40
 """The fastest of them."""
+MOST_NAMES = 0.6
+"""The share of the width that names may take; longer ones are cut."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +45,7 @@ def trade(found: Comparison, width: float = WIDTH) -> Element | None:
 
     Args:
         found: The comparison.
-        width: The width, in pixels; names take what they need of it.
+        width: The width, in pixels; names take what they need of it, up to MOST_NAMES.
     """
     rows = measured_rows(found)
     points = sorted(_points(rows), key=lambda point: -point.speed)[:MOST_ROWS]
@@ -51,7 +53,8 @@ def trade(found: Comparison, width: float = WIDTH) -> Element | None:
         return None
     speeds = fitting([value for point in points for value in (point.speed, *(point.ends or ()))], spell_tick)
     memory, unit = in_bytes([point.bytes for point in points])
-    names = max(room_for(point.said, SMALL) for point in points)
+    said_in = [_cut(point.said, MOST_NAMES * width) for point in points]
+    names = max(room_for(said, SMALL) for said in said_in)
     right = width - (26 + names if width < WIDTH else max(NAMES, 26 + names))
     panel = _Panel(memory, speeds, right, TOP + max(min(LEAST_HEIGHT, 0.6 * width), LINE * (len(points) - 1)))
     leanest = min(points, key=lambda point: point.bytes)
@@ -62,9 +65,19 @@ def trade(found: Comparison, width: float = WIDTH) -> Element | None:
     note = panel.bottom + (36 + LINE if width < WIDTH else 36)
     write(root, LEFT, note, "a vertical line: the range of a row's speed", "muted small")
     panel.draw_axes(root)
-    for point, place in zip(points, panel.spread([panel.y(point.speed) for point in points]), strict=True):
-        _draw(root, point, panel, place)
+    places = panel.spread([panel.y(point.speed) for point in points])
+    for point, said, place in zip(points, said_in, places, strict=True):
+        group = _draw(root, point, panel, place, said)
+        if said != point.said:
+            put(group, "title").text = point.said
     return root
+
+
+def _cut(words: str, room: float) -> str:
+    """Returns as much of a name as there is room for."""
+    if room_for(words, SMALL) <= room:
+        return words
+    return next(cut for end in range(len(words), -1, -1) if room_for(cut := f"{words[:end]}...", SMALL) <= room)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +126,7 @@ def _points(rows: Mapping[str, MeasuredRow]) -> list[_Point]:
     return found
 
 
-def _draw(root: Element, point: _Point, panel: _Panel, label: float) -> None:
+def _draw(root: Element, point: _Point, panel: _Panel, label: float, said: str) -> Element:
     """Draws a point with its interval and its name: a shape for each framework, a cross for a row that missed."""
     x, y = panel.x(point.bytes), panel.y(point.speed)
     group = put(root, "g", f"row {point.framework}", data_bytes=point.bytes, data_speed=point.speed)
@@ -124,4 +137,5 @@ def _draw(root: Element, point: _Point, panel: _Panel, label: float) -> None:
         marks.point(group, point.framework, x, y)
     else:
         marks.cross(group, x, y)
-    write(group, panel.right + 24, label + 4, point.said, "small")
+    write(group, panel.right + 24, label + 4, said, "small")
+    return group
