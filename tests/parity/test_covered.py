@@ -13,7 +13,14 @@ from tests.ledgers import keeps_what_was_predicted, sends_what_was_predicted
 from tests.parity.covered import FILE, WAYS, config_of, found
 from tests.parity.products import record
 
+
+def row_name(cell: str) -> str:
+    return cell.partition("+")[0]
+
+
 CELLS = [tuple(line.split()) for line in FILE.read_text().splitlines()]
+FIRST = {row_name(cell): cell for _, cell in reversed(CELLS)}
+"""Row -> the first of its cells, of which what the seconds of a step go to is found as well."""
 ELSEWHERE = {"torch:deepspeed", "precision", "keep_dtypes", "compile", "overlap", "decay_steps", "top_k"}
 """What has tests of its own: in another precision, or compiled, few runs say more than many."""
 HELD = ("params_bytes", "params_peak_bytes", "gradients_bytes", "optimizer_bytes", "residuals_bytes")
@@ -31,13 +38,15 @@ and experts that are computed again keep the keys of the examples once more than
     [pytest.param(*each, id="-".join(each), marks=getattr(pytest.mark, each[1].partition(":")[0])) for each in CELLS],
 )
 def test_each_pair_takes_the_same_step_at_the_predicted_cost(run_cell: RunCell, model: str, cell: str) -> None:
-    result = run_cell(cell, config_of(model, cell).workload)
+    result = run_cell(cell, config_of(model, cell).workload, parts=FIRST[row_name(cell)] == cell)
     assert result.parity.passed, result.parity.reason
     assert result.conditions.compilations == 0, "what is compiled later than in the first step is timed"
     for check in (sends_what_was_predicted, keeps_what_was_predicted):
         is_wrong = any(check is wrong and all(word in cell for word in words) for wrong, *words in WRONG)
         with pytest.raises(AssertionError) if is_wrong else contextlib.nullcontext():
             check(result)
+    if cell.startswith(("tf:context", "tf:expert")):  # others are asked for it by their own tests
+        assert all(each.activations_bytes is not None for each in result.predicted.devices())
     for row, predicted in zip(result.processes, result.predicted.devices(), strict=True):
         assert [getattr(row, name) for name in HELD] == [getattr(predicted, name) for name in HELD]
     record(result)
