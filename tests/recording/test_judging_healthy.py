@@ -132,6 +132,9 @@ def test_only_what_is_broken_alike_is_the_same(tmp_path: Path, phase: str, is_me
     for one, other in itertools.product((np.nan, np.inf, -np.inf, 0.0), repeat=2):
         verdict = judge(broken(run, phase, one), broken(run, phase, other), yardstick, pairing)
         assert (verdict.kind == "same") == np.array_equal(one, other, equal_nan=True), (one, other, verdict.headline)
+        if phase == "gradient" and verdict.kind != "same":
+            sides = "in A alone" if other == 0 else "in B alone" if one == 0 else "in both, but not alike"
+            assert verdict.headline.endswith(f" is infinite or not a number {sides}")
 
 
 @pytest.mark.parametrize(("step", "headline"), [(0, "cannot tell"), (2, "same: 2 steps")])
@@ -222,4 +225,4 @@ def test_a_factor_of_some_gradients_is_said(ratios: list[float], said: str) -> N
         for place, ratio in enumerate(ratios)
     }
     differing = {name for name, each in seen.items() if each.differs}
-    assert _say(seen, differing, max(differing))[0] == said
+    assert _say(seen, differing, max(differing), "")[0] == said

@@ -136,12 +136,11 @@ def _gradient(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     name = _first_backward(walk, differs)
     phase = phase_of((one.scalars, other.scalars), [*seen.values()])
     names = {each.name for each, flag in zip(walk.pairing.tensors, differs & ~compared.is_broken, strict=True) if flag}
-    words, ratio = _say(seen, names, name)
-    return Finding(
-        FirstDifference(one.number, phase, _layer(name), (), words, ratio),
-        is_certain,
-        _is_kink(walk, compared, differs, seen),
-    )
+    place = [tensor.name for tensor in walk.pairing.tensors].index(name)
+    broken = [who for who, sums in (("A", compared.one), ("B", compared.other)) if not np.isfinite(sums.square[place])]
+    words, ratio = _say(seen, names, name, f"in {broken[0]} alone" if len(broken) == 1 else "in both, but not alike")
+    first = FirstDifference(one.number, phase, _layer(name), (), words, ratio)
+    return Finding(first, is_certain, _is_kink(walk, compared, differs, seen))
 
 
 def _first_backward(walk: Walk, differs: np.ndarray) -> str:
@@ -152,10 +151,10 @@ def _first_backward(walk: Walk, differs: np.ndarray) -> str:
     return next((name for is_parameter, name in reversed(names) if is_parameter), names[-1][1])
 
 
-def _say(seen: dict[str, SeenTensor], differing: set[str], name: str) -> tuple[str, float | None]:
+def _say(seen: dict[str, SeenTensor], differing: set[str], name: str, broken: str) -> tuple[str, float | None]:
     """Returns how gradients differ: by a factor, or by how much the first one does; `differing` are those that are finite."""
     if name not in differing:
-        return f"the gradient of {name} is infinite or not a number, but not alike in both", None
+        return f"the gradient of {name} is infinite or not a number {broken}", None
     if (ratio := common_ratio(list(seen.values()))) is not None:
         words = f"every gradient is {spell(ratio)} x A's" if ratio else "B has a gradient of nothing that has one in A"
         return words, ratio
