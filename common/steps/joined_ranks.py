@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -32,20 +32,28 @@ class JoinedRanks:
     replicas: np.ndarray
 
     @classmethod
-    def of(cls, headers: Sequence[RecordHeader], name: str) -> "JoinedRanks":
+    def of(
+        cls, headers: Sequence[RecordHeader], name: str, begun: Sequence[np.ndarray] = (), idle: Set[int] = frozenset()
+    ) -> "JoinedRanks":
         """Finds which ranks hold which pieces.
 
         Args:
             headers: The header of each rank.
             name: How messages call the record.
+            begun: The bits of the initial weights of each rank.
+            idle: The ranks that are given no examples where others are: later stages of a pipeline, or their replicas.
 
         Raises:
             ConfigError: The pieces of a tensor are not the tensor.
         """
         whole: dict[str, RecordedTensor] = {}
         pieces: dict[str, dict[object, list[tuple[int, int]]]] = {}
+        first: dict[str, int] = {}  # the bits of a tensor on its first rank
         for rank, header in enumerate(headers):
-            for place, tensor in enumerate(_apart(header.tensors, rank, whole)):
+            bits = begun[rank].tolist() if idle else []
+            for place, tensor in enumerate(_apart(header.tensors, rank, whole, first, bits if rank in idle else ())):
+                if place < len(bits):
+                    first.setdefault(tensor.name, bits[place])
                 full = dataclasses.replace(tensor, piece=type(tensor.piece).whole(tensor.piece.shape))
                 whole.setdefault(tensor.name, full)
                 if math.prod(tensor.piece.size) or not math.prod(tensor.piece.shape):
@@ -202,13 +210,21 @@ def _of_ranks(each: Sequence[tuple[int, ...] | None]) -> dict[int, tuple[int, ..
     return known if len(known) == len(each) else None
 
 
-def _apart(tensors: Sequence[RecordedTensor], rank: int, whole: Mapping[str, RecordedTensor]) -> list[RecordedTensor]:
+def _apart(
+    tensors: Sequence[RecordedTensor],
+    rank: int,
+    whole: Mapping[str, RecordedTensor],
+    first: Mapping[str, int],
+    bits: Sequence[int],
+) -> list[RecordedTensor]:
     """Returns the tensors of a rank, under names of their own where others have other shapes: a stage of a pipeline.
 
     Args:
         tensors: The tensors.
         rank: The rank.
         whole: Those of the ranks before, by their names.
+        first: The bits of their initial weights, likewise.
+        bits: Those of the tensors, if the rank is a later stage, or a replica of one; its matrices start from other numbers then.
     """
     made = [*tensors]
     for number in range(rank + 1):
@@ -218,7 +234,9 @@ def _apart(tensors: Sequence[RecordedTensor], rank: int, whole: Mapping[str, Rec
         ]
         known = [(each, whole[each.name]) for each in made if each.role != FOLLOWER and each.name in whole]
         is_stage = bool(known) or number in (0, rank)
-        if is_stage and all(each.piece.shape == other.piece.shape for each, other in known):
+        matrices = {each.name for each, other in known if each.piece == other.piece and len(each.piece.shape) > 1}
+        begun = (own == first[each.name] for each, own in zip(made, bits, strict=False) if each.name in matrices)
+        if is_stage and all(each.piece.shape == other.piece.shape for each, other in known) and all(begun):
             break
     return made
 

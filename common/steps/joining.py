@@ -2,10 +2,13 @@
 
 import contextlib
 import dataclasses
+import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
+
+import numpy as np
 
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, open_plain
@@ -83,9 +86,22 @@ def read_run(directory: Path, watch: HowFar | None = None) -> RecordedRun:
         raise ConfigError(f"{directory} lacks rank {missing} of its {world} processes; record the script again.")
     if len(files) != world or len({(header.world, header.command) for header in headers}) > 1:
         raise ConfigError(f"{directory} holds ranks of several runs; record the script again, into a new directory.")
-    join = JoinedRanks.of(headers, str(directory))
+    join = JoinedRanks.of(headers, str(directory), *_begun(files, heads))
     header = dataclasses.replace(headers[0], tensors=join.whole)
     return with_networks_joined(RecordedRun(str(directory), header, _Steps(files, heads, join, watch)), heads[0].groups)
+
+
+def _begun(files: Sequence[Path], heads: Sequence[RankHead]) -> tuple[list[np.ndarray], set[int]]:
+    """Returns the bits of each rank's initial weights, and the ranks that have no examples at the first step where others do."""
+    begun, idle = list[np.ndarray](), set[int]()
+    for rank, (path, head) in enumerate(zip(files, heads, strict=True)) if len(files) > 1 else ():
+        with _opened(path) as file:
+            frames = [*itertools.islice(read_steps(file, str(path), head), 2)]
+        if len(frames) < 2 or frames[0].stats is None:
+            return [], set()
+        begun.append(frames[0].stats["weight"]["bits"])
+        idle |= set() if frames[1].rows else {rank}
+    return begun, idle if len(idle) < len(files) else set()
 
 
 def _head_of(path: Path) -> RankHead:

@@ -51,3 +51,14 @@ def test_stages_of_a_pipeline_are_tensors_of_their_own() -> None:
     joined = JoinedRanks.of(headers, "it")
     assert [each.name for each in joined.whole] == ["weight", "bias", "rank2.weight", "rank2.bias"]
     assert [len(places) for parts in joined.held for places in parts] == [2] * 4
+
+
+@pytest.mark.parametrize(("idle", "expected"), [({2, 3}, [2, 2]), (set(), [4])])
+def test_stages_with_the_same_shapes_are_known_by_their_first_weights_and_by_having_no_examples(
+    idle: set[int], expected: list[int]
+) -> None:
+    """Two ranks hold each stage. Where all are given examples, they are replicas that start differently, which is a mistake."""
+    headers = [RecordHeader(SCHEMA, "torch", (), "/", {}, {}, rank, 4, TENSORS) for rank in range(4)]
+    joined = JoinedRanks.of(headers, "it", [np.array([rank // 2], np.uint64) for rank in range(4)], idle)
+    assert [each.name for each in joined.whole] == ["weight", "rank2.weight"][: len(expected)]
+    assert [len(places) for parts in joined.held for places in parts] == expected
