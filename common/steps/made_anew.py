@@ -5,12 +5,16 @@ As where a model is loaded from a file in the middle of a run, or restored into 
 
 import collections
 import dataclasses
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from samestep.common.steps.record import RecordedTensor
 from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
+
+_LAST = re.compile(r"[a-z_]+(?=[^/.a-z]*$)")
+"""The last part of a name, without the number that makes it another one."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -113,6 +117,8 @@ def _earlier(run: RecordedRun, group: Sequence[int], seen: _Seen, begin: int) ->
     for place in group:
         taken = {*found.values()}
         alike = [other for other in sorted(seen.alike[place] - taken) if seen.last[other] < begin]
+        if run.tensors[place].role == "buffer":  # which the first pass may have moved before it is looked at
+            alike += [other for other in range(group[0]) if other not in taken and seen.last[other] < 0]
         if alike := [other for other in alike if _kind(run.tensors[other]) == _kind(run.tensors[place])]:
             found[place] = alike[0]
     are_whole = all(place in found for place in group if run.tensors[place].role == "parameter")
@@ -120,7 +126,8 @@ def _earlier(run: RecordedRun, group: Sequence[int], seen: _Seen, begin: int) ->
 
 
 def _kind(tensor: RecordedTensor) -> tuple[object, ...]:
-    return tensor.role, tensor.dtype, tensor.piece.shape
+    last = _LAST.findall(tensor.name) if tensor.role == "buffer" else ()
+    return tensor.role, tensor.dtype, tensor.piece.shape, *last
 
 
 def _rows(sums: Sums, places: np.ndarray | slice) -> Sums:

@@ -1,9 +1,10 @@
-"""Networks that follow one of Keras on PyTorch, or are a part of it: keras_teachers.py averages | held | tuned [WORD...].
+"""Networks that follow one of Keras on PyTorch, or go on from it: keras_teachers.py averages | held | tuned | remade [WORD...].
 
 A word is a mistake, or none.
 """
 
 import sys
+import tempfile
 
 import keras
 import numpy as np
@@ -63,6 +64,14 @@ if "other" not in words:
 if kind == "held":
     whole = Held()
     whole.compile(keras.optimizers.SGD(0.1))
+elif kind == "remade":
+    whole = model
+    whole.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")
+    whole.fit(inputs, targets, batch_size=8, shuffle=False, verbose=0)
+    whole.save(path := f"{tempfile.mkdtemp()}/model.keras")
+    whole = whole if "once" in words else keras.models.load_model(path)
+    if "lost" in words:
+        whole.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")
 elif kind == "tuned":
     given, base = keras.Input((6,)), keras.Sequential([keras.layers.Dense(8)]) if "plain" in words else model
     base.trainable = "frozen" not in words
@@ -71,4 +80,4 @@ elif kind == "tuned":
 else:
     whole = model
     whole.compile(keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9), "mse")
-whole.fit(inputs, targets, batch_size=8, shuffle=False, verbose=0, callbacks=[Follow()] if whole is model else [])
+whole.fit(inputs, targets, batch_size=8, shuffle=False, verbose=0, callbacks=[Follow()] if kind == "averages" else [])
