@@ -36,12 +36,8 @@ GPU_SIZES = {"3 M": (256, 8, 4, 128), "25 M": (512, 16, 8, 256), "303 M": (1024,
 """Of a transformer on a GPU: width, sequences of a batch, layers, and tokens of a sequence."""
 WARM_UP, ROUNDS, PAIRS, STEPS = 12, 8, 32, {"10 ms": 40, "50 ms": 20, "200 ms": 10} | dict.fromkeys(GPU_SIZES, 20)
 """More than the steps that are looked at one by one; and a multiple of ten, which `--every 10` looks at once."""
-KEEPING = {
-    "MALLOC_ARENA_MAX": "1",  # another one's memory is given back whenever a part of 64 MiB is free
-    "MALLOC_MMAP_THRESHOLD_": str(2**25),  # the most that glibc takes
-    "MALLOC_TRIM_THRESHOLD_": str(2**32),
-}
-"""What has malloc keep what a step has freed, for the next one."""
+KEEPING = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**32)}
+"""What has malloc keep what a step has freed, for the next one. A second arena would give parts back; 32 MiB is glibc's most."""
 
 
 def main() -> None:
@@ -54,8 +50,7 @@ def main() -> None:
     parser.add_argument("--malloc", choices=["keeping", "default"], default="keeping", help="what both sides have")
     given = parser.parse_args()
     print(
-        f"| script | parameters | bare, ms | `--every` | recorded / bare | 95 % | faults a step |\n{'|---' * 7}|",
-        flush=True,
+        f"| script | parameters | bare, ms | `--every` | recorded / bare | 95 % | faults |\n{'|---' * 7}|", flush=True
     )
     malloc = KEEPING if given.malloc == "keeping" else {}
     for framework in given.frameworks:

@@ -11,6 +11,7 @@ from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.backend.tensorflow.optimizer import TFOptimizer
 from keras.src.trainers.epoch_iterator import EpochIterator
 from tensorflow.python.eager import executor, record
+from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 from tensorflow.python.saved_model import save
@@ -19,6 +20,7 @@ from samestep.common.steps.recording import Recorder
 from samestep.tf_impl.recording.between_steps import WRITES
 from samestep.tf_impl.recording.examples import inputs_of, sums_of_words
 from samestep.tf_impl.recording.gradient_transforms import OPTIMIZERS, is_scaling, note_scale, places, release, skipped
+from samestep.tf_impl.recording.graphs.unseen import Unseen
 from samestep.tf_impl.recording.predicted import follow_predictions
 from samestep.tf_impl.recording.saving import follow_saving
 from samestep.tf_impl.recording.session import Session
@@ -56,6 +58,7 @@ class Hooks:
             (TFOptimizer, "_backend_update_step", self._follow_gradients),
             (TFOptimizer, "_all_reduce_sum_gradients", self._follow_reduction),
             (Function, "__call__", self._follow_functions),
+            (ConcreteFunction, "_call_flat", Unseen(self._session.is_next_unseen, self._guard).follow),
             (Function, "_initialize_uninitialized_variables", self._follow_initializers),
             (executor, "new_executor", self._follow_executors),
             *((ResourceVariable, name, self._follow_writes) for name in WRITES),

@@ -115,6 +115,14 @@ class Session:
         """Returns whether a step was found in a tf.function."""
         return function in self._steppers
 
+    def is_next_unseen(self) -> bool:
+        """Returns whether a call begins of a tf.function with steps, the first of which is not looked at."""
+        if self.function not in self._steppers or self.is_async or len(self._journals) != 1:
+            return False
+        journal = self._journals.get(0)
+        is_known = journal is not None and tf.executing_eagerly() and not self._recorder.is_ended
+        return is_known and not self._recorder.looks_at(journal.num_read)
+
     def step_was_taken(self) -> None:
         """Reads the slots, or remembers that a step is in the graph that is built."""
         self.between.end_calls(replica_id())

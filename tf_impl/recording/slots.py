@@ -9,6 +9,7 @@ import tensorflow as tf
 from tensorflow.core.framework.attr_value_pb2 import AttrValue
 
 from samestep.common.steps.record import Phase
+from samestep.tf_impl.recording.graphs.unseen import condition_of, mark
 from samestep.tf_impl.recording.joined import JoinedNote, JoinedNotes
 from samestep.tf_impl.recording.journal import Journal
 from samestep.tf_impl.recording.rings import Ring, is_compiled, own_variable
@@ -203,8 +204,9 @@ def _do_where(condition: Any, action: Callable[[], tf.Operation]) -> tf.Tensor:
 
     result = tf.cond(condition, done, lambda: tf.constant(False))
     if not tf.executing_eagerly() and _has_one_device():
-        op = result.op.inputs[0].op if result.op.type == "Identity" else result.op
-        op._set_attr("_lower_using_switch_merge", AttrValue(b=False))
+        condition_of(result)._set_attr("_lower_using_switch_merge", AttrValue(b=False))
+        if not is_compiled():
+            mark(result)
     return result
 
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 from samestep.common.steps.keras.layout import KerasLayout
 from samestep.common.steps.projections import BITS, PROJECTIONS, told_bits
 from samestep.common.steps.record import stats_dtype
+from samestep.tf_impl.recording.graphs.unseen import mark
 
 NUMBERS = PROJECTIONS + 2
 """Of a tensor: its projections, square norm and sum of bits."""
@@ -124,6 +125,7 @@ class Statistics:
         found = tf.cond(
             condition, lambda: self._of_matrix(tf.reshape(value, signs.shape), signs.first), lambda: nothing
         )
+        mark(found[0], is_gradient=True)
         return HalfProjected(*found, value.dtype)
 
     def _in_graph(self, values: Sequence[tf.Tensor | HalfProjected | None]) -> tf.Tensor:

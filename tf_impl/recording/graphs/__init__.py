@@ -1,0 +1,1 @@
+"""What becomes of the graphs that a recorded script has TensorFlow build."""
