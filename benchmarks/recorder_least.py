@@ -1,13 +1,15 @@
 """What `samestep record --every 10` adds to steps of Keras, part by part, and the least that any recorder could add.
 
 `python -m benchmarks.recorder_least [--size "50 ms"] [--steps N]` takes the steps of `benchmarks.recorder`, all scripts in one
-process. They take turns step by step in random order, so the machine is in the same state for each: CPU time of a step, in
-microseconds, without the slowest quarter, beside its standard error. That shows differences of a tenth of what two processes of
-one script differ by, but nothing that a recorder costs a process as a whole.
+process. They take turns of three steps in random order, so the machine is in the same state for each. The first one does not
+count, as it finds the caches full of another script: CPU time of a step, in microseconds, without the slowest quarter, beside
+its standard error. That shows differences of a tenth of what two processes of one script differ by, but nothing that a recorder
+costs a process as a whole.
 
-The recorder is measured with and without what it does after a call of TensorFlow. The least is a `train_step` written for this
-purpose. It hashes the examples and returns the hashes, loss and rate as one more output of the compiled step, so no hook, no
-variable and no second call of TensorFlow is needed; then its frame is made and written. It looks at no tensor.
+The recorder is measured with and without what it does after a call of TensorFlow, and without the copies of graphs that it runs
+where a step is not looked at ("all of the graph"). The least is a `train_step` written for this purpose. It hashes the examples
+and returns the hashes, loss and rate as one more output of the compiled step, so no hook, no variable and no second call of
+TensorFlow is needed; then its frame is made and written. It looks at no tensor.
 """
 
 import argparse
@@ -20,23 +22,24 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.recorder import LENGTH, SIZES, model_of_keras
 
 EVERY = 10
-WARM_UP = 20
+WARM_UP, TURN = 20, 3
 KEPT = 0.75
 """Of the steps, the quickest."""
 BARS = {"10 ms": 0.015, "50 ms": 0.005, "200 ms": 0.005}
 """Of a step: a tenth of what recording every step may add."""
+_WHOLE = "recorded, all of the graph"
 Step = Callable[[], object]
 
 
 def main() -> None:
     """Prints what each part adds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=600, help="of each script (default: 600)")
+    parser.add_argument("--steps", type=int, default=600, help="that count, of each script (default: 600)")
     parser.add_argument("--size", choices=[*SIZES], default="10 ms", help="of the steps (default: 10 ms)")
     given = parser.parse_args()
     os.environ |= {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
@@ -44,7 +47,9 @@ def main() -> None:
         scratch = Path(recording.enter_context(tempfile.TemporaryDirectory()))
         descriptor = recording.enter_context((scratch / "least").open("wb", buffering=0)).fileno()
         recorded = _recorded(recording, scratch / "record", given.size)
-        recorded[1].is_ended = True  # models that are there before the recorded one would be recorded as its followers
+        recorded.recorder.is_ended = (
+            True  # models that are there before the recorded one would be recorded as its followers
+        )
         plain = {"bare": _least(False, descriptor, given.size), "least": _least(True, descriptor, given.size)}
         found = _measured(given.steps, plain, recorded)
         bare_mean, bare_error = _mean(found["bare"])
@@ -59,20 +64,34 @@ def main() -> None:
         print(f"recorded, one of {EVERY} looked at: {own:.0f} more, {1 + own / bare_mean:.4f} of bare", flush=True)
 
 
-def _measured(steps: int, plain: Mapping[str, Step], recorded: tuple[Step, Any, Any]) -> dict[str, list[float]]:
+class _Recorded(NamedTuple):
+    """A step that is recorded, and what of its recorder is switched."""
+
+    step: Step
+    recorder: Any
+    journal: Any
+    unseen: Any
+
+
+def _measured(steps: int, plain: Mapping[str, Step], recorded: _Recorded) -> dict[str, list[float]]:
     """Takes the turns. Without the host's part, it is the same script while its recorder is told that it has ended."""
-    step, recorder, journal = recorded
-    turns = {**plain, "recorded, in the graph": step, "recorded": step}
+    step, recorder, journal, unseen = recorded
+    turns = {**plain, "recorded, in the graph": step, _WHOLE: step, "recorded": step}
+    is_due = unseen._is_due
     found: dict[str, list[float]] = {name: [] for name in turns}
     draw, names, count = random.Random(0), [*turns], journal.num_read
-    for _ in range(steps):
+    for _ in range(steps // (TURN - 1)):
+        before = ""
         draw.shuffle(names)
-        for name in names:
-            recorder.is_ended, own = name != "recorded", name.startswith("recorded")
+        for name in [each for each in names for _ in range(TURN)]:
+            recorder.is_ended, own = name not in ("recorded", _WHOLE), name.startswith("recorded")
+            unseen._is_due = is_due if name == "recorded" else lambda: False
             is_looked_at = own and count % EVERY == 0
             count += own
             seconds = _timed(turns[name])
-            found.setdefault(f"{name}, looked at" if is_looked_at else name, []).append(seconds * 1e6)
+            if name == before:
+                found.setdefault(f"{name}, looked at" if is_looked_at else name, []).append(seconds * 1e6)
+            before = name
             if name == "recorded, in the graph":  # nothing was lost
                 journal.num_read = count
     recorder.is_ended = True
@@ -91,20 +110,20 @@ def _mean(times: list[float]) -> tuple[float, float]:
     return statistics.mean(kept), statistics.stdev(kept) / len(kept) ** 0.5
 
 
-def _recorded(recording: contextlib.ExitStack, directory: Path, size: str) -> tuple[Step, Any, Any]:
-    """Returns a recorded step, its recorder and its journal."""
+def _recorded(recording: contextlib.ExitStack, directory: Path, size: str) -> _Recorded:
     import keras
 
     import samestep
     from samestep.common.steps.recording import Recorder
+    from samestep.tf_impl.recording.graphs.unseen import Unseen
     from samestep.tf_impl.recording.session import Session
 
     recording.enter_context(samestep.record(directory, every=EVERY))
-    session, recorder = (
-        next(each for each in gc.get_objects() if isinstance(each, kind)) for kind in (Session, Recorder)
+    session, recorder, unseen = (
+        next(each for each in gc.get_objects() if isinstance(each, kind)) for kind in (Session, Recorder, Unseen)
     )
     step = _step(keras.Model, size)
-    return step, recorder, next(iter(session._journals.values()))
+    return _Recorded(step, recorder, next(iter(session._journals.values())), unseen)
 
 
 def _least(is_noted: bool, descriptor: int, size: str) -> Step:
