@@ -17,7 +17,7 @@ from samestep.torch_impl.recording.own_gradients import OwnGradients
 from samestep.torch_impl.recording.pieces import as_real
 from samestep.torch_impl.recording.places import layouts, rank_and_world
 from samestep.torch_impl.recording.statistics import Pending, Statistics
-from samestep.torch_impl.recording.step.first_weights import FirstWeights, is_float64, looked_at, statistics_of
+from samestep.torch_impl.recording.step.first_weights import FirstWeights, is_float64, looked_at, summaries_of
 from samestep.torch_impl.recording.step.strays import Strays
 from samestep.torch_impl.recording.step.written import WrittenWeights
 from samestep.torch_impl.recording.tensors import find_tensors, with_places
@@ -57,7 +57,7 @@ class Watch:
         self._classes, self._num_left = list[str](), 0  # of modules that were deleted; whose tensors are in use
         tensors = [each.tensor for each in self._held]
         self._is_float64 = is_float64(self._held)
-        self._statistics = statistics_of(self._held)
+        self._statistics = summaries_of(self._held)
         self._bits, self._strays = np.zeros(0, np.uint64), Strays()
         self.has_first = False  # whether the tensors are those before the first pass
         self._given, self._is_grown = (

@@ -31,7 +31,7 @@ class FirstWeights:
         """
         start_with(recorder, called, leaves)
         held = self._held = find_tensors(called, leaves)
-        self.tensors, statistics = [each.tensor for each in held], statistics_of(held)
+        self.tensors, statistics = [each.tensor for each in held], summaries_of(held)
         self.stats, self._statistics = looked_at(held, statistics).resolve() if held else None, statistics
         self.written = WrittenWeights(recorder, lambda: looked_at(held, statistics), held)
         self._gradients, self._has_moved = None, False  # type: Pending | None, bool
@@ -69,7 +69,7 @@ def looked_at(held: Sequence[Held], statistics: Statistics) -> Pending:
         return statistics([each.value() for each in held])
 
 
-def statistics_of(held: Sequence[Held]) -> Statistics:
+def summaries_of(held: Sequence[Held]) -> Statistics:
     """Returns what computes the statistics of tensors."""
     return Statistics([each.tensor.piece for each in held], is_float64(held))
 
