@@ -13,7 +13,7 @@ from samestep.common.features.used import with_layers
 from samestep.common.ledger import Ledger
 from samestep.common.mesh import HEADS, Mesh
 from samestep.common.strategy import Run
-from samestep.common.techniques.used import without_rounding
+from samestep.common.techniques.used import computed_twice, without_rounding
 
 
 def cp(run: Run, backend: str) -> Ledger:
@@ -51,7 +51,8 @@ def context(run: Run, backend: str) -> Ledger:
 
     TensorFlow keeps what goes into an attention's products, and what comes out of it only where the next layer takes it. So a
     replica of N keeps 1/N of everything, the scores of its own heads included; whole it keeps the mask, and the cosines and sines
-    of all positions. Of gathered keys and values, and what was made with them, it keeps nothing.
+    of all positions. Of gathered keys and values, and what was made with them, it keeps nothing. What is computed again keeps of
+    an attention nothing at all, and the keys of all of its examples.
 
     Args:
         run: What is trained.
@@ -60,8 +61,8 @@ def context(run: Run, backend: str) -> Ledger:
     Returns:
         The footprint of all replicas, the exchanges of both passes, and the all-reduce.
     """
-    mesh = Mesh.of_replicas(run.mesh.size)
-    is_even = run.batch_size % (mesh.size * run.passes) == 0
+    mesh = run.mesh if computed_twice(run) else Mesh.of_replicas(run.mesh.size)
+    is_even = run.batch_size % (mesh.replicas * run.passes) == 0
     is_cut = run.mesh.parts("positions") > 1
     options = run.options if is_cut else dataclasses.replace(run.options, attention_exchange=HEADS)
     kept = activation_bytes(dataclasses.replace(run, mesh=mesh, options=options)) if is_even else None

@@ -20,7 +20,7 @@ from samestep.common.strategy import Run
 from samestep.common.workload.initial import empty_slots
 from samestep.tf_impl import weights
 from samestep.tf_impl.dtensor.layouts import Layouts
-from samestep.tf_impl.observing.exchanges import ExpandedFunctions
+from samestep.tf_impl.observing.expanded import ExpandedFunctions
 from samestep.tf_impl.optimizers import bind_update, coefficients
 from samestep.tf_impl.step import accumulate, mean_loss
 from samestep.tf_impl.techniques.applied import transform

@@ -5,21 +5,18 @@ send and a receive when it cuts the graph by device.
 """
 
 import collections
-import contextlib
 import dataclasses
-import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from samestep.common.errors import Unavailable
 from samestep.common.ledger import Send, in_order
-from samestep.tf_impl.observing.activations import FORWARD, phase_of
-from samestep.tf_impl.observing.collectives import collective_of, collectives_in, handed_over_bytes
+from samestep.tf_impl.observing.activations import phase_of
+from samestep.tf_impl.observing.collectives import collectives_in, handed_over_bytes
 from samestep.tf_impl.observing.loops import LOOPS, Executed, executed
 from samestep.tf_impl.techniques.replica_collectives import ALONG
-from samestep.tf_impl.upstream import function_names, nodes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,89 +159,3 @@ def _counted_bytes(tensor: tf.Tensor) -> int:
 def short_name(device: str) -> str:
     """Returns the last part of a device's full name, such as "CPU:0"."""
     return device.rpartition("/")[2].removeprefix("device:")
-
-
-class ExpandedFunctions:
-    """The functions that DTensor makes of one of ours when it is first called; only those hold the collectives."""
-
-    def __init__(self) -> None:
-        self._collectives: list[_Collective] = []
-        self._called = False
-
-    @contextlib.contextmanager
-    def first_time(self) -> Iterator[None]:
-        """Makes a context to enter around each call of the function; it looks into the first call."""
-        before = set() if self._called else function_names()
-        yield
-        if not self._called:
-            self._called = True
-            self._collectives = [found for name in function_names() - before for found in _collectives_of(name)]
-
-    def sends(self, axis: str) -> tuple[Send, ...]:
-        """Returns the collectives of each device; on a CPU, DTensor even gathers by an all-reduce over zeros.
-
-        DTensor has each wait for the one before, so the order of its graph is that in which they run.
-
-        Args:
-            axis: The mesh axis along which they go, or "all".
-        """
-        return in_order(
-            Send(each.phase, each.operation, axis, each.ranks, each.handed_over_bytes) for each in self._collectives
-        )
-
-    def gathered_variable_bytes(self) -> int:
-        """Returns the bytes of variables that are gathered on every device in the course of a call."""
-        gathered = re.compile(r"ReadVariableOp(_\d+)?/DTensorAllGather")  # the number is that of the reading operation
-        return sum(each.bytes for each in self._collectives if gathered.search(each.source))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Collective:
-    """A collective in an expanded function.
-
-    Attributes:
-        operation: Its name in the ledger.
-        source: The operation whose output it takes.
-        bytes: The size of its result.
-        ranks: The size of the group.
-    """
-
-    operation: str
-    source: str
-    bytes: int
-    ranks: int
-
-    @property
-    def handed_over_bytes(self) -> int:
-        """What a device hands over."""
-        return {"all_gather": self.bytes // self.ranks, "reduce_scatter": self.bytes * self.ranks}.get(
-            self.operation, self.bytes
-        )
-
-    @property
-    def phase(self) -> str:
-        """Forward in the name scope of the forward pass, unless gradients are packed together with the loss."""
-        is_forward = self.source.startswith(f"{FORWARD}/") and "/CombinedReduce" not in self.source
-        return "forward" if is_forward else "backward"
-
-
-def _collectives_of(function: str) -> list[_Collective]:
-    """Finds the collectives of a function, in order.
-
-    Raises:
-        Unavailable: There is one that is not known, or that does not say how many take part.
-    """
-    found, constants = [], {}
-    for node in nodes(function):
-        if node.op == "Const":
-            constants[node.name] = node
-        if operation := collective_of(node.op):
-            (shape,) = node.attr["_output_shapes"].list.shape
-            size = math.prod(dim.size for dim in shape.dim) * tf.as_dtype(node.attr["T"].type).size
-            source, group_size = node.input[:2]
-            count = constants.get(group_size.partition(":")[0])
-            if count is None:
-                raise Unavailable(f"a step has {node.op}, which does not say how many devices take part.")
-            ranks = tf.make_ndarray(count.attr["value"].tensor)
-            found.append(_Collective(operation, source, size, int(ranks)))
-    return found
