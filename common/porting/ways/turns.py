@@ -75,8 +75,19 @@ def _activated(one: np.ndarray, other: np.ndarray) -> Iterator[Turn]:
     """One side's is an activation of the other's: of what passed through it already, in part, that says the most."""
     for before, after, lacks in ((one, other, "{a}"), (other, one, "{b}")):
         for name, function in activations(before, after):
-            if name != "none" and apart(function(before), after) <= SAME:
+            if name == "none" or apart(function(before), after) > SAME:
+                continue
+            if (rectified := _of_rectified(name)) and (before >= 0).all() and np.count_nonzero(before == 0) > 1:
+                has = "{b}" if lacks == "{a}" else "{a}"
+                yield Turn(f"{lacks}'s activation is relu, {has}'s {rectified}")
+            else:
                 yield Turn(f"the activation ({name}) is left out in {lacks}")
+
+
+def _of_rectified(name: str) -> str:
+    """Returns the activation that this one is if what it gets has passed through a relu already; "" if it is none."""
+    name = {"hard tanh": "relu up to 1"}.get(name, name)
+    return name if name in ("relu6", "squared relu") or name.startswith("relu up to") else ""
 
 
 def _scaled_in_part(one: np.ndarray, other: np.ndarray) -> Iterator[Turn]:

@@ -137,6 +137,21 @@ def test_what_turns_one_array_into_the_other(other: np.ndarray, said: str) -> No
     assert found.startswith(said) and bool(found) == bool(said), found
 
 
+@pytest.mark.parametrize(
+    ("limit", "name"), [(6, "relu6"), (1, "relu up to 1"), (2.5, "relu up to 2.5"), (None, "squared relu")]
+)
+def test_a_limited_relu_of_a_relu_is_another_activation(limit: float | None, name: str) -> None:
+    """Nothing is left out: relu6 of what a relu gave is relu6."""
+    rectified = np.maximum(8 * X, 0)
+    other = np.square(rectified) if limit is None else np.minimum(rectified, limit)
+    for both, sides in (((rectified, other), ("torch", "tf")), ((other, rectified), ("tf", "torch"))):
+        made = turn(both)
+        assert made is not None
+        assert name_sides(made.said, sides) == f"torch's activation is relu, TensorFlow's {name}"
+    left_out = turn((rectified, np.tanh(rectified)))
+    assert left_out is not None and left_out.said == "the activation (tanh) is left out in {a}"
+
+
 def test_functions_are_paired_by_what_they_compute() -> None:
     """Neither their names nor their order nor that of their axes; and what is constant says nothing."""
     ours = [called("a", X), called("b", Y), called("ones", np.ones(X.shape))]
