@@ -18,7 +18,7 @@ from samestep.common.runtime.parent.processes.obituary import ending, read_log
 from samestep.common.strategy import Run
 from samestep.experiments.submitting.reach import check_reach
 from samestep.experiments.submitting.scripts import write_script
-from samestep.experiments.submitting.targets import Target
+from samestep.experiments.submitting.targets import STARTED, Target
 
 CANCEL_SECONDS = 15.0
 """How long an engine may take to end a job."""
@@ -155,11 +155,10 @@ def elsewhere(target: Target) -> Elsewhere:
         ConfigError: samestep starts no runs there.
         Unavailable: The engine cannot be reached from here.
     """
-    submit = _SUBMIT.get(target.engine)
-    if submit is None:
+    if target.engine not in STARTED:
         raise ConfigError(
             f"--on {target.engine}: samestep starts no runs there; write what does with --prepare --for {target.engine}. "
-            f"Choose from: {', '.join(_SUBMIT)}."
+            f"Choose from: {', '.join(STARTED)}."
         )
     if target.engine == "torchrun" and target.nodes > 1:
         raise ConfigError(
@@ -170,6 +169,6 @@ def elsewhere(target: Target) -> Elsewhere:
 
     def hand_over(directory: Path, run: Run) -> Job:
         nodes = min(target.nodes, len(run.strategy.topology(run)))  # a row of a comparison may have fewer processes
-        return submit(write_script(dataclasses.replace(target, nodes=nodes), run, directory))
+        return _SUBMIT[target.engine](write_script(dataclasses.replace(target, nodes=nodes), run, directory))
 
     return Elsewhere(hand_over)

@@ -75,6 +75,8 @@ SCRIPTS = {
     ),
 }
 """By the name of the engine."""
+STARTED = ("slurm", "mpi", "torchrun", "ray")
+"""The engines that samestep starts runs with, which `--on` takes; `--for` writes what does for all."""
 _NODES = EngineSetting("1", ".+", "2")
 
 
@@ -117,7 +119,7 @@ def read_target(flag: str, text: str) -> Target:
     """
     engine, _, rest = text.partition(":")
     if engine not in SCRIPTS:
-        raise unknown("engine", engine, SCRIPTS)
+        raise unknown("engine", engine, STARTED if flag == "--on" else SCRIPTS)
     known = {"nodes": _NODES, **SCRIPTS[engine].settings}
     settings = {name: each.default for name, each in known.items()}
     if engine == "ray" and rest.startswith("//"):

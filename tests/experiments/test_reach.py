@@ -1,6 +1,6 @@
 """Engines that cannot take a run from here, and what Slurm's commands say of a job, by commands that are made up."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.processes.network import HOST, free_ports
 from samestep.experiments.submitting.jobs import SlurmJob, elsewhere
 from samestep.experiments.submitting.scripts import render
-from samestep.experiments.submitting.targets import read_target
+from samestep.experiments.submitting.targets import SCRIPTS, STARTED, read_target
 
 Slurm = Callable[[str, str], None]
 
@@ -34,6 +34,12 @@ def test_hosts_that_nobody_wrote_down_are_refused(tmp_path: Path, slurm: Slurm) 
         elsewhere(read_target("--on", f"mpi:hostfile={tmp_path}/hosts"))
     (tmp_path / "hosts").write_text("here")
     elsewhere(read_target("--on", f"mpi:hostfile={tmp_path}/hosts"))
+
+
+@pytest.mark.parametrize(("flag", "taken"), [("--on", STARTED), ("--for", SCRIPTS)])
+def test_an_unknown_engine_is_told_what_the_flag_takes(flag: str, taken: Iterable[str]) -> None:
+    with pytest.raises(ConfigError, match=rf"^unknown engine 'foo'\. Choose from: {', '.join(taken)}\.$"):
+        read_target(flag, "foo")
 
 
 @pytest.mark.ray
