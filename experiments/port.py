@@ -11,6 +11,7 @@ from samestep.common.errors import ConfigError, ParityFailed
 from samestep.common.flags import MAX_FACTOR, MAX_STEPS, flag, read_fields
 from samestep.common.request import MAX_SECONDS, MAX_SEED, RunConfig
 from samestep.common.workload.accepted import ACCEPTABLE, check_accepted
+from samestep.common.workload.declared import absolute_source
 from samestep.common.workload.optimizers.table import DEFAULT, OPTIMIZERS
 from samestep.experiments.cli import github_actions
 from samestep.experiments.cli.ending import run_command
@@ -72,6 +73,7 @@ def main(arguments: Sequence[str]) -> int:
     if config.model is None:
         raise ConfigError("samestep port needs --model FILE.py, with a torch model and a tf model in it.")
     checkpoint = _checkpoint(path, target)
+    absolute_source(config.model)  # a wrong name is told before anything is imported
     from samestep.common.runtime.parent.launcher import Launcher  # here: --help imports no NumPy
     from samestep.experiments.printing.port_report import port_document
 

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samestep.common.errors import ConfigError, SamestepError, unknown
+from samestep.common.errors import ConfigError, SamestepError
 from samestep.common.frameworks import conventions
 from samestep.common.workload import code
+from samestep.common.workload.bound_names import check_name, no_such_model
 from samestep.common.workload.declaration import BUILDERS, Model
 from samestep.common.workload.outputs import call_printing
 
@@ -65,6 +66,7 @@ def absolute_source(source: str) -> str:
     if source in _offers(source):
         return source
     path, name = split_source(source)
+    check_name(source, path, name)
     return f"{path.resolve()}:{name}"
 
 
@@ -94,9 +96,7 @@ def load_model(source: str, framework: str) -> Model:
     models = [key for key, value in vars(module).items() if isinstance(value, Model)]
     if found is not None:
         raise ConfigError(f"--model {source}: {name} is {type(found).__name__}, not a samestep.Model.")
-    if not models:
-        raise ConfigError(f"--model {source}: the file declares no model; add `model = samestep.Model(torch=...)`.")
-    raise unknown("model", name, models, f"{path.name} declares it as NAME in --model {path}:NAME.")
+    raise no_such_model(source, path, name, models)
 
 
 @functools.cache

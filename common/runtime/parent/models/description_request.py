@@ -50,9 +50,9 @@ def ask_description(directory: Path, config: RunConfig) -> None:
     Raises:
         ConfigError: The model or the data are not named.
     """
-    model = absolute_source(str(config.model))
     if config.data is None:
         raise ConfigError(f"--model {config.model} needs data; add --data ARRAYS.npz or --data FILE.py:FUNCTION.")
+    model = absolute_source(str(config.model))
     asked = {
         "framework": config.framework,
         "model": model,

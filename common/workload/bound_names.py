@@ -1,0 +1,88 @@
+"""The names that a user's file binds, from its text alone: a wrong one is told before a framework is imported."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from samestep.common.errors import ConfigError, unknown
+from samestep.common.files.reading import Unreadable, read_bytes
+
+_INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_BINDS = {"globals", "vars", "locals", "exec", "setattr", "__getattr__", "sys"}
+"""With these a file may bind names that its text does not show."""
+
+
+def check_name(source: str, path: Path, name: str) -> None:
+    """Refuses a name that a file does not bind where the file shows which models it declares; leaves all else to its import.
+
+    Args:
+        source: As `--model` names it, for messages.
+        path: The file.
+        name: The name.
+
+    Raises:
+        ConfigError: The file binds no such name, and declares models under others.
+    """
+    try:
+        tree = ast.parse(read_bytes(str(path)))
+    except (SyntaxError, ValueError, RecursionError, Unreadable):
+        return  # the import says what is wrong, with the line
+    if any(map(_may_bind_anything, ast.walk(tree))):
+        return
+    bound = set(_bound(tree))
+    if name not in bound and (models := list(_models(tree))):
+        raise no_such_model(source, path, name, models)
+
+
+def no_such_model(source: str, path: Path, name: str, models: Sequence[str]) -> ConfigError:
+    """Builds the error for a name under which a file declares no model.
+
+    Args:
+        source: As `--model` names it.
+        path: The file.
+        name: The name.
+        models: The names under which it declares models.
+    """
+    if not models:
+        return ConfigError(f"--model {source}: the file declares no model; add `model = samestep.Model(torch=...)`.")
+    return unknown("model", name, models, f"{path.name} declares it as NAME in --model {path}:NAME.")
+
+
+def _may_bind_anything(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return any(alias.name == "*" for alias in node.names)
+    named = node.id if isinstance(node, ast.Name) else node.name if isinstance(node, _INNER[:2]) else ""
+    return isinstance(node, ast.Global) or named in _BINDS
+
+
+def _top(node: ast.AST) -> Iterator[ast.AST]:
+    """Yields what runs when the file is imported, without what stands inside functions and classes."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if not isinstance(child, _INNER):
+            yield from _top(child)
+
+
+def _bound(tree: ast.Module) -> Iterator[str]:
+    for node in _top(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.alias):
+            yield node.asname or node.name.partition(".")[0]
+        elif name := getattr(node, "name", None) or getattr(node, "rest", None):
+            yield name  # functions, classes, caught errors, patterns
+
+
+def _models(tree: ast.Module) -> Iterator[str]:
+    """Yields the names that get the result of a call of `samestep.Model`, whatever both are called in the file."""
+    modules, classes = set[str](), set[str]()
+    for node in _top(tree):
+        if isinstance(node, ast.Import):
+            modules |= {alias.asname or alias.name for alias in node.names if alias.name == "samestep"}
+        elif isinstance(node, ast.ImportFrom) and node.module == "samestep":
+            classes |= {alias.asname or alias.name for alias in node.names if alias.name == "Model"}
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
+            made = ast.unparse(node.value.func)
+            if made in classes or made in {f"{module}.Model" for module in modules}:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                yield from (each.id for each in targets if isinstance(each, ast.Name))
