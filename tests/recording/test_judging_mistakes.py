@@ -16,6 +16,7 @@ from samestep.common.judging.recorded.walk import Walk
 from samestep.common.judging.recorded.yardstick import Derived
 from samestep.common.mistakes.table import MISTAKES
 from samestep.common.steps.projections import Piece
+from samestep.common.steps.recorded_run import RunStep
 from tests.recording.judged import diff, recorded
 from tests.recording.numpy_script import Script
 from tests.recording.stranger_pairs import BETWEEN, GUESTS, KERAS_PAIRS, NEWCOMERS, PAIRS
@@ -210,6 +211,34 @@ def test_a_loss_that_no_gradient_shows_is_no_other_step(
     assert verdict.headline.startswith(expected)
     assert verdict.has_other_loss is any("B has another loss" in note for note in verdict.notes)
     assert verdict.has_other_loss is ("step 0, loss" not in expected)
+
+
+@pytest.mark.parametrize(
+    ("unseen", "other_target", "mistaken_from", "expected"),
+    [
+        ({2, 4}, None, 6, "same, but for the loss: 6 steps"),
+        ({2, 4, 5}, None, 6, "same, but for the loss: 4 steps"),
+        ({2, 4}, None, 2, "not the same: step 3, loss: "),
+        ({2, 4}, 2, 6, "not the same: step 2, data: the targets of 1 of "),
+    ],
+)
+def test_a_loss_that_alone_changes_is_judged_at_the_next_step_that_is_looked_at(
+    tmp_path: Path, unseen: set[int], other_target: int | None, mistaken_from: int, expected: str
+) -> None:
+    """As where a script adds a number to its loss, and --every leaves steps out."""
+    a = Script(sees_targets=True)
+    one, wrong = (recorded(dataclasses.replace(a, mistake=each), tmp_path) for each in ("", "gradients_not_cleared"))
+    sides: list[list[RunStep]] = [[], []]
+    for own, bad in zip(one.steps, wrong.steps, strict=True):
+        other = bad if own.number >= mistaken_from else own
+        other = other if other.loss is None else dataclasses.replace(other, loss=other.loss + 0.5)
+        if own.number == other_target:
+            other = dataclasses.replace(other, targets={0: (7, *other.targets[0][1:])})
+        for side, step in zip(sides, (own, other), strict=True):
+            side.append(dataclasses.replace(step, sums=None) if own.number in unseen else step)
+    verdict = judge(*(dataclasses.replace(one, steps=each) for each in sides))
+    assert verdict.headline.startswith(expected)
+    assert any("from step 4 on" in note for note in verdict.notes) is expected.endswith("loss: 4 steps")
 
 
 def test_targets_that_differ_are_no_loss_that_is_scaled(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ class Seen:
         off: The largest difference of all: of a loss or a gradient relative to its norm, of weights relative to their last move.
         num_unseen: How many steps have no gradients or no weights in one of the records.
         weights: A's, after the last step.
+        looked: How many steps there are up to the last one that was looked at.
         whole: The parameters that are finite before the first step.
         broken: The first step after which one of these is infinite or NaN in both; None if there is none.
         bounds: To what either run clips its gradients.
@@ -51,6 +52,7 @@ class Seen:
     off: float = 0.0
     num_unseen: int = 0
     weights: Sums | None = None
+    looked: int = 0
     whole: np.ndarray | None = None
     broken: int | None = None
     bounds: tuple[Bound, Bound] = dataclasses.field(default_factory=lambda: (Bound(), Bound()))
@@ -92,6 +94,7 @@ def look(walk: Walk, one: RunStep, other: RunStep, seen: Seen) -> None:
         seen.resolution = resolution_of(gradient)
         seen.jump = (one.number, *_largest_spread(walk, gradient))
     if weight is not None:
+        seen.looked = seen.num_steps
         apart = finite(weight.apart)
         norm = math.sqrt(float(apart @ apart) / (float(finite(weight.one.square).sum()) or 1.0))
         seen.first_apart, seen.last_apart = seen.first_apart or norm, norm

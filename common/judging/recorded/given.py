@@ -114,8 +114,7 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
     ranks = tuple(rank for rank in theirs if sorted(ours.get(rank, ())) != sorted(theirs[rank]))
     words = f"{alike} of A's {a.total()} examples are among the {b.total()} of B"
     ranks = ranks if 0 < len(ranks) < len(theirs) else ()
-    of_arguments = _said_of_arguments(one, other)
-    words = of_arguments or words
+    words = (of_arguments := _said_of_arguments(one, other)) or words
     aside = "" if alike else OTHER_NUMBERS
     if a.keys() == b.keys():
         words = f"A calls its model on {len(a)} examples {a.total()} times, and B on the same {b.total()} times"
@@ -233,12 +232,13 @@ def effects_of_loss(walk: Walk, one: RunStep, other: RunStep) -> tuple[str, ...]
     if walk.lone_loss and near(ratio, walk.lone_loss):
         return IN_NONE  # also where another phase differs, or the tensors were not looked at
     gradient = walk.compare("gradient", one, other)
+    if gradient is None and math.isnan(walk.lone_loss) and not find_targets(walk, one, other):
+        return IN_NONE  # the weights after the next step that is looked at would show more
     resolution = None if gradient is None else resolution_of(gradient)
     if gradient is None or resolution is None or (gradient.differs | gradient.is_unsure).any():
         return ()
     norms = [step.scalars.get(CLIP_NORM, 0.0) for step in (one, other)]  # clipping may take a factor out as well
-    least = LONE * resolution * max(abs(one.loss), abs(other.loss))
-    is_large = least < abs(one.loss - other.loss) < math.inf
+    is_large = LONE * resolution * max(abs(one.loss), abs(other.loss)) < abs(one.loss - other.loss) < math.inf
     if not is_large or not (norms[0] == norms[1] or near(*norms)) or find_targets(walk, one, other):
         return ()
     walk.lone_loss = math.nan if walk.lone_loss else ratio

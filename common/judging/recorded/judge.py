@@ -10,7 +10,7 @@ from samestep.common.judging.recorded.bounds import unreached
 from samestep.common.judging.recorded.distance import BLIND, SHOWN, Seen, look
 from samestep.common.judging.recorded.findings import Finding, find
 from samestep.common.judging.recorded.measured import MeasuredYardstick
-from samestep.common.judging.recorded.notes import find_notes, further_notes, reshaped
+from samestep.common.judging.recorded.notes import UNSEEN, find_notes, further_notes, reshaped
 from samestep.common.judging.recorded.pairing import Pairing, pair
 from samestep.common.judging.recorded.passes import DataPasses
 from samestep.common.judging.recorded.verdict import EXACT, Kind, Need, RecordedVerdict, TensorRow
@@ -125,6 +125,8 @@ def _same(walk: Walk, seen: Seen) -> RecordedVerdict:
         )
     if seen.broken is not None:
         made, notes = dataclasses.replace(made, num_steps=seen.broken), (_BROKEN.format(seen.broken), *notes)
+    if math.isnan(walk.lone_loss) and seen.looked < made.num_steps:
+        made, notes = dataclasses.replace(made, num_steps=seen.looked), (UNSEEN.format(seen.looked), *notes)
     if walk.longer:
         notes += (f"only {walk.longer} has steps after step {seen.num_steps - 1}; nothing is said of them",)
     return dataclasses.replace(made, growth=growth, notes=notes)

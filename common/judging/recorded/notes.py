@@ -9,6 +9,8 @@ from samestep.common.judging.recorded.written import note_written
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.mistake import few, spell
 
+UNSEEN = "from step {} on, the loss differs and no tensor was looked at, so nothing is said of it: record every step (--every 1)"
+
 
 def find_notes(walk: Walk) -> tuple[str, ...]:
     """Returns in what the two records differ beside their numbers: versions, frameworks, tensors that only one has."""
@@ -29,11 +31,7 @@ def find_notes(walk: Walk) -> tuple[str, ...]:
         said.append(" and ".join(coarse) + ", and the other does not" * (len(coarse) < 2))
     said += walk.asides
     if walk.lone_loss:
-        by = (
-            "by another factor at each step"
-            if math.isnan(walk.lone_loss)
-            else f"which is {spell(walk.lone_loss)} times A's"
-        )
+        by = "by a factor that changes" if math.isnan(walk.lone_loss) else f"which is {spell(walk.lone_loss)} times A's"
         said.append(
             f"B has another loss, {by}, and no gradient shows it: a factor is taken out again before the update, or a part of "
             "the loss has no gradient"
