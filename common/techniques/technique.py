@@ -73,6 +73,7 @@ class Technique:
         refuse_variables: Raises a ConfigError for variables of a user's model whose dtype is its to choose: (where the model is
             declared, their dtypes).
         refuse_launch: Raises a ConfigError for what only a launch cannot have; the diagnosis repeats a run up to any step.
+        note: What the user should know of a run before it starts, in a line; "" if there is nothing.
         fill_in: Fills in the flags that depend on the rest of the run.
         change_optimizer: The optimizer of the run with what the technique changes of it: (one of ours, techniques of the run) ->
             optimizer.
@@ -95,6 +96,7 @@ class Technique:
     refuse: Callable[[Run], None] = lambda run: None
     refuse_variables: Callable[[str, Dtypes], None] = lambda source, dtypes: None
     refuse_launch: Callable[[Run], None] = lambda run: None
+    note: Callable[[Run], str] = lambda run: ""
     fill_in: Callable[[Run], Techniques] = lambda run: run.techniques
     change_optimizer: Callable[[OptimizerSpec, Techniques], OptimizerSpec] = lambda optimizer, techniques: optimizer
     exchange: GradientExchange | None = None

@@ -51,6 +51,7 @@ def check_launch(run: Run, launch: Launch, is_here: bool = True) -> str:
     notes = [*_notes_on_own(run, launch)] if launch.model or launch.data else []
     if launch.start_from is not None:
         notes.append(_check_start(run, launch.start_from))
+    notes += [technique.note(run) for technique in used(run.techniques)]
     if launch.out is not None:
         refuse_taken(Path(launch.out))
     if launch.save_every is not None:

@@ -27,4 +27,13 @@ def fill_in_decay(run: Run) -> Techniques:
     return dataclasses.replace(given, decay_steps=end)
 
 
-SCHEDULE = Technique(flags=ScheduleFlags, fill_in=fill_in_decay)
+def note_steps_without_rate(run: Run) -> str:
+    """Says which steps of a run train nothing, since the decay has ended before them."""
+    end, last = run.techniques.decay_steps, run.steps
+    if end is None or end >= last:
+        return ""
+    which = f"from step {end + 1} on" if end + 1 < last else f"in step {last}"
+    return f"--decay-steps {end}: the learning rate is 0 {which}, where nothing is trained; give {last} to train in all steps."
+
+
+SCHEDULE = Technique(flags=ScheduleFlags, note=note_steps_without_rate, fill_in=fill_in_decay)

@@ -9,6 +9,7 @@ import pytest
 from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
+from samestep.common.runtime.parent.check import check_launch
 from samestep.common.techniques import Techniques
 from samestep.common.techniques.schedule.statement import rate_share
 
@@ -40,6 +41,21 @@ def test_a_decay_ends_with_the_run_unless_told_otherwise() -> None:
     assert parse(dataclasses.replace(ORACLE, techniques=COSINE)).techniques.decay_steps == 12
     later = dataclasses.replace(COSINE, decay_steps=100)
     assert parse(dataclasses.replace(ORACLE, techniques=later)).techniques == later
+
+
+@pytest.mark.parametrize(
+    ("decay", "said"),
+    [
+        (9, "--decay-steps 9: the learning rate is 0 from step 10 on, where nothing is trained; give 12 to"),
+        (11, "--decay-steps 11: the learning rate is 0 in step 12, where nothing is trained; give 12 to"),
+        (12, ""),
+        (None, ""),
+    ],
+)
+def test_steps_after_the_decay_are_named_before_they_are_taken(decay: int | None, said: str) -> None:
+    asked = dataclasses.replace(ORACLE, techniques=dataclasses.replace(COSINE, decay_steps=decay))
+    note = check_launch(parse(asked), launch_of(asked))
+    assert note.startswith(said) and bool(note) == bool(said)
 
 
 def test_a_complete_request_keeps_its_decay_when_its_steps_change() -> None:
