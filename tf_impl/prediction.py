@@ -40,11 +40,12 @@ def build_prediction(
     )
 
     def predict_shares(inputs: np.ndarray) -> np.ndarray:
+        # Replicas that train on parts of the same examples need not divide them; the first ones come once more behind the last.
+        count, replicas = len(inputs), strategy.num_replicas_in_sync
+        full = inputs if count % replicas == 0 else inputs[np.arange(count + -count % replicas) % count]
         shares = strategy.experimental_distribute_values_from_function(
-            lambda own: as_inputs(
-                inputs[Chunk(own.replica_id_in_sync_group, own.num_replicas_in_sync).within(len(inputs))]
-            )
+            lambda own: as_inputs(full[Chunk(own.replica_id_in_sync_group, replicas).within(len(full))])
         )
-        return join(in_shares(shares))
+        return join(in_shares(shares))[:count]
 
     return predict_shares

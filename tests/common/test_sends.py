@@ -9,6 +9,7 @@ from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.strategy import StrategyInfo
 from tests.cells import SIZED, every_row, sized, takes
+from tests.ledgers import without_bytes
 
 GATHER = Send("forward", "all_gather", "shard", 4, 100)
 SUM = Send("backward", "all_reduce", "data", 2, 8)
@@ -26,6 +27,14 @@ def test_equal_sends_that_follow_each_other_are_one_record() -> None:
 )
 def test_what_differs_in_anything_is_a_record_of_its_own(change: dict[str, str | int]) -> None:
     assert len(in_order([GATHER, dataclasses.replace(GATHER, **change)])) == 2
+
+
+def test_that_two_sends_of_a_router_happen_to_be_as_large_says_nothing() -> None:
+    """A prediction has the sizes of a whole step in its passes, so there others than the measured ones may be alike."""
+    larger = dataclasses.replace(GATHER, bytes=101)
+    measured, predicted, fewer = map(in_order, ([GATHER, GATHER, SUM], [GATHER, larger, SUM], [GATHER, SUM]))
+    assert measured != predicted
+    assert without_bytes(measured) == without_bytes(predicted) != without_bytes(fewer)
 
 
 def test_a_step_with_too_many_sends_keeps_their_totals_and_gives_up_their_order() -> None:

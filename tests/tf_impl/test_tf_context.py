@@ -100,6 +100,16 @@ def test_techniques_change_what_is_kept_and_sent_as_predicted(
     keeps_what_was_predicted(result)
 
 
+@pytest.mark.parametrize("cell", ["tf:context", GATHER])
+def test_examples_that_replicas_do_not_divide_have_their_keys_on_each(run_cell: RunCell, cell: str) -> None:
+    """Each replica has positions of all 21, and none has a share of them to evaluate."""
+    workload = f"{MODEL}+dropout=0.1"
+    result = run_cell(f"{cell}+recompute=true", workload, devices=2, **SIMPLE | {"batch_size": 21})
+    assert result.parity.passed, result.parity.reason
+    assert all(row.activations_bytes is not None for row in result.predicted.devices())
+    keeps_what_was_predicted(result)
+
+
 def test_what_has_no_equal_parts_is_refused(run_cell: RunCell) -> None:
     with pytest.raises(ConfigError, match="4 heads do not divide among a context axis of 8"):
         run_cell("tf:context", MODEL, devices=8, batch_size=48)
