@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from samestep.common.costs.pipeline import mp, mp_sends
 from samestep.common.costs.saved_activations.activations import activation_bytes
-from samestep.common.costs.sizes import ID_BYTES, example_bytes, holder, holder_of, sent_bytes
+from samestep.common.costs.sizes import ID_BYTES, example_bytes, holder_of, sent_bytes
 from samestep.common.ledger import Ledger, Send, in_order
 from samestep.common.strategy import Run
 from samestep.common.workload.models.parameters import num_trained
@@ -116,7 +116,7 @@ def rpc_parameter_server(run: Run, backend: str) -> Ledger:
 
     examples = run.batch_size // workers
     rows = examples * sum(param.shape[1] for param in served) * run.item_bytes
-    worker = holder(run, sum(param.size for param in kept), "worker", workers)
+    worker = holder_of(run, kept, "worker", workers)
     activations = activation_bytes(run, (server_segments(model)[1],))
     worker = dataclasses.replace(worker, params_peak_bytes=worker.params_bytes + rows, activations_bytes=activations)
     reduced = Send("backward", "all_reduce", "data", workers, worker.params_bytes)

@@ -6,7 +6,7 @@ from samestep.common.catalog import strategy_info
 from samestep.common.errors import ConfigError
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.optimizers.table import OPTIMIZERS
-from tests.cells import USUAL_OPTIMIZERS, every_row, sized, traced_once
+from tests.cells import SIZED, USUAL_OPTIMIZERS, every_row, sized, traced_once
 from tests.conftest import RunCell
 from tests.ledgers import sends_what_was_predicted
 
@@ -52,6 +52,17 @@ def test_it_takes_the_oracles_step_and_holds_what_is_predicted(
     assert result.parity.passed, result.parity.reason
     assert not result.parity.is_amplified
     sends_what_was_predicted(result)
+    for row, predicted in zip(result.processes, result.predicted.devices(), strict=True):
+        assert row.optimizer_bytes == predicted.optimizer_bytes
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("optimizer", ["muon", pytest.param("adafactor", marks=pytest.mark.slow)])
+def test_workers_hold_the_state_of_their_own_layers(run_cell: RunCell, optimizer: str) -> None:
+    """Of tables, which are the server's, these optimizers keep more or less for each number than of matrices."""
+    asked = {"devices": 2, "dtype": "float64", "optimizer": optimizer, "steps": 4}
+    result = run_cell("torch:rpc_parameter_server", SIZED["ranker"], **asked)
+    assert result.parity.passed, result.parity.reason
     for row, predicted in zip(result.processes, result.predicted.devices(), strict=True):
         assert row.optimizer_bytes == predicted.optimizer_bytes
 
