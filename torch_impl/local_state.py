@@ -1,7 +1,8 @@
 """The part of a training state that one process holds: snapshot, restored, measured, and merged with the other parts."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -80,11 +81,11 @@ class LocalState:
         for name, weight in self.named.items():
             params[name] = weight.to_neutral(self.full_tensor(weight.parameter))
         for name, weight in self.trained.items():
-            self._held(name, weight.parameter)
-            for slot, key in self._keys_of(name).items():
-                slots[slot][name] = weight.to_neutral(
-                    self.optimizer_state.full(weight.parameter, key, self._shape(name, slot))
-                )
+            with self._held(name, weight.parameter):
+                for slot, key in self._keys_of(name).items():
+                    slots[slot][name] = weight.to_neutral(
+                        self.optimizer_state.full(weight.parameter, key, self._shape(name, slot))
+                    )
         buffers = {name: buffer.detach().cpu().numpy().copy() for name, buffer in self.buffers.items()}
         counted = self.named.items() if self.counts else ()
         counts = {name: self.optimizer_state.count(weight.parameter) for name, weight in counted}
@@ -94,9 +95,9 @@ class LocalState:
         """Returns the parts of the state that this process holds."""
         found = [weight.piece(f"params/{name}", weight.parameter) for name, weight in self.named.items()]
         for name, weight in self.trained.items():
-            local = self._held(name, weight.parameter) or {}
-            keys = self._keys_of(name).items() if local else ()
-            found += [weight.piece(f"slots/{slot}/{name}", local[key]) for slot, key in keys]
+            with self._held(name, weight.parameter) as local:
+                keys = self._keys_of(name).items() if local else ()
+                found += [weight.piece(f"slots/{slot}/{name}", local[key]) for slot, key in keys]
         own = {f"buffers/{name}": buffer.detach().cpu().numpy() for name, buffer in self.buffers.items()}
         for name, weight in self.named.items() if self.counts else ():
             if (local := self.optimizer_state.local(weight.parameter)) is not None:
@@ -109,23 +110,31 @@ class LocalState:
             for name, weight in self.named.items():
                 sharded.copy_shard(weight.parameter, weight.from_neutral(state.params[name]))
             for name, weight in self.trained.items():
-                local = self._held(name, weight.parameter)
-                if local is not None:
-                    for slot, key in self._keys_of(name).items():
+                with self._held(name, weight.parameter) as local:
+                    for slot, key in self._keys_of(name).items() if local else ():
                         sharded.copy_shard(local[key], weight.from_neutral(state.slots[slot][name]))
-                    local["step"] = torch.tensor(float(state.updates_of(name)))
+                    if local:
+                        local["step"] = torch.tensor(float(state.updates_of(name)))
             self.restore_buffers(state)
 
-    def _held(self, name: str, parameter: nn.Parameter) -> dict[str, torch.Tensor] | None:
-        """This process's state of a parameter; torch makes it in its first update, which a loss scaler may have skipped."""
+    @contextlib.contextmanager
+    def _held(self, name: str, parameter: nn.Parameter) -> Iterator[dict[str, torch.Tensor]]:
+        """This process's state of a parameter, if it holds any.
+
+        Torch makes it in the first update, which a loss scaler may skip, and for which there may never be a gradient. What is
+        made here stays only if there have been updates.
+        """
         local = self.optimizer_state.local(parameter)
-        if local is not None and not local:
+        is_made = local is not None and not local
+        if local is not None and is_made:
             for slot, key in self._keys_of(name).items():
                 shape = self._shape(name, slot)
                 is_alike = shape == parameter.shape  # and cut like it
                 local[key] = torch.zeros_like(parameter) if is_alike else parameter.new_zeros(shape)
             local["step"] = torch.tensor(0.0)
-        return local
+        yield local or {}
+        if local is not None and is_made and not local["step"]:
+            local.clear()
 
     def _shape(self, name: str, slot: str) -> Shape:
         """Returns the shape of a slot of a parameter, in torch's layout."""

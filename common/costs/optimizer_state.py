@@ -33,8 +33,12 @@ def optimizer_bytes(run: Run, elements: int) -> int:
 def _kept(model: ModelSpec, optimizer: OptimizerSpec) -> tuple[int, int]:
     """Returns the numbers that an optimizer keeps for a whole model, and those of the parameters that it trains."""
     learning = trained(model.params()).values()
-    kept = sum(math.prod(shape) for param in learning for shape in optimizer.state(param).values())
-    return kept, num_trained(learning)
+    return _num_kept(learning, optimizer), num_trained(learning)
+
+
+def _num_kept(learning: Iterable[Param], optimizer: OptimizerSpec) -> int:
+    updated = (param for param in learning if not param.skipped)
+    return sum(math.prod(shape) for param in updated for shape in optimizer.state(param).values())
 
 
 def state_bytes(run: Run, params: Iterable[Param]) -> int:
@@ -45,9 +49,8 @@ def state_bytes(run: Run, params: Iterable[Param]) -> int:
         params: The parameters; frozen ones have none.
     """
     learning = [param for param in params if not param.frozen]
-    kept = sum(math.prod(shape) for param in learning for shape in run.optimizer.state(param).values())
     masters = num_trained(learning) if run.weights is not None else 0
-    return (kept + masters) * DTYPES[run.dtype]
+    return (_num_kept(learning, run.optimizer) + masters) * DTYPES[run.dtype]
 
 
 def owned(run: Run, groups: Iterable[Iterable[Param]], ranks: int) -> list[tuple[Sequence[Param], int]]:

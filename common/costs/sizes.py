@@ -81,10 +81,9 @@ def holder(
 @functools.lru_cache(maxsize=8)
 def _reached(model: ModelSpec) -> float:
     """Returns how much of what is trained has a gradient: all but what nothing reads in any step."""
-    learning, facts = trained(model.params()), model.facts
-    skipped = () if facts.branches else facts.unused
-    unused = sum(param.size for name, param in learning.items() if name in skipped or not param.has_gradient)
-    return 1 - unused / (num_trained(learning.values()) or 1)
+    learning = trained(model.params()).values()
+    unused = sum(param.size for param in learning if param.skipped or not param.has_gradient)
+    return 1 - unused / (num_trained(learning) or 1)
 
 
 def holder_of(run: Run, params: Iterable[Param], device: str = "each", count: int = 1) -> Footprint:

@@ -126,6 +126,7 @@ def _params(found: BuildReport, table: str) -> dict[str, Param]:
             frozen=name in found.frozen,
             reads=found.reads.get(name, 1),
             unreached=name in found.unreached,
+            skipped=name in found.unused and not found.branches,
         )
         for name, value in found.params.items()
     }

@@ -30,6 +30,7 @@ class Param:
         frozen: Whether it stays as it is: it has no gradient and no optimizer state.
         reads: How often a forward pass reads it: its layer does, and each regularizer that adds it to the loss.
         unreached: Whether no gradient reaches it in any step, since the loss does not depend on it; its state is kept.
+        skipped: Whether it gets no gradient in any step and every update passes over it, so that it has no optimizer state.
     """
 
     shape: tuple[int, ...]
@@ -45,6 +46,7 @@ class Param:
     frozen: bool = False
     reads: int = 1
     unreached: bool = False
+    skipped: bool = False
 
     @property
     def has_gradient(self) -> bool:
