@@ -179,7 +179,7 @@ EXAMPLES = (
         "padded_sample_twice",
         ("data",),
         _doubled,
-        "B repeats {more} of A's{rank}{less}: a sampler pads its last batch, or an example is in the data twice",
+        "B repeats {more} of A's{rank}{less}: a sampler pads its last batch, or an example is in the data or in a buffer twice",
         "mosaicml/composer#2218",
         has_sides=True,
         of_step="the last example repeats the first: a sampler padded the batch",

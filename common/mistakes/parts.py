@@ -139,7 +139,7 @@ PARTS = (
         "missing_gradients",
         GRADIENTS,
         missing,
-        "{what} in A alone: frozen, detached, missing or not reached in B",
+        "{what} in A alone: frozen, detached, missing, not reached or held by no optimizer in B",
         "pytorch/pytorch#69031",
         has_sides=True,
     ),

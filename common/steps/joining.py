@@ -88,20 +88,27 @@ def read_run(directory: Path, watch: HowFar | None = None) -> RecordedRun:
         raise ConfigError(f"{directory} holds ranks of several runs; record the script again, into a new directory.")
     join = JoinedRanks.of(headers, str(directory), *_begun(files, heads))
     header = dataclasses.replace(headers[0], tensors=join.whole)
-    return with_networks_joined(RecordedRun(str(directory), header, _Steps(files, heads, join, watch)), heads[0].groups)
+    later = frozenset(itertools.chain(*heads[0].groups))
+    made = RecordedRun(str(directory), header, _Steps(files, heads, join, watch), later)
+    return with_networks_joined(made, heads[0].groups)
 
 
 def _begun(files: Sequence[Path], heads: Sequence[RankHead]) -> tuple[list[np.ndarray], set[int]]:
-    """Returns the bits of each rank's initial weights, and the ranks that have no examples at the first step where others do."""
-    begun, idle = list[np.ndarray](), set[int]()
+    """Returns the bits of each rank's first weights, and the ranks that have no examples at the first step where others do.
+
+    They are the initial weights. If one rank alone has examples, as in a pipeline without replicas, they are those after the
+    first step: stages that are seeded alike start from the same numbers, and each then gets a gradient of its own.
+    """
+    begun, idle = (list[np.ndarray](), list[np.ndarray]()), set[int]()
     for rank, (path, head) in enumerate(zip(files, heads, strict=True)) if len(files) > 1 else ():
         with _opened(path) as file:
             frames = [*itertools.islice(read_steps(file, str(path), head), 2)]
         if len(frames) < 2 or frames[0].stats is None:
             return [], set()
-        begun.append(frames[0].stats["weight"]["bits"])
+        for bits, frame in zip(begun, frames, strict=True):
+            bits.append((frame.stats or frames[0].stats)["weight"]["bits"])
         idle |= set() if frames[1].rows else {rank}
-    return begun, idle if len(idle) < len(files) else set()
+    return begun[len(idle) == len(files) - 1], idle if len(idle) < len(files) else set()
 
 
 def _head_of(path: Path) -> RankHead:

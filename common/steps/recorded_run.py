@@ -117,11 +117,13 @@ class RecordedRun:
         name: How messages call it.
         header: That of the first rank; its pieces are whole tensors.
         steps: In order, from the frame of the initial weights on. They are read anew each time they are iterated over.
+        later: The names of the tensors that were not there before the first step.
     """
 
     name: str
     header: RecordHeader
     steps: Iterable[RunStep]
+    later: frozenset[str] = frozenset()
 
     @property
     def tensors(self) -> tuple[RecordedTensor, ...]:

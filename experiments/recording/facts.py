@@ -56,6 +56,8 @@ class RecordFacts:
             ranks: What each rank saw.
         """
         first = ranks[0]
+        if first.number == 0 and sum(bool(step.rows) for step in ranks) == 1 < len(ranks):
+            self._is_whole &= False  # the stages of a pipeline, which may be seeded alike
         seen = [step.stats["weight"]["bits"] for step in ranks if step.stats is not None]
         if len(seen) == len(ranks):
             self._add_weights(first.number, seen)

@@ -20,7 +20,7 @@ PAIRS = [
     ("encoders", "detached younger", "same", "only B has Sequential.0.weight"),
     ("encoders", "reached", "missing_gradients", "6 parameters (Sequential.1.0.weight, "),
     ("encoders", "reached younger", "missing_gradients", "6 parameters (Sequential.0.weight, "),
-    ("encoders", "reached still", "missing_gradients", "get gradients in B alone: frozen, detached, missing or not"),
+    ("encoders", "reached still", "missing_gradients", "get gradients in B alone: frozen, detached, missing, not"),
     ("frozen", "forgotten", "missing_gradients", "6 parameters (Sequential.0.weight, "),
     ("turns", "often", "other_turn", "step 4 updates "),
     ("prepared", "within", "same", "the two call their models on other numbers"),
@@ -85,6 +85,10 @@ GUESTS = [
     ("chosen", "logs", "same", "some examples are computed from the weights"),
     ("chosen", "reached", "unnamed", "step 0, gradient, layer Sequential.2: "),
     ("chosen", "double", "other_targets", "step 0, loss"),
+    ("clients", "uneven", "named", "step 2, initial weights, layer "),
+    ("clients", "twice", "unnamed", "step 3, gradient, layer "),
+    ("folds", "stale", "missing_gradients", "not reached or held by no optimizer in B"),
+    ("straight", "shifted", "same", "or the loss has the same slope for other targets"),
 ]
 """As above, of guests.py."""
 BETWEEN = [

@@ -40,6 +40,7 @@ def cases() -> dict[str, tuple[str, dict[str, object]]]:
     cases |= {f"copied-{world}": ("copied.py", {"world": world}) for world in (1, 2)}
     cases |= {f"teacher-{kind}": (f"teachers.py {kind}", {"world": world}) for kind, world in TEACHERS.items()}
     cases["owner"] = ("copied.py owner", {"world": 2})
+    cases |= {f"stages-{world}": ("stages.py", {"world": world}) for world in (1, 2)}
     return cases
 
 
@@ -130,3 +131,10 @@ def test_a_layer_without_a_use_is_told(records: dict[str, list[Rank]], folder: P
 def test_nothing_is_told_of_what_is_right(records: dict[str, list[Rank]], folder: Path, layout: str) -> None:
     (line,) = facts_of(folder / layout)
     assert line.startswith("recorded ")
+
+
+def test_stages_of_a_pipeline_that_are_seeded_alike_are_no_replicas(folder: Path) -> None:
+    a, b = read_run(folder / "stages-1"), read_run(folder / "stages-2")
+    assert [each.name for each in b.tensors] == ["0.weight", "0.bias", "rank1.0.weight", "rank1.0.bias"]
+    assert judge(a, b).kind == "same"
+    assert not [line for line in facts_of(folder / "stages-2") if "replicas" in line or "exchanged" in line]

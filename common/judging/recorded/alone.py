@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from samestep.common.judging.recorded.given import Finding
-from samestep.common.judging.recorded.verdict import FirstDifference
+from samestep.common.judging.recorded.verdict import FirstDifference, layer_of
 from samestep.common.judging.recorded.walk import Past, Walk
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.microbatches import goes_on
@@ -37,8 +37,7 @@ def find_alone(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]
         still = np.array_equal(before.bits[places], after.bits[places])
         words += ", and no update moves them" if still else ""
     name = names[-1]
-    layer = name.rpartition("/" if "/" in name else ".")[0] or name
-    return Finding(FirstDifference(one.number, "gradient", layer, (), words), is_of_one=True)
+    return Finding(FirstDifference(one.number, "gradient", layer_of(name), (), words), is_of_one=True)
 
 
 def with_alone(walk: Walk, evidence: Evidence, one: RunStep, other: RunStep) -> Evidence:

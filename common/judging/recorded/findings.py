@@ -9,9 +9,10 @@ import numpy as np
 
 from samestep.common.judging.recorded.alone import find_alone
 from samestep.common.judging.recorded.given import Finding, effects_of_loss, find_examples, find_targets, with_effect
-from samestep.common.judging.recorded.verdict import FirstDifference
+from samestep.common.judging.recorded.verdict import EXACT, FirstDifference, layer_of
 from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
-from samestep.common.judging.recorded.yardstick import apart_of, roundoff_of_weights, times_rounding, unit_of
+from samestep.common.judging.recorded.written import find_begun, find_others
+from samestep.common.judging.recorded.yardstick import apart_of, times_rounding
 from samestep.common.mistakes.evidence import SeenTensor, common_ratio
 from samestep.common.mistakes.gradient_arithmetic import phase_of
 from samestep.common.mistakes.groups import is_regrouped, other_options
@@ -38,7 +39,7 @@ def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> F
         past: The past of both.
     """
     if one.number < 0:
-        return _initial(walk, one, other)
+        return find_others(walk, one, other)
     checks: Sequence[Callable[[Walk, RunStep, RunStep], Finding | None]] = (
         find_examples,
         _scalars,
@@ -56,6 +57,8 @@ def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> F
         return next(iter(found), None)
     certain = dataclasses.replace(certain, is_first=certain is found[0])
     walk.asides.update(dict.fromkeys(certain.beside))
+    if certain.first.phase not in EXACT and (begun := find_begun(walk, one, other, past)):
+        return dataclasses.replace(begun, is_first=certain.is_first)
     if certain.first.phase not in ("loss", "gradient") or certain.first.ratio is not None or certain.is_of_one:
         return certain
     is_split = [any(each.phase == "gradient" for each in step.splits) for step in (one, other)]
@@ -64,24 +67,6 @@ def find(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> F
     is_seen = all_found[0].first.phase == "data"  # and has no effect
     rounded = None if is_seen else find_examples(walk, one, other, may_be_rounded=False)
     return find_targets(walk, one, other) or rounded or certain
-
-
-def _initial(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
-    """Initial weights differ if they do by more than their last bits. Buffers have seen the first batch already."""
-    compared = walk.compare("weight", one, other)
-    if compared is None:
-        return None
-    unit = np.maximum(unit_of(walk.pairing, walk.a.header.is_float64), roundoff_of_weights(walk.b.header))
-    with np.errstate(invalid="ignore"):  # buffers may be infinite, as bounds of parameters are
-        apart = np.sqrt(np.mean((compared.one.projections - compared.other.projections) ** 2, axis=1))
-    differs = (apart > 10 * unit * compared.one.norm) & (compared.one.bits != compared.other.bits)
-    differs &= walk.pairing.are_parameters
-    if not differs.any():
-        return None
-    names = [tensor.name for tensor, each in zip(walk.pairing.tensors, differs, strict=True) if each]
-    rest = "" if len(names) < 4 else f" and {len(names) - 3} more"
-    words = f"the initial weights of {', '.join(names[:3])}{rest} are others ({len(names)} of {len(differs)} tensors)"
-    return Finding(FirstDifference(-1, "initial weights", _layer(names[0]), (), words))
 
 
 def _scalars(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
@@ -139,7 +124,7 @@ def _gradient(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     place = [tensor.name for tensor in walk.pairing.tensors].index(name)
     broken = [who for who, sums in (("A", compared.one), ("B", compared.other)) if not np.isfinite(sums.square[place])]
     words, ratio = _say(seen, names, name, f"in {broken[0]} alone" if len(broken) == 1 else "in both, but not alike")
-    first = FirstDifference(one.number, phase, _layer(name), (), words, ratio)
+    first = FirstDifference(one.number, phase, layer_of(name), (), words, ratio)
     return Finding(first, is_certain, _is_kink(walk, compared, differs, seen))
 
 
@@ -203,7 +188,7 @@ def _update(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -
         starts = walk.pairing.of(before, 0).projections, walk.pairing.of(past[1].weights, 1).projections
         off = next(each.off for each in walk.seen(compared, starts) if each.name == name)
         beside.append(f"the update of {name} is off by {of_norm(off)}" if math.isfinite(off) else "")
-    first = FirstDifference(one.number, "update", _layer(name), (), words)
+    first = FirstDifference(one.number, "update", layer_of(name), (), words)
     return Finding(first, is_certain, is_kink, beside=(*filter(None, beside),))
 
 
@@ -238,10 +223,5 @@ def _replicas(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     which, step = ("A", one) if sides[0] else ("B", other)
     first = step.splits[0]
     words = f"{first.phase} {first.name} differs between the ranks of {which}"
-    layer = "" if first.phase in ("scalar", "skipped") else _layer(first.name)
+    layer = "" if first.phase in ("scalar", "skipped") else layer_of(first.name)
     return Finding(FirstDifference(one.number, "replicas", layer, first.ranks, words))
-
-
-def _layer(name: str) -> str:
-    """Returns the module that holds a tensor. Keras separates names by slashes."""
-    return name.rpartition("/" if "/" in name else ".")[0] or name

@@ -187,9 +187,9 @@ def _different(
     if (finding.is_kink or is_guess) and not found:
         return _verdict(walk, seen, "unknown", finding, need=_need(walk, finding), rows=rows)
     has_other_start = finding.first.phase == "initial weights"
-    need: Need = (
-        ("model" if reshaped(walk) else "weights") if has_other_start else "" if finding.is_first else "command"
-    )
+    need: Need = "" if finding.is_first else "command"
+    if has_other_start:
+        need = "model" if reshaped(walk) else "weights" if finding.first.step < 0 else ""
     made = _verdict(walk, seen, "named" if found or has_other_start else "unnamed", finding, need=need, rows=rows)
     further = () if found else further_notes(evidence, seen.bounds)
     return dataclasses.replace(made, causes=found, notes=made.notes + further)

@@ -33,8 +33,9 @@ def find_notes(walk: Walk) -> tuple[str, ...]:
     if walk.lone_loss:
         by = "by a factor that changes" if math.isnan(walk.lone_loss) else f"which is {spell(walk.lone_loss)} times A's"
         said.append(
-            f"B has another loss, {by}, and no gradient shows it: a factor is taken out again before the update, or a part of "
-            "the loss has no gradient"
+            f"B has another loss, {by}, and no gradient shows it: a factor is taken out again before the update, a part of the "
+            "loss has no gradient or one set to zero, or the loss has the same slope for other targets or another margin, "
+            "as L1 and hinge losses have"
         )
     if one.framework != other.framework:
         said.append(f"A is a record of {one.framework}, B of {other.framework}")

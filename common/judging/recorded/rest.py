@@ -1,11 +1,11 @@
-"""Weights that are zero and stay it have no rounding, but a gradient that cancels but for rounding moves them all the same."""
+"""Weights at rest: those that are zero, which a gradient that cancels but for rounding moves, and those not there yet."""
 
 import dataclasses
 
 import numpy as np
 
 from samestep.common.judging.recorded.yardstick import RoundingScale
-from samestep.common.steps.recorded_run import RunStep
+from samestep.common.steps.recorded_run import RunStep, Sums
 
 
 class Rest:
@@ -27,3 +27,27 @@ class Rest:
             moved = step.scalars.get("lr", 0.0) * gradients.rounding
             self._moved, self._last = self._moved + (step.number - self._last) * moved, step.number
         return dataclasses.replace(weights, rounding=np.where(weights.rounding > 0, weights.rounding, self._moved))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Begun:
+    """The initial weights of two runs.
+
+    Attributes:
+        one: A's.
+        other: B's.
+        is_later: Whether each tensor belongs to a network that either makes after the first step.
+    """
+
+    one: Sums
+    other: Sums
+    is_later: np.ndarray
+
+    def wait(self, ours: Sums, theirs: Sums) -> np.ndarray:
+        """Returns which later tensors no step has moved in either: a record has their initial weights before they are made.
+
+        Args:
+            ours: A's weights now.
+            theirs: B's.
+        """
+        return self.is_later & (ours.bits == self.one.bits) & (theirs.bits == self.other.bits)

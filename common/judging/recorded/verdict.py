@@ -141,3 +141,8 @@ def place(first: FirstDifference) -> str:
     layer = f", layer {first.layer}" if first.layer else ""
     ranks = f", rank {' and '.join(map(str, first.ranks))}" if first.ranks else ""
     return f"{step}, {first.phase}{layer}{ranks}"
+
+
+def layer_of(name: str) -> str:
+    """Returns the module that holds a tensor. Keras separates names by slashes."""
+    return name.rpartition("/" if "/" in name else ".")[0] or name

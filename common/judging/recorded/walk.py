@@ -7,7 +7,7 @@ import numpy as np
 
 from samestep.common.judging.recorded.hashes import comparable
 from samestep.common.judging.recorded.pairing import Pairing
-from samestep.common.judging.recorded.rest import Rest
+from samestep.common.judging.recorded.rest import Begun, Rest
 from samestep.common.judging.recorded.seen_examples import SeenExamples
 from samestep.common.judging.recorded.yardstick import RoundingScale, Yardstick, apart_of, finite, multiples
 from samestep.common.mistakes.evidence import Evidence, SeenTensor, Side, digits_of, kind_of
@@ -110,6 +110,7 @@ class Walk:
         longer: "A" or "B", if only that one has later steps than both have; known after the last of these.
         asides: What was seen that is no difference, as sentences.
         lone_loss: What B's loss is as a multiple of A's, where it alone differs; NaN if that changes, 0 if none does.
+        begun: The initial weights of both; None if they are not known.
     """
 
     a: RecordedRun
@@ -119,6 +120,7 @@ class Walk:
     longer: str = ""
     asides: dict[str, None] = dataclasses.field(default_factory=dict)
     lone_loss: float = 0.0
+    begun: Begun | None = None
     _rest: Rest = dataclasses.field(default_factory=Rest)
     _pair: tuple[RunStep | None, RunStep | None] = (None, None)
     _compared: dict[Phase, ComparedTensors | None] = dataclasses.field(default_factory=dict)
@@ -159,6 +161,8 @@ class Walk:
         scale, apart = self.yardstick.of(one.number, phase, ours), apart_of(ours, theirs)
         if phase == "gradient" and one.is_skipped and other.is_skipped:
             apart[np.isinf(apart)] = 0.0  # of what overflowed, the sums differ
+        if phase == "weight" and self.begun is not None:
+            apart[self.begun.wait(ours, theirs)] = 0.0
         if phase == "weight" and (gradient := self.compare("gradient", one, other)) is not None:
             scale = self._rest.scaled(scale, one, gradient.scale)
         return ComparedTensors(ours, theirs, scale, apart, multiples(apart, scale.rounding))
@@ -183,8 +187,7 @@ class Walk:
         a, b = (_side(*each) for each in zip((one, other), past, only, shares, strict=True))
         seen = self.seen(gradient) if gradient else ()
         seen = _with_earlier(seen, self.pairing, past[0].gradients) if past[0].gradients is not None else seen
-        if any(each.strays is not None for each in past):
-            seen = _with_strays(seen, self.pairing, past)
+        seen = _with_strays(seen, self.pairing, past) if any(each.strays is not None for each in past) else seen
         return Evidence(phase, one.number, a, b, seen, moves)
 
     def seen(
@@ -206,10 +209,11 @@ class Walk:
             kind, size = kind_of(tensor.name, tensor.layer, tensor.piece.shape), int(self.pairing.sizes[place])
             rounding, bound = float(compared.scale.rounding[place]), compared.scale.same
             norms = (compared.one.norm[place], compared.other.norm[place]) if before is None else None
-            held = None if before is None else before[0][place]
             bits = [digits_of(int(sums.bits[place]), tensor.dtype) for sums in (compared.one, compared.other)]
             digits = None if bits[0] is None or bits[1] is None else (bits[0], bits[1])
-            made = SeenTensor(tensor.name, kind, tensor.role, size, one, other, rounding, bound, held)
+            made = SeenTensor(
+                tensor.name, kind, tensor.role, size, one, other, rounding, bound, before and before[0][place]
+            )
             found.append(dataclasses.replace(made, shape=tensor.piece.shape, digits=digits, norms=norms))
         return tuple(found)
 
@@ -233,11 +237,9 @@ def _with_strays(seen: Sequence[SeenTensor], pairing: Pairing, past: tuple[Past,
 
 def _side(step: RunStep, past: Past, only: Mapping[str, tuple[int, ...]], shares_layers: bool) -> Side:
     own = past.world, step.passes, past.usual_passes, step.loss, step.parts, step.rows, step.scalars
+    more = past.rates, past.digests, past.examples.knew_last()
     return Side(
-        *own,
-        past.rates,
-        past.digests,
-        past.examples.knew_last(),
+        *(*own, *more),
         [(split.phase, split.name, split.ranks) for split in step.splits],
         targets=step.targeted,
         only=only,

@@ -1,13 +1,73 @@
-"""What two scripts write to their weights beside their updates, as causes ask for it."""
+"""What two scripts write to their weights beside their updates: with what they begin, and what causes ask for."""
 
 import dataclasses
 from collections.abc import Iterator
 
+import numpy as np
+
+from samestep.common.judging.recorded.given import Finding
+from samestep.common.judging.recorded.rest import Begun
+from samestep.common.judging.recorded.verdict import FirstDifference, layer_of
 from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
-from samestep.common.judging.recorded.yardstick import apart_of, multiples
+from samestep.common.judging.recorded.yardstick import apart_of, multiples, roundoff_of_weights, unit_of
 from samestep.common.mistakes.evidence import Evidence, SeenTensor
 from samestep.common.steps.record import MOVED, UPDATED
 from samestep.common.steps.recorded_run import RunStep, Sums
+
+
+def find_others(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
+    """Finds initial weights that differ by more than their last bits. Those that a network begins with later may, by rounding.
+
+    Args:
+        walk: Over both runs; is told how all compare.
+        one: A's frame of initial weights.
+        other: B's.
+    """
+    compared = walk.compare("weight", one, other)
+    if compared is None:
+        return None
+    runs = zip((walk.a, walk.b), walk.pairing.places, strict=True)
+    is_later = np.any([[run.tensors[place].name in run.later for place in places] for run, places in runs], axis=0)
+    walk.begun = Begun(compared.one, compared.other, is_later)
+    return _other_starts(walk, one, _differs(walk, walk.begun) & ~is_later)
+
+
+def find_begun(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Finding | None:
+    """Finds weights that a network begins with at a step, as one that is made anew, and that differ by more than rounding.
+
+    Args:
+        walk: Over both runs.
+        one: A's step, which differs in what it computes.
+        other: B's.
+        past: The past of both.
+    """
+    begun, gradient = walk.begun, walk.compare("gradient", one, other)
+    if begun is None or not begun.is_later.any():
+        return None
+    scale, apart = walk.yardstick.of(one.number, "weight", begun.one), apart_of(begun.one, begun.other)
+    differs = _differs(walk, begun) & begun.is_later & (multiples(apart, scale.rounding) > scale.different)
+    if gradient is not None:
+        differs &= (gradient.one.square > 0) | (gradient.other.square > 0)
+    if past[0].weights is not None:
+        differs &= walk.pairing.of(past[0].weights, 0).bits == begun.one.bits  # no step has moved them
+    return _other_starts(walk, one, differs)
+
+
+def _differs(walk: Walk, begun: Begun) -> np.ndarray:
+    """Returns which parameters begin otherwise. Buffers have seen the first batch already."""
+    unit = np.maximum(unit_of(walk.pairing, walk.a.header.is_float64), roundoff_of_weights(walk.b.header))
+    with np.errstate(invalid="ignore"):  # buffers may be infinite, as bounds of parameters are
+        apart = np.sqrt(np.mean((begun.one.projections - begun.other.projections) ** 2, axis=1))
+    return (apart > 10 * unit * begun.one.norm) & (begun.one.bits != begun.other.bits) & walk.pairing.are_parameters
+
+
+def _other_starts(walk: Walk, one: RunStep, differs: np.ndarray) -> Finding | None:
+    if not differs.any():
+        return None
+    names = [tensor.name for tensor, each in zip(walk.pairing.tensors, differs, strict=True) if each]
+    rest = "" if len(names) < 4 else f" and {len(names) - 3} more"
+    words = f"the initial weights of {', '.join(names[:3])}{rest} are others ({len(names)} of {len(differs)} tensors)"
+    return Finding(FirstDifference(one.number, "initial weights", layer_of(names[0]), (), words))
 
 
 def with_written(walk: Walk, evidence: Evidence, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Evidence:

@@ -114,4 +114,48 @@ def grown():
         optimizer.step()
 
 
+def clients():
+    """Copies of a model are trained in turn, and their average is copied in the next round."""
+    mean, states = model, []
+    for number in range(4):
+        if number == 2:
+            shares = (0.5, 0.5) if "uneven" in words else (0.75, 0.25)
+            average = {
+                name: sum(share * state[name] for share, state in zip(shares, states, strict=True))
+                for name in states[0]
+            }
+            mean = copy.deepcopy(model)
+            mean.load_state_dict(average)
+        own = copy.deepcopy(mean)
+        optimizer = torch.optim.SGD(own.parameters(), lr=0.1)
+        functional.cross_entropy(own(inputs[BATCHES[number]]), labels[BATCHES[number]]).backward()
+        if "twice" in words and number == 3:
+            for each in own.parameters():
+                each.grad *= 2
+        optimizer.step()
+        states.append(own.state_dict())
+
+
+def folds():
+    """A model is made anew for each fold; the optimizer may still hold the last one's parameters."""
+    optimizer = None
+    for part in BATCHES[:3]:
+        own = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+        if optimizer is None or "stale" not in words:
+            optimizer = torch.optim.SGD(own.parameters(), lr=0.1)
+        optimizer.zero_grad()
+        functional.cross_entropy(own(inputs[part]), labels[part]).backward()
+        optimizer.step()
+
+
+def straight():
+    """An absolute error of outputs that are far below all targets."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for part in BATCHES:
+        target = texts[part, :3] + (20 if "shifted" not in words else 21)
+        optimizer.zero_grad()
+        (model(inputs[part]) - target).abs().mean().backward()
+        optimizer.step()
+
+
 globals()[kind]()
