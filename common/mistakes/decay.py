@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from samestep.common.mistakes.evidence import Evidence, SeenTensor, length
 from samestep.common.mistakes.mistake import Mistake, Words
-from samestep.common.mistakes.moved import driven, parameters
+from samestep.common.mistakes.moved import driven, names_of, parameters
 
 CLOSE = 0.05
 """How far a multiple of the decay may be from a whole number."""
@@ -74,14 +74,19 @@ def _decay_otherwise(evidence: Evidence) -> Words | None:
         return None
     if abs(abs(found[0]) - round(abs(found[0]))) > CLOSE:
         return None
-    kinds = {each.kind for each in found[1]}
+    which = _said_of_kinds(found[1], _moves(evidence)) or names_of(found[1], parameters(evidence))
+    return {"which": which, "times": f"{abs(found[0]):.3g}", "way": "more" if found[0] > 0 else "less"}
+
+
+def _said_of_kinds(decayed: Sequence[SeenTensor], moves: Sequence[SeenTensor]) -> str:
+    """Returns of which kinds of parameters decay is taken off; "" where it spares some of these kinds that have weights."""
+    kinds, factor = {each.kind for each in decayed}, _decay_of(decayed) or 0.0
+    known = [each for each in moves if each.kind in kinds and each.before is not None]
+    if not all(each.explained_by(1.0, factor * each.before) for each in known):  # type: ignore[operator]
+        return ""
     words = {"norm": "norms", "table": "embeddings", "bias": "biases", "kernel": "kernels"}
-    every = kinds == {each.kind for each in parameters(evidence)}
-    return {
-        "which": "every parameter" if every else " and ".join(words[each] for each in sorted(kinds)),
-        "times": f"{abs(found[0]):.3g}",
-        "way": "more" if found[0] > 0 else "less",
-    }
+    every = kinds == {each.kind for each in moves}
+    return "every parameter" if every else " and ".join(words[each] for each in sorted(kinds))
 
 
 EACH_DECAY = (

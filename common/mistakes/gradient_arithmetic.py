@@ -1,6 +1,7 @@
 """The arithmetic of mistakes in gradients: factors, parts that are missing, rounding."""
 
 import math
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from samestep.common.mistakes.evidence import Evidence, SeenTensor, common_ratio, length
@@ -146,11 +147,11 @@ def mean_of_means(evidence: Evidence) -> Words | None:
     cuts = [side.world * side.passes for side in (evidence.a, evidence.b)]
     if cuts[0] == cuts[1] or evidence.loss_ratio is None or near(evidence.loss_ratio, 1.0):
         return None
-    large = [each for each in evidence.gradients if each.differs and each.norm > 0]
-    alike = [
-        float(each.one @ each.other) / (8 * each.norm * length(each.other)) for each in large if length(each.other)
-    ]
-    if not alike or common_ratio(evidence.gradients) is not None or sorted(alike)[len(alike) // 2] < 0.5:
+    large = [each for each in evidence.gradients if each.differs and each.norm > 0 and length(each.other)]
+    alike = [float(each.one @ each.other) / (8 * each.norm * length(each.other)) for each in large]
+    times = [length(each.other) / each.norm for each in large]
+    # A part has 1/n of a mean of n means, and at most all of the targets.
+    if not large or statistics.median(alike) < 0.5 or not 1 / max(cuts) <= statistics.median(times) <= max(cuts):
         return None
     return {"parts": str(max(cuts))} if _lies_between(evidence) else None
 

@@ -1,0 +1,37 @@
+"""What tells one mistake from another that looks like it, and which parameters it is said of."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from samestep.common.mistakes.evidence import Evidence, SeenTensor, Side
+from samestep.common.mistakes.table import causes
+
+SIDE = Side(1, 2, 2, 1.0, (0.9, 1.1), {0: (1, 2)}, {"lr": 0.1, "weight_decay": 0.5}, (), (), False, ())
+DRAWN = np.random.default_rng(0).normal(size=(4, 8))
+
+
+@pytest.mark.parametrize(("times", "is_named"), [(1.0, True), (20.0, False), (0.05, False)])
+def test_a_mean_of_means_leaves_gradients_about_as_large(times: float, is_named: bool) -> None:
+    """Where a sampler's passes add to the gradients of a loss that hardly changes, they are many times as large."""
+    gradients = [
+        SeenTensor(name, "kernel", "parameter", 64, move, times * ratio * move, 1e-7, 10.0)
+        for name, move, ratio in zip("uvw", DRAWN, (0.9, 1.1, 1.2), strict=False)
+    ]
+    whole = dataclasses.replace(SIDE, passes=1, usual_passes=1, loss=0.95, parts=(0.95,))
+    names = {each.name for each in causes(Evidence("loss", 0, SIDE, whole, gradients))}
+    assert ("mean_of_means" in names) == is_named
+
+
+@pytest.mark.parametrize(
+    ("decayed", "expected"), [("uvw", "from every parameter than"), ("uv", "from kernels than"), ("v", "from v than")]
+)
+def test_decay_is_said_of_the_parameters_that_lose_it(decayed: str, expected: str) -> None:
+    moves = [
+        SeenTensor(name, kind, "parameter", 64, move, move - 0.05 * before * (name in decayed), 1e-7, 10.0, before)
+        for name, kind, move, before in zip("uvw", ("kernel", "kernel", "bias"), DRAWN, DRAWN[1:], strict=False)
+    ]
+    once = dataclasses.replace(SIDE, passes=1, usual_passes=1)
+    (said,) = [each.sentence for each in causes(Evidence("update", 0, once, once, (), moves)) if "decay" in each.name]
+    assert "1 x lr x weight_decay x weight more" in said and expected in said
