@@ -6,7 +6,7 @@ CONVENTIONS = Conventions(
     name="torch",
     modules=("torch",),
     followed="torch",
-    steps="an optimizer's step(), or in a script that has made no optimizer, weights that have changed after backward() or "
+    steps="an optimizer's step(), or where none is called, weights that have changed after backward() or "
     "torch.autograd.grad()",
     formats=("dcp",),
     holds_complex="torch.view_as_real(...), with torch.view_as_complex(...) in the forward pass",
