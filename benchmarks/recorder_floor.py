@@ -1,14 +1,21 @@
-"""What a step of PyTorch costs at least of which data, loss and scalars are recorded and no tensor: CPU time of each part.
+"""What `samestep record` adds to a step of PyTorch, and the least that any recorder could add: CPU time in microseconds.
 
 `python -m benchmarks.recorder_floor [--steps N]` takes the training steps of `benchmarks.recorder`. After each of them it does a
-part, or all, of what a frame in the file cannot do without, with nothing around it, and prints microseconds. A step of training
-empties the caches, so a part takes several times as long as in a loop that does nothing else. The least that `--every 10` can
-add to a step is this and a tenth of a look. `benchmarks.recorder_least` has the same for Keras.
+part, or all, of what a frame in the file cannot do without, with nothing around it. A step of training empties the caches, so a
+part takes several times as long as in a loop that does nothing else. The least that `--every 10` can add to a step is this and a
+tenth of a look. `benchmarks.recorder_least` has the same for Keras.
+
+Then one model is trained whose recorder is switched off and on in random turns of two steps, of which the second one counts:
+the medians of steps that are not recorded, of those of which no tensor is looked at, and of those of which all are. In one
+process, that shows differences of a tenth of what two processes of one script differ by, but nothing that a recorder costs a
+process as a whole.
 """
 
 import argparse
+import gc
 import itertools
 import os
+import random
 import statistics
 import struct
 import tempfile
@@ -19,6 +26,7 @@ from collections.abc import Callable
 from benchmarks.recorder import LENGTH, SIZES, VOCABULARY, WARM_UP, training_of_torch
 from samestep.common.steps.rows import coefficients
 
+EVERY = 10
 NUM_HOOKS = 6
 """Calls from the script into a recorder: zero_grad, the model before and after, backward, the optimizer before and after."""
 
@@ -32,6 +40,12 @@ def main() -> None:
         found = {name: statistics.median(each) * 1e6 for name, each in _measured(size, given.steps).items()}
         parts = ", ".join(f"{name} {each - found['nothing']:.0f}" for name, each in found.items())
         print(f"{size}: {parts}", flush=True)
+        bare, unseen, seen = (statistics.median(each) * 1e6 for each in _recorded(size, given.steps))
+        print(
+            f"{size}: bare {bare:.0f}; recorded, no tensor looked at {unseen - bare:.0f} more, all {seen - bare:.0f} more"
+        )
+        every_10 = unseen + (seen - unseen) / EVERY
+        print(f"{size}: every step {seen / bare:.4f} of bare, --every {EVERY} {every_10 / bare:.4f}", flush=True)
 
 
 def _measured(size: str, steps: int) -> dict[str, list[float]]:
@@ -47,6 +61,32 @@ def _measured(size: str, steps: int) -> dict[str, list[float]]:
             for part in own:
                 part()
             found.setdefault(name, []).append(time.thread_time() - start)
+    return found
+
+
+def _recorded(size: str, steps: int) -> tuple[list[float], list[float], list[float]]:
+    """Returns the seconds of steps that are not recorded, of those that are not looked at, and of those that are."""
+    import torch  # noqa: F401  what is recorded has to be imported first
+
+    import samestep
+    from samestep.common.steps.recording import Recorder
+
+    found: tuple[list[float], list[float], list[float]] = [], [], []
+    with tempfile.TemporaryDirectory() as scratch, samestep.record(f"{scratch}/record", every=EVERY):
+        _, train = training_of_torch(*SIZES[size])
+        train(2 * WARM_UP)
+        recorder = next(each for each in gc.get_objects() if isinstance(each, Recorder))
+        draw, turns = random.Random(0), [True, False]
+        for _ in range(steps):
+            draw.shuffle(turns)
+            for is_bare in turns:
+                recorder.is_ended = is_bare
+                train(1)
+                kind = 0 if is_bare else 1 + recorder.looks_at(recorder.number)
+                start = time.thread_time()
+                train(1)
+                found[kind].append(time.thread_time() - start)
+        recorder.is_ended = True
     return found
 
 
