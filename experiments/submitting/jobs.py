@@ -50,7 +50,10 @@ class SlurmJob:
         if done.returncode:
             said = "; ".join(_SPEAKER.sub("", line) for line in done.stderr.splitlines())
             if _AWAY.search(said):
-                raise Unavailable(f"Slurm does not answer: {said}")
+                raise Unavailable(
+                    f"Slurm does not answer: {said}; `scontrol ping` says whether its controller is up. To submit the run "
+                    "elsewhere, prepare it: --prepare --for slurm"
+                )
             raise ConfigError(f"Slurm refuses {script}: {said}")
         self.number = done.stdout.partition(";")[0].strip()
         self.name, self.log = f"Slurm's job {self.number}", script.parent / f"slurm-{self.number}.log"

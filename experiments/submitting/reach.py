@@ -42,7 +42,7 @@ def _check_ray(address: str) -> None:
     if at := re.fullmatch(r"(?:ray://)?(.+):(\d+)", address):
         try:
             socket.create_connection((at[1], int(at[2])), CONNECT_SECONDS).close()
-        except (OSError, OverflowError) as error:  # the latter: there is no such port
+        except OSError as error:
             why = f"nothing answers at {address} ({error})"
             start = "ray start --head --ray-client-server-port=10001"
             raise Unavailable(f"{why}; start Ray there, as in '{start}'.") from None

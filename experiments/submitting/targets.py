@@ -52,12 +52,13 @@ _POD = {
     "image": EngineSetting("samestep", example="registry/samestep:1"),
     "claim": EngineSetting("runs", example="runs"),
 }
-_ADDRESS = EngineSetting("auto", r"auto|local|(ray://)?[\w.-]+:\d{1,5}", "ray://head:10001")
+_PORT = r"[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5]"
+_ADDRESS = EngineSetting("auto", rf"auto|local|(ray://)?[\w.-]+:({_PORT})", "ray://head:10001")
 SCRIPTS = {
     "slurm": EngineScript("slurm.sh", "sbatch FILE", _SLURM, unreadable="\\\n"),
     "mpi": EngineScript("mpi.sh", "bash FILE", {"hostfile": EngineSetting(example="hosts")}),
     "torchrun": EngineScript(
-        "torchrun.sh", "bash FILE", {"port": EngineSetting("29500", r"[1-9]\d{0,4}", "29500")}, is_even=True
+        "torchrun.sh", "bash FILE", {"port": EngineSetting("29500", _PORT, "29500")}, is_even=True
     ),
     "ray": EngineScript("ray_job.py", "python FILE", {"address": _ADDRESS}),
     "k8s": EngineScript("job.yaml", "kubectl apply -f FILE", _POD),

@@ -57,7 +57,11 @@ def test_a_ray_that_does_not_answer_is_named() -> None:
             ConfigError,
             "Slurm refuses .*slurm.sh: invalid partition specified: none; Batch job submission failed$",
         ),
-        ("error: Unable to contact slurm controller (connect failure)", Unavailable, "Slurm does not answer: Unable"),
+        (
+            "error: Unable to contact slurm controller (connect failure)",
+            Unavailable,
+            "Slurm does not answer: Unable.*; `scontrol ping`",
+        ),
         ("fatal: Unable to process configuration file", Unavailable, "Slurm does not answer: Unable"),
         ("fatal: Could not establish a configuration source", Unavailable, "Slurm does not answer: Could"),
     ],

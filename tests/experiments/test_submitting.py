@@ -96,6 +96,8 @@ def test_python_and_yaml_read_the_others(nodes: int) -> None:
         ("mpi:hostfile=", "'hostfile=' is no hostfile; write it as in hostfile=hosts"),
         ("ray://", "is no address; write it as in address=ray://head:10001"),
         ("ray:address=banana", "is no address"),
+        ("ray://head:65536", "'address=ray://head:65536' is no address"),
+        ("torchrun:port=65536", "'port=65536' is no port; write it as in port=29500"),
         ("k8s:image=a\nb", "is no image"),
     ],
 )
