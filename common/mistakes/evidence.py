@@ -115,6 +115,7 @@ class Side:
         written: How many tensors the script has changed since the last update; 0 where nobody knows.
         trained_alone: The names of the parameters that got a gradient and that the other run does not have.
         shares_layers: Whether its ranks hold parts of the same layers (tensor parallelism), so they need the same examples.
+        earlier: The learning rates of the steps that it took before all of these, where the other one goes on after them.
     """
 
     world: int
@@ -141,6 +142,7 @@ class Side:
     written: int = 0
     trained_alone: tuple[str, ...] = ()
     shares_layers: bool = False
+    earlier: tuple[float, ...] = ()
 
     @property
     def examples(self) -> collections.Counter[int]:

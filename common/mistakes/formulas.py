@@ -2,19 +2,25 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from samestep.common.mistakes.evidence import Evidence, SeenTensor, common_ratio
+from samestep.common.mistakes.evidence import Evidence, SeenTensor, common_ratio, length
+from samestep.common.mistakes.groups import groups_of
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
-from samestep.common.mistakes.moved import driven, parameters
+from samestep.common.mistakes.moved import PROOF, driven, like_signs, parameters
 from samestep.common.steps.projections import project_ones
+
+_CLEAR = 20.0
+"""How many times what may be rounding a difference has to be, for a move within it to be the one that is expected."""
 
 
 def _ratio(evidence: Evidence) -> float | None:
     """Returns the one factor of all moves, weight decay left out, if there is one and it is not 1."""
     moves, scalars = parameters(evidence), evidence.a.scalars
-    unit = scalars.get("lr", 0.0) * scalars.get("weight_decay", 0.0)
-    for each in (moves, [_undecayed(move, unit) for move in moves] if unit else []):
+    unit = scalars.get("lr", 0.0) * max(each.get("weight_decay", 0.0) for each in groups_of(scalars) or [{}])
+    undecayed = [_undecayed(move, unit) for move in moves] if unit else []
+    usual = [other if len(each.shape) > 1 else each for each, other in zip(moves, undecayed, strict=False)]
+    for each in (moves, undecayed, usual):  # the last of these: norms and biases have no decay
         ratio = common_ratio(each)
         if ratio is not None and ratio > 0 and not near(ratio, 1.0):
             return ratio
@@ -44,7 +50,12 @@ def _corrected(evidence: Evidence) -> tuple[float, tuple[float, float]] | None:
     ratio, betas = _ratio(evidence), _betas(evidence)
     if ratio is None or betas is None:
         return None
-    return ratio * math.prod(_corrections(betas, evidence.step + 1)), betas
+    return ratio * math.prod(_corrections(betas, _steps(evidence))), betas
+
+
+def _steps(evidence: Evidence) -> int:
+    """Returns how many steps were taken, with those before the ones that both runs have."""
+    return max(len(side.earlier) for side in (evidence.a, evidence.b)) + evidence.step + 1
 
 
 def _no_bias_correction(evidence: Evidence) -> Words | None:
@@ -54,7 +65,7 @@ def _no_bias_correction(evidence: Evidence) -> Words | None:
 
 def _counted(evidence: Evidence, counts: Iterable[int]) -> Words | None:
     """B's update has the bias correction of another number of steps."""
-    found, steps = _corrected(evidence), evidence.step + 1
+    found, steps = _corrected(evidence), _steps(evidence)
     for count in counts:
         if found and near(found[0], math.prod(_corrections(found[1], count))):
             return {"steps": str(steps), "counted": str(count)}
@@ -63,11 +74,11 @@ def _counted(evidence: Evidence, counts: Iterable[int]) -> Words | None:
 
 def _steps_of_microbatches(evidence: Evidence) -> Words | None:
     passes = evidence.b.passes
-    return _counted(evidence, [(evidence.step + 1) * passes] if passes > 1 else [])
+    return _counted(evidence, [_steps(evidence) * passes] if passes > 1 else [])
 
 
 def _counts_anew(evidence: Evidence) -> Words | None:
-    return _counted(evidence, range(1, evidence.step + 1))
+    return _counted(evidence, range(1, _steps(evidence)))
 
 
 def _forms(betas: tuple[float, float], steps: int) -> Iterator[tuple[float, str]]:
@@ -84,7 +95,7 @@ def _bias_correction(evidence: Evidence) -> Words | None:
     ratio, found = _ratio(evidence), _corrected(evidence)
     if ratio is None or found is None:
         return None
-    how = [said for factor, said in _forms(found[1], evidence.step + 1) if near(found[0], factor)]
+    how = [said for factor, said in _forms(found[1], _steps(evidence)) if near(found[0], factor)]
     return {"ratio": spell(ratio), "how": how[0]} if how else None
 
 
@@ -98,6 +109,78 @@ def _decay_without_weight(evidence: Evidence) -> Words | None:
     return {"unit": f"{unit:g}"} if all(each.explained_by(1.0, decay) for each, decay in added) else None
 
 
+def _state_lost(evidence: Evidence) -> Words | None:
+    """B moves its weights as a new optimizer does in its first step, and A, which has updated them before, does not."""
+    gradients = {each.name: each for each in evidence.gradients}
+    moves = [each for each in driven(evidence) if each.differs]
+    if not moves or any(each.before is None or each.name not in gradients for each in moves):
+        return None
+    seen = [(each, gradients[each.name]) for each in moves]
+    has_earlier = all(each.earlier is not None and each.earlier.any() for _, each in seen)
+    if not has_earlier and (evidence.step or not evidence.a.earlier):
+        return None
+    groups = [*{tuple(each.items()): each for each in groups_of(evidence.b.scalars)}.values()]
+    is_clear = any(length(each.other - each.one) > _CLEAR * each.bound * each.rounding for each in moves)
+    if is_clear and all(_is_first_of_momentum(*each, groups) for each in seen):
+        return {}
+    for factor, epsilon in _first_factors(evidence):
+        ours, theirs = (like_signs(seen, of, groups, (factor, epsilon)) for of in ("one", "other"))
+        if theirs > PROOF and ours < 0:
+            return {}
+    return None
+
+
+def _is_first_of_momentum(move: SeenTensor, gradient: SeenTensor, groups: Sequence[Mapping[str, float]]) -> bool:
+    """Returns whether B's move is that of plain gradients, by an optimizer that keeps a mean of them."""
+    for group in groups:
+        momentum, rate, decay = (group.get(name, 0.0) for name in ("momentum", "lr", "weight_decay"))
+        times = 1 + momentum * bool(group.get("nesterov"))
+        for taken in (times * decay, decay, 0.0):
+            expected = -rate * (times * gradient.other + taken * move.before)  # type: ignore[operator]
+            if momentum and dataclasses.replace(move, one=expected).explained_by(1.0):
+                return True
+    return False
+
+
+def _first_factors(evidence: Evidence) -> Iterator[tuple[float, float]]:
+    """Yields by how many learning rates the first step moves a number, with its gradient's sign, and from which size on."""
+    options, betas, steps = evidence.b.scalars, _betas(evidence), _steps(evidence)
+    epsilon = options.get("eps", 0.0)
+    mean = options.get("alpha", options.get("rho", 0.0))
+    if betas is not None:
+        epsilon /= math.sqrt(1 - betas[1])
+        yield 1.0, epsilon
+        first, second = _corrections(betas, steps)
+        yield (1 - betas[0]) * first * second / math.sqrt(1 - betas[1]), epsilon  # where the count alone is kept
+    elif 0 < mean < 1:
+        yield 1 / math.sqrt(1 - mean), epsilon / math.sqrt(1 - mean)
+    elif "lr_decay" in options:
+        yield 1.0, epsilon
+
+
+STATE = (
+    Mistake(
+        "step_count_lost",
+        ("update",),
+        _counts_anew,
+        "the gradients are the same, but B corrects the bias of Adam's moments as if step {steps} of its count were "
+        "step {counted}",
+        "huggingface/transformers#40245",
+        has_sides=True,
+        of_step="Adam's bias is corrected as if this were the first step",
+    ),
+    Mistake(
+        "optimizer_state_lost",
+        ("update",),
+        _state_lost,
+        "the gradients are the same, but B moves its weights as a new optimizer does in its first step, and A does not: the "
+        "momentum or the moments of B's optimizer are lost, as where a resumed run loads its weights alone",
+        "meta-pytorch/torchft#58",
+        has_sides=True,
+        of_step="the optimizer state was lost before this step",
+    ),
+)
+"""What an optimizer has lost of its past."""
 FORMULAS = (
     Mistake(
         "steps_of_microbatches",
@@ -115,16 +198,7 @@ FORMULAS = (
         "kozistr/pytorch_optimizer#160",
         has_sides=True,
     ),
-    Mistake(
-        "step_count_lost",
-        ("update",),
-        _counts_anew,
-        "the gradients are the same, but B corrects the bias of Adam's moments as if step {steps} of its count were "
-        "step {counted}",
-        "huggingface/transformers#40245",
-        has_sides=True,
-        of_step="Adam's bias is corrected as if this were the first step",
-    ),
+    *STATE,
     Mistake(
         "bias_correction",
         ("update",),

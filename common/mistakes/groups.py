@@ -1,7 +1,7 @@
 """The groups of parameters that optimizers have, each with hyper-parameters of its own: "lr", "lr/1" of the second, and so on."""
 
 import collections
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.gradient_arithmetic import GRADIENTS
@@ -25,7 +25,7 @@ def is_regrouped(one: Mapping[str, float], other: Mapping[str, float], differing
         differing: The names of those that differ; none of anything but groups.
     """
     names = {_place_of(name)[0] for scalars in (one, other) for name in scalars if _place_of(name)[1]}
-    groups, others = _groups(one, names), _groups(other, names)
+    groups, others = groups_of(one, names), groups_of(other, names)
     if not all(_place_of(name)[0] in names for name in differing):
         return False
     pairs = ((groups, others), (others, groups))
@@ -48,7 +48,7 @@ def _not_applied(evidence: Evidence) -> Words | None:
     """The groups that B updates are some of A's, and so are the parameters. What was not trained before may be frozen in B."""
     scalars = evidence.a.scalars, evidence.b.scalars
     names = {_place_of(name)[0] for each in scalars for name in each if name not in _OF_GRADIENTS}
-    groups, others = (_groups(each, names) for each in scalars)
+    groups, others = (groups_of(each, names) for each in scalars)
     left = list(groups)
     for other in others:
         found = next((place for place, group in enumerate(left) if _is_alike(group, other)), None)
@@ -70,11 +70,17 @@ def _is_alike(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
     return one.keys() == other.keys() and all(same_number(value, other[name]) for name, value in one.items())
 
 
-def _groups(scalars: Mapping[str, float], names: set[str]) -> list[dict[str, float]]:
+def groups_of(scalars: Mapping[str, float], names: Collection[str] = ()) -> list[dict[str, float]]:
+    """Returns the hyper-parameters of each group.
+
+    Args:
+        scalars: Those of a step.
+        names: Which; all unless given.
+    """
     found = collections.defaultdict[int, dict[str, float]](dict)
     for key, value in scalars.items():
         name, place = _place_of(key)
-        if name in names:
+        if not names or name in names:
             found[place][name] = value
     return [*found.values()]
 

@@ -63,6 +63,19 @@ def _late(evidence: Evidence) -> Words | None:
     return {"step": str(step)} if is_late and not near(a[step], a[step - 1]) else None
 
 
+def _restarted(evidence: Evidence) -> Words | None:
+    """From this step on, B's rates are the first ones once more: those of its own first steps, or of A, where B is resumed."""
+    a, b, step = evidence.a, evidence.b, evidence.step
+    if _rates(evidence) is None:
+        return None
+    first, again = ([*a.earlier, *a.rates], b.rates) if a.earlier else (b.rates, b.rates[step:] if step else ())
+    common = [*zip(first, again, strict=False)]
+    is_same = all(near(one, other) for one, other in common) and len(common) > LEAST_RATES
+    # One that does not change is no schedule, but for one that A's has changed since.
+    is_changing = len({one for one, _ in common}) > (0 if a.earlier else LEAST_RATES)
+    return {"step": str(step), "who": "the other run" if a.earlier else "it"} if is_same and is_changing else None
+
+
 def _shifted(evidence: Evidence) -> Words | None:
     """From this step on, B's rate is the one that A has some steps later."""
     a, b, step = evidence.a.rates, evidence.b.rates, evidence.step
@@ -118,6 +131,15 @@ HYPER = (
         "huggingface/transformers#34053",
         has_sides=True,
         of_step="it used the learning rate of the step before: the schedule lags by one step",
+    ),
+    Mistake(
+        "schedule_restarted",
+        ("hyper-parameters",),
+        _restarted,
+        "from step {step} on, B uses the learning rates with which {who} began: its schedule has started anew, or is missing, as "
+        "where its state is not restored in a resumed run",
+        "",
+        has_sides=True,
     ),
     Mistake(
         "schedule_shifted",

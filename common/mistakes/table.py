@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from samestep.common.features.batch_norm import mistakes as batch_norm
 from samestep.common.mistakes.clipping import CLIPPING, ON_ONE_RANK
@@ -78,14 +78,15 @@ def of_step(name: str) -> str:
     return mistake.of_step
 
 
-def causes(evidence: Evidence) -> tuple[Cause, ...]:
+def causes(evidence: Evidence, mistakes: Sequence[Mistake] = MISTAKES) -> tuple[Cause, ...]:
     """Finds the known mistake that makes the step differ as it does; several scales, if the numbers that they are of are equal.
 
     Args:
         evidence: The evidence of the step.
+        mistakes: Those that are tried.
     """
     is_apart = evidence.phase in ("data", "hyper-parameters") and trained_apart(evidence) is not None
-    tried = TURNS if is_apart else MISTAKES  # what other optimizers are given is no mistake in the data
+    tried = TURNS if is_apart else mistakes  # what other optimizers are given is no mistake in the data
     found = [(each, sentence) for each in tried for sentence in _tried(each, evidence)]
     alike = [each for each in found if each[0] in SCALES] if found and found[0][0] in SCALES else found[:1]
     return tuple(Cause(each.name, sentence, each.thread) for each, sentence in alike)

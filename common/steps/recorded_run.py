@@ -118,12 +118,14 @@ class RecordedRun:
         header: That of the first rank; its pieces are whole tensors.
         steps: In order, from the frame of the initial weights on. They are read anew each time they are iterated over.
         later: The names of the tensors that were not there before the first step.
+        earlier: The learning rates of the steps that are left out before the first one here, where another run is resumed.
     """
 
     name: str
     header: RecordHeader
     steps: Iterable[RunStep]
     later: frozenset[str] = frozenset()
+    earlier: tuple[float, ...] = ()
 
     @property
     def tensors(self) -> tuple[RecordedTensor, ...]:

@@ -5,6 +5,7 @@ of a command, so none measures how far rounding takes these steps, and unit roun
 """
 
 import dataclasses
+import math
 from collections.abc import Iterable, Iterator
 
 from samestep.common.errors import ConfigError
@@ -41,7 +42,8 @@ def judge_resumed(a: RecordedRun, b: RecordedRun) -> RecordedVerdict | None:
     for who, whole, other, rest in (("AB", a, b, "A"), ("BA", b, a, "B")):
         if (number := _found_in(whole, other)) is None:
             continue
-        later = dataclasses.replace(whole, steps=_Rest(whole.steps, number))
+        earlier = tuple(step.scalars.get("lr", math.nan) for step in whole.steps if 0 <= step.number <= number)
+        later = dataclasses.replace(whole, steps=_Rest(whole.steps, number), earlier=earlier)
         try:
             verdict = judge(later, b) if rest == "A" else judge(a, later)
         except ConfigError:

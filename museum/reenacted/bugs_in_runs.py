@@ -139,7 +139,7 @@ RUNS = (
         "resumed",
         "meta-pytorch/torchft#58",
         "after a resume the momentum is zero",
-        None,
+        "optimizer_state_lost",
         "step 2, update, layer head",
         is_slow=True,
     ),

@@ -38,6 +38,8 @@ SHAPES = {
 ORDER = ["net.unused.weight", *(name for name in SHAPES if "unused" not in name)]
 LAYERS = {"embed": "Linear", "norm": "LayerNorm", "head": "Linear", "shift": "Linear", "unused": "Linear"}
 EXAMPLES, BATCH = 48, 16
+LOST = 3
+"""From which step on a resumed run has lost something."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Script:
     prefix: str = ""
     products: str = ""
     layouts: tuple[str, ...] = ()
+    nesterov: bool = False
     is_cast: bool = False
     command: tuple[str, ...] = ()
 
@@ -258,6 +261,7 @@ class _Training:
     def rate(self, step: int, rank: int) -> float:
         s, ahead = self.s, step * (self.s.world if self.s.mistake == "schedule_runs_n_times" else 1)
         ahead += s.mistake == "schedule_shifted" and step > 1
+        ahead -= LOST if s.mistake == "schedule_restarted" and step >= LOST else 0
         rate = s.rate * 0.9**ahead * (s.world if s.mistake == "rate_by_processes" else 1)
         return rate * 2 if s.mistake == "scalars_differ_by_rank" and rank else rate
 
@@ -272,20 +276,31 @@ class _Training:
                 continue
             times = s.passes if s.mistake == "decay_each_microbatch" else 1
             times = 0 if s.mistake == "other_decay" and "norm" in name else times
+            times = 0 if s.mistake == "decay_lost" and step >= LOST else times
             old = weight.copy()
             for _ in range(times):
                 weight -= kind(rate * decay) * (1 if s.mistake == "decay_without_weight" else weight)
             if s.optimizer == "sgd":
                 weight -= kind(rate) * gradient
+            elif s.optimizer == "momentum":
+                first, _ = self.slots[rank][name]
+                first *= kind(0.0 if s.mistake == "optimizer_state_lost" and step == LOST else 0.9)
+                first += gradient
+                weight -= kind(rate) * (gradient + kind(0.9) * first if s.nesterov else first)
             else:
                 first, second = self.slots[rank][name]
-                first += kind(0.1) * (gradient - first)
+                if s.mistake in ("optimizer_state_lost", "moments_lost") and step == LOST:
+                    first[...] = second[...] = 0
+                share = 0.3 if s.mistake == "other_betas" and step >= LOST else 0.1
+                first += kind(share) * (gradient - first)
                 second += kind(0.05) * (gradient * gradient - second)
                 count = (step + 1) * (s.passes if s.mistake == "steps_of_microbatches" else 1)
+                count -= LOST if s.mistake in ("optimizer_state_lost", "step_count_lost") and step >= LOST else 0
                 bias = 1 - 0.9**count, math.sqrt(1 - 0.95**count)
                 wrong = {"no_bias_correction": (1.0, 1.0), "bias_correction": (0.9**count, 0.95 ** (count / 2))}
                 bias = wrong.get(s.mistake, bias)
-                weight -= kind(rate * bias[1] / bias[0]) * first / (np.sqrt(second) + kind(1e-8))
+                root = second if s.mistake == "no_root" else np.sqrt(second)
+                weight -= kind(rate * bias[1] / bias[0]) * first / (root + kind(1e-8))
             if s.mistake == "update_times":
                 weight += weight - old
             if s.mistake == "replicas_drift" and rank:
@@ -310,7 +325,9 @@ class _Training:
                 gradients, scalars = self.clipped(rank, exchanged[rank])
                 strays = self.strays(step, gradients) if s.mistake == "stray_gradients" else {}
                 self.update(rank, step, gradients)
-                scalars |= {"lr": self.rate(step, rank), "weight_decay": s.decay, "betas.0": 0.9, "betas.1": 0.95}
+                scalars |= {"lr": self.rate(step, rank), "weight_decay": s.decay}
+                of_momentum = {"momentum": 0.9, "nesterov": float(s.nesterov)}
+                scalars |= of_momentum if s.optimizer == "momentum" else {"betas.0": 0.9, "betas.1": 0.95}
                 scalars |= {"loss_scale": s.loss_scale} if s.loss_scale != 1 else {}
                 scalars |= {"eps": 1e-7 if s.mistake == "other_hyperparameter" else 1e-8}
                 factor = 2 if s.mistake in ("loss_summed", "loss_scaled_before_clipping") else 1

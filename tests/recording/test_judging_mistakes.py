@@ -76,8 +76,17 @@ MADE = {
     "no_bias_correction": {},
     "bias_correction": {},
     "decay_without_weight": {},
+    "schedule_restarted": {},
+    "optimizer_state_lost": {},
+    "step_count_lost": {},
 }
-OF_ADAM = ("steps_of_microbatches", "no_bias_correction", "bias_correction")
+OF_ADAM = (
+    "steps_of_microbatches",
+    "no_bias_correction",
+    "bias_correction",
+    "optimizer_state_lost",
+    "step_count_lost",
+)
 CUT_ALIKE = ("last_window_divided_by_all", "clip_each_microbatch")
 """With as many micro-batches in the right script as in the wrong one."""
 COMMON = ("layouts", "clip", "uneven", "loss_scale", "moves_statistics", "sees_targets")

@@ -1,6 +1,5 @@
 """Judges two recorded runs: the first step and phase at which they differ by more than rounding, and why."""
 
-import collections
 import dataclasses
 import math
 
@@ -12,12 +11,13 @@ from samestep.common.judging.recorded.findings import Finding, find
 from samestep.common.judging.recorded.measured import MeasuredYardstick
 from samestep.common.judging.recorded.notes import UNSEEN, find_notes, further_notes, reshaped
 from samestep.common.judging.recorded.pairing import Pairing, pair
-from samestep.common.judging.recorded.passes import DataPasses
+from samestep.common.judging.recorded.passes import with_whole_runs
 from samestep.common.judging.recorded.verdict import EXACT, Kind, Need, RecordedVerdict, TensorRow
 from samestep.common.judging.recorded.walk import Past, Walk
 from samestep.common.judging.recorded.written import with_written
 from samestep.common.judging.recorded.yardstick import Derived, Yardstick, finite
 from samestep.common.mistakes.evidence import Evidence
+from samestep.common.mistakes.formulas import STATE
 from samestep.common.mistakes.table import causes
 from samestep.common.steps.recorded_run import RecordedRun, RunStep
 
@@ -26,8 +26,6 @@ RANDOM = 0.5
 AMPLIFIED = 100.0
 """How many times rounding has to grow to be called amplified."""
 
-MOST_EXAMPLES = 10**6
-"""Of which is counted how often they came, at 100 bytes each; of more it is not known."""
 _BROKEN = "step {} leaves parameters of both infinite or NaN: what comes after it is not compared"
 
 
@@ -86,6 +84,8 @@ def _judge(
         if finding and finding.is_certain:
             is_first = finding.is_first and unsure is None
             return _different(walk, one, other, past, dataclasses.replace(finding, is_first=is_first), seen)
+        if finding and unsure is None and _is_proven(walk, one, other, past, finding):
+            return _different(walk, one, other, past, finding, seen)
         unsure = unsure or (finding and (finding, one, other))
         look(walk, one, other, seen)
         if ends_at_rounding and one.number >= 0 and (unsure or seen.worst):
@@ -95,6 +95,12 @@ def _judge(
     if not seen.num_steps:
         raise ConfigError(f"{a.name} and {b.name} have no step in common; record more steps.")
     return _unsure(walk, seen, *unsure) if unsure else _same(walk, seen)
+
+
+def _is_proven(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past], finding: Finding) -> bool:
+    """Returns whether arithmetic that no rounding has explains an update that may be rounded otherwise, as far as is measured."""
+    is_guess = isinstance(walk.yardstick, Derived) and finding.first.phase == "update"
+    return is_guess and bool(causes(_evidence(walk, one, other, past, finding), STATE))
 
 
 def _unsure(walk: Walk, seen: Seen, finding: Finding, one: RunStep, other: RunStep) -> RecordedVerdict:
@@ -175,11 +181,7 @@ def _different(
 ) -> RecordedVerdict:
     """Returns the verdict of a step that differs for certain."""
     look(walk, one, other, seen)
-    phase = "targets" if finding.has_other_targets else finding.first.phase
-    evidence = with_alone(walk, walk.evidence(phase, one, other, past), one, other)
-    evidence = with_written(walk, evidence, one, other, past)
-    if phase in ("data", "hyper-parameters"):
-        evidence = _with_whole_runs(walk, evidence)
+    evidence = _evidence(walk, one, other, past, finding)
     is_known = finding.is_first and not _is_broken(walk, one, other)
     found = causes(evidence) if is_known or finding.first.phase in EXACT else ()
     rows = _rows(walk, one, other, finding)
@@ -195,39 +197,21 @@ def _different(
     return dataclasses.replace(made, causes=found, notes=made.notes + further)
 
 
+def _evidence(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past], finding: Finding) -> Evidence:
+    phase = "targets" if finding.has_other_targets else finding.first.phase
+    evidence = with_alone(walk, walk.evidence(phase, one, other, past), one, other)
+    evidence = with_written(walk, evidence, one, other, past)
+    a, b = (
+        dataclasses.replace(side, earlier=run.earlier) for side, run in ((evidence.a, walk.a), (evidence.b, walk.b))
+    )
+    evidence = dataclasses.replace(evidence, a=a, b=b)
+    return with_whole_runs(walk, evidence) if phase in ("data", "hyper-parameters") else evidence
+
+
 def _is_broken(walk: Walk, one: RunStep, other: RunStep) -> bool:
     """Returns whether there are numbers that no arithmetic explains: infinite ones, and what is not a number."""
     phases = [walk.compare("gradient", one, other), walk.compare("weight", one, other)]
     return any(compared is not None and bool(compared.is_broken.any()) for compared in phases)
-
-
-def _with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
-    """Adds what only the steps after the first difference show: whether all examples are the same, how rates and data go on."""
-    past, given = (Past(1), Past(1)), (collections.Counter[int](), collections.Counter[int]())
-    passes = (DataPasses(), DataPasses())
-    is_known, following = True, [None, None]  # type: bool, list[collections.Counter[int] | None]
-    for one, other in walk.steps():
-        if one.number == evidence.step + 1:
-            following = [one.examples, other.examples]
-        past[0].note(one)
-        past[1].note(other)
-        is_known &= one.number < 0 or (
-            one.rows is not None and other.rows is not None and len(given[0]) < MOST_EXAMPLES
-        )
-        for counts, own, step in zip(given, passes, (one, other), strict=True):
-            counts.update(step.examples if is_known and step.examples else {})
-            if is_known:
-                own.add(step)
-    sides = []
-    for side, each, own, others, through, further in zip(
-        (evidence.a, evidence.b), past, given, given[::-1], passes, following, strict=True
-    ):
-        more = own - others
-        alone = sum(count for row, count in more.items() if row not in others)
-        known = {"again": more.total() - alone, "alone": alone, "repeated": through.repeated} if is_known else {}
-        known |= {"later": each.digests[len(side.digests) :], "distinct": len(own)}
-        sides.append(dataclasses.replace(side, rates=each.rates, following=further, **known))
-    return dataclasses.replace(evidence, a=sides[0], b=sides[1])
 
 
 def _rows(walk: Walk, one: RunStep, other: RunStep, finding: Finding) -> tuple[TensorRow, ...]:

@@ -1,8 +1,15 @@
-"""Which examples came more than once within one pass through the data: of a DataLoader, or an epoch of Keras."""
+"""What all steps are given: which examples came more than once within one pass through the data, of a DataLoader or in Keras."""
 
+import collections
+import dataclasses
 from collections.abc import Iterable
 
+from samestep.common.judging.recorded.walk import Past, Walk
+from samestep.common.mistakes.evidence import Evidence
 from samestep.common.steps.recorded_run import RunStep, own_rows
+
+MOST_EXAMPLES = 10**6
+"""Of which is counted how often they came, at 100 bytes each; of more it is not known."""
 
 
 class DataPasses:
@@ -45,3 +52,37 @@ class DataPasses:
     def repeated(self) -> int | None:
         """How many examples came again in a pass; None if no pass was seen."""
         return self._repeated if self._has_begun else None
+
+
+def with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
+    """Adds what only the steps after the first difference show: whether all examples are the same, how rates and data go on.
+
+    Args:
+        walk: Over both runs.
+        evidence: The evidence of the step.
+    """
+    past, given = (Past(1), Past(1)), (collections.Counter[int](), collections.Counter[int]())
+    passes = (DataPasses(), DataPasses())
+    is_known, following = True, [None, None]  # type: bool, list[collections.Counter[int] | None]
+    for one, other in walk.steps():
+        if one.number == evidence.step + 1:
+            following = [one.examples, other.examples]
+        past[0].note(one)
+        past[1].note(other)
+        is_known &= one.number < 0 or (
+            one.rows is not None and other.rows is not None and len(given[0]) < MOST_EXAMPLES
+        )
+        for counts, own, step in zip(given, passes, (one, other), strict=True):
+            counts.update(step.examples if is_known and step.examples else {})
+            if is_known:
+                own.add(step)
+    sides = []
+    for side, each, own, others, through, further in zip(
+        (evidence.a, evidence.b), past, given, given[::-1], passes, following, strict=True
+    ):
+        more = own - others
+        alone = sum(count for row, count in more.items() if row not in others)
+        known = {"again": more.total() - alone, "alone": alone, "repeated": through.repeated} if is_known else {}
+        known |= {"later": each.digests[len(side.digests) :], "distinct": len(own)}
+        sides.append(dataclasses.replace(side, rates=each.rates, following=further, **known))
+    return dataclasses.replace(evidence, a=sides[0], b=sides[1])
