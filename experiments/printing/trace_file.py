@@ -150,6 +150,10 @@ def _read(events: Sequence[dict]) -> Trace:
         Device(names[pid, 0, "process_name"], {lane: spans for (own, lane), spans in found.items() if own == pid})
         for pid in pids
     ]
+    if lacking := [device.name for device in devices if "compute" not in device.lanes]:
+        raise ValueError(f"it does not say what {lacking[0]} computed")
+    if not any(found.values()):
+        raise ValueError("it has no step")
     return Trace(tuple(devices), sum(event["ph"] == "s" for event in events))
 
 

@@ -131,6 +131,20 @@ def test_a_file_that_is_no_trace(tmp_path: Path, content: str) -> None:
         load_trace(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("lane", "why"), [("compute", "it has no step"), ("idle", "it does not say what rank-0 computed")]
+)
+def test_a_trace_without_what_is_drawn(tmp_path: Path, lane: str, why: str) -> None:
+    """A file that names lanes and no more was a traceback of whoever draws it."""
+    names = {(0, "process_name"): "rank-0", (1, "thread_name"): lane}
+    events = [
+        {"ph": "M", "pid": 0, "tid": tid, "name": kind, "args": {"name": name}} for (tid, kind), name in names.items()
+    ]
+    save(tmp_path, events)
+    with pytest.raises(ConfigError, match=f"is not a trace of a run: {why}; trace the run again"):
+        load_trace(tmp_path)
+
+
 def test_a_run_without_a_trace_has_none(tmp_path: Path) -> None:
     assert load_trace(tmp_path) is None
 
