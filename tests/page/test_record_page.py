@@ -9,6 +9,7 @@ from samestep.common.errors import ConfigError
 from samestep.experiments import report
 from samestep.experiments.page.records.record_figures import MOST_TENSORS, most_telling
 from samestep.experiments.page.records.record_page import page_of_pair, report_records
+from samestep.experiments.page.rendering import render
 from tests.page.recorded_pairs import made_pairs
 
 MARKUP = '<script>alert("x")</script>'
@@ -82,6 +83,12 @@ def test_tensors_that_differ_are_drawn_first() -> None:
     drawn = most_telling(tensors)
     assert len(drawn) == MOST_TENSORS and sum(each.differs for each in drawn) == 9
     assert [int(each.name) for each in drawn] == sorted(int(each.name) for each in drawn)
+
+
+def test_the_command_that_lists_further_tensors_is_code() -> None:
+    """It stood between backticks, as a terminal has it."""
+    shown = render("record_tensors", {"figures": [], "rows": [], "step": 0, "phase": "gradient", "left": 3})
+    assert "3 more in <code>samestep diff --format json</code>." in shown
 
 
 def test_the_command_writes_a_page_and_other_formats(
