@@ -13,7 +13,7 @@ from scipy.optimize import least_squares
 
 from benchmarks.fit_machine import write_constants
 from samestep.common.seconds.machine import machines
-from samestep.common.seconds.published_rows import H100, LEFT_OUT, PublishedStep, llm_foundry_steps, on_h100
+from samestep.common.seconds.published_rows import H100, LEFT_OUT, PublishedStep, on_h100, published_steps
 from samestep.common.seconds.validation import score
 
 FITTED = ("matrix_share", "memory_share")
@@ -46,7 +46,7 @@ def fit(steps: Sequence[PublishedStep]) -> dict[str, float]:
 
 def main() -> None:
     """Fits to all steps and to all but those of a model, prints how well, and writes the files."""
-    steps = llm_foundry_steps()
+    steps = published_steps("llm-foundry")
     lines = ["# Shares of an H100 without the steps of one model; written by `python -m benchmarks.fit_h100`."]
     unseen = []
     for model in dict.fromkeys(step.model for step in steps):

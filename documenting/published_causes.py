@@ -15,11 +15,9 @@ from samestep.common.seconds.published_rows import (
     PublishedStep,
     llm_foundry,
     llm_foundry_a100,
-    llm_foundry_a100_steps,
-    llm_foundry_steps,
     megatron_a100,
+    published_steps,
     torchtitan,
-    torchtitan_steps,
 )
 from samestep.common.seconds.validation import Compared
 from samestep.experiments.cli.ending import run_command
@@ -41,8 +39,8 @@ def text() -> str:
 
 def torchtitan_causes() -> dict[str, str]:
     """Returns figure -> cause, of Llama 3.1 on GPUs of 500 W, and of the memory that PyTorch reserved."""
-    by_row = {each.row: each for each in torchtitan_steps()}
-    causes = _causes(torchtitan(), torchtitan_steps(), lambda step: _of_torchtitan(step, by_row))
+    by_row = {each.row: each for each in published_steps("torchtitan")}
+    causes = _causes(torchtitan(), published_steps("torchtitan"), lambda step: _of_torchtitan(step, by_row))
     reserved = "PyTorch reserves more than it allocates, and what it allocates is predicted"
     return {each.name: reserved for each in torchtitan() if "GiB" in each.name and abs(each.error) > FAR} | causes
 
@@ -76,14 +74,14 @@ def llm_foundry_causes() -> dict[str, str]:
         if tokens <= _FEW_TOKENS:
             yield f"with {tokens:,} tokens a GPU and pass, gathering parameters and computing slow each other down"
 
-    return _causes(llm_foundry(), llm_foundry_steps(), cause)
+    return _causes(llm_foundry(), published_steps("llm-foundry"), cause)
 
 
 def llm_foundry_a100_causes() -> dict[str, str]:
     """Returns the same of MPT on A100."""
 
     def cause(step: PublishedStep) -> Iterator[str]:
-        for other in llm_foundry_a100_steps():
+        for other in published_steps("llm-foundry-a100"):
             is_longer = other.model == step.model and other.shape.context == 2048 > step.shape.context
             if is_longer and other.rate > step.rate:
                 yield (
@@ -96,7 +94,7 @@ def llm_foundry_a100_causes() -> dict[str, str]:
         elif step.shape.width <= _SMALL:
             yield "with a model so small a step also waits for data and for what is logged"
 
-    return _causes(llm_foundry_a100(), llm_foundry_a100_steps(), cause)
+    return _causes(llm_foundry_a100(), published_steps("llm-foundry-a100"), cause)
 
 
 def megatron_causes() -> dict[str, str]:

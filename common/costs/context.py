@@ -8,7 +8,7 @@ import dataclasses
 from samestep.common.costs.data_parallel import flat, replicated
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.sizes import symmetric
-from samestep.common.costs.within import all_within
+from samestep.common.costs.within import step_within
 from samestep.common.features.used import with_layers
 from samestep.common.ledger import Ledger
 from samestep.common.mesh import HEADS, Mesh
@@ -38,7 +38,7 @@ def _with_exchanges(run: Run, summed: Ledger, backend: str, sums_alone: bool = F
         backend: What carries them.
         sums_alone: Whether a reduce-scatter is an all-to-all of as many bytes, which each device adds up.
     """
-    within = [*all_within(run, run.examples_per_pass, run.workload.model.segments())] * run.passes
+    within = step_within(run)
     if sums_alone:
         spelled = {"reduce_scatter": "all_to_all"}
         within = [dataclasses.replace(send, operation=spelled.get(send.operation, send.operation)) for send in within]

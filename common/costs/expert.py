@@ -13,7 +13,7 @@ from samestep.common.costs.saved_activations import kept_tf, kept_torch
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.shards import norms
 from samestep.common.costs.sizes import ID_BYTES, holder_of, symmetric, with_agreement
-from samestep.common.costs.within import all_within
+from samestep.common.costs.within import step_within
 from samestep.common.features.used import with_layers
 from samestep.common.frameworks import conventions
 from samestep.common.ledger import Footprint, Ledger, Send, in_order
@@ -39,7 +39,7 @@ def ep(run: Run, backend: str) -> Ledger:
         The footprint of all ranks, the exchanges of both passes, and the all-reduces, where experts take alike.
     """
     held = dataclasses.replace(_holder(run), activations_bytes=activation_bytes(run))
-    return symmetric(run, (held,), _step(run, _within(run)), backend)
+    return symmetric(run, (held,), _step(run, step_within(run)), backend)
 
 
 def ep_as_routed(run: Run, backend: str, measures: Sequence[Mapping[str, float]]) -> Ledger:
@@ -83,7 +83,8 @@ def expert(run: Run, backend: str) -> Ledger:
     Returns:
         The footprint of all replicas, the exchanges of both passes, and the all-reduces.
     """
-    model, ranks, kept = run.workload.model, run.mesh.parts("stacked"), activation_bytes(_in_data_parallel(run))
+    model, ranks = run.workload.model, run.mesh.parts("stacked")
+    kept = activation_bytes(dataclasses.replace(run, mesh=Mesh.of_replicas(run.mesh.size)))
     if kept is not None and ranks > 1:
         model = cast("TransformerSpec", model)
         slots = run.examples_per_pass * num_positions(model) * model.top_k
@@ -91,7 +92,7 @@ def expert(run: Run, backend: str) -> Ledger:
         of_block += kept_tf.PLACE_BYTES * (2 * (ranks + 1) * slots - _num(model) + _num(model) // ranks)
         kept += run.passes * model.layers * of_block
     held = dataclasses.replace(_holder(run), activations_bytes=kept)
-    return symmetric(run, (held,), _step(run, _within(run)) if run.num_devices > 1 else (), backend)
+    return symmetric(run, (held,), _step(run, step_within(run)) if run.num_devices > 1 else (), backend)
 
 
 def _num(model: ModelSpec) -> int:
@@ -99,16 +100,8 @@ def _num(model: ModelSpec) -> int:
     return max(param.stacked for param in model.params().values())
 
 
-def _in_data_parallel(run: Run) -> Run:
-    return dataclasses.replace(run, mesh=Mesh.of_replicas(run.mesh.size))
-
-
 def _holder(run: Run) -> Footprint:
     return holder_of(run, held_params(run).values(), count=run.num_devices)
-
-
-def _within(run: Run) -> list[Send]:
-    return [*all_within(run, run.examples_per_pass, run.workload.model.segments())] * run.passes
 
 
 def _routed(run: Run, taken: Sequence[int]) -> Iterator[Send]:
@@ -120,7 +113,7 @@ def _routed(run: Run, taken: Sequence[int]) -> Iterator[Send]:
     """
     model, again = cast("TransformerSpec", run.workload.model), 2 if computed_twice(run) else 1
     seen = collections.Counter[str]()
-    for send in _within(run):
+    for send in step_within(run):
         if send.bytes != _num(model) * ID_BYTES:
             number, is_by_taken = divmod(seen[send.phase], 2)
             seen[send.phase] += 1

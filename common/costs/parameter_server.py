@@ -185,7 +185,7 @@ def _sent_example_bytes(run: Run, item: int) -> int:
     """Returns the bytes of an example on its way to a worker, with what weighs its targets."""
     model = run.workload.model
     weights = math.prod(model.targets().shape) * item if ignores_targets(model) else 0
-    weights += item if _divides_by_own(run) else 0  # its share of the batch, beside each example
+    weights += item if model.facts.reduction == OWN else 0  # its share of the batch, beside each example
     return example_bytes(model.inputs(), item) + example_bytes(model.targets(), item) + weights
 
 
@@ -238,7 +238,3 @@ def _buffers(run: Run) -> dict[str, _Part]:
         for name, shape in facts.buffers.items()
         if name not in facts.whole_buffers
     }
-
-
-def _divides_by_own(run: Run) -> bool:
-    return run.workload.model.facts.reduction == OWN

@@ -29,7 +29,7 @@ from samestep.common.costs.shards import (
     summed_alone,
 )
 from samestep.common.costs.sizes import agreement, reached, sent_bytes
-from samestep.common.costs.stage_sends import boundary_sends, carried, count_tensors, passes_of, shared_sends
+from samestep.common.costs.stage_sends import boundary_sends, passes_of, shared_sends
 from samestep.common.costs.within import sends_within
 from samestep.common.ledger import PHASES, Footprint, Ledger, Send, in_order
 from samestep.common.mesh import Mesh
@@ -89,8 +89,7 @@ def _sends_along_pipe(run: Run) -> list[list[Send]]:
     """Returns what the first rank at each place along `pipe` exchanges."""
     stages, pipes, apart = _stages(run), run.mesh.pipe, run.mesh.size // run.mesh.pipe
     cut, pipes_of = [stage.segments for stage in stages], [stage.pipe for stage in stages]
-    sizes, carries = [_handed_on(run, segments[-1]) for segments in cut], carried(run, cut)
-    messages = boundary_sends(sizes, count_tensors(cut), pipes_of, apart, carries)
+    messages = boundary_sends(run, cut, pipes_of, apart, [_handed_on(run, segments[-1]) for segments in cut])
     halves = list(shared_sends(run, cut, pipes_of, apart, _parts(run)))
     found = []
     for pipe in range(pipes):

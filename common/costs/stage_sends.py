@@ -10,12 +10,12 @@ References:
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 from samestep.common.workload.models.parameters import carry_gradients
-from samestep.common.workload.models.spec import Segment, shared_parameters
+from samestep.common.workload.models.spec import shared_parameters
 from samestep.common.workload.passes import PASSES
 from samestep.common.workload.pipeline_schedule import SCHEDULES, Stages
 
@@ -55,47 +55,29 @@ def passes_of(rank: int, schedule: str, ranks: int, microbatches: int) -> list[t
     return [(phase, own[index]) for phase, index in PASSES[schedule](rank, ranks, microbatches)]
 
 
-def carried(run: Run, stages: Stages) -> list[bool]:
-    """Returns whether a gradient comes back for what each stage hands on: nothing up to there is trained, and none does.
-
-    Args:
-        run: What is trained.
-        stages: The segments of each stage.
-    """
-    model = run.workload.model
-    every = itertools.accumulate(stages, lambda before, stage: (*before, *stage))
-    return [carry_gradients(model, segments) for segments in every]
-
-
-def count_tensors(stages: Iterable[Sequence[Segment]]) -> list[int]:
-    """Returns the number of tensors that each stage hands on, with a message for each."""
-    return [len(segments[-1].several) or 1 for segments in stages]
-
-
 def boundary_sends(
-    sizes: Sequence[int],
-    counts: Sequence[int],
-    ranks: Sequence[int],
-    apart: int = 1,
-    carried: Sequence[bool] = (),
+    run: Run, stages: Stages, ranks: Sequence[int], apart: int, sizes: Sequence[int]
 ) -> dict[tuple[str, int], Send]:
     """Predicts the messages with which each pass of a micro-batch through a stage ends, unless nobody else needs them.
 
+    No gradient comes back for what a stage hands on if nothing up to there is trained.
+
     Args:
-        sizes: The bytes of the activations that each stage hands on.
-        counts: In how many tensors.
+        run: What is trained.
+        stages: The segments of each stage, each tensor of whose outputs is a message.
         ranks: The rank along the pipeline that holds each stage.
         apart: By how much two neighbours along the pipeline differ in their ranks of the run.
-        carried: Whether a gradient comes back to each stage, as `carried` says; to all, unless given.
+        sizes: The bytes of the activations that each stage hands on.
 
     Returns:
         (phase, stage) -> the messages, in one record.
     """
-    found = {}
-    for stage, (here, there) in enumerate(itertools.pairwise(ranks)):
+    found, through = {}, itertools.accumulate(stages, lambda before, stage: (*before, *stage))
+    for stage, ((here, there), segments) in enumerate(zip(itertools.pairwise(ranks), through, strict=False)):
         if here != there:
-            message = Send("forward", "send", "pipe", max(ranks) + 1, sizes[stage], counts[stage], str(there * apart))
+            count = len(segments[-1].several) or 1
+            message = Send("forward", "send", "pipe", max(ranks) + 1, sizes[stage], count, str(there * apart))
             found["forward", stage] = message
-            if not carried or carried[stage]:
+            if carry_gradients(run.workload.model, segments):
                 found["backward", stage + 1] = dataclasses.replace(message, phase="backward", to=str(here * apart))
     return found

@@ -9,7 +9,7 @@ from samestep.common.axes.used import held_params
 from samestep.common.costs.saved_activations.activations import activation_bytes
 from samestep.common.costs.shards import norms
 from samestep.common.costs.sizes import holder, symmetric, with_agreement
-from samestep.common.costs.within import all_within
+from samestep.common.costs.within import step_within
 from samestep.common.ledger import Footprint, Ledger
 from samestep.common.strategy import Run
 from samestep.common.workload.models.parameters import num_trained, trained
@@ -25,9 +25,8 @@ def tp(run: Run, backend: str) -> Ledger:
     Returns:
         The footprint of all ranks, and the collectives of both passes.
     """
-    within = [*all_within(run, run.examples_per_pass, run.workload.model.segments())] * run.passes
     of_norm = norms(run, trained(run.workload.model.params())) if run.techniques.need_norm else ()
-    sends = with_agreement(run, [*within, *of_norm]) if run.num_devices > 1 else ()
+    sends = with_agreement(run, [*step_within(run), *of_norm]) if run.num_devices > 1 else ()
     return symmetric(run, tp_footprints(run), sends, backend)
 
 

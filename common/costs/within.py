@@ -6,7 +6,7 @@ first time kept, so what comes behind that is not repeated.
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from samestep.common.axes.axis import StagePass, Within
 from samestep.common.axes.used import as_left, segments_left, used
@@ -43,9 +43,10 @@ def sends_within(run: Run, rows: int, segments: Sequence[Segment]) -> tuple[list
     return [[each.send for each in sends] for sends in forward], backward
 
 
-def all_within(run: Run, rows: int, segments: Sequence[Segment]) -> Iterator[Send]:
-    """Yields what some examples exchange inside a stage in both passes; the arguments are those of `sends_within`."""
-    return itertools.chain(*itertools.chain(*sends_within(run, rows, segments)))
+def step_within(run: Run) -> list[Send]:
+    """Predicts what a rank that has all segments exchanges inside them in both passes of each micro-batch of a step."""
+    sends = sends_within(run, run.examples_per_pass, run.workload.model.segments())
+    return [*itertools.chain(*itertools.chain(*sends))] * run.passes
 
 
 def _again(run: Run, segment: Segment, ahead: Sequence[Within]) -> list[Send]:

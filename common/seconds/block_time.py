@@ -42,10 +42,15 @@ _LOSS_EXCHANGES = 3
 """What the parts of a vocabulary exchange of each token: its largest logit, that of its target, and the sum of exponentials."""
 
 
-class Spread(NamedTuple):
-    """How a block is spread beside `tensor`, and which block it is.
+class BlockPart(NamedTuple):
+    """What a GPU has of a block and of a micro-batch, and how it computes that.
 
     Attributes:
+        rows: Sequences of the micro-batch.
+        tensor: GPUs that share each matrix.
+        forward_passes: How often the forward pass is computed: twice, if once more in the backward pass; 1.5 if half of it is.
+        fused_attention: Whether scores stay on the chip.
+        separate_kernels: Whether each norm and each residual sum is a kernel.
         positions: GPUs that share the positions of a sequence.
         owners: GPUs that share the experts.
         others: The axes along which it exchanges all to all: each with its size, and how far apart two neighbours are.
@@ -53,15 +58,16 @@ class Spread(NamedTuple):
         is_mixture: Whether the block has experts in place of an mlp.
     """
 
+    rows: int
+    tensor: int = 1
+    forward_passes: float = 1
+    fused_attention: bool = False
+    separate_kernels: bool = False
     positions: int = 1
     owners: int = 1
     others: tuple[tuple[str, int, int], ...] = ()
     splits_sequence: bool = False
     is_mixture: bool = False
-
-
-ALONE = Spread()
-"""Along `tensor` at most."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,63 +91,49 @@ class Passes:
 
 
 @functools.lru_cache(maxsize=2**15)  # layouts of the same parts have the same blocks
-def block_time(
-    shape: Shape,
-    rows: int,
-    tensor: int,
-    forward_passes: float,
-    fused_attention: bool,
-    machine: Machine,
-    separate_kernels: bool = False,
-    spread: Spread = ALONE,
-) -> Passes:
+def block_time(shape: Shape, part: BlockPart, machine: Machine) -> Passes:
     """Predicts a block.
 
     Args:
         shape: The shape of the model.
-        rows: Sequences of the micro-batch.
-        tensor: GPUs that share each matrix.
-        forward_passes: How often the forward pass is computed: twice, if once more in the backward pass; 1.5 if half of it is.
-        fused_attention: Whether scores stay on the chip.
+        part: What a GPU has of it.
         machine: What it runs on.
-        separate_kernels: Whether each norm and each residual sum is a kernel.
-        spread: How else it is spread.
     """
-    tokens = rows * shape.context / spread.positions
-    attention = _fused_attention if fused_attention else _attention
-    hidden = shape.shared_hidden if spread.is_mixture else shape.hidden
+    tokens, tensor = part.rows * shape.context / part.positions, part.tensor
+    attention = _fused_attention if part.fused_attention else _attention
+    hidden = shape.shared_hidden if part.is_mixture else shape.hidden
     mlp = [(shape.width, shape.up_of(hidden) / tensor), (hidden / tensor, shape.width)] if hidden else []
     kernels = [
         product_seconds(tokens, [*shape.attention_products(tensor), *mlp], machine),
-        _between(shape, tokens, tensor, _SEPARATE if separate_kernels else _FUSED, machine, spread),
-        attention(shape, rows * shape.heads / tensor / spread.positions, machine),
+        _between(shape, tokens, part, machine),
+        attention(shape, part.rows * shape.heads / tensor / part.positions, machine),
     ]
-    if spread.is_mixture:
+    if part.is_mixture:
         kernels.append(product_seconds(tokens, [(shape.width, shape.routed_experts)], machine))
-        kernels.append(expert_seconds(shape, tokens, spread.owners, tensor, machine))
+        kernels.append(expert_seconds(shape, tokens, part.owners, tensor, machine))
     host = machine.block_host_seconds
-    if not fused_attention and rows * shape.heads // tensor % 4:
+    if not part.fused_attention and part.rows * shape.heads // tensor % 4:
         host += machine.unfused_softmax_seconds
     ahead = _Pass(_FORWARD_HOST * host, sum(each[0] for each in kernels), 2)
     back = _Pass((1 - _FORWARD_HOST) * host, sum(each[1] for each in kernels), 2)
-    if again := forward_passes - 1:
+    if again := part.forward_passes - 1:
         back = _Pass(again * ahead.host + back.host, again * ahead.gpu + back.gpu, 2 + 2 * int(again))
     alone = seconds = ahead.alone + back.alone
     if tensor > 1:
         sent = tokens * shape.width
-        behind_mlp = sent * shape.top_k if spread.is_mixture else sent  # what each expert returns is in parts
+        behind_mlp = sent * shape.top_k if part.is_mixture else sent  # what each expert returns is in parts
         wait = (_exchange(sent, tensor, machine) + _exchange(behind_mlp, tensor, machine)) / 2
         seconds = ahead.seconds(wait, machine) + back.seconds(wait, machine)
-    exchanged = _all_to_all(shape, tokens, tensor, machine, spread)
-    return Passes(alone, seconds, {name: (1 + forward_passes) * each for name, each in exchanged.items()})
+    exchanged = _all_to_all(shape, tokens, part, machine)
+    return Passes(alone, seconds, {name: (1 + part.forward_passes) * each for name, each in exchanged.items()})
 
 
-def _all_to_all(shape: Shape, tokens: float, tensor: int, machine: Machine, spread: Spread) -> dict[str, float]:
+def _all_to_all(shape: Shape, tokens: float, part: BlockPart, machine: Machine) -> dict[str, float]:
     """Returns the seconds of the exchanges of a pass along each further axis: as many bytes forward and backward."""
-    queries, taken = shape.values + shape.heads * shape.rotary_width, shape.top_k if spread.is_mixture else 0
+    queries, taken = shape.values + shape.heads * shape.rotary_width, shape.top_k if part.is_mixture else 0
     attention, found = (queries, shape.key_width, shape.of_head, shape.values), dict[str, float]()
-    for name, ranks, stride in spread.others:
-        block = BlockPass(tokens, shape.width, *attention, taken, tensor, spread.splits_sequence, ranks)
+    for name, ranks, stride in part.others:
+        block = BlockPass(tokens, shape.width, *attention, taken, part.tensor, part.splits_sequence, ranks)
         exchange = hooks_of(name).all_to_all if ranks > 1 else None
         each = exchange(block) if exchange is not None else ()
         found[name] = sum((_send_all(numbers, ranks, stride, machine) for numbers in each), 0.0)
@@ -206,19 +198,18 @@ def _exchange(numbers: float, tensor: int, machine: Machine) -> float:
     return machine.wait_seconds * last_of(tensor) + all_reduce_seconds(machine, ITEM * numbers, tensor)
 
 
-def _between(
-    shape: Shape, tokens: float, tensor: int, replicated: tuple[int, int], machine: Machine, spread: Spread
-) -> tuple[float, float]:
+def _between(shape: Shape, tokens: float, part: BlockPart, machine: Machine) -> tuple[float, float]:
     """Returns what lies between matrices: norms and residuals on every rank unless the sequence is split, activations in parts.
 
     A mixture also copies tokens, which are sorted by experts and added up again.
     """
     stream = moved_seconds(machine, tokens * shape.width * ITEM)
-    ahead, back = (each / (tensor if spread.splits_sequence else 1) for each in replicated)
-    hidden, copies = (shape.hidden, 0) if not spread.is_mixture else _of_mixture(shape)
+    replicated = _SEPARATE if part.separate_kernels else _FUSED
+    ahead, back = (each / (part.tensor if part.splits_sequence else 1) for each in replicated)
+    hidden, copies = (shape.hidden, 0) if not part.is_mixture else _of_mixture(shape)
     ahead_split = (shape.up_of(hidden) + hidden) / shape.width + copies
     back_split = (2 * shape.up_of(hidden) + hidden) / shape.width + 3 + copies
-    return (ahead + ahead_split / tensor) * stream, (back + back_split / tensor) * stream
+    return (ahead + ahead_split / part.tensor) * stream, (back + back_split / part.tensor) * stream
 
 
 def _of_mixture(shape: Shape) -> tuple[int, int]:

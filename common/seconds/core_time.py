@@ -86,16 +86,16 @@ class Taken:
         return run.batch_size // (run.mesh.replicas * self.microbatch_size)
 
 
-def core_time(run: Run, backend: str, taken: Taken, machine: Machine, cores: Cores) -> StepTime:
+def core_time(run: Run, backend: str, machine: Machine, cores: Cores) -> StepTime:
     """Predicts the parts of a step.
 
     Args:
         run: What is timed.
         backend: What carries its exchanges.
-        taken: How it takes its batch.
         machine: Its rates of memory and links; links that are slower than measured slow down all sends.
         cores: What was measured.
     """
+    taken = Taken.by(run)
     stages = stages_of_ranks(run.workload.model, taken.schedule, run.mesh)
     held = [[*itertools.chain(*own)] for own in stages]
     fixed, each = cores.overhead_seconds.get(run.name, (0.0, 0.0))

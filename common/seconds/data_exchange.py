@@ -57,9 +57,9 @@ def data_exchange(layout: Layout, sizes: Mapping[SumGroup, float], passes: Compu
     gathers = count if layout.pipe == 1 else 1
     is_whole, has_shards = layout.sharding == 3, layout.shard > 1
     if not layout.overlaps:
-        kept = _halves_kept(layout, gathers)
         among_shards = 2 if layout.sharding == 2 else 1 + 2 * gathers
-        return sum(halves[True].values()) * among_shards + sum(halves[False].values()) * kept
+        among_replicas = (2, 2 + _BROADCASTS, 2, 1 + 2 * gathers)[layout.sharding]
+        return sum(halves[True].values()) * among_shards + sum(halves[False].values()) * among_replicas
     each = halves[True] if has_shards else halves[False] if layout.sharding >= 2 else {}
     summed = {link: halves[True].get(link, 0.0) + halves[False].get(link, 0.0) for link in ("node", "network")}
     if not is_whole and (has_shards or layout.sharding < 2):  # replicas all-reduce
@@ -70,11 +70,6 @@ def data_exchange(layout: Layout, sizes: Mapping[SumGroup, float], passes: Compu
     added += (count - 1) * _added(again, passes.backward, passes, machine)
     behind = _BROADCASTS * sum(halves[False].values()) if layout.sharding == 1 else 0.0
     return added + _added(last, passes.backward, passes, machine) + behind
-
-
-def _halves_kept(layout: Layout, gathers: int) -> int:
-    """Returns the halves of an all-reduce that replicas take in a step."""
-    return (2, 2 + _BROADCASTS, 2, 1 + 2 * gathers)[layout.sharding]
 
 
 def _halves(

@@ -80,11 +80,10 @@ def busiest(run: Run, per_host: int) -> dict[str, float]:
 
 def _together(sends: Sequence[Send]) -> Iterator[Send]:
     """Yields one record for those that go the same way, each of which has the same links."""
-    alike: dict[tuple[str, ...], list[Send]] = {}
+    alike: dict[tuple[object, ...], list[Send]] = {}
     for send in sends:
-        alike.setdefault((send.operation, send.group, str(send.ranks), send.to, send.source, axis_of(send)), []).append(
-            send
-        )
+        way = (send.operation, send.group, send.ranks, send.to, send.source, axis_of(send))
+        alike.setdefault(way, []).append(send)
     for first, *others in alike.values():
         size, count = (
             getattr(first, name) + sum(getattr(each, name) for each in others) for name in ("bytes", "count")

@@ -40,17 +40,18 @@ def _lines(name: str) -> Iterator[Mapping[str, str]]:
         yield from csv.DictReader(file)
 
 
+def _numbers(line: Mapping[str, str], names: str) -> dict[str, int]:
+    return {name: int(line[name]) for name in names.split()}
+
+
 def _shape(line: Mapping[str, str]) -> Shape:
-    numbers = {
-        name: int(line[name]) for name in ("layers", "width", "heads", "key_heads", "hidden", "context", "vocabulary")
-    }
+    numbers = _numbers(line, "layers width heads key_heads hidden context vocabulary")
     return Shape(**numbers, is_gated=line.get("is_gated") == "1")
 
 
 def _layout(line: Mapping[str, str]) -> Layout:
-    numbers = {name: int(line[name]) for name in ("batch_size", "microbatch_size", "data", "shard", "tensor", "pipe")}
     return Layout(
-        **numbers,
+        **_numbers(line, "batch_size microbatch_size data shard tensor pipe"),
         schedule=line["schedule"],
         beside=Mesh.of_replicas(1, split={"context": int(line.get("parts") or 1)}),
         forward_passes=1 + float(line["recomputes"]),
@@ -103,8 +104,8 @@ class PublishedStep:
 
 
 @functools.cache
-def _steps(name: str) -> tuple[PublishedStep, ...]:
-    """Reads a table of tokens a second."""
+def published_steps(name: str) -> tuple[PublishedStep, ...]:
+    """Reads a table of tokens a second: "torchtitan" has Llama 3.1, "llm-foundry" MPT on H100, "llm-foundry-a100" MPT on A100."""
     found = []
     for line in _lines(name):
         shape, layout = _shape(line), _layout(line)
@@ -124,24 +125,14 @@ def _in_float8(machine: Machine) -> Machine:
     )
 
 
-def torchtitan_steps() -> tuple[PublishedStep, ...]:
-    """Llama 3.1 on 8 to 512 H100."""
-    return _steps("torchtitan")
-
-
 def torchtitan() -> list[Compared]:
-    """The same: seconds of a step, with shares that were fitted to llm-foundry's steps, and GiB that PyTorch reserved."""
+    """Llama 3.1: seconds of a step, with shares that were fitted to llm-foundry's steps, and GiB that PyTorch reserved."""
     machine, found = load_machine("h100-96gb"), list[Compared]()
-    for step in torchtitan_steps():
+    for step in published_steps("torchtitan"):
         found.append(step.compared(machine))
         bytes_ = sharded_bytes(step.shape, step.layout) / 2**30
         found.append(Compared(f"{step.row}: GiB", ("GiB of the fullest GPU",), step.gib or 0.0, bytes_))
     return found
-
-
-def llm_foundry_steps() -> tuple[PublishedStep, ...]:
-    """MPT on 8 to 64 H100."""
-    return _steps("llm-foundry")
 
 
 def on_h100(constants: Mapping[str, float]) -> Machine:
@@ -156,19 +147,14 @@ def on_h100(constants: Mapping[str, float]) -> Machine:
 def llm_foundry() -> list[Compared]:
     """MPT on 8 to 64 H100: seconds of a step, with shares of a fit that left out the steps of the model."""
     left_out = read_toml(LEFT_OUT)
-    return [step.compared(on_h100(left_out[step.model])) for step in llm_foundry_steps()]
-
-
-def llm_foundry_a100_steps() -> tuple[PublishedStep, ...]:
-    """MPT on 8 to 64 A100."""
-    return _steps("llm-foundry-a100")
+    return [step.compared(on_h100(left_out[step.model])) for step in published_steps("llm-foundry")]
 
 
 def llm_foundry_a100() -> list[Compared]:
-    """The same, in nodes that are connected by 1,600 Gbit/s: seconds of a step."""
+    """MPT on 8 to 64 A100 in nodes that are connected by 1,600 Gbit/s: seconds of a step."""
     machine = dataclasses.replace(load_machine("a100-80gb"), network_bytes_per_second=200e9)
     used = _with_first_flash_attention(machine)
-    return [step.compared(used) for step in llm_foundry_a100_steps()]
+    return [step.compared(used) for step in published_steps("llm-foundry-a100")]
 
 
 def _with_first_flash_attention(machine: Machine) -> Machine:
@@ -179,9 +165,9 @@ def megatron() -> list[Compared]:
     """GPT on H100: the bytes that its tests expect."""
     found = []
     for line in _lines("megatron"):
-        numbers = {name: int(line[name]) for name in ("tensor", "pipe", "chunks", "data", "microbatch_size")}
+        sizes = _numbers(line, "tensor pipe chunks data microbatch_size")
         flags = {name: line[name] == "1" for name in ("is_tied", "shards_optimizer", "fused_attention", "is_local")}
-        held = megatron_bytes(_shape(line), MegatronLayout(**numbers, **flags))
+        held = megatron_bytes(_shape(line), MegatronLayout(**sizes, **flags))
         for kind, bytes_ in zip(("allocated", "peak"), held, strict=True):
             found.append(Compared(f"{line['row']}: {kind}", (f"{kind} bytes",), float(line[f"{kind}_bytes"]), bytes_))
     return found
@@ -196,8 +182,7 @@ def megatron_a100() -> list[Compared]:
     found = []
     for line in _lines("megatron-a100"):
         shape = _shape(line)
-        sizes = {name: int(line[name]) for name in ("batch_size", "data", "tensor", "pipe")}
-        given = int(line["microbatch_size"])
+        sizes, given = _numbers(line, "batch_size data tensor pipe"), int(line["microbatch_size"])
         rows = sizes["batch_size"] // sizes["data"]
         layouts = [
             Layout(

@@ -19,7 +19,7 @@ import math
 from collections.abc import Mapping
 
 from samestep.common.axes.used import exchanging_in_blocks
-from samestep.common.seconds.block_time import Passes, Spread, block_time, embedding_seconds, head_time
+from samestep.common.seconds.block_time import BlockPart, Passes, block_time, embedding_seconds, head_time
 from samestep.common.seconds.data_exchange import Computed, data_exchange
 from samestep.common.seconds.exchange_seconds import send_seconds, spans_nodes
 from samestep.common.seconds.layout import Layout, SumGroup
@@ -115,21 +115,22 @@ def step_time(shape: Shape, layout: Layout, machine: Machine) -> StepTime:
 def _stage(shape: Shape, layout: Layout, layers: int, machine: Machine) -> Passes:
     """Returns the passes of a micro-batch through the blocks of the stage that takes longest."""
     beside = layout.beside
-    others = tuple((name, beside.axis(name), layout.stride(name)) for name in exchanging_in_blocks())
+    part = BlockPart(
+        rows=layout.microbatch_size,
+        tensor=layout.tensor,
+        forward_passes=layout.forward_passes,
+        fused_attention=layout.fused_attention,
+        separate_kernels=layout.separate_kernels,
+        positions=beside.parts("positions"),
+        owners=beside.parts("stacked"),
+        others=tuple((name, beside.axis(name), layout.stride(name)) for name in exchanging_in_blocks()),
+        splits_sequence=layout.splits_sequence,
+    )
     mixtures = shape.num_mixtures(layers, layout.pipe)
     alone, seconds, exchanged = 0.0, 0.0, dict.fromkeys(exchanging_in_blocks(), 0.0)
     for number, is_mixture in ((layers - mixtures, False), (mixtures, True)):
         if number:
-            each = block_time(
-                shape,
-                layout.microbatch_size,
-                layout.tensor,
-                layout.forward_passes,
-                layout.fused_attention,
-                machine,
-                layout.separate_kernels,
-                Spread(beside.parts("positions"), beside.parts("stacked"), others, layout.splits_sequence, is_mixture),
-            )
+            each = block_time(shape, part._replace(is_mixture=is_mixture), machine)
             alone, seconds = alone + number * each.alone, seconds + number * each.seconds
             exchanged = {name: exchanged[name] + number * more for name, more in each.beside.items()}
     return Passes(alone, seconds, exchanged)

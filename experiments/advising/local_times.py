@@ -23,7 +23,7 @@ def seconds_here(run: Run, here: Here) -> StepTime:
         run: What is timed.
         here: What was measured.
     """
-    return core_time(run, run.strategy.backend, Taken.by(run), here.machine, here.cores)
+    return core_time(run, run.strategy.backend, here.machine, here.cores)
 
 
 def time_here(bandwidth: str | None) -> tuple[Timer, Machine]:

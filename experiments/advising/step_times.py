@@ -146,5 +146,4 @@ def _of_any_model(candidate: Candidate, machine: Machine) -> StepTime:
         exchange_bytes_per_second=dict.fromkeys(MESSAGES, link),
         overhead_seconds={run.name: (0.0, machine.block_host_seconds / BLOCK_LAYERS)},
     )
-    taken = Taken.by(run)
-    return core_time(run, "nccl", taken, dataclasses.replace(machine, node_bytes_per_second=link), cores)
+    return core_time(run, "nccl", dataclasses.replace(machine, node_bytes_per_second=link), cores)

@@ -8,7 +8,7 @@ import pytest
 from samestep.common.costs.sizes import all_reduce_bytes
 from samestep.common.request import RunConfig
 from samestep.common.run import parse_prediction
-from samestep.common.seconds.block_time import block_time, embedding_seconds, head_time
+from samestep.common.seconds.block_time import BlockPart, block_time, embedding_seconds, head_time
 from samestep.common.seconds.exchange_seconds import all_reduce_seconds, last_of, send_seconds
 from samestep.common.seconds.layout import Layout
 from samestep.common.seconds.machine import load_machine
@@ -72,17 +72,19 @@ def test_each_pass_takes_the_slower_of_host_and_gpu() -> None:
     times = {}
     for factor in (0.0, 1.0, 100.0):
         machine = dataclasses.replace(A100, block_host_seconds=factor * A100.block_host_seconds)
-        times[factor] = block_time(GPT, 2, 1, 1, False, machine).alone
+        times[factor] = block_time(GPT, BlockPart(2), machine).alone
     gpu, host = times[0.0], A100.block_host_seconds
     assert times[100.0] == pytest.approx(100 * host)
     assert max(gpu, host) <= times[1.0] < gpu + host
     tuned = dataclasses.replace(A100, block_host_seconds=gpu)  # both need as long in all, in other shares of the passes
-    assert block_time(GPT, 2, 1, 1, False, tuned).alone > 1.02 * gpu
+    assert block_time(GPT, BlockPart(2), tuned).alone > 1.02 * gpu
 
 
 def test_separate_kernels_move_the_bytes_of_each_norm_and_sum() -> None:
     """Two norms and two sums a block: 10 numbers forward, where fused ones have 5, and 16 backward, where they have 8."""
-    fused, separate = (block_time(GPT, 8, 1, 1, True, A100, separate_kernels=each).alone for each in (False, True))
+    fused, separate = (
+        block_time(GPT, BlockPart(8, fused_attention=True, separate_kernels=each), A100).alone for each in (False, True)
+    )
     moved = (10 + 16 - 5 - 8) * 8 * GPT.context * GPT.width * 2
     assert separate - fused == pytest.approx(moved / (A100.memory_bytes_per_second * A100.memory_share))
 
@@ -104,7 +106,7 @@ def test_a_pipeline_waits_for_one_embedding_and_every_head() -> None:
     shape = dataclasses.replace(GPT, layers=2)
     for pipe, embeddings in ((1, 8), (2, 1)):
         layout = Layout(batch_size=8, microbatch_size=1, tensor=2, pipe=pipe)
-        block, head = block_time(shape, 1, 2, 1, False, A100), head_time(shape, 1, 2, A100)
+        block, head = block_time(shape, BlockPart(1, 2), A100), head_time(shape, 1, 2, A100)
         blocks = 8 * 2 / pipe * (block.seconds - block.alone) + 8 * (head.seconds - head.alone)
         wanted = blocks + embeddings * embedding_seconds(shape, 1, 2, A100)
         assert step_time(shape, layout, A100).tensor_exchange == pytest.approx(wanted)
@@ -181,5 +183,5 @@ def test_the_exchanges_along_tensor_are_the_ledgers() -> None:
     number = {phase: sum(send.count for send in sends if send.phase == phase) for phase in ("forward", "backward")}
     assert number == {"forward": count * (2 * 18 + 1), "backward": count * 2 * 18}
     still = dataclasses.replace(IDEAL, node_bytes_per_second=A100.node_bytes_per_second)
-    block = block_time(SEVEN_BILLION, rows, 4, 1, False, still)
+    block = block_time(SEVEN_BILLION, BlockPart(rows, 4), still)
     assert block.seconds - block.alone == pytest.approx(4 * all_reduce_seconds(still, *sizes, 4))

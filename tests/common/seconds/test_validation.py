@@ -18,9 +18,9 @@ from samestep.common.seconds.published_rows import (
     H100,
     llm_foundry,
     llm_foundry_a100,
-    llm_foundry_steps,
     megatron,
     megatron_a100,
+    published_steps,
     torchtitan,
 )
 from samestep.common.seconds.published_rows import FAR as FAR_FROM_PUBLISHED
@@ -284,7 +284,7 @@ def test_layouts_along_tensor_and_pipe_are_predicted_without_a_fit() -> None:
 
 @pytest.mark.slow
 def test_the_fit_of_h100_is_the_one_that_the_files_have() -> None:
-    for name, share in fit_h100.fit(llm_foundry_steps()).items():
+    for name, share in fit_h100.fit(published_steps("llm-foundry")).items():
         assert [getattr(load_machine(machine), name) for machine in H100] == pytest.approx([share] * 2, rel=0.01)
         assert all("benchmarks.fit_h100" in load_machine(machine).sources[name] for machine in H100)
 
