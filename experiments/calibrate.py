@@ -17,7 +17,7 @@ from samestep.experiments.cli.command_line import read_request
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.formats import Case, Document, add_format, write
-from samestep.experiments.printing.text import fill, github, screen_width, short
+from samestep.experiments.printing.text import fill, github, short
 
 if TYPE_CHECKING:
     from samestep.common.runtime.parent.launcher import Launcher
@@ -195,33 +195,24 @@ def _tiny(row: str, layers: int, out: str) -> tuple[Cell, dict[str, Scalar]]:
 
 def _document(here: "Here", path: str, seconds: float) -> Document:
     cores = here.cores
-    rows = [
-        *(
-            {"quantity": f"matrix product of {size}", "value": rate, "unit": "FLOP/s"}
-            for size, rate in cores.matmul.items()
-        ),
-        {"quantity": "elementwise operation and gradient", "value": 1 / cores.element_seconds, "unit": "elements/s"},
-        {"quantity": "memory", "value": here.machine.memory_bytes_per_second, "unit": "bytes/s"},
-        *({"quantity": f"small {n}", "value": t, "unit": "s"} for n, t in cores.latency_seconds.items()),
-        *(
-            {"quantity": f"large {n}", "value": r, "unit": "bytes/s"}
-            for n, r in cores.exchange_bytes_per_second.items()
-        ),
-        *({"quantity": f"{n}, a step", "value": t[0], "unit": "s"} for n, t in cores.overhead_seconds.items()),
-        *(
-            {"quantity": f"{n}, a layer and micro-batch", "value": t[1], "unit": "s"}
-            for n, t in cores.overhead_seconds.items()
-        ),
+    found = [
+        *((f"matrix product of {size}", rate, "FLOP/s") for size, rate in cores.matmul.items()),
+        ("elementwise operation and gradient", 1 / cores.element_seconds, "elements/s"),
+        ("memory", here.machine.memory_bytes_per_second, "bytes/s"),
+        *((f"small {name}", seconds, "s") for name, seconds in cores.latency_seconds.items()),
+        *((f"large {name}", rate, "bytes/s") for name, rate in cores.exchange_bytes_per_second.items()),
+        *((f"{name}, a step", step, "s") for name, (step, _) in cores.overhead_seconds.items()),
+        *((f"{name}, a layer and micro-batch", each, "s") for name, (_, each) in cores.overhead_seconds.items()),
     ]
+    rows = [{"quantity": quantity, "value": value, "unit": unit} for quantity, value, unit in found]
 
     def text() -> str:
-        cells = [[str(row["quantity"]), _shown(row["value"], row["unit"])] for row in rows]
+        cells = [[quantity, _shown(value, unit)] for quantity, value, unit in found]
         line = f"Measured in {seconds:.0f} s on {here.key}: {path}. `samestep advise --machine here` reads it."
-        return f"{fill(line, screen_width())}\n\n{github(['quantity', 'measured'], cells)}"
+        return f"{fill(line)}\n\n{github(['quantity', 'measured'], cells)}"
 
-    return Document(
-        "samestep calibrate", text, {"here": here, "path": path}, rows, [Case(str(r["quantity"])) for r in rows]
-    )
+    cases = [Case(quantity) for quantity, _, _ in found]
+    return Document("samestep calibrate", text, {"here": here, "path": path}, rows, cases)
 
 
 def _shown(value: float, unit: str) -> str:

@@ -13,7 +13,7 @@ from samestep.experiments.cleaning import disk_usage
 from samestep.experiments.cleaning.disk_usage import Store
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
-from samestep.experiments.printing.text import fill, github, screen_width, size
+from samestep.experiments.printing.text import fill, github, size
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     print(f"{_table(stores)}\n")
     for store in stores:
         is_link = "; it is a link, and nothing in it is touched" if store.where.is_symlink() else ""
-        print(fill(f"{store.what}: {store.where} ({store.note}{is_link})", screen_width(), "  "))
+        print(fill(f"{store.what}: {store.where} ({store.note}{is_link})", indent="  "))
     print("".join(f"{line}\n" for line in _left_alone()), end="")
     return 0
 

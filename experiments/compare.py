@@ -1,4 +1,8 @@
-"""Trains one workload under many strategies and prints one table: `samestep compare`."""
+"""Train one workload under many strategies and print one table, with the oracle as its first row.
+
+After an interrupt, the rows that are done are printed, and --resume continues from there. --on slurm:nodes=2 starts each row as a
+job of an engine: slurm, mpi, torchrun or ray.
+"""
 
 import argparse
 import shlex
@@ -26,9 +30,7 @@ if TYPE_CHECKING:
     from samestep.experiments.comparing.comparison import Comparison
     from samestep.experiments.submitting.targets import Target
 
-_DESCRIPTION = """Train one workload under many strategies and print one table, with the oracle as its first row. After an
-interrupt, the rows that are done are printed, and --resume continues from there. --on slurm:nodes=2 starts each row as a job
-of an engine: slurm, mpi, torchrun or ray."""
+
 _ENDINGS = """Exit code, the first that applies: 130 after Ctrl-C; 143, 129 or 131 after SIGTERM, SIGHUP or SIGQUIT; 4 if a row is
 not the same step, or not that of --against; 1 if a row failed; 3 if a row that you named is unavailable or not possible, if a
 required row was not judged, if --parity was given and no row was judged, or if --against, or --bit-equal, had nothing to compare;
@@ -130,7 +132,7 @@ def _write_page(comparison: "Comparison", form: str, opens: bool) -> WorkerFaile
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="samestep compare", allow_abbrev=False, description=_DESCRIPTION, epilog=_ENDINGS)
+    parser = Parser(prog="samestep compare", allow_abbrev=False, description=__doc__, epilog=_ENDINGS)
     parser.examples = (
         "samestep compare torch:ddp tf:mirrored --report",
         "samestep compare torch:ddp --devices 1,2,4 --repeats 5",

@@ -130,8 +130,7 @@ def _is_other_step(result: "RunResult") -> bool:
 
 def _asked(asked: "RunConfig") -> str:
     return fill(
-        f"Two strategies train {asked.workload} for {STEPS} steps in float64, then the first again with a mistake in it.",
-        screen_width(),
+        f"Two strategies train {asked.workload} for {STEPS} steps in float64, then the first again with a mistake in it."
     )
 
 
@@ -145,11 +144,11 @@ def _told(mistake: str, right: "RunResult", mistaken: "RunResult") -> str:
         ],
     )
     said = mistaken.parity.reason or "nothing: every loss that was judged is the right one."
-    row, width = f"{right.config.framework}:{right.config.strategy}", screen_width()
+    row = f"{right.config.framework}:{right.config.strategy}"
     planted = f"The mistake that was planted in the step of {row} is {mistake}. samestep was not told. It says:"
     return f"""
-{fill(planted, width)}
-  {fill(said, width - 2, "  ")}
+{fill(planted)}
+  {fill(said, screen_width() - 2, "  ")}
 
 Its losses, next to those of the correct run:
 

@@ -16,7 +16,7 @@ from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.formats import Case, Document, add_format, write
 from samestep.experiments.printing.listing import lacks
-from samestep.experiments.printing.text import count, github, screen_width, size
+from samestep.experiments.printing.text import count, github, paragraphs, screen_width, size
 
 if TYPE_CHECKING:
     from samestep.experiments.doctoring.gpus import Gpu  # --help needs no NumPy
@@ -117,7 +117,7 @@ def _overview(gpus: Mapping[str, "Sequence[Gpu]"]) -> Document:
 
     def text() -> str:
         table = github(["what", "here"], [[name, value] for name, value in facts.items()], screen_width())
-        return "\n\n".join([table, "\n".join(lines)])
+        return paragraphs(table, "\n".join(lines))
 
     rows = [{"what": name, "here": value} for name, value in facts.items()]
     return Document("samestep doctor", text, {"facts": facts, "gpus": gpus}, rows, [Case(name) for name in facts])

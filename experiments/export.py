@@ -1,4 +1,8 @@
-"""Hands runs on to trackers (`samestep export RUNS... --to tensorboard`), and states to others (`--format dcp DIR`)."""
+"""Replay finished runs into an experiment tracker: settings, the loss of every step, the speed of each window, and the outcome.
+
+Or write the state in one directory, of a checkpoint or of a finished run, in a format that other programs read. Exit code: 2 if
+there is no run, 3 if the tracker or framework is not installed; 1 if a run could not be read; 0 otherwise.
+"""
 
 import importlib
 import sys
@@ -15,10 +19,6 @@ TRACKERS = {"tensorboard": "tensorboard", "mlflow": "mlruns"}
 """Tracker -> the folder that it looks into by itself."""
 FORMATS = {"safetensors": ""} | {each: name for name in BUILDERS for each in conventions(name).formats}
 """Format -> the framework that writes it; "" if none is needed."""
-_DESCRIPTION = """Replay finished runs into an experiment tracker: settings, the loss of every step, the speed of each
-window, and the outcome. Or write the state in one directory, of a checkpoint or of a finished run, in a format that other
-programs read. Exit code: 2 if there is no run, 3 if the tracker or framework is not installed; 1 if a run could not be read;
-0 otherwise."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="samestep export", allow_abbrev=False, description=_DESCRIPTION)
+    parser = Parser(prog="samestep export", allow_abbrev=False, description=__doc__)
     parser.examples = (
         "samestep export runs/* --to tensorboard",
         "samestep export runs/one --format safetensors -o weights",

@@ -40,11 +40,8 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(f"--examples {directory}: it holds neither a run nor a record; name the directory of one.")
     run, log = parse(read_config(directory)), read_log(directory)
     attempts = kept([(each.attempt, each.role, each.gathered) for each in read_entries(directory)])
-    print(
-        github(
-            ["attempt", "processes", "steps that count", "examples"], [_line(each, run.batch_size) for each in attempts]
-        )
-    )
+    lines = [_line(each, run.batch_size) for each in attempts]
+    print(github(["attempt", "processes", "steps that count", "examples"], lines))
     end = run.steps if os.path.lexists(directory / "result.json") else max(each.end for each in attempts)
     if gap := find_gap(attempts, run.workload.data.num_examples(), run.batch_size, run.seed, end):
         raise ParityFailed(f"{directory}: {gap}.")
@@ -57,13 +54,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _line(attempted: "Attempted", size: int) -> list[str]:
-    count = attempted.end - attempted.first
-    return [
-        str(attempted.number),
-        str(attempted.num_processes),
-        f"{attempted.first} to {attempted.end - 1}",
-        str(count * size),
-    ]
+    first, end = attempted.first, attempted.end
+    return [str(attempted.number), str(attempted.num_processes), f"{first} to {end - 1}", str((end - first) * size)]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,9 @@
-"""Writes a report on runs and comparisons, or on one or two records: `samestep report RUNS... -o page.html`."""
+"""Write a report on runs and comparisons, on one record, or on two records and what differs between them.
+
+The page is one file that needs no network: verdicts, a table to sort and filter, and figures. Files that are damaged, or that
+belong to another run than those beside them, are listed, and the rest is reported. Exit code: 2 if there is nothing to report, or
+the file cannot be written; 1 if a directory could not be read; 0 otherwise.
+"""
 
 import argparse
 import errno
@@ -21,10 +26,7 @@ if TYPE_CHECKING:
     from samestep.experiments.comparing.comparison import Comparison
 
 FORMATS = ("html", "github", "csv", "json")
-_DESCRIPTION = """Write a report on runs and comparisons, on one record, or on two records and what differs between them. The
-page is one file that needs no network: verdicts, a table to sort and filter, and figures. Files that are damaged, or that
-belong to another run than those beside them, are listed, and the rest is reported. Exit code: 2 if there is nothing to
-report, or the file cannot be written; 1 if a directory could not be read; 0 otherwise."""
+
 DEFAULT = "report.html"
 
 
@@ -39,9 +41,10 @@ def main(arguments: Sequence[str]) -> int:
         raise unknown("format", given.format, FORMATS)
     if given.open and (given.format != "html" or (given.figures and not given.output)):
         raise ConfigError("--open shows a page, and none is written; leave out --format, or give -o beside --figures.")
-    from samestep.experiments.page.document import document  # here, like the next ones: --help imports no NumPy
-    from samestep.experiments.page.loading import load
+    from samestep.experiments.page.loading import load  # here, like the next ones: --help imports no NumPy
+    from samestep.experiments.page.page import page
     from samestep.experiments.page.records.record_page import are_records, report_records
+    from samestep.experiments.printing.formats import write
 
     paths = [Path(path) for path in given.runs]
     if are_records(paths):
@@ -60,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
 
         print(f"Figures: {count(write_figures(loaded, Path(given.figures)), 'file')} in {given.figures}")
     if not given.figures or given.output:
-        _write(document(loaded, given.format), given)
+        _write(page(loaded) if given.format == "html" else write(loaded.document(), given.format), given)
     return 1 if loaded.problems else 0
 
 
@@ -128,7 +131,7 @@ def report_comparison(comparison: "Comparison") -> Path:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="samestep report", allow_abbrev=False, description=_DESCRIPTION)
+    parser = Parser(prog="samestep report", allow_abbrev=False, description=__doc__)
     parser.examples = (
         "samestep report runs/*",
         "samestep report nightly -o review.html",

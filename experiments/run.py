@@ -14,7 +14,7 @@ from samestep.common.request import Launch, RunConfig, launch_of
 from samestep.common.strategy import ProcessSpec, Run
 from samestep.experiments.cli.command_line import open_engine, parse_run, take_target
 from samestep.experiments.cli.ending import run_command
-from samestep.experiments.printing.text import again, count, fill, screen_width
+from samestep.experiments.printing.text import again, count, fill
 
 if TYPE_CHECKING:
     from samestep.common.runtime.records import RunResult
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
         if written_for and not launch.prepare:
             raise ConfigError(f"--for {written_for.engine} writes what starts a prepared run there; add --prepare.")
         note = check_launch(run, dataclasses.replace(launch, out=None) if resumed else launch, not started_on)
-        print("\n".join(fill(line, screen_width()) for line in (describe(run, launch), note) if line), flush=True)
+        print("\n".join(map(fill, filter(None, (describe(run, launch), note)))), flush=True)
         if launch.prepare:
             print(script_lines(written_for, run, launch) if written_for else starting_lines(run, prepare(run, launch)))
             return 0
@@ -103,13 +103,9 @@ def saved(result: "RunResult") -> str:
     if saves.stall_seconds:
         import statistics  # here: few runs save anything
 
-        stall, share = (
-            1000 * statistics.median(saves.stall_seconds),
-            f", {saves.skipped} skipped" if saves.skipped else "",
-        )
-        lines += [
-            f"Saved: {len(saves.steps)} checkpoints, for each of which training waited {stall:.1f} ms (median){share}"
-        ]
+        waited = f"{1000 * statistics.median(saves.stall_seconds):.1f} ms (median)"
+        skipped = f", {saves.skipped} skipped" if saves.skipped else ""
+        lines.append(f"Saved: {len(saves.steps)} checkpoints, for each of which training waited {waited}{skipped}")
     lines += [f"Not saved: {each}" for each in saves.failed]
     lines += [f"Bits: sha256 {result.state_sha256}"] if result.state_sha256 else []
     return "".join(f"{line}\n" for line in lines)
@@ -177,9 +173,8 @@ def starting_lines(run: Run, directory: Path) -> str:
     """
     specs = run.strategy.topology(run)
     worker = f"samestep worker {shlex.quote(str(directory))}"
-    lines = [
-        f"Prepared {directory}. Start it in one of these ways; the process with rank 0 writes {directory}/result.json."
-    ]
+    how = f"Start it in one of these ways; the process with rank 0 writes {directory}/result.json."
+    lines = [f"Prepared {directory}. {how}"]
     if "RANK" in specs[0].environment:
         lines += ["", "torchrun:", f"  torchrun --standalone --nproc-per-node {len(specs)} --no-python {worker}"]
     lines += ["", "by hand, one line per process" + (" (put in your own host and port):" if len(specs) > 1 else ":")]

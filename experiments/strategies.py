@@ -16,10 +16,10 @@ from samestep.common.techniques import Techniques
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser
 from samestep.experiments.printing.formats import add_format, write
-from samestep.experiments.printing.grid import Column, fit, meanings, table
+from samestep.experiments.printing.grid import Column, explained
 from samestep.experiments.printing.listing import lacks, listing
 from samestep.experiments.printing.picture import write_picture
-from samestep.experiments.printing.text import bullets, explain_emulation, fill, marked, screen_width, sharing
+from samestep.experiments.printing.text import explain_emulation, fill, marked, paragraphs, sharing
 
 AVAILABLE = "available"
 Row = tuple[str, StrategyInfo]
@@ -67,18 +67,15 @@ def _picture(cell: str | None, picture: bool, beside: str | None, out: str | Non
 
 def tables() -> str:
     """Returns one line for every strategy of every framework, and what this machine lacks for those that it cannot run."""
-    width, rows = screen_width(), catalogue()
+    rows = catalogue()
     lacking = sharing((availability(framework, row.name), f"{framework}:{row.name}") for framework, row in rows)
-    shown = fit(COLUMNS, rows, width)
-    lines = meanings(shown)
-    lines += [f"{reason} ({', '.join(names)})" for reason, names in lacking.items() if reason != AVAILABLE]
+    lines = [f"{reason} ({', '.join(names)})" for reason, names in lacking.items() if reason != AVAILABLE]
     lines += [
         explain_emulation(f"{name}:{row.name}, without its hardware,", row.emulation)
         for name, row in rows
         if row.emulation
     ]
-    lines += ["one strategy in full: samestep strategies torch:ddp"]
-    return f"{table(shown, rows, width)}\n\n{bullets(lines, width)}"
+    return explained(COLUMNS, rows, [*lines, "one strategy in full: samestep strategies torch:ddp"])
 
 
 def availability(framework: str, strategy: str) -> str:
@@ -134,15 +131,15 @@ def _describe(config: RunConfig) -> str:
     refused = sharing((why, spelled[name]) for name, why in row.refuses.items())
     facts |= {f"does not take {', '.join(sorted(names))}": why for why, names in refused.items()}
     facts |= {f"measures {m.name}": f"{m.unit}: {m.meaning}" for m in row.measures}
-    parts = [fill(" ".join(part.split()), screen_width()) for part in parts]
-    parts.append("\n".join(fill(f"{name}: {value}", screen_width(), "    ") for name, value in facts.items()))
+    parts = [fill(" ".join(part.split())) for part in parts]
+    parts.append("\n".join(fill(f"{name}: {value}", indent="    ") for name, value in facts.items()))
     parts.append(_difference(framework, row, source))
     if row.twin:
         twin_framework, _, twin_name = row.twin.partition(":")
         twin = strategy_info(twin_framework, twin_name)
-        said = fill(f"Its twin is {row.twin}: {twin.summary}", screen_width())
+        said = fill(f"Its twin is {row.twin}: {twin.summary}")
         parts.append(f"{said}\n{strategy_file(twin_framework, twin_name)}")
-    return "\n\n".join(part for part in parts if part)
+    return paragraphs(*parts)
 
 
 def _difference(framework: str, row: StrategyInfo, source: str) -> str:

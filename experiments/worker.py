@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from samestep.experiments.cli.ending import SIGNALS, run_command
-from samestep.experiments.printing.text import fill, screen_width
+from samestep.experiments.printing.text import fill
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
     """Does the process's part of the run, then ends the process; rank 0 also judges and writes the result."""
     if list(arguments) in (["-h"], ["--help"]):
-        print(f"usage: samestep worker DIR\n\n{fill(__doc__ or '', screen_width())}")
+        print(f"usage: samestep worker DIR\n\n{fill(__doc__ or '')}")
         sys.exit(0)
     for number in {*SIGNALS} - {signal.SIGINT}:  # a worker waits inside its framework, where Python runs no handler
         signal.signal(number, signal.SIG_DFL)

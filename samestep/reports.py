@@ -24,8 +24,8 @@ def report(
     Raises:
         ConfigError: There is nothing to report, or a file cannot be written.
     """
-    from samestep.experiments.page.document import document
     from samestep.experiments.page.loading import load
+    from samestep.experiments.page.page import page
     from samestep.experiments.page.paper.figures import write_figures
     from samestep.experiments.page.records.record_page import are_records, report_records
     from samestep.experiments.report import save
@@ -35,7 +35,7 @@ def report(
         save(report_records(paths, "html"), path)
         return path
     loaded = load(paths, check_allowed(allow))
-    save(document(loaded, "html"), path)
+    save(page(loaded), path)
     if figures is not None:
         write_figures(loaded, Path(figures))
     return path

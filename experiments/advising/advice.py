@@ -15,7 +15,7 @@ from samestep.experiments.advising.candidate_meshes import meshes
 from samestep.experiments.advising.candidates import Condition, Search, has_room, search, search_under
 from samestep.experiments.advising.ranking import Change, Ranking, Tell, Timed
 from samestep.experiments.advising.step_times import SHAPES, Timer, seconds_of
-from samestep.experiments.advising.training_cost import Training
+from samestep.experiments.advising.training_cost import StepCost, Training
 from samestep.experiments.printing.text import count, plain_number, sharing
 
 LARGER_BATCH = 4
@@ -59,6 +59,10 @@ class Advice:
     def first(self) -> Timed:
         """The fastest layout."""
         return self.ranked[0]
+
+    def cost_of(self, timed: Timed) -> StepCost:
+        """Returns what a step of a layout comes to."""
+        return StepCost(timed.candidate.run, timed.time.total, self.machine, self.num_devices, self.training)
 
     def best_of(self, names: Sequence[str] = ()) -> list[Timed]:
         """Returns the fastest layout of every strategy, the fastest strategy first.

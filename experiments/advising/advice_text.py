@@ -9,12 +9,6 @@ from samestep.experiments.advising import advice_reasons as reasons
 from samestep.experiments.advising.advice import Advice
 from samestep.experiments.advising.candidate_meshes import num_stage_ranks
 from samestep.experiments.advising.ranking import Timed
-from samestep.experiments.advising.training_cost import (
-    examples_per_second,
-    model_flops_utilization,
-    say_rate,
-    say_whole,
-)
 from samestep.experiments.printing.formats import Case, Document
 from samestep.experiments.printing.grid import Column, table
 from samestep.experiments.printing.text import (
@@ -22,6 +16,7 @@ from samestep.experiments.printing.text import (
     count,
     fill,
     large_number,
+    paragraphs,
     plain_number,
     screen_width,
     wrap_command,
@@ -70,18 +65,18 @@ def document(advice: Advice) -> Document:
 
 def report(advice: Advice) -> str:
     """Everything that people read."""
-    width, changes = screen_width(), [reasons.changed(each, advice.first) for each in advice.changes]
-    parts = [
-        fill(_caption(advice), width),
-        _table(advice, width),
-        fill(f"First is {reasons.say_first(advice)}. {reasons.why(advice)} {reasons.say_room(advice)}".strip(), width),
-        fill(_whole(advice), width),
-        bullets([*reasons.others(advice), *reasons.impossible(advice)], width),
-        fill(reasons.trust(advice), width),
-        "What would change it:\n" + bullets([*changes, *reasons.steps_alone(advice)], width),
-        next_step(advice, width),
-    ]
-    return "\n\n".join(filter(None, parts))
+    changes = [reasons.changed(each, advice.first) for each in advice.changes]
+    cost = advice.cost_of(advice.first)
+    return paragraphs(
+        fill(_caption(advice)),
+        table(COLUMNS, _chosen(advice), screen_width()),
+        fill(f"First is {reasons.say_first(advice)}. {reasons.why(advice)} {reasons.say_room(advice)}".strip()),
+        fill(f"{cost.say_rate()} {cost.say_whole()}".strip()),
+        bullets([*reasons.others(advice), *reasons.impossible(advice)]),
+        fill(reasons.trust(advice)),
+        "What would change it:\n" + bullets([*changes, *reasons.steps_alone(advice)]),
+        next_step(advice, screen_width()),
+    )
 
 
 def next_step(advice: Advice, width: int) -> str:
@@ -113,12 +108,6 @@ def next_step(advice: Advice, width: int) -> str:
     return f"{told}\n{wrap_command(line, width)}"
 
 
-def _whole(advice: Advice) -> str:
-    """Returns tokens a second and the share of the peak, and what a whole training takes if that was asked for."""
-    of_first = (advice.base, advice.first.time.total, advice.machine, advice.num_devices)
-    return f"{say_rate(*of_first)} {say_whole(advice.training, *of_first)}".strip()
-
-
 def say_model(base: Run) -> str:
     """Returns the name of a model, its parameters, and how many of them a token meets.
 
@@ -144,8 +133,8 @@ def _caption(advice: Advice) -> str:
     )
 
 
-def _table(advice: Advice, width: int) -> str:
-    """Returns the fastest layout of each strategy and mesh."""
+def _chosen(advice: Advice) -> list[Timed]:
+    """Returns the layouts of the table: the fastest of each strategy and mesh."""
     best: dict[str, Timed] = {}
     for each in advice.ranked:
         best.setdefault(each.layout, each)
@@ -158,7 +147,7 @@ def _table(advice: Advice, width: int) -> str:
         elif room > 0:
             chosen.append(each)
             room -= 1
-    return table(COLUMNS, chosen, width)
+    return chosen
 
 
 COLUMNS: tuple[Column[Timed], ...] = (
@@ -186,8 +175,7 @@ def figures(timed: Timed, advice: Advice) -> dict[str, Scalar]:
         timed: A layout.
         advice: What it is from.
     """
-    candidate, time = timed.candidate, timed.time
-    step = (candidate.run, time.total)
+    candidate, time, cost = timed.candidate, timed.time, advice.cost_of(timed)
     return {
         "cell": candidate.cell,
         "strategy": f"{candidate.run.framework}:{candidate.row.title}",
@@ -198,7 +186,7 @@ def figures(timed: Timed, advice: Advice) -> dict[str, Scalar]:
         "needed_bytes": candidate.needed_bytes,
         "knows_activations": candidate.knows_activations,
         "step_seconds": time.total,
-        "examples_per_second": examples_per_second(*step),
-        "model_flops_utilization": model_flops_utilization(*step, advice.machine, advice.num_devices),
+        "examples_per_second": cost.examples_per_second,
+        "model_flops_utilization": cost.flops_utilization,
         **{f"{name}_seconds": seconds for name, seconds in time.parts().items()},
     }

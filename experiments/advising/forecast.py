@@ -18,7 +18,7 @@ from samestep.experiments.advising.prediction import Assumptions, Prediction, pa
 from samestep.experiments.comparing.comparison_request import every_cell
 from samestep.experiments.printing.formats import Case, Document, write
 from samestep.experiments.printing.ledger_table import ledger_table
-from samestep.experiments.printing.text import bullets, fill, large_number, screen_width, sharing, size
+from samestep.experiments.printing.text import bullets, fill, large_number, paragraphs, sharing, size
 
 if TYPE_CHECKING:
     from samestep.experiments.advising.observation import Observation
@@ -46,7 +46,7 @@ class Forecast:
         Args:
             width: What it has to fit into; the screen, unless given.
         """
-        return forecast_table(self.rows, self.memory, width or screen_width())
+        return forecast_table(self.rows, self.memory, width)
 
     def to_json(self) -> str:
         """Returns what `samestep predict --format json` prints."""
@@ -69,39 +69,34 @@ class Forecast:
 
     def report(self) -> str:
         """Everything that people read."""
-        width = screen_width()
         if len(self.rows) == 1 and not self.refused:
-            return self._one(self.rows[0], width)
+            return self._one(self.rows[0])
         refused = [f"{cell} cannot take it: {reason}" for cell, reason in self.refused.items()]
-        parts = [_caption(self.rows[0], width), self.table(width), bullets(refused, width), self._nearest(width)]
-        return "\n\n".join(filter(None, parts))
+        return paragraphs(_caption(self.rows[0]), self.table(), bullets(refused), self._nearest())
 
-    def _one(self, row: Prediction, width: int) -> str:
-        table = ledger_table(row.ledger, textbook=row.formulas, width=width)
+    def _one(self, row: Prediction) -> str:
+        table = ledger_table(row.ledger, textbook=row.formulas)
         each = f"sent by each of {row.num_devices:,} devices: {size(row.sent_bytes_per_device)}, on average"
         told = [
             *([each] if row.num_devices > 1 else []),
             f"needed: at most {size(row.needed_bytes)} on a device, if parameters, gradients, optimizer state and "
             "activations are at their peaks at once; buffers and the framework come on top",
         ]
-        parts = [_caption(row, width, self.observed is not None), f"{table}\n{bullets(told, width)}"]
-        return "\n\n".join(parts + ([fill(self._sentence(row), width)] if self.memory else []))
+        fits = fill(told_to_fit(row, self.memory)) if self.memory else ""
+        return paragraphs(_caption(row, self.observed is not None), f"{table}\n{bullets(told)}", fits)
 
     def _case(self, row: Prediction) -> Case:
         """Returns a row that has no room for its state fails; one that may lack room for activations alone does not."""
         fails = self.memory is not None and row.fits(self.memory) == "no"
         return Case(row.cell, "failure", f"a device needs up to {size(row.needed_bytes)}") if fails else Case(row.cell)
 
-    def _sentence(self, row: Prediction) -> str:
-        return told_to_fit(row, self.memory or 0)
-
-    def _nearest(self, width: int) -> str:
+    def _nearest(self) -> str:
         """Returns where no row fits: by how much the best one misses, and on how many devices it would fit."""
         memory = self.memory
         if memory is None or any(row.fits(memory) == "yes" for row in self.rows):
             return ""
         best = min(self.rows, key=lambda row: (not row.knows_activations, row.needed_bytes))
-        return fill(f"No row fits. {self._sentence(best)}", width)
+        return fill(f"No row fits. {told_to_fit(best, memory)}")
 
 
 def forecast(cell: Cell | None, base: RunConfig, assumed: Assumptions, observe: bool = False) -> Forecast:
@@ -166,7 +161,7 @@ def _together(refused: Mapping[str, str]) -> dict[str, str]:
     return {", ".join(names): reason for reason, names in found.items()}
 
 
-def _caption(row: Prediction, width: int, was_observed: bool = False) -> str:
+def _caption(row: Prediction, was_observed: bool = False) -> str:
     """Returns what is predicted, and where the sizes of a published model come from."""
     run = row.run
     numbers = run.dtype if run.weights is None else f"{run.weights} with {run.dtype} master weights"
@@ -176,7 +171,7 @@ def _caption(row: Prediction, width: int, was_observed: bool = False) -> str:
         f"Predicted{'' if was_observed else ', nothing was run'}: {title(run.workload.name, None)} ({size} parameters), "
         f"global batch {run.batch_size}, {run.optimizer.name}, {numbers}."
     )
-    return fill(f"{line}{f' Sizes: {run.workload.source}.' if run.workload.source else ''}", width)
+    return fill(f"{line}{f' Sizes: {run.workload.source}.' if run.workload.source else ''}")
 
 
 def _figures(row: Prediction, memory: int | None) -> dict[str, Scalar]:

@@ -6,17 +6,18 @@ from collections.abc import Callable, Sequence
 from samestep.common.ledger import STATE_OF_A_DEVICE
 from samestep.experiments.advising.prediction import Prediction
 from samestep.experiments.printing.grid import Column, fit, meanings, table
-from samestep.experiments.printing.text import bullets, common_unit, in_unit, size
+from samestep.experiments.printing.text import bullets, common_unit, in_unit, screen_width, size
 
 
-def forecast_table(rows: Sequence[Prediction], memory: int | None, width: int) -> str:
+def forecast_table(rows: Sequence[Prediction], memory: int | None, width: int | None = None) -> str:
     """Returns one line a row: what the device that needs most holds and needs, what is sent, and whether it fits.
 
     Args:
         rows: The predictions.
         memory: The bytes of a device, if they were given.
-        width: What it has to fit into.
+        width: What it has to fit into; the screen, unless given.
     """
+    width = width or screen_width()
     shown = fit(_columns(rows, memory), rows, width)
     return f"{table(shown, rows, width)}\n\n{bullets(meanings(shown), width)}"
 

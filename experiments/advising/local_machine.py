@@ -11,6 +11,7 @@ from samestep.common.catalog import framework_info
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, read_toml
 from samestep.common.files.writing import open_directory, replacing
+from samestep.common.runtime.measured import validate
 from samestep.common.seconds.core_time import Cores
 from samestep.common.seconds.machine import Machine, parse_machine
 from samestep.experiments.advising.candidate_meshes import FRAMEWORK
@@ -103,17 +104,11 @@ def load_here() -> Here | None:
         read = read_toml(path())
         if read["title"] != key():
             return None
-        found = read.pop("measured")
-        cores = Cores(
-            matmul={int(size): float(rate) for size, rate in found["matmul"].items()},
-            element_seconds=float(found["element_seconds"]),
-            latency_seconds={name: float(each) for name, each in found["latency_seconds"].items()},
-            exchange_bytes_per_second={n: float(each) for n, each in found["exchange_bytes_per_second"].items()},
-            overhead_seconds={n: (float(each[0]), float(each[1])) for n, each in found["overhead_seconds"].items()},
-        )
+        cores = validate(Cores, read.pop("measured"), "measured")
         here = Here(parse_machine(read, str(path())), cores, key())
-    except (Unreadable, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise ConfigError(f"{path()} is damaged: {error}; run samestep calibrate again.") from None
+    except (Unreadable, ValueError, KeyError) as error:
+        why = str(error).removesuffix(".")
+        raise ConfigError(f"{path()} is damaged: {why}; run samestep calibrate again.") from None
     if odd := odd_figure(cores, here.machine.memory_bytes_per_second):
         raise ConfigError(f"in {path()} {odd}; run samestep calibrate again, when nothing else runs on this machine.")
     return here

@@ -17,7 +17,8 @@ from samestep.common.strategy import Run
 from samestep.experiments.advising.prediction import Prediction
 from samestep.experiments.comparing.measures.quantity import MARK
 from samestep.experiments.printing.formats import Case, Document
-from samestep.experiments.printing.text import bullets, github, screen_width, size
+from samestep.experiments.printing.ledger_table import Amount
+from samestep.experiments.printing.text import bullets, github, paragraphs, screen_width
 
 TIMEOUT_SECONDS = 600
 
@@ -76,9 +77,9 @@ class Observation:
     def against(self, row: Prediction) -> list["ObservedAmount"]:
         """Holds it against what was predicted: every exchange, and the state of a device."""
         seen, said = ({each.name: each for each in every} for every in (self.exchanges, row.ledger.exchanges))
-        exchanges = [ObservedAmount(name, *_of(seen.get(name)), *_of(said.get(name))) for name in {**said, **seen}]
-        most = row.ledger.state_bytes
-        return [*exchanges, ObservedAmount("state of a device", self.state_bytes, None, most, None)]
+        exchanges = [ObservedAmount(name, _of(seen.get(name)), _of(said.get(name))) for name in {**said, **seen}]
+        held = ObservedAmount("state of a device", Amount(self.state_bytes), Amount(row.ledger.state_bytes))
+        return [*exchanges, held]
 
     def beside(self, row: Prediction, predicted: Document) -> Document:
         """Adds what was observed to the document of a prediction.
@@ -91,12 +92,10 @@ class Observation:
         missed = [each.name for each in amounts if each.is_missed]
 
         def text() -> str:
-            width = screen_width()
-            table = [[each.name, each.observed, each.predicted + MARK * each.is_missed] for each in amounts]
             lines = [f"observed: one real step of rank 0 of {row.run.num_devices:,}, of which the others are not there"]
             lines += [f"{MARK} the prediction is not what was observed"] if missed else []
-            shown = github(["quantity", "observed", "predicted"], table, width)
-            return f"{predicted.text()}\n\n{shown}\n\n{bullets(lines, width)}"
+            shown = github(["quantity", "observed", "predicted"], [each.cells for each in amounts], screen_width())
+            return paragraphs(predicted.text(), shown, bullets(lines))
 
         case = Case(f"{row.cell}, observed", "failure" if missed else "passed", ", ".join(missed))
         record = {**predicted.record, "observed": self}
@@ -108,30 +107,23 @@ class ObservedAmount:
     """Bytes of a quantity, and in how many operations if it is an exchange, observed and predicted."""
 
     name: str
-    observed_bytes: float
-    observed_count: int | None
-    predicted_bytes: float
-    predicted_count: int | None
+    observed: Amount
+    predicted: Amount
 
     @property
     def is_missed(self) -> bool:
         """Whether they differ at all."""
-        return (self.observed_bytes, self.observed_count) != (self.predicted_bytes, self.predicted_count)
+        return self.observed != self.predicted
 
     @property
-    def observed(self) -> str:
-        """What was observed, as people read it."""
-        return _spell(self.observed_bytes, self.observed_count)
-
-    @property
-    def predicted(self) -> str:
-        """What was predicted, as people read it."""
-        return _spell(self.predicted_bytes, self.predicted_count)
+    def cells(self) -> list[str]:
+        """It as people read it: what it is, what was observed, and what was predicted, marked where that is wrong."""
+        return [self.name, _spell(self.observed), _spell(self.predicted) + MARK * self.is_missed]
 
 
-def _of(exchange: Exchange | None) -> tuple[float, int]:
-    return (0, 0) if exchange is None else (exchange.bytes_per_step, exchange.count_per_step)
+def _of(exchange: Exchange | None) -> Amount:
+    return Amount(0, 0) if exchange is None else Amount(exchange.bytes_per_step, exchange.count_per_step)
 
 
-def _spell(count: float, operations: int | None) -> str:
-    return "none" if operations == 0 else size(count) + ("" if operations is None else f" in {operations:,}")
+def _spell(amount: Amount) -> str:
+    return "none" if amount.count == 0 else str(amount)

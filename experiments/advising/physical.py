@@ -45,18 +45,7 @@ def _figures(cores: Cores, memory: float) -> Iterator[tuple[str, float, str, flo
         yield f"a small {name}", seconds, "s", LEAST_LATENCY_SECONDS, MOST_SECONDS
     for name, rate in cores.exchange_bytes_per_second.items():
         yield f"a large {name}", rate, "bytes/s", tiny, memory
-    for name, (step, each) in cores.overhead_seconds.items():
-        yield (
-            f"what a step of {name} takes besides arithmetic and messages",
-            step,
-            "s",
-            LEAST_STEP_SECONDS,
-            MOST_SECONDS,
-        )
-        yield (
-            f"what a layer and micro-batch of {name} takes besides arithmetic and messages",
-            each,
-            "s",
-            LEAST_LAYER_SECONDS,
-            MOST_SECONDS,
-        )
+    for name, (step, layer) in cores.overhead_seconds.items():
+        besides = f"of {name} takes besides arithmetic and messages"
+        yield f"what a step {besides}", step, "s", LEAST_STEP_SECONDS, MOST_SECONDS
+        yield f"what a layer and micro-batch {besides}", layer, "s", LEAST_LAYER_SECONDS, MOST_SECONDS

@@ -5,13 +5,12 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.errors import ConfigError
-from samestep.common.workload.models.spec import num_positions
 from samestep.experiments.advising.advice import Advice
 from samestep.experiments.advising.advice_text import COLUMNS, figures, say_model
-from samestep.experiments.advising.training_cost import examples_per_second, model_flops_utilization, whole_seconds
+from samestep.experiments.advising.training_cost import DAY, StepCost
 from samestep.experiments.printing.formats import Case, Document
 from samestep.experiments.printing.grid import Column, table
-from samestep.experiments.printing.text import bullets, fill, large_number, screen_width
+from samestep.experiments.printing.text import bullets, fill, paragraphs, screen_width
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +26,11 @@ class Swept:
     values: Mapping[str, str]
     advice: Advice | None
     why_not: str = ""
+
+    @property
+    def cost(self) -> StepCost | None:
+        """What a step of its first layout comes to."""
+        return self.advice and self.advice.cost_of(self.advice.first)
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.values.items())
@@ -71,15 +75,13 @@ def _figures(swept: Swept) -> Mapping[str, object]:
 
 
 def _report(swept: Sequence[Swept]) -> str:
-    width = screen_width()
     without = [f"{each}: {each.why_not}" for each in swept if each.advice is None]
     advice = next(each.advice for each in swept if each.advice)
     caption = (
         f"Predicted, nothing was run: the fastest layout for each {' and '.join(swept[0].values)}, of {_say_models(swept)} "
         f"on {advice.machine.title} unless that varies."
     )
-    parts = [fill(caption, width), table(_columns(swept), swept, width)]
-    return "\n\n".join([*parts, bullets(without, width)] if without else parts)
+    return paragraphs(fill(caption), table(_columns(swept), swept, screen_width()), bullets(without))
 
 
 def _say_models(swept: Sequence[Swept]) -> str:
@@ -98,29 +100,17 @@ def _columns(swept: Sequence[Swept]) -> list[Column[Swept]]:
         for column in COLUMNS
     ]
     costs = [
-        dataclasses.replace(column, value=lambda each, of=column.value: of(each.advice) if each.advice else "")
+        dataclasses.replace(column, value=lambda each, of=column.value: of(each.cost) if each.cost else "")
         for column in _COSTS
-        if not (column is _DAYS and all(each.advice is None or each.advice.training.tokens is None for each in swept))
+        if column is not _DAYS or any(each.cost and each.cost.training.tokens is not None for each in swept)
     ]
     return [*names, *layout, *costs]
 
 
-def _tokens(advice: Advice) -> str:
-    rate = examples_per_second(advice.base, advice.first.time.total)
-    return large_number(round(rate * num_positions(advice.base.workload.model)))
-
-
-def _utilization(advice: Advice) -> str:
-    share = model_flops_utilization(advice.base, advice.first.time.total, advice.machine, advice.num_devices)
-    return f"{100 * share:.0f} %"
-
-
-def _days(advice: Advice) -> str:
-    whole = whole_seconds(advice.training.tokens or 0.0, advice.base, advice.first.time.total)
-    return f"{whole / _DAY:,.1f}"
-
-
-_DAY = 24 * 3600
-_DAYS = Column[Advice]("days", _days)
-_COSTS = (Column[Advice]("tokens/s", _tokens, gives_way=4), Column[Advice]("MFU", _utilization), _DAYS)
+_DAYS = Column[StepCost]("days", lambda cost: f"{cost.whole_seconds / DAY:,.1f}")
+_COSTS = (
+    Column[StepCost]("tokens/s", lambda cost: cost.tokens, gives_way=4),
+    Column[StepCost]("MFU", lambda cost: cost.utilization),
+    _DAYS,
+)
 """What a layout comes to, beside the step."""

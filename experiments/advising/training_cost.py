@@ -10,7 +10,7 @@ from samestep.common.workload.models.spec import num_positions
 from samestep.experiments.printing.text import large_number
 
 _HOUR = 3600
-_DAY = 24 * _HOUR
+DAY = 24 * _HOUR
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,86 +38,77 @@ class Training:
             )
 
 
-def examples_per_second(base: Run, seconds: float) -> float:
-    """Returns how many examples are trained on in a second.
+@dataclasses.dataclass(frozen=True)
+class StepCost:
+    """What a step on all devices of a machine comes to.
 
-    Args:
+    Attributes:
         base: The model and its batch.
         seconds: Those of a step.
-    """
-    return base.batch_size / seconds
-
-
-def model_flops_utilization(base: Run, seconds: float, machine: Machine, devices: int) -> float:
-    """Returns the share of the devices' peak that the model's own arithmetic takes: forward once, backward twice as much.
-
-    What is computed again does not count, and attention counts whole, also where it is causal.
-
-    Args:
-        base: The model and its batch.
-        seconds: Those of a step.
-        machine: Has the peak of a device.
+        machine: Has the peak of a device, and says what it draws, if anybody knows.
         devices: How many there are.
-
-    References:
-        Chowdhery et al., arXiv 2204.02311, appendix B (PaLM).
+        training: The whole training.
     """
-    flops = 3 * base.batch_size * sum(segment.flops for segment in base.workload.model.segments())
-    return flops / (seconds * devices * machine.peak_flops_per_second)
 
+    base: Run
+    seconds: float
+    machine: Machine
+    devices: int
+    training: Training = dataclasses.field(default_factory=Training)
 
-def say_rate(base: Run, seconds: float, machine: Machine, devices: int) -> str:
-    """Returns tokens a second, if there are any, and the share of the peak, as a sentence.
+    @property
+    def examples_per_second(self) -> float:
+        """How many examples are trained on in a second."""
+        return self.base.batch_size / self.seconds
 
-    Args:
-        base: The model and its batch.
-        seconds: Those of a step.
-        machine: Has the peak of a device.
-        devices: How many there are.
-    """
-    share = f"{100 * model_flops_utilization(base, seconds, machine, devices):.0f} % of the peak"
-    positions = num_positions(base.workload.model)
-    if positions == 1:
-        return f"That is {share} (MFU)."
-    tokens = large_number(round(examples_per_second(base, seconds) * positions))
-    return f"That is {tokens} tokens a second, {share} (MFU, with attention counted in full)."
+    @property
+    def tokens(self) -> str:
+        """How many tokens are trained on in a second, as people say it."""
+        return large_number(round(self.examples_per_second * num_positions(self.base.workload.model)))
 
+    @property
+    def flops_utilization(self) -> float:
+        """The share of the devices' peak that the model's own arithmetic takes: forward once, backward twice as much.
 
-def say_whole(training: Training, base: Run, seconds: float, machine: Machine, devices: int) -> str:
-    """Returns what all tokens take, cost and draw, as a sentence; "" where nobody asked.
+        What is computed again does not count, and attention counts whole, also where it is causal.
 
-    Args:
-        training: What was asked.
-        base: The model and its batch.
-        seconds: Those of a step.
-        machine: Says what a device draws, if anybody knows.
-        devices: How many there are.
-    """
-    if training.tokens is None:
-        return ""
-    whole = whole_seconds(training.tokens, base, seconds)
-    hours = devices * whole / _HOUR
-    told = f"{large_number(round(training.tokens))} tokens take {_time(whole)} and {large_number(round(hours))} device hours"
-    if training.price is not None:
-        told += f", which cost {large_number(round(training.price * hours))}"
-    if machine.device_watts is not None:
-        told += f"; the devices draw at most {_energy(machine.device_watts * hours)}"
-    return f"{told}. Restarts and evaluation come on top."
+        References:
+            Chowdhery et al., arXiv 2204.02311, appendix B (PaLM).
+        """
+        flops = 3 * self.base.batch_size * sum(segment.flops for segment in self.base.workload.model.segments())
+        return flops / (self.seconds * self.devices * self.machine.peak_flops_per_second)
 
+    @property
+    def utilization(self) -> str:
+        """The same as people read it."""
+        return f"{100 * self.flops_utilization:.0f} %"
 
-def whole_seconds(tokens: float, base: Run, seconds: float) -> float:
-    """Returns the seconds of a whole training.
+    @property
+    def whole_seconds(self) -> float:
+        """The seconds of the whole training; 0 where nobody asked."""
+        return (self.training.tokens or 0.0) / num_positions(self.base.workload.model) / self.examples_per_second
 
-    Args:
-        tokens: How many tokens are trained on.
-        base: The model and its batch.
-        seconds: Those of a step.
-    """
-    return tokens / num_positions(base.workload.model) / examples_per_second(base, seconds)
+    def say_rate(self) -> str:
+        """Returns tokens a second, if there are any, and the share of the peak, as a sentence."""
+        if num_positions(self.base.workload.model) == 1:
+            return f"That is {self.utilization} of the peak (MFU)."
+        return f"That is {self.tokens} tokens a second, {self.utilization} of the peak (MFU, with attention counted in full)."
+
+    def say_whole(self) -> str:
+        """Returns what all tokens take, cost and draw, as a sentence; "" where nobody asked."""
+        if self.training.tokens is None:
+            return ""
+        hours, time = self.devices * self.whole_seconds / _HOUR, _time(self.whole_seconds)
+        said = f"{large_number(round(self.training.tokens))} tokens take {time} and {large_number(round(hours))} device hours"
+        if self.training.price is not None:
+            said += f", which cost {large_number(round(self.training.price * hours))}"
+        if self.machine.device_watts is not None:
+            said += f"; the devices draw at most {_energy(self.machine.device_watts * hours)}"
+        return f"{said}. Restarts and evaluation come on top."
 
 
 def _time(seconds: float) -> str:
-    return f"{seconds / _DAY:,.1f} days" if seconds >= _DAY else f"{seconds / _HOUR:.3g} hours"
+    return f"{seconds / DAY:,.1f} days" if seconds >= DAY else f"{seconds / _HOUR:.3g} hours"
 
 
 def _energy(watt_hours: float) -> str:

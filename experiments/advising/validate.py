@@ -23,7 +23,7 @@ from samestep.common.seconds.validation import (
     unseen_machine,
 )
 from samestep.experiments.printing.formats import Case, Document
-from samestep.experiments.printing.text import bullets, fill, github, screen_width
+from samestep.experiments.printing.text import bullets, fill, github, paragraphs, screen_width
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,19 +126,16 @@ def document(validation: Validation) -> Document:
     Args:
         validation: What was held against what.
     """
-    compared, groups = validation.compared, by_group(validation.compared)
-    whole = dataclasses.asdict(score(compared))
-    far = [_record(each, validation.causes) for each in compared if abs(each.error) > FAR]
+    compared, rows = validation.compared, [_record(each, validation.causes) for each in validation.compared]
     record = {
-        **whole,
-        "groups": groups,
+        **dataclasses.asdict(score(compared)),
+        "groups": by_group(compared),
         "with_other_constants": validation.others,
         "split": validation.split,
-        "far_rows": far,
+        "far_rows": [row for row, each in zip(rows, compared, strict=True) if abs(each.error) > FAR],
     }
     cases = [Case(each.name, "failure" if abs(each.error) > FAR else "passed", _told(each.error)) for each in compared]
-    rows = [_record(each, validation.causes) for each in compared]
-    return Document("samestep predict --validate", lambda: text(validation, screen_width()), record, rows, cases)
+    return Document("samestep predict --validate", lambda: text(validation), record, rows, cases)
 
 
 def _record(each: Compared, causes: Mapping[str, str]) -> dict[str, str | float]:
@@ -192,20 +189,13 @@ def far_rows(validation: Validation, width: int) -> str:
     return f"Beyond {validation.far:.0%}, with the suspected cause:\n{bullets(listed, width)}" if listed else ""
 
 
-def text(validation: Validation, width: int) -> str:
-    """Makes what people read: the errors of each group, and the rows that are far off.
-
-    Args:
-        validation: What was held against what.
-        width: Characters of a line.
-    """
-    parts = [fill(f"{validation.title}. {validation.split}.", width), errors(validation, width)]
-    if far := far_rows(validation, width):
-        parts.append(far)
-    if score(validation.compared).regret is None:
-        return "\n\n".join(parts)
+def text(validation: Validation) -> str:
+    """Makes what people read: the errors of each group, and the rows that are far off."""
+    width = screen_width()
     meaning = (
         "regret: by how much the layout that is ranked first is slower than the fastest measured one, as the mean over model, "
         "GPUs and batch"
     )
-    return "\n\n".join([*parts, bullets([meaning], width)])
+    meanings = [] if score(validation.compared).regret is None else [meaning]
+    caption = fill(f"{validation.title}. {validation.split}.")
+    return paragraphs(caption, errors(validation, width), far_rows(validation, width), bullets(meanings))

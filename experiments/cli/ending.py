@@ -13,7 +13,7 @@ from typing import NoReturn, TextIO
 
 from samestep.common.errors import ConfigError, SamestepError, printable, signal_exit_code
 from samestep.common.runtime.parent.processes import started
-from samestep.experiments.printing.text import fill, screen_width
+from samestep.experiments.printing.text import fill
 
 _WHOLE_NUMBERS = ("SOURCE_DATE_EPOCH",)
 """What NumPy (2.3) reads as a number while it is imported: numpy.f2py, through SciPy."""
@@ -75,9 +75,7 @@ def report_errors() -> Iterator[list[int]]:
 
 def _wrapped(line: str) -> str:
     """Returns an error as a terminal shows it without a broken word; what reads a pipe or a file gets one line."""
-    if not sys.stderr.isatty():
-        return line
-    return fill(line, screen_width(), "  ")
+    return fill(line, indent="  ") if sys.stderr.isatty() else line
 
 
 def _leave(code: int) -> NoReturn:

@@ -16,7 +16,7 @@ from samestep.experiments.printing import tables
 from samestep.experiments.printing.columns import misses
 from samestep.experiments.printing.figures import figures, frame
 from samestep.experiments.printing.formats import Case, Document, write
-from samestep.experiments.printing.text import again, fill, screen_width
+from samestep.experiments.printing.text import again, fill, paragraphs
 
 if TYPE_CHECKING:
     import pandas
@@ -216,19 +216,18 @@ class Comparison:
             command: The line that repeats it; "" leaves it out.
             wide: Whether its table shows every column.
         """
-        parts = [
+        return paragraphs(
             tables.caption(self.results, names=self._names) if self.results else "",
             self.table(wide),
             unseparated(self.speeds, self.reference),
             explain_confounds(self.rounds, self.reference, self.allowed),
             tables.compiled_steps(self.results),
-            "\n".join(fill(line, screen_width()) for line in explain_rows(self.rows)),
+            "\n".join(map(fill, explain_rows(self.rows))),
             self.missing,
             "\n".join(filter(None, [again(command), f"Runs: {self.directory}" if self.directory else ""])),
-            fill(tables.verdict(self.results), screen_width()),
+            fill(tables.verdict(self.results)),
             *self._asked_beside(),
-        ]
-        return "\n\n".join(filter(None, parts))
+        )
 
     def _asked_beside(self) -> Iterator[str]:
         """How rows scale, and what an earlier comparison had."""

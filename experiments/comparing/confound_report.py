@@ -7,7 +7,7 @@ from samestep.common.judging.confounds import CONFOUNDS, Circumstances, Confound
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.comparing.speeds import Confounds, Rounds, share_cores
 from samestep.experiments.printing.columns import cell
-from samestep.experiments.printing.text import count, fill, screen_width
+from samestep.experiments.printing.text import count, fill
 
 LEAST_RANKED = 2
 """Rounds. With one, a table ranks nothing."""
@@ -62,7 +62,7 @@ def explain_confounds(rows: Mapping[str, Rounds], reference: str | None, allowed
     passes = _list({cell: split_allowed(every, allowed)[1] for cell, every in found.items()})
     stops = [f"Not ranked against {reference}, unless --allow NAME says so:", *stops] if stops else []
     passes = [f"Ranked against {reference} in spite of it, as --allow says:", *passes] if passes else []
-    return "\n".join(fill(line, screen_width(), "  ") for line in [*stops, *passes])
+    return "\n".join(fill(line, indent="  ") for line in [*stops, *passes])
 
 
 def _list(found: Mapping[str, Sequence[Confound]]) -> list[str]:

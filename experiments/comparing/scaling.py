@@ -101,15 +101,10 @@ def find_scaling(rows: Iterable[Row], allowed: Collection[str]) -> tuple[Scaling
         batches = sorted({batch for _, batch in family})
         if len({(batch / devices) for devices, batch in family}) == 1:
             found.append((cell, "weak", family))
-        else:
-            found += [
-                (
-                    cell.extended({"batch_size": batch} if batches[1:] else {}),
-                    "strong",
-                    {k: v for k, v in family.items() if k[1] == batch},
-                )
-                for batch in batches
-            ]
+            continue
+        for batch in batches:
+            own = {sizes: rounds for sizes, rounds in family.items() if sizes[1] == batch}
+            found.append((cell.extended({"batch_size": batch} if batches[1:] else {}), "strong", own))
     return tuple(_scaling(cell, kind, family, allowed) for cell, kind, family in found if len(family) > 1)
 
 
@@ -141,7 +136,6 @@ def _serial_share(kind: str, rates: Mapping[int, float | None]) -> float | None:
 
 def _point(row: Rounds, speedup: Difference | None, stops: tuple[str, ...], base: Rounds) -> ScalingPoint:
     first, speed = row[0], predict_speed(examples_per_second(row))
-    communication, exposed = _communication(first)
     devices = first.config.devices or 1
     return ScalingPoint(
         devices,
@@ -150,8 +144,7 @@ def _point(row: Rounds, speedup: Difference | None, stops: tuple[str, ...], base
         speed and speed.median,
         speedup,
         stops,
-        communication,
-        exposed,
+        *_communication(first),
         TEXTBOOK.get(devices) if base[0].config.devices == 1 and _is_data_parallel(first) else None,
         first.by_host,
     )

@@ -14,7 +14,7 @@ from samestep.common.judging.speed_comparison import (
     predict_speed,
 )
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.printing.text import count, fill, screen_width
+from samestep.experiments.printing.text import count, fill
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 REFERENCE = "reference"
@@ -175,7 +175,7 @@ def unseparated(rows: Mapping[str, Speed], reference: str | None) -> str:
     unclear = {name: row.against for name, row in rows.items() if row.against and row.against.verdict == NOT_SEPARATED}
     lines = [f"* {name}: {_what_it_takes(difference)}" for name, difference in unclear.items()]
     title = f"Not separated from {reference}:"
-    return "\n".join(fill(line, screen_width(), "  ") for line in [title, *lines]) if lines else ""
+    return "\n".join(fill(line, indent="  ") for line in [title, *lines]) if lines else ""
 
 
 def _what_it_takes(difference: Difference) -> str:

@@ -15,8 +15,8 @@ from samestep.experiments.comparing.row import Row, explain_rows
 from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.doctoring.gpus import Gpu
 from samestep.experiments.printing.formats import Document
-from samestep.experiments.printing.grid import Column, fit, meanings, table
-from samestep.experiments.printing.text import bullets, screen_width, size
+from samestep.experiments.printing.grid import Column, explained
+from samestep.experiments.printing.text import paragraphs, size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,13 +130,9 @@ def document(found: Comparison, gpus: Mapping[str, Sequence[Gpu]]) -> Document:
     elsewhere = [check.row.cell for check in checks if not check.is_on_gpu]
 
     def text() -> str:
-        width = screen_width()
-        shown = fit(COLUMNS, checks, width)
-        grid = table(shown, checks, width) if checks else ""
-        lines = meanings(shown)
-        lines += [f"on CPU cores, since each rank has to have a GPU: {', '.join(elsewhere)}"] if elsewhere else []
+        lines = [f"on CPU cores, since each rank has to have a GPU: {', '.join(elsewhere)}"] if elsewhere else []
         seen = "\n".join(f"{framework} sees {say_gpus(each)}." for framework, each in gpus.items())
-        return "\n\n".join(filter(None, [seen, grid, bullets([*lines, *explain_rows(found.rows)], width)]))
+        return paragraphs(seen, explained(COLUMNS, checks, [*lines, *explain_rows(found.rows)]))
 
     return Document(
         "samestep doctor --gpu",

@@ -24,18 +24,8 @@ _PARAGRAPH = r"(?=\b(?:Replicated|Split|Sent)\b[:,]|\bUse it\b)"
 """What a paragraph begins with in the docstring of a strategy."""
 HERE = Path(__file__).parent
 TOTALS = ("state, fullest device", "activations, fullest device", "sent, all processes")
-SPEEDS = ((0.5, "half"), (1, "normal"), (2, "double"))
 HATCHES = ((memory.GRADIENTS, 45), (memory.OPTIMIZER_STATE, -45), (memory.ACTIVATIONS, 0))
 """The angle of the lines by which classes differ beside their colour; parameters have none."""
-NOTES = (
-    f"state: {STATE_OF_A_DEVICE}, between two steps; activations: kept between the forward and the backward pass",
-    "sent: what all processes put on the wire in a step; between the devices of one process there is no wire",
-    "the bytes on a shard are those that one device hands over at once; what goes around a ring goes around in parts; of "
-    "several that differ they are the mean",
-    "the order of a step is shown, not its time: an exchange and the computation beside it may overlap",
-    "a bar is filled where the device has its part of the whole, which is dashed; the line above parameters is the most of them "
-    "at once, gathered copies included",
-)
 
 
 def explorer(grid: Grid, start: Mapping[str, int], measured: Mapping[Cell, tuple[str, dict[str, object]]]) -> str:
@@ -46,27 +36,26 @@ def explorer(grid: Grid, start: Mapping[str, int], measured: Mapping[Cell, tuple
         start: What it is set to when it opens: the places of both rows, of the devices and of the width.
         measured: Row -> the point of the grid at which it was run, and its step as measured.
     """
-    rows = [_row(grid, cell, measured.get(cell)) for cell in grid.rows]
-    data = {
+    shared = {
         "devices": grid.devices,
         "widths": grid.widths,
         "phases": [phase.capitalize() for phase in PHASES],
+    }
+    data = {
+        **shared,
         "beginnings": [BEGINNING[phase] for phase in PHASES],
         "silent": NOTHING_SENT,
         "classes": [(each.kind, each.name) for each in CLASSES],
         "totals": TOTALS,
         "start": start,
-        "rows": rows,
+        "rows": [_row(grid, cell, measured.get(cell)) for cell in grid.rows],
     }
     content = {
+        **shared,
         "choices": list(_choices(grid.rows)),
-        "devices": grid.devices,
-        "widths": grid.widths,
-        "speeds": SPEEDS,
-        "phases": [phase.capitalize() for phase in PHASES],
         "key": [(each.kind, each.name) for each in (*CLASSES, memory.ACTIVATIONS)],
         "hatches": [(each.kind, angle) for each, angle in HATCHES],
-        "notes": NOTES,
+        "state": STATE_OF_A_DEVICE,
         "steps": Markup(json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")),
     }
     title, about = "A step of two strategies, side by side", _about(grid)

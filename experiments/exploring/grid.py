@@ -13,7 +13,7 @@ from samestep.common.workload.optimizers.table import DEFAULT
 from samestep.common.workload.table import resize, resolve, size_names
 from samestep.experiments.advising.prediction import Assumptions, Prediction, predict_row
 from samestep.experiments.comparing.comparison_request import every_cell
-from samestep.experiments.exploring.places import predicted_step
+from samestep.experiments.exploring.places import predicted_devices
 from samestep.experiments.exploring.steps import played
 
 WIDTH, DEVICES = "width", (1, 2, 4, 8)
@@ -161,7 +161,7 @@ def predicted(grid: Grid, cell: Cell) -> Iterator[tuple[str, dict[str, object] |
             except ConfigError as error:
                 yield key_of(devices, width), str(error)
             else:
-                step = played(found.run, predicted_step(found), found.ledger.sent_bytes_per_step)
+                step = played(found.run, predicted_devices(found), found.ledger.sent_bytes_per_step)
                 yield key_of(devices, width), step
 
 

@@ -41,7 +41,7 @@ def run_row(launcher: Launcher, grid: Grid, cell: Cell, devices: int, width: int
     check_launch(run, launch)
     with make_scratch() as scratch:
         result = launcher.run(run, dataclasses.replace(launch, out=f"{scratch}/run"))
-    return key_of(devices, width), played(run, result, result.sent_bytes)
+    return key_of(devices, width), played(run, result.processes, result.sent_bytes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +66,7 @@ class PlayedRun:
         Args:
             width: The width of its model, if it has one.
         """
-        return key_of(self.run.num_devices, width), played(self.run, self.result, self.result.sent_bytes)
+        return key_of(self.run.num_devices, width), played(self.run, self.result.processes, self.result.sent_bytes)
 
 
 def read_runs(paths: Sequence[Path]) -> tuple[list[PlayedRun], RunConfig]:

@@ -27,14 +27,7 @@ class PredictedDevice(Footprint):
     sends: tuple[Send, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class PredictedStep:
-    """A step as it is predicted for all devices."""
-
-    processes: tuple[PredictedDevice, ...]
-
-
-def predicted_step(prediction: Prediction) -> PredictedStep:
+def predicted_devices(prediction: Prediction) -> list[PredictedDevice]:
     """Lays a prediction out over the devices.
 
     Args:
@@ -51,7 +44,7 @@ def predicted_step(prediction: Prediction) -> PredictedStep:
         sends = _in_order(by_place[index], index, run.mesh) if index < len(by_place) else ()
         footprint = {field.name: getattr(each, field.name) for field in dataclasses.fields(Footprint)}
         places.append(PredictedDevice(**footprint | {"device": name}, role=roles[process], rank=process, sends=sends))
-    return PredictedStep(tuple(places))
+    return places
 
 
 def _in_order(sends: Sequence[Send], place: int, mesh: Mesh) -> tuple[Send, ...]:

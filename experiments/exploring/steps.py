@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from samestep.common.costs.routes import RINGS
 from samestep.common.ledger import PHASES, Footprint
 from samestep.common.strategy import Run
-from samestep.experiments.exploring.places import PredictedStep
+from samestep.experiments.exploring.places import PredictedDevice
 from samestep.experiments.exploring.sentences import sentence
 from samestep.experiments.page.drawings.held import CLASSES, device_names, held_from, share, whole_bytes
 from samestep.experiments.page.drawings.transfer_marks import amount
@@ -15,7 +15,7 @@ from samestep.experiments.page.drawings.transfers import DrawnTransfer, Path, tr
 from samestep.experiments.printing.text import size
 
 if TYPE_CHECKING:
-    from samestep.common.runtime.records import RunResult  # it needs NumPy, which a prediction does without
+    from samestep.common.runtime.records import DeviceRow  # it needs NumPy, which a prediction does without
 
 MOST_MOVES = 24
 """Exchanges of a step that are played one by one; of a step with more, those that are alike are played together."""
@@ -25,18 +25,17 @@ Link = tuple[int, int]
 """The places of a device that sends and of one that receives."""
 
 
-def played(run: Run, step: "PredictedStep | RunResult", sent_bytes: float) -> dict[str, object]:
+def played(run: Run, rows: "Sequence[PredictedDevice] | Sequence[DeviceRow]", sent_bytes: float) -> dict[str, object]:
     """Returns a step in values that JSON has.
 
     Args:
         run: What is trained.
-        step: Its devices, with what they hold and send.
+        rows: Its devices, with what they hold and send.
         sent_bytes: What all processes together put on the wire.
     """
-    rows: Sequence[Footprint] = step.processes
-    moves = sorted(transfers(run.mesh, step, MOST_MOVES), key=lambda each: PHASES.index(each.phase))
+    moves = sorted(transfers(run.mesh, rows, MOST_MOVES), key=lambda each: PHASES.index(each.phase))
     kept = [row.activations_bytes for row in rows if row.activations_bytes is not None]
-    names, lacking = device_names(step), "not predicted" if isinstance(step, PredictedStep) else "not measured"
+    names, lacking = device_names(rows), "not predicted" if isinstance(rows[0], PredictedDevice) else "not measured"
     return {
         "mesh": str(run.mesh),
         "wholes": whole_bytes(run),

@@ -7,7 +7,7 @@ from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.measures.quantity import Quantity
 from samestep.experiments.comparing.quantities import SENT, STATE
 from samestep.experiments.comparing.speeds import MeasuredRow, share_cores
-from samestep.experiments.printing.columns import range_of
+from samestep.experiments.printing.columns import is_faster
 from samestep.experiments.printing.text import short
 
 _NAMED = 3
@@ -74,8 +74,7 @@ def _certainty(best: str, second: str, rows: dict[str, MeasuredRow]) -> str:
     predicted = rows[best].speed.prediction
     if predicted is None or predicted.rounds == 1:
         return f"measured once, so not ranked above {second}; --repeats 5 ranks them"
-    ranges = [range_of(rows[name]) for name in (best, second)]
-    if None not in ranges and ranges[0][0] > ranges[1][1]:  # type: ignore[index]
+    if is_faster(rows[best], rows[second]):
         return f"its interval lies above that of the next, {second}"
     return f"not separated from {second}"
 

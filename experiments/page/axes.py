@@ -38,8 +38,7 @@ class AxisScale:
 
     def place(self, value: float) -> float:
         """Returns where a value is, in percent: to a hundredth, which is a tenth of a pixel in the widest figure."""
-        start, factor = self._start_and_factor
-        return round(factor * ((math.log(max(value, self.low)) if self.is_log else value) - start), 2)
+        return round(self.places([value])[0], 2)
 
     def places(self, values: Iterable[float]) -> list[float]:
         """Returns where values are, in percent, not rounded."""

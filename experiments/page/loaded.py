@@ -9,6 +9,7 @@ from samestep.common.workload.table import title
 from samestep.experiments.comparing.comparison import Comparison
 from samestep.experiments.comparing.row import Row
 from samestep.experiments.comparing.speeds import MeasuredRow, Speed
+from samestep.experiments.printing.formats import Document
 from samestep.experiments.printing.text import marked, sharing
 
 
@@ -116,6 +117,21 @@ class Loaded:
         """Which single runs cannot be put together, in a sentence; "" if all can."""
         single = [group.title for group in self.groups if group.comparison.directory is None]
         return f"Single runs of different settings are not compared: {'; '.join(single)}." if single[1:] else ""
+
+    def document(self) -> Document:
+        """Returns what the comparisons themselves would print, one after the other, as any format can be made of it."""
+        parts = [(group, group.comparison.document("")) for group in self.groups]
+        problems = [{"directory": str(each.place), "message": each.message} for each in self.problems]
+        return Document(
+            name="samestep report",
+            text=lambda: "\n\n".join(f"## {group.title}\n\n{part.text()}" for group, part in parts),
+            record={
+                "comparisons": [{"title": group.title, **part.record} for group, part in parts],
+                "problems": problems,
+            },
+            rows=[{"comparison": group.title, **row} for group, part in parts for row in part.rows],
+            cases=[case for _, part in parts for case in part.cases],
+        )
 
     def facets(self) -> Iterator["Facet"]:
         """Yields what figures show apart: each group by its workloads, the rows that have a result."""

@@ -26,10 +26,9 @@ def _figure(facet: Facet) -> dict[str, object] | None:
     rows = [(entry, result) for entry, result in facet.rows if result.losses]
     if not rows:
         return None
-    last = _end(rows)
     drawn = dict(panels(facet))
     return {
-        "alt": f"Losses of {len(rows)} rows over {last} steps, {facet.title}, and their deviations from the reference.",
+        "alt": f"Losses of {len(rows)} rows over {_end(rows)} steps, {facet.title}, and their deviations from the reference.",
         "title": facet.title,
         "losses": drawn["losses"],
         "deviations": drawn.get("deviations"),

@@ -11,7 +11,7 @@ from samestep.common.judging.parity import bound_of
 from samestep.common.runtime.records import RunResult
 from samestep.experiments.page.loaded import Entry, Loaded
 from samestep.experiments.page.rendering import render
-from samestep.experiments.printing.text import count, marked
+from samestep.experiments.printing.text import count, marked, sharing
 
 _ORDERS = 5
 """A deviation so many orders of magnitude below the bound is as pale as one can be."""
@@ -43,13 +43,13 @@ class Field:
 
 def write(loaded: Loaded) -> Markup | None:
     """Makes the section."""
-    fields: dict[tuple[str, str], list[Judged]] = {}
-    columns: dict[str, None] = {}
-    for facet in loaded.facets():
-        for entry, result in facet.rows:
-            if result.framework != "numpy" and not result.compiled:
-                columns[facet.workload] = None
-                fields.setdefault((f"{result.framework}:{result.strategy}", facet.workload), []).append((entry, result))
+    fields = sharing(
+        ((f"{result.framework}:{result.strategy}", facet.workload), (entry, result))
+        for facet in loaded.facets()
+        for entry, result in facet.rows
+        if result.framework != "numpy" and not result.compiled
+    )
+    columns = dict.fromkeys(workload for _, workload in fields)
     names = [name for name in cells() if any(name == own for own, _ in fields)]
     if not names or not (len(columns) > 1 or loaded.groups[1:]):  # the table of all rows has the same
         return None

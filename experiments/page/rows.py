@@ -119,10 +119,10 @@ def _column(quantity: Quantity) -> SortableColumn:
 
 def _metric(entry: Entry) -> str:
     """Returns the metric with its name: rows of other workloads have another one."""
-    name = entry.result.metric_name.replace("_", " ") if entry.result else ""
-    return (
-        "" if entry.result is None or entry.result.metric_value is None else f"{entry.result.metric_value:.4g} {name}"
-    )
+    result = entry.result
+    if result is None or result.metric_value is None:
+        return ""
+    return f"{result.metric_value:.4g} {result.metric_name.replace('_', ' ')}"
 
 
 _ROW = SortableColumn(

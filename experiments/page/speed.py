@@ -35,14 +35,11 @@ def plot(facet: Facet) -> Plot | None:
 
 
 def _marks(axis: AxisScale, median: float, entry: Entry, row: MeasuredRow) -> list[Mark]:
+    dot = mark(f"dot {entry.framework}", axis, median, data={"data-value": median})
+    if (ends := range_of(row)) is None:
+        return [dot]
     kind = "interval" if row.speed.prediction and row.speed.prediction.low is not None else "spread"
-    ends = range_of(row)
-    bars = (
-        [mark(f"{kind} {entry.framework}", axis, *ends, data={"data-low": ends[0], "data-high": ends[1]})]
-        if ends
-        else []
-    )
-    return [*bars, mark(f"dot {entry.framework}", axis, median, data={"data-value": median})]
+    return [mark(f"{kind} {entry.framework}", axis, *ends, data={"data-low": ends[0], "data-high": ends[1]}), dot]
 
 
 def _said(row: MeasuredRow) -> dict[str, object]:

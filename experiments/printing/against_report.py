@@ -6,7 +6,7 @@ from samestep.common.judging.repetition import CHANGED, EQUAL
 from samestep.experiments.comparing.against import Against, RowDifference
 from samestep.experiments.comparing.speeds import spell_confounds, spell_ratio
 from samestep.experiments.printing.grid import Column, table
-from samestep.experiments.printing.text import bullets, fill, screen_width, sharing, short
+from samestep.experiments.printing.text import bullets, fill, paragraphs, screen_width, sharing, short
 
 COLUMNS = (
     Column("strategy", lambda row: row.cell),
@@ -23,13 +23,12 @@ def write_report(against: Against) -> str:
     Args:
         against: What was found.
     """
-    width = screen_width()
     versions = dict.fromkeys(row.differs for row in against.rows if row.differs)
     title = f"Against {against.directory} (today first)"
     title += f": {'; '.join(versions)}." if versions else ": the same versions."
-    grid = table(COLUMNS, against.rows, width) if against.rows else ""
+    grid = table(COLUMNS, against.rows, screen_width()) if against.rows else ""
     changed = [f"{row.cell} changed: {row.what_changed}." for row in against.rows if row.is_changed]
-    return "\n\n".join(filter(None, [fill(title, width), grid, bullets([*changed, *_notes(against)], width)]))
+    return paragraphs(fill(title), grid, bullets([*changed, *_notes(against)]))
 
 
 def _losses(row: RowDifference) -> str:

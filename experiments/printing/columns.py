@@ -213,6 +213,17 @@ def range_of(row: MeasuredRow) -> tuple[float, float] | None:
     return windows.slowest_window, windows.fastest_window
 
 
+def is_faster(row: MeasuredRow, other: MeasuredRow) -> bool:
+    """Returns whether all of what one row measured is faster than all that another one did.
+
+    Args:
+        row: The one.
+        other: The other.
+    """
+    ranges = range_of(row), range_of(other)
+    return ranges[0] is not None and ranges[1] is not None and ranges[0][0] > ranges[1][1]
+
+
 def spell_range(row: MeasuredRow) -> str:
     """Writes `range_of`, or why there is none; "" where nothing was timed."""
     return _interval(row) or _spread(row)

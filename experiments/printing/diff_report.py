@@ -10,7 +10,7 @@ from samestep.common.judging.recorded.verdict import EXACT, RecordedVerdict, Ten
 from samestep.common.mistakes.mistake import of_norm
 from samestep.experiments.printing.formats import Case, Document
 from samestep.experiments.printing.grid import Column, table
-from samestep.experiments.printing.text import bullets, count, fill, screen_width
+from samestep.experiments.printing.text import bullets, count, fill, paragraphs, screen_width
 from samestep.experiments.recording.diffing import Diffed
 from samestep.experiments.recording.reruns import Reruns
 
@@ -74,14 +74,13 @@ def _about(side: Reruns) -> dict[str, object]:
 
 
 def _text(found: Diffed, step: str) -> str:
-    verdict, width = found.verdict, screen_width()
+    verdict = found.verdict
     sides = [f"{who}: {_spell(side)}" for who, side in (("A", found.a), ("B", found.b))]
-    grid = table(_COLUMNS, _shown(verdict.rows), width) if verdict.rows and _wants_table(verdict) else ""
+    grid = table(_COLUMNS, _shown(verdict.rows), screen_width()) if verdict.rows and _wants_table(verdict) else ""
     left = len(verdict.rows) - MOST_ROWS
     more = [f"{count(left, 'tensor')} more in --format json"] if grid and left > 0 else []
-    facts = [*facts_of_diff(found), *more]
-    parts = [fill(verdict.headline, width, "  "), "\n".join(sides), grid, bullets(facts, width)]
-    return "\n\n".join(filter(None, [*parts, fill(f"Next: {step}", width, "  ") if step else ""]))
+    facts, following = bullets([*facts_of_diff(found), *more]), fill(f"Next: {step}", indent="  ") if step else ""
+    return paragraphs(fill(verdict.headline, indent="  "), "\n".join(sides), grid, facts, following)
 
 
 def facts_of_diff(found: Diffed) -> list[str]:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from samestep.experiments.printing.text import github, least_width
+from samestep.experiments.printing.text import bullets, github, least_width, paragraphs, screen_width
 
 Row = TypeVar("Row")
 
@@ -86,3 +86,16 @@ def table(columns: Sequence[Column[Row]], rows: Sequence[Row], width: int | None
 def meanings(columns: Sequence[Column[Row]]) -> list[str]:
     """Returns what those columns mean whose headers do not say it, a line each."""
     return [f"{column.header}: {column.meaning}" for column in columns if column.meaning]
+
+
+def explained(columns: Sequence[Column[Row]], rows: Sequence[Row], more: Sequence[str] = ()) -> str:
+    """Returns the table of as many of the columns as fit the screen, and below it what they mean.
+
+    Args:
+        columns: In their order.
+        rows: What the table shows; without any there is none.
+        more: Further lines.
+    """
+    width = screen_width()
+    shown = fit(columns, rows, width)
+    return paragraphs(table(shown, rows, width) if rows else "", bullets([*meanings(joined(shown)), *more]))

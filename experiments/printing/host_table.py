@@ -16,30 +16,28 @@ def host_columns(found: Sequence[HostBytes]) -> list[Column[HostBytes]]:
         found: The rows.
     """
     unit = common_unit(size for each in found for size in (each.within_bytes, each.sent_bytes, each.received_bytes))
-
-    def spell(measured: float, predicted: float | None) -> str:
-        expected = "" if predicted is None else f" ({in_unit(predicted, unit)})"
-        return in_unit(measured, unit) + expected
-
     return [
         Column("host", lambda row: row.host),
-        Column(f"within it {unit}", lambda row: spell(row.within_bytes, row.predicted_within_bytes)),
-        Column(f"to others {unit}", lambda row: spell(row.sent_bytes, row.predicted_sent_bytes)),
-        Column(f"from others {unit}", lambda row: spell(row.received_bytes, row.predicted_received_bytes)),
+        Column(f"within it {unit}", lambda row: spell_sum([(row.within_bytes, row.predicted_within_bytes)], unit)),
+        Column(f"to others {unit}", lambda row: spell_sum([(row.sent_bytes, row.predicted_sent_bytes)], unit)),
+        Column(
+            f"from others {unit}", lambda row: spell_sum([(row.received_bytes, row.predicted_received_bytes)], unit)
+        ),
     ]
 
 
-def spell_sum(sizes: Sequence[tuple[float, float | None]]) -> str:
-    """Returns what several hosts send in a step in KiB, with what was predicted; "" without hosts.
+def spell_sum(sizes: Sequence[tuple[float, float | None]], unit: str = "KiB") -> str:
+    """Returns what one host or several send in a step, with what was predicted; "" without hosts.
 
     Args:
         sizes: Of each, the bytes measured and predicted.
+        unit: One of `UNITS`; it is not written.
     """
     if not sizes:
         return ""
     measured, predicted = zip(*sizes, strict=True)
-    expected = "" if None in predicted else f" ({in_unit(sum(filter(None, predicted)), 'KiB')})"
-    return in_unit(sum(measured), "KiB") + expected
+    expected = "" if None in predicted else f" ({in_unit(sum(filter(None, predicted)), unit)})"
+    return in_unit(sum(measured), unit) + expected
 
 
 def host_table(result: RunResult, width: int | None) -> str:
@@ -61,9 +59,7 @@ def explain_between(results: Sequence[RunResult], names: Sequence[str]) -> str:
     """
     said = []
     for result, name in zip(results, names, strict=True):
-        predicted = [each.predicted_sent_bytes for each in result.by_host]
-        sizes = [sum(each.sent_bytes for each in result.by_host), sum(filter(None, predicted))]
-        unit = common_unit(sizes)
-        expected = "" if None in predicted else f" ({in_unit(sizes[1], unit)})"
-        said.append(f"{name} {in_unit(sizes[0], unit)}{expected} {unit}")
+        sizes = [(each.sent_bytes, each.predicted_sent_bytes) for each in result.by_host]
+        unit = common_unit(sum(filter(None, column)) for column in zip(*sizes, strict=True))
+        said.append(f"{name} {spell_sum(sizes, unit)} {unit}")
     return f"sent between hosts in a step (predicted): {', '.join(said)}"

@@ -8,7 +8,7 @@ from samestep.common.workload.models.description import Description
 from samestep.common.workload.models.spec import ArraySpec, Param
 from samestep.experiments.printing.formats import Case, Document
 from samestep.experiments.printing.grid import Column, table
-from samestep.experiments.printing.text import count, fill, screen_width, shape
+from samestep.experiments.printing.text import count, fill, paragraphs, screen_width, shape
 
 _MOST_NAMED = 5
 _REDUCED = {
@@ -60,7 +60,7 @@ def model_document(source: str, found: Sequence[Understood]) -> Document:
 
 
 def _text(found: Understood) -> str:
-    width, about = screen_width(), found.description
+    about = found.description
     params = list(about.params.items())
     columns: Sequence[Column[tuple[str, Param]]] = (
         Column("parameter", lambda row: row[0]),
@@ -73,7 +73,7 @@ def _text(found: Understood) -> str:
     takes = [row for row, why in found.rows.items() if not why]
     lines.append(f"Rows that can take it: {', '.join(takes) or 'none'}.")
     lines += [why if why.startswith(row) else f"{row}: {why}" for row, why in found.rows.items() if why]
-    return "\n\n".join([table(columns, params, width), "\n".join(fill(line, width, "  ") for line in lines)])
+    return paragraphs(table(columns, params, screen_width()), "\n".join(fill(line, indent="  ") for line in lines))
 
 
 def _remarks(about: Description, name: str, param: Param) -> Iterator[str]:
@@ -121,13 +121,8 @@ def _facts(about: Description) -> Iterator[str]:
 def _array(array: ArraySpec) -> str:
     if array.several:
         return ", ".join(f"{name} {_array(one)}" for name, one in array.several)
-    kind = (
-        "real numbers"
-        if array.ids is None
-        else "whole numbers"
-        if array.is_open
-        else f"whole numbers below {array.ids}"
-    )
+    below = "" if array.is_open else f" below {array.ids}"
+    kind = "real numbers" if array.ids is None else f"whole numbers{below}"
     return f"{kind} {list(array.shape)}" if array.shape else f"{kind}, one an example"
 
 

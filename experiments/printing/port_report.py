@@ -13,7 +13,7 @@ from samestep.common.porting.matching.pairing import Pair
 from samestep.experiments.printing.formats import Case as Reported
 from samestep.experiments.printing.formats import Document
 from samestep.experiments.printing.grid import Column, table
-from samestep.experiments.printing.text import fill, screen_width, shape
+from samestep.experiments.printing.text import fill, paragraphs, screen_width, shape
 
 
 def port_document(case: PortCase, verdict: PortVerdict) -> Document:
@@ -105,8 +105,8 @@ def _text(case: PortCase, verdict: PortVerdict) -> str:
         *lacking,
         *verdict.notes,
     ]
-    lines = "\n".join(fill(line, width, "  ") for line in said)
-    return "\n\n".join([*grids, lines, fill(verdict.sentence, width)])
+    lines = "\n".join(fill(line, indent="  ") for line in said)
+    return paragraphs(*grids, lines, fill(verdict.sentence))
 
 
 def _curve(case: PortCase) -> list[str]:

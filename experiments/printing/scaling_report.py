@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from samestep.common.judging.scaling_fit import LEAST_POINTS, amdahl_limit
 from samestep.experiments.comparing.scaling import EXPECTED, Scaling, ScalingPoint
 from samestep.experiments.comparing.speeds import spell_confounds, spell_ratio
-from samestep.experiments.printing.grid import Column, fit, joined, meanings, table
+from samestep.experiments.printing.grid import Column, explained
 from samestep.experiments.printing.host_table import spell_sum
-from samestep.experiments.printing.text import bullets, count, fill, screen_width, short, spell
+from samestep.experiments.printing.text import count, fill, paragraphs, sharing, short, spell
 
 Line = tuple[Scaling, ScalingPoint]
 """A line of the table: a row, and one number of its devices."""
@@ -65,18 +65,14 @@ def write_scaling(found: Sequence[Scaling]) -> str:
     Args:
         found: The rows that have.
     """
-    return "\n\n".join(
-        _write([each for each in found if each.kind == kind])
-        for kind in EXPECTED
-        if any(each.kind == kind for each in found)
-    )
+    kinds = sharing((each.kind, each) for each in found)
+    return paragraphs(*(_write(kinds[kind]) for kind in EXPECTED if kind in kinds))
 
 
 def _write(found: Sequence[Scaling]) -> str:
-    width, lines = screen_width(), [(each, point) for each in found for point in each.points]
-    shown = fit([column for column in COLUMNS if any(map(column.value, lines))], lines, width)
-    said = [*meanings(joined(shown)), *map(explain_fit, found)]
-    return "\n\n".join([fill(title_of(found), width), table(shown, lines, width), bullets(said, width)])
+    lines = [(each, point) for each in found for point in each.points]
+    shown = [column for column in COLUMNS if any(map(column.value, lines))]
+    return paragraphs(fill(title_of(found)), explained(shown, lines, [*map(explain_fit, found)]))
 
 
 def title_of(found: Sequence[Scaling]) -> str:

@@ -24,7 +24,7 @@ from samestep.experiments.printing.columns import (
     shared_columns,
 )
 from samestep.experiments.printing.grid import Column, Row, fit, joined, meanings, table
-from samestep.experiments.printing.text import bullets, count, fill, github, screen_width, sharing
+from samestep.experiments.printing.text import bullets, count, fill, github, paragraphs, screen_width, sharing
 
 EXCEPTIONS = 3
 """What all rows but so many have in common is said in the caption, with the exceptions, and is not a column."""
@@ -133,7 +133,7 @@ def caption(results: Sequence[RunResult], width: int | None = None, names: Seque
     shared = [f"{header} {value}" for header, value in found.items() if value]
     line += f" Every row: {', '.join(shared)}." if shared else ""
     line += _hosts(results, name)
-    return fill(line, width or screen_width())
+    return fill(line, width)
 
 
 def _hosts(results: Sequence[RunResult], name: Name) -> str:
@@ -217,7 +217,7 @@ def report(result: RunResult) -> str:
         from samestep.experiments.printing.host_table import host_table  # here: most runs have one host
 
         tables.append(host_table(result, screen_width()))
-    return "\n\n".join([*tables, fill(said, screen_width())])
+    return paragraphs(*tables, fill(said))
 
 
 def compiled_steps(results: Sequence[RunResult]) -> str:
@@ -236,7 +236,7 @@ def _alone(result: RunResult) -> str:
     own = measures(result)
     rows = [[column.header, column.value(alone)] for column in joined(every)] + [[name, said] for name, said, _ in own]
     lines = _meanings(every, [result]) + [f"{name}: {meaning}" for name, _, meaning in own]
-    return f"{github([cell(result), ''], rows, screen_width())}\n\n{bullets(lines, screen_width())}"
+    return f"{github([cell(result), ''], rows, screen_width())}\n\n{bullets(lines)}"
 
 
 def measures(result: RunResult) -> list[tuple[str, str, str]]:

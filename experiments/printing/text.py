@@ -20,9 +20,6 @@ def screen_width() -> int:
     return shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
 
 
-# --- tables -----------------------------------------------------------------------------------------------------------
-
-
 def github(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
     """Returns a table in GitHub's format, every cell as it is; with a width, cells are wrapped until the table fits into it.
 
@@ -86,15 +83,21 @@ def _column_widths(headers: Sequence[str], rows: Sequence[Sequence[str]], width:
 # --- sentences and numbers --------------------------------------------------------------------------------------------
 
 
-def fill(text: str, width: int, indent: str = "") -> str:
+def fill(text: str, width: int | None = None, indent: str = "") -> str:
     """Wraps a sentence; words stay whole.
 
     Args:
         text: One paragraph.
-        width: In characters.
+        width: In characters; the screen's, unless given.
         indent: Stands before every line but the first.
     """
+    width = width or screen_width()
     return textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def paragraphs(*parts: str) -> str:
+    """Returns paragraphs with an empty line between them; what says nothing is left out."""
+    return "\n\n".join(filter(None, parts))
 
 
 _WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|[^\s'"\\])+""")
@@ -117,11 +120,7 @@ def wrap_command(line: str, width: int) -> str:
 
 
 def again(command: str) -> str:
-    """Returns the line that repeats what was done, to be copied; "" without a command.
-
-    Args:
-        command: As a shell takes it.
-    """
+    """Returns the line that repeats what was done, to be copied; "" without a command, which is as a shell takes it."""
     return wrap_command(f"Again: {command}", screen_width()) if command else ""
 
 
@@ -168,12 +167,12 @@ def sharing(pairs: Iterable[tuple[Shared, Thing]]) -> dict[Shared, list[Thing]]:
     return found
 
 
-def bullets(lines: Iterable[str], width: int) -> str:
+def bullets(lines: Iterable[str], width: int | None = None) -> str:
     """Returns a list, its lines wrapped.
 
     Args:
         lines: Its items.
-        width: In characters.
+        width: In characters; the screen's, unless given.
     """
     return "\n".join(fill(f"* {line}", width, "  ") for line in lines)
 

@@ -22,7 +22,7 @@ from samestep.experiments import explore
 from samestep.experiments.advising.prediction import Assumptions, Prediction, predict_row
 from samestep.experiments.exploring.grid import BASE, Grid, grid_of, key_of, request_of
 from samestep.experiments.exploring.measuring import run_row
-from samestep.experiments.exploring.places import predicted_step
+from samestep.experiments.exploring.places import predicted_devices
 from samestep.experiments.exploring.sentences import sentence
 from samestep.experiments.exploring.steps import MOST_MOVES, played
 from samestep.experiments.page.drawings.transfers import DrawnTransfer, transfers
@@ -115,7 +115,7 @@ def test_rows_of_experts_have_a_model_with_experts_and_say_so(data: Mapping[str,
 def test_a_broadcast_stays_in_its_group() -> None:
     """Its roots are ranks of that group, and not of the first one."""
     told = prediction("torch:hybrid+shard_optimizer=true", "pipe=2,data=2", 128)
-    drawn = transfers(told.run.mesh, predicted_step(told), MOST_MOVES)
+    drawn = transfers(told.run.mesh, predicted_devices(told), MOST_MOVES)
     found = {path for each in drawn if each.operation == "broadcast" for path in each.paths}
     assert found == {((rank,), (rank ^ 1,)) for rank in range(4)}
 
@@ -174,7 +174,7 @@ def test_stages_wait_for_those_before_them(data: Mapping[str, object]) -> None:
 def test_replicas_of_a_stage_send_to_the_same_place_of_the_next() -> None:
     cell = Cell.parse("torch:hybrid+mesh=pipe=2,data=2")
     told = predict_row(str(cell), cell.apply_to(BASE), Assumptions())
-    moves = played(told.run, predicted_step(told), 0)["moves"]
+    moves = played(told.run, predicted_devices(told), 0)["moves"]
     assert {tuple(move[3].split()) for move in moves if move[1] == "send"} == {("0-2", "1-3"), ("2-0", "3-1")}
     assert {tuple(move[3].split()) for move in moves if move[1] == "all_reduce"} == {("0-1", "1-0"), ("2-3", "3-2")}
 
@@ -316,7 +316,7 @@ def check_run(launcher: Launcher, cell: str) -> None:
     told = predict_row(
         cell, request_of(dataclasses.replace(grid.base, mesh=step["mesh"]), Cell.parse(cell)), Assumptions()
     )
-    predicted = played(told.run, predicted_step(told), told.ledger.sent_bytes_per_step)
+    predicted = played(told.run, predicted_devices(told), told.ledger.sent_bytes_per_step)
     assert key == "2"
     assert [held for _, _, held, *_ in step["devices"]] == [held for _, _, held, *_ in predicted["devices"]]
     if cell not in {*BY_CALLS, *OF_EXPERTS}:  # a router decides what experts take

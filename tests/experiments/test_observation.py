@@ -10,6 +10,7 @@ import pytest
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.experiments import predict
 from samestep.experiments.advising.observation import ObservedAmount
+from samestep.experiments.printing.ledger_table import Amount
 
 SMALL = ["--workload", "synthetic-gpt+layers=1+width=64+heads=4+context=8", "--batch-size", "64"]
 MODEL = """
@@ -75,9 +76,9 @@ def test_what_cannot_be_observed_is_refused_before_anything_starts(asked: list[s
 
 
 def test_a_wrong_prediction_is_marked() -> None:
-    found = ObservedAmount("all_reduce", 4096.0, 2, 4096.0, 1)
+    found = ObservedAmount("all_reduce", Amount(4096.0, 2), Amount(4096.0, 1))
     assert found.is_missed
-    assert (found.observed, found.predicted) == ("4.0 KiB in 2", "4.0 KiB in 1")
-    assert not dataclasses.replace(found, predicted_count=2).is_missed
-    missing = ObservedAmount("all_gather", 0, 0, 1000.0, 1)
-    assert missing.observed == "none"
+    assert found.cells == ["all_reduce", "4.0 KiB in 2", "4.0 KiB in 1!"]
+    assert not dataclasses.replace(found, predicted=Amount(4096.0, 2)).is_missed
+    missing = ObservedAmount("all_gather", Amount(0, 0), Amount(1000.0, 1))
+    assert missing.cells[1] == "none"

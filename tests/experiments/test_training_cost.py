@@ -9,7 +9,7 @@ from samestep.common.request import RunConfig
 from samestep.common.run import parse_prediction
 from samestep.common.seconds.machine import load_machine
 from samestep.experiments.advise import main
-from samestep.experiments.advising.training_cost import Training, model_flops_utilization, say_rate, say_whole
+from samestep.experiments.advising.training_cost import StepCost, Training
 
 MACHINE = load_machine("a100-80gb")
 GPT3 = parse_prediction(RunConfig(workload="gpt3-175b"), "bf16")
@@ -22,24 +22,24 @@ def test_the_share_of_the_peak_is_that_of_the_published_formula():
     flops = 72 * GPT3.batch_size * tokens * layers * width**2
     flops *= 1 + tokens / (6 * width) + model.vocabulary / (12 * layers * width)
     expected = flops / (seconds * devices * 312e12)
-    found = model_flops_utilization(GPT3, seconds, MACHINE, devices)
-    assert found == pytest.approx(expected, rel=1e-5)  # the formula leaves out the lookup of tokens
+    found = StepCost(GPT3, seconds, MACHINE, devices)
+    assert found.flops_utilization == pytest.approx(expected, rel=1e-5)  # the formula leaves out the lookup of tokens
     assert (
-        say_rate(GPT3, seconds, MACHINE, devices)
+        found.say_rate()
         == f"That is 98,304 tokens a second, {100 * expected:.0f} % of the peak (MFU, with attention counted in full)."
     )
 
 
 def test_a_whole_training_is_told_in_days_price_and_energy():
     tokens_a_step = GPT3.batch_size * 2048
-    told = say_whole(Training(tokens_a_step * 8640.0, 2.0), GPT3, 20.0, MACHINE, 100)
-    assert told == (
+    found = StepCost(GPT3, 20.0, MACHINE, 100, Training(tokens_a_step * 8640.0, 2.0))
+    assert found.say_whole() == (
         "27.18 billion tokens take 2.0 days and 4,800 device hours, which cost 9,600; the devices draw at most 1.92 MWh. "
         "Restarts and evaluation come on top."
     )
     unknown = dataclasses.replace(MACHINE, device_watts=None)
-    assert "draw" not in say_whole(Training(1e9), GPT3, 20.0, unknown, 100)
-    assert say_whole(Training(), GPT3, 20.0, MACHINE, 100) == ""
+    assert "draw" not in StepCost(GPT3, 20.0, unknown, 100, Training(1e9)).say_whole()
+    assert StepCost(GPT3, 20.0, MACHINE, 100).say_whole() == ""
 
 
 @pytest.mark.parametrize(

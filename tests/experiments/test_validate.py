@@ -30,8 +30,9 @@ def test_json_has_the_errors_of_every_group(name: str, capsys: pytest.CaptureFix
     assert len(rows) == found["rows"]
 
 
-def test_the_split_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    told = " ".join(text(VALIDATIONS["vtrain"](None), 160).split())
+def test_the_split_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    told = " ".join(text(VALIDATIONS["vtrain"](None)).split())
     assert "no row is predicted with constants that have seen it" in told
     assert "hidden 2048, its hidden size left out" in told
     assert "suspected cause" in told
@@ -58,8 +59,9 @@ def test_own_rows_are_predicted_with_the_fitted_constants(tmp_path: Path, capsys
 
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("name", VALIDATIONS)
-def test_it_fits(name: str, width: int) -> None:
-    assert max(map(len, text(VALIDATIONS[name](None), width).splitlines())) <= width
+def test_it_fits(name: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert max(map(len, text(VALIDATIONS[name](None)).splitlines())) <= width
 
 
 def test_a_row_that_is_far_off_is_a_failure_for_ci() -> None:

@@ -50,7 +50,7 @@ def sent(phase: str = "backward", operation: str = "all_reduce", **changes: obje
 
 
 def transfers(result: RunResult, most: int) -> list[DrawnTransfer]:
-    return joined_transfers(Mesh.parse(result.mesh), result, most)
+    return joined_transfers(Mesh.parse(result.mesh), result.processes, most)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ class Scale:
             result: What came of it.
         """
         held = [max(row.params_peak_bytes, *(each.bytes_of(row) for each in CLASSES)) for row in result.processes]
-        sent = (each.bytes for each in transfers(run.mesh, result, MOST_TRANSFERS))
+        sent = (each.bytes for each in transfers(run.mesh, result.processes, MOST_TRANSFERS))
         return cls(max(*held, *whole_bytes(run), 1), max(sent, default=1) or 1)
 
 
@@ -69,8 +69,8 @@ def anatomy(run: Run, result: "RunResult", scale: Scale | None = None) -> Elemen
         scale: Its own, unless given.
     """
     scale = scale or Scale.of(run, result)
-    found = transfers(run.mesh, result, MOST_TRANSFERS)
-    names = device_names(result)
+    found = transfers(run.mesh, result.processes, MOST_TRANSFERS)
+    names = device_names(result.processes)
     shown = min(len(names), MOST_DEVICES)
     top = _HEAD + shown * _ROW
     height = top + 40 + _LINE * (max(len(found), 1) + (len(names) > shown)) + 10

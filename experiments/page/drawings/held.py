@@ -12,7 +12,7 @@ from samestep.common.mesh import Dimension
 from samestep.common.request import DTYPES
 from samestep.common.strategy import Run
 from samestep.common.workload.models.spec import num_params
-from samestep.experiments.page.drawings.transfers import Senders, short_device
+from samestep.experiments.page.drawings.transfers import Sender, short_device
 from samestep.experiments.printing.text import size
 
 if TYPE_CHECKING:
@@ -87,15 +87,10 @@ def share(held: int, whole: int) -> str:
     return f"{size(held)}, all" if held == whole else f"{size(held)}, {100 * held / whole:.0f} %"
 
 
-def device_names(result: Senders) -> list[str]:
-    """Returns a name for each device of a run: its process, and which device it is where the process has several.
-
-    Args:
-        result: The result of a run, or its prediction.
-    """
-    roles = [row.role for row in result.processes]
-    alone = [short_device(row.device) for row in result.processes]
-    return [role if roles.count(role) == 1 else f"{device}" for role, device in zip(roles, alone, strict=True)]
+def device_names(rows: Sequence[Sender]) -> list[str]:
+    """Returns a name for each device of a run: its process, or which device it is where the process has several."""
+    roles = [row.role for row in rows]
+    return [row.role if roles.count(row.role) == 1 else short_device(row.device) for row in rows]
 
 
 def drawn_from(result: "RunResult") -> str:
@@ -107,8 +102,7 @@ def drawn_from(result: "RunResult") -> str:
     shown = []
     for row in result.processes:
         sends = [[*send.kind, send.source, send.bytes, send.count] for send in row.sends]
-        shown.append(
-            [row.role, short_device(row.device), row.params_peak_bytes, *(c.bytes_of(row) for c in CLASSES), sends]
-        )
+        held = [row.params_peak_bytes, *(each.bytes_of(row) for each in CLASSES)]
+        shown.append([row.role, short_device(row.device), *held, sends])
     text = json.dumps([result.framework, result.strategy, result.workload, result.mesh, shown])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

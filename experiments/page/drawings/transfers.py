@@ -30,13 +30,6 @@ class Sender(Protocol):
     def sends(self) -> tuple[Send, ...]: ...  # noqa: D102
 
 
-class Senders(Protocol):
-    """What has devices: the result of a run, or a prediction."""
-
-    @property
-    def processes(self) -> Sequence[Sender]: ...  # noqa: D102
-
-
 @dataclasses.dataclass(frozen=True)
 class DrawnTransfer:
     """One kind of send, as a drawing shows it.
@@ -88,15 +81,15 @@ class DrawnTransfer:
         return senders if self.ranks in (0, len(path[0])) else f"{senders}, in groups of {self.ranks}"
 
 
-def transfers(mesh: Mesh, result: Senders, most: int) -> list[DrawnTransfer]:
+def transfers(mesh: Mesh, rows: Sequence[Sender], most: int) -> list[DrawnTransfer]:
     """Lists the transfers of a step in order, at most as many as asked for if joining neighbors can reach that.
 
     Args:
         mesh: The mesh of the run.
-        result: What came of it.
+        rows: Its devices.
         most: How many a drawing has room for.
     """
-    found = _runs(_side_by_side(_runs(_join(mesh, result), _alike)), _alike)
+    found = _runs(_side_by_side(_runs(_join(mesh, rows), _alike)), _alike)
     for kind in (_same_paths, _same_kind):
         if len(found) > most:
             found = _runs(found, kind)
@@ -145,9 +138,8 @@ def _side_by_side(ordered: Iterable[DrawnTransfer]) -> list[DrawnTransfer]:
     return found
 
 
-def _join(mesh: Mesh, result: Senders) -> list[DrawnTransfer]:
+def _join(mesh: Mesh, rows: Sequence[Sender]) -> list[DrawnTransfer]:
     """Returns one transfer for every collective, whichever of its devices recorded it, and for every message; in order."""
-    rows = result.processes
     expand = sum(send.count for row in rows for send in row.sends) <= MOST_JOINED
     found: dict[Hashable, tuple[tuple[float, ...], DrawnTransfer]] = {}
     for index, row in enumerate(rows):

@@ -1,7 +1,7 @@
 """All figures of a report, by name, and their files at the two widths of a paper."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, unknown
@@ -13,6 +13,7 @@ from samestep.experiments.page.loading import loaded_comparison
 from samestep.experiments.page.paper.charts import Key, chart
 from samestep.experiments.page.paper.figure import COLUMN, KINDS, PAGE, Figure
 from samestep.experiments.page.paper.graphs import graph
+from samestep.experiments.page.plots import Plot
 from samestep.experiments.page.rendering import FRAMEWORKS
 from samestep.experiments.page.timing import step_parts
 from samestep.experiments.printing.picture import file_name
@@ -88,16 +89,16 @@ _IDEAL = [("ideal", "twice the devices, twice the speed")]
 def _of_facet(facet: Facet) -> Iterator[tuple[str, Figure]]:
     there = {entry.framework for entry, _ in facet.rows}
     titles = [(name, title) for name, title in FRAMEWORKS if name in there]
-    keys: list[tuple[str, Key]] = [
-        (
-            "speed",
-            [*((f"dot {name}", title) for name, title in titles), ("interval numpy", "95 % prediction interval")],
-        ),
-        ("time", step_parts.swatches([result for _, result in facet.rows])),
-        ("memory", memory.swatches([result for _, result in facet.rows])),
-        ("sent", [*((f"bar {name}", f"{title}, measured") for name, title in titles), *wire.MARKS]),
+    results = [result for _, result in facet.rows]
+    dots = [(f"dot {name}", title) for name, title in titles]
+    bars = [(f"bar {name}", f"{title}, measured") for name, title in titles]
+    charts: list[tuple[str, Key, Callable[[Facet], Plot | None]]] = [
+        ("speed", [*dots, ("interval numpy", "95 % prediction interval")], speed.plot),
+        ("time", step_parts.swatches(results), step_parts.plot),
+        ("memory", memory.swatches(results), memory.plot),
+        ("sent", [*bars, *wire.MARKS], wire.plot),
     ]
-    for (name, key), make in zip(keys, (speed.plot, step_parts.plot, memory.plot, wire.plot), strict=True):
+    for name, key, make in charts:
         if (made := make(facet)) is not None:
             yield name, Figure(lambda width, made=made, key=key: chart(made, key, width))
     for name, panel in losses.panels(facet):

@@ -25,17 +25,20 @@ class RecordFigure:
 
     Attributes:
         title: What stands above it.
-        alt: What it shows, for those who do not see it.
         meaning: How it is read.
         key: The class of each mark, and its meaning.
         panel: The figure itself.
     """
 
     title: str
-    alt: str
     meaning: str
     key: Sequence[tuple[str, str]]
     panel: Panel
+
+    @property
+    def alt(self) -> str:
+        """What it shows, for those who do not see it."""
+        return self.panel.alt
 
 
 def loss_figure(losses: Mapping[str, Sequence[Place]]) -> RecordFigure | None:
@@ -111,11 +114,10 @@ def projection_figure(pair: GatheredPair) -> RecordFigure | None:
         "line B equals A. Along another line B is a multiple of A; scattered, it is something else."
         + (f" {left} more tensors are not drawn." if left > 0 else "")
     )
-    panel = Panel(
-        axis, axis, ("A", "B"), f"{len(dots)} projections of {len(drawn)} tensors, B by A.", [line], dots=dots
-    )
+    alt = f"{len(dots)} projections of {len(drawn)} tensors, B by A."
     key = [(FIRST, "within rounding"), ("bad", "differs")]
-    return RecordFigure(f"Projections at step {pair.step}", panel.alt, meaning, key, panel)
+    panel = Panel(axis, axis, ("A", "B"), alt, [line], dots=dots)
+    return RecordFigure(f"Projections at step {pair.step}", meaning, key, panel)
 
 
 def most_telling(tensors: Sequence[ShownTensor]) -> list[ShownTensor]:
@@ -147,13 +149,8 @@ def _by_step(
     ]
     ends = ", ".join(f"{name} {points[-1][1]:.4g}" for name, points in drawn.items())
     alt = f"{title} by step, {len(drawn)} curves. At the last step: {ends}."
-    return RecordFigure(
-        title,
-        alt,
-        meaning,
-        [(kinds[name], name) for name in drawn],
-        Panel(across, up, ("step", unit), alt, curves, levels),
-    )
+    key = [(kinds[name], name) for name in drawn]
+    return RecordFigure(title, meaning, key, Panel(across, up, ("step", unit), alt, curves, levels))
 
 
 def _number(value: float) -> str:

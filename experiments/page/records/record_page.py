@@ -80,11 +80,10 @@ def page_of_pair(paths: Sequence[Path]) -> str:
         ConfigError: One cannot be read, or they have nothing in common.
     """
     a, b = _sides(paths)
-    pair = gather_pair(a, b)
-    facts = [*facts_of_diff(pair.found)]
+    pair, sides = gather_pair(a, b), {"A": (a.directory, a.run.header), "B": (b.directory, b.run.header)}
     said = {
         "headline": f"{pair.verdict.headline}.",
-        "facts": facts,
+        "facts": facts_of_diff(pair.found),
         "next": next_step(pair.verdict, [*map(str, paths)]),
     }
     curves = [loss_figure({"A": pair.losses[0], "B": pair.losses[1]}), rounding_figure(pair)]
@@ -92,11 +91,7 @@ def page_of_pair(paths: Sequence[Path]) -> str:
         ("verdict", "Verdict", render("record_verdict", said)),
         *_drawn("curves", "Curves", [each for each in curves if each is not None]),
         *_tensors(pair),
-        (
-            "provenance",
-            "Where it comes from",
-            _provenance({n: (s.directory, s.run.header) for n, s in (("A", a), ("B", b))}),
-        ),
+        ("provenance", "Where it comes from", _provenance(sides)),
     ]
     about = f"Two records, {count(pair.verdict.num_steps, 'step')} compared"
     return assembled(" against ".join(path.resolve().name for path in paths), about, sections)

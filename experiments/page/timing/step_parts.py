@@ -12,7 +12,7 @@ from samestep.experiments.page.axes import AxisScale, linear, spell_tick
 from samestep.experiments.page.loaded import Entry, Facet, Loaded
 from samestep.experiments.page.memory import UNKNOWN
 from samestep.experiments.page.plots import Line, Mark, Plot, mark, render_figures
-from samestep.experiments.printing.columns import range_of
+from samestep.experiments.printing.columns import is_faster
 from samestep.experiments.printing.text import count, short
 
 _SLOWER = 1.5
@@ -133,14 +133,13 @@ def sentences(facet: Facet) -> list[str]:
         if result.step_seconds_median and not entry.row.configuration.is_oracle and result.step_parts
     ]
     timed.sort(key=lambda line: line[0])
-    slower = [line for line in timed[1:] if line[0] >= _SLOWER * timed[0][0] and _is_apart(timed[0][1], line[1])]
+    slower = [line for line in timed[1:] if line[0] >= _SLOWER * timed[0][0] and _is_faster(timed[0][1], line[1])]
     return [_sentence(timed[0], line) for line in slower[::-1][:_MOST_SAID]]
 
 
-def _is_apart(fast: Entry, slow: Entry) -> bool:
-    """Returns whether all of what one row measured is faster than all that another one did."""
-    ranges = [row and range_of(row) for row in (fast.measured, slow.measured)]
-    return None not in ranges and ranges[0][0] > ranges[1][1]  # type: ignore[index]
+def _is_faster(fast: Entry, slow: Entry) -> bool:
+    row, other = fast.measured, slow.measured
+    return row is not None and other is not None and is_faster(row, other)
 
 
 def _sentence(fast: tuple[float, Entry, RunResult], slow: tuple[float, Entry, RunResult]) -> str:
