@@ -14,7 +14,7 @@ from samestep.common.flags import spell_flag
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import as_config, parse
 from samestep.common.runtime.directory import refuse_run, refuse_taken, write_error
-from samestep.common.runtime.parent.attempts import new_directory
+from samestep.common.runtime.parent.attempts import first_new, new_directory
 from samestep.common.runtime.parent.check import check_launch
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.experiments.comparing import comparison_file
@@ -49,13 +49,17 @@ def compare(
     """
     plan = make_plan(asked)
     trained = asked.base.workload.partition("+")[0] if asked.base.model is None else Path(asked.base.model).stem
-    directory = new_directory(f"comparison-{trained}") if out is None else Path(out)
+    name = f"comparison-{trained}"
+    directory = new_directory(name) if out is None else Path(out)
     refuse_taken(directory)
     for cell in plan.cells:
         refuse_run(run_directory(directory, cell, 1))  # whose name may be too long
     with Launcher(elsewhere=elsewhere) as launcher:
         checked = _check(asked.base, plan, launcher, quiet)
-        _make(directory)
+        if out is None:
+            directory = first_new(lambda: new_directory(name))
+        else:
+            _make(directory)
         with sole_user(directory, "measured"):
             comparison_file.write_file(directory / comparison_file.NAME, asked)
             return _conduct(asked, plan, checked, {cell: Found() for cell in plan.cells}, directory, launcher, quiet)

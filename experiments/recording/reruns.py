@@ -20,13 +20,13 @@ from samestep.common.files.removing import discard, discard_all
 from samestep.common.files.writing import make_folder
 from samestep.common.judging.recorded.repeating import judge_again
 from samestep.common.judging.recorded.verdict import place as where_first
+from samestep.common.runtime.parent.attempts import first_new
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.record import rank_files
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.common.steps.recording import RecordOptions
 from samestep.experiments.recording.commands import RunCommand, run_again, start_of, tell_command, why_not_again
 from samestep.experiments.recording.rerun_folder import FOLDER, numbered, read_whole
-from samestep.experiments.recording.start import first_new
 
 STEPS = 20
 """How many steps of the perturbed reruns are taken, unless asked otherwise."""

@@ -17,7 +17,7 @@ from samestep.common.files.removing import discard
 from samestep.common.files.writing import copy_file, create, open_directory
 from samestep.common.files.written import LIST
 from samestep.common.frameworks import FRAMEWORKS, conventions
-from samestep.common.runtime.parent.attempts import new_directory
+from samestep.common.runtime.parent.attempts import first_new, new_directory
 from samestep.common.runtime.parent.processes.scratch import make_scratch
 from samestep.common.steps.environment import input_file
 from samestep.common.steps.record import rank_files
@@ -120,27 +120,6 @@ def default_directory(command: Sequence[str]) -> Path:
     scripts = [each for each in command if each.endswith(".py")]
     stem = Path(scripts[0] if scripts else command[0]).stem
     return first_new(lambda: new_directory(stem))
-
-
-def first_new(name: Callable[[], Path]) -> Path:
-    """Makes a new directory for a record.
-
-    Args:
-        name: Returns a path that is not taken yet; if another command then makes it first, it is asked again.
-
-    Raises:
-        ConfigError: It cannot be made.
-    """
-    while True:
-        path = name()
-        try:
-            open_directory(path, is_new=True)
-            return path
-        except OSError as error:
-            if not (
-                isinstance(error, FileExistsError) and path.exists()
-            ):  # a file may have the name of a folder above it
-                raise ConfigError(_UNWRITABLE.format(path, error.strerror)) from None
 
 
 @contextlib.contextmanager

@@ -11,10 +11,10 @@ import pytest
 
 from samestep.common.errors import ConfigError
 from samestep.common.files.locks import sole_user
+from samestep.common.runtime.parent.attempts import first_new
 from samestep.common.steps.failures import spell_taken
 from samestep.common.steps.record import rank_file
 from samestep.experiments.record import main
-from samestep.experiments.recording.start import first_new
 from tests.recording.records import ROOT, SCRIPTS, read, record
 
 PLAIN = (sys.executable, str(SCRIPTS / "plain.py"))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, WorkerFailed
+from samestep.common.files.writing import open_directory
 from samestep.common.request import Launch
 from samestep.common.run import as_config
 from samestep.common.runtime.directory import is_running, open_run, refuse_run, reserve_error, write_config
@@ -21,6 +22,7 @@ from samestep.common.strategy import Run
 
 Begin = Callable[[Run, Launch, Progress | None, dict[str, str]], None]
 """(run, launch, what is called at every window's end, variables): starts the processes of a run, and waits for them."""
+_UNWRITABLE = "--out {} cannot be written ({}); name another directory."
 
 
 class _TriesAll(Exception):
@@ -134,14 +136,36 @@ def prepare(run: Run, launch: Launch) -> Path:
         ConfigError: `--out` already holds a run, or cannot be written.
     """
     if launch.out is None:
-        path = new_directory(f"{run.framework}-{run.strategy.name}-{run.workload.name.partition('+')[0]}")
+        name = f"{run.framework}-{run.strategy.name}-{run.workload.name.partition('+')[0]}"
+        path = first_new(lambda: new_directory(name))
     else:
         path = Path(launch.out)
     try:
         refuse_run(path)
         return open_run(path, as_config(run, launch))
     except OSError as error:
-        raise ConfigError(f"--out {path} cannot be written ({error.strerror}); name another directory.") from None
+        raise ConfigError(_UNWRITABLE.format(path, error.strerror)) from None
+
+
+def first_new(name: Callable[[], Path]) -> Path:
+    """Makes a new directory.
+
+    Args:
+        name: Returns a path that is not taken yet; if another command then makes it first, it is asked again.
+
+    Raises:
+        ConfigError: It cannot be made.
+    """
+    while True:
+        path = name()
+        try:
+            open_directory(path, is_new=True)
+            return path
+        except OSError as error:
+            if not (
+                isinstance(error, FileExistsError) and path.exists()
+            ):  # a file may have the name of a folder above it
+                raise ConfigError(_UNWRITABLE.format(path, error.strerror)) from None
 
 
 def new_directory(name: str) -> Path:

@@ -12,6 +12,7 @@ from samestep.common.errors import WorkerFailed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.directory import read_config
+from samestep.common.runtime.parent import attempts
 from samestep.common.runtime.parent.attempts import prepare
 from samestep.common.runtime.worker import worker
 from tests.children import in_child
@@ -183,3 +184,12 @@ def test_a_process_that_is_started_twice_is_refused_while_the_first_one_runs(tmp
     assert in_child(lambda: claimed(directory, 1)) == ""
     (directory / "config.json").unlink()
     assert claimed(directory, 0) == "", "whatever is wrong with the file is told by whoever reads it"
+
+
+def test_of_two_runs_that_begin_at_once_each_has_its_own_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    free = [Path("runs/1"), Path("runs/1"), Path("runs/2")]  # as both find them
+    monkeypatch.setattr(attempts, "new_directory", lambda name: free.pop(0))
+    assert [prepare(parse(DDP), launch_of(DDP)) for _ in range(2)] == [Path("runs/1"), Path("runs/2")]
