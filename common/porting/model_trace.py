@@ -2,10 +2,11 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import pydantic
 
 from samestep.common.errors import ConfigError
 from samestep.common.files.arrays import read_arrays
@@ -28,6 +29,7 @@ MOST_ELEMENTS = 2**22
 CLIP_EPSILON = "clip_epsilon"
 """The setting of an optimizer that says what it adds to a norm by which it divides gradients; it is accepted by this name."""
 _MOST_BYTES = 2**26
+_HOLDS_ARRAYS = pydantic.ConfigDict(arbitrary_types_allowed=True)
 
 
 Setting = bool | float | str | None
@@ -120,6 +122,8 @@ class LayerCall:
         gradient: The gradient of the loss by the output; None if it has none.
     """
 
+    __pydantic_config__ = _HOLDS_ARRAYS
+
     name: str
     kind: str
     settings: Mapping[str, object]
@@ -151,6 +155,8 @@ class ModelTrace:
         each: What the user's loss returns for each target or example; empty where it is another one.
     """
 
+    __pydantic_config__ = _HOLDS_ARRAYS
+
     calls: tuple[LayerCall, ...]
     outputs: np.ndarray
     evaluated: np.ndarray
@@ -168,10 +174,8 @@ class ModelTrace:
     each: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
 
 
-_ARRAYS = ("outputs", "evaluated", "targets", "each")
-_CURVES = ("losses", "nudged", "rates")
-_TABLES = ("gradients", "buffers", "stepped")
-_CONFIGURED = ("added", "stilled", "optimizer")
+_IN_FILE = f"in {ARRAYS}"
+"""The key of what stands in the place of an array: where that is in its file."""
 
 
 def write_trace(folder: Path, trace: ModelTrace) -> None:
@@ -181,24 +185,25 @@ def write_trace(folder: Path, trace: ModelTrace) -> None:
         folder: Where to.
         trace: What was seen.
     """
-    arrays = {name: getattr(trace, name) for name in _ARRAYS}
-    for table in _TABLES:
-        arrays |= {f"{table}/{name}": value for name, value in getattr(trace, table).items()}
-    calls = []
-    for number, call in enumerate(trace.calls):
-        arrays |= {f"calls/{number}/{i}": value for i, value in enumerate(call.inputs)}
-        arrays |= {
-            f"calls/{number}/{name}": value
-            for name in ("output", "evaluated", "gradient")
-            if (value := getattr(call, name)) is not None
-        }
-        calls.append({"name": call.name, "kind": call.kind, "settings": dict(call.settings)})
+    arrays: dict[str, np.ndarray] = {}
+    about = _without_arrays(trace, "", arrays)
     with replacing(folder / ARRAYS) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
-    about = {"calls": calls, "loss": trace.loss}
-    about |= {name: getattr(trace, name) for name in (*_CURVES, *_CONFIGURED)}
     with replacing(folder / CALLS) as file:
         file.write((json.dumps(about) + "\n").encode())
+
+
+def _without_arrays(value: object, path: str, arrays: dict[str, np.ndarray]) -> object:
+    """Returns a value as JSON can hold it, and adds the arrays in it to others, by where they are."""
+    if isinstance(value, np.ndarray | np.generic):
+        arrays[path] = np.asarray(value)
+        return {_IN_FILE: path}
+    inner = vars(value) if dataclasses.is_dataclass(value) else value
+    if isinstance(inner, Mapping):
+        return {name: _without_arrays(each, f"{path}/{name}".lstrip("/"), arrays) for name, each in inner.items()}
+    if isinstance(inner, list | tuple):
+        return [_without_arrays(each, f"{path}/{number}", arrays) for number, each in enumerate(inner)]
+    return inner
 
 
 def read_trace(folder: Path) -> ModelTrace:
@@ -209,34 +214,14 @@ def read_trace(folder: Path) -> ModelTrace:
     """
     try:
         about, arrays = read_json(folder / CALLS, _MOST_BYTES), read_arrays(folder / ARRAYS)
-    except Unreadable as error:
+        return pydantic.TypeAdapter(ModelTrace).validate_python(_with_arrays(about, arrays))
+    except (Unreadable, KeyError, ValueError) as error:
         raise ConfigError(f"{folder} holds no trace: {error}; repeat the command.") from None
-    assert isinstance(about, dict)
-    return ModelTrace(
-        calls=tuple(_call(each, f"calls/{number}/", arrays) for number, each in enumerate(about["calls"])),
-        **{name: arrays[name] for name in _ARRAYS},
-        loss=about["loss"],
-        **{
-            table: {n.removeprefix(f"{table}/"): v for n, v in arrays.items() if n.startswith(f"{table}/")}
-            for table in _TABLES
-        },
-        **{name: tuple(about[name]) for name in _CURVES},
-        added=about["added"],
-        stilled={name: Stilled(*each) for name, each in about["stilled"].items()},
-        optimizer=about["optimizer"],
-    )
 
 
-def _call(about: Mapping[str, object], prefix: str, arrays: Mapping[str, np.ndarray]) -> LayerCall:
-    inputs: Sequence[str] = sorted(name for name in arrays if name.startswith(prefix) and name[len(prefix) :].isdigit())
-    settings = about["settings"]
-    assert isinstance(settings, dict)
-    return LayerCall(
-        name=str(about["name"]),
-        kind=str(about["kind"]),
-        settings=settings,
-        inputs=tuple(arrays[name] for name in inputs),
-        output=arrays[f"{prefix}output"],
-        evaluated=arrays.get(f"{prefix}evaluated"),
-        gradient=arrays.get(f"{prefix}gradient"),
-    )
+def _with_arrays(about: object, arrays: Mapping[str, np.ndarray]) -> object:
+    """Returns what `_without_arrays` was given."""
+    if isinstance(about, dict):
+        inner = {name: _with_arrays(each, arrays) for name, each in about.items()}
+        return arrays[about[_IN_FILE]] if _IN_FILE in about else inner
+    return [_with_arrays(each, arrays) for each in about] if isinstance(about, list) else about

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from samestep.common.files.arrays import read_arrays
-from samestep.common.files.writing import replacing
 from samestep.common.frameworks import conventions
+from samestep.common.workload.models.description import write_initial
 
 _FILE = "weights.npz"
 
@@ -30,10 +30,7 @@ def write_weights(folder: Path, params: Mapping[str, np.ndarray], buffers: Mappi
         params: The params by the framework's own neutral names.
         buffers: The buffers by the framework's own neutral names.
     """
-    arrays = {f"params/{name}": value for name, value in params.items()}
-    arrays |= {f"buffers/{name}": value for name, value in buffers.items()}
-    with replacing(folder / _FILE) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+    write_initial(folder / _FILE, params, buffers)
 
 
 def read_weights(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:

@@ -9,21 +9,18 @@ in `matching.json` which parameter is which.
 import dataclasses
 import functools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError
 from samestep.common.files.arrays import read_arrays
 from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.files.writing import replacing
+from samestep.common.workload.array_type import Array, Arrays
 from samestep.common.workload.declaration import BUILDERS
 from samestep.common.workload.models.findings import DeclaredFindings
 from samestep.common.workload.models.layer import ParameterLayer
 from samestep.common.workload.models.spec import ArraySpec, Param, Segment
-
-if TYPE_CHECKING:
-    import numpy as np  # only where arrays are made: a prediction does without
 
 SPEC, INITIAL, DATA, MATCHING = "model.json", "initial.npz", "data.npz", "matching.json"
 _MOST_BYTES = 2**26
@@ -73,18 +70,18 @@ class Description(DeclaredFindings):
         return Path(file).stem if name == "model" else f"{Path(file).stem}:{name}"
 
 
-def write_description(folder: Path, description: Description, initial: "dict[str, np.ndarray]") -> None:
+def write_description(
+    folder: Path, description: Description, params: Mapping[str, Array], buffers: Mapping[str, Array]
+) -> None:
     """Writes a description.
 
     Args:
         folder: Where to; it is there.
         description: What was found out.
-        initial: `params/NAME` and `buffers/NAME`, in the neutral layout.
+        params: The initial values of the parameters, in the neutral layout.
+        buffers: Those of the buffers.
     """
-    import numpy as np
-
-    with replacing(folder / INITIAL) as file:
-        np.savez(file, **initial)  # type: ignore[arg-type]
+    write_initial(folder / INITIAL, params, buffers)
     with replacing(folder / SPEC) as file:
         file.write((json.dumps(dataclasses.asdict(description), indent=1) + "\n").encode())
 
@@ -109,12 +106,34 @@ def read_description(folder: str) -> Description:
         raise ConfigError(f"{folder} holds no description of a model: {error}; repeat the command.") from None
 
 
+def write_initial(path: Path, params: Mapping[str, Array], buffers: Mapping[str, Array]) -> None:
+    """Writes weights: `params/NAME` and `buffers/NAME`.
+
+    Args:
+        path: The file.
+        params: The parameters by neutral name.
+        buffers: The buffers by neutral name.
+    """
+    import numpy as np
+
+    arrays = {f"params/{name}": value for name, value in params.items()}
+    arrays |= {f"buffers/{name}": value for name, value in buffers.items()}
+    with replacing(path) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
 def counterpart_folder(folder: str) -> str | None:
     """Finds the description of the model that a description has its weights from: a folder named after its framework."""
     return next((str(path) for name in BUILDERS if (path := Path(folder, name)).exists()), None)
 
 
-def read_initial(folder: str, kind: str, names: Iterable[str]) -> "dict[str, np.ndarray]":
+def read_initials(folder: str) -> tuple[Arrays, Arrays]:
+    """Reads all initial parameters and buffers of a description, float64."""
+    found = read_description(folder)
+    return read_initial(folder, "params", found.params), read_initial(folder, "buffers", found.buffers)
+
+
+def read_initial(folder: str, kind: str, names: Iterable[str]) -> Arrays:
     """Reads the initial values of a description, float64.
 
     Args:

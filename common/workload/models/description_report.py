@@ -104,7 +104,8 @@ def write_found(
         seed=seed,
         **{name: getattr(found, name) for name in _AS_FOUND},
     )
-    write_description(folder, description, _initial(found))
+    params, buffers = ({n: _rounded(v) for n, v in values.items()} for values in (found.params, found.buffers))
+    write_description(folder, description, params, buffers)
 
 
 def _refuse_untrainable(model: Model, source: str, framework: str, found: BuildReport) -> None:
@@ -130,12 +131,6 @@ def _params(found: BuildReport, table: str) -> dict[str, Param]:
         )
         for name, value in found.params.items()
     }
-
-
-def _initial(found: BuildReport) -> dict[str, np.ndarray]:
-    """Returns the initial weights and buffers, as a description keeps them."""
-    initial = {f"params/{name}": _rounded(value) for name, value in found.params.items()}
-    return initial | {f"buffers/{name}": _rounded(value) for name, value in found.buffers.items()}
 
 
 def _rounded(value: np.ndarray) -> np.ndarray:

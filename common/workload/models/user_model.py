@@ -5,7 +5,7 @@ import functools
 import hashlib
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 from samestep.common.files.reading import read_sha256
 from samestep.common.workload.models.description import (
@@ -14,14 +14,10 @@ from samestep.common.workload.models.description import (
     Description,
     counterpart_folder,
     read_description,
-    read_initial,
 )
 from samestep.common.workload.models.facts import ModelFacts
 from samestep.common.workload.models.findings import DeclaredFindings
 from samestep.common.workload.models.spec import ArraySpec, DataSizes, Param, Segment
-
-if TYPE_CHECKING:
-    import numpy as np  # only where arrays are made: a prediction does without
 
 
 @functools.lru_cache(maxsize=4)
@@ -102,14 +98,6 @@ class UserModelSpec:
     def fitted(self, sizes: DataSizes) -> Self:
         """Returns the same model: its file fixes its sizes."""
         return self
-
-    def initial(self, kind: str = "params") -> "dict[str, np.ndarray]":
-        """Returns the initial values, float64.
-
-        Args:
-            kind: "params" or "buffers".
-        """
-        return read_initial(self.path, kind, self.params() if kind == "params" else self.described.buffers)
 
 
 @functools.lru_cache(maxsize=4)

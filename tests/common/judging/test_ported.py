@@ -48,7 +48,7 @@ def run(tmp_path: Path) -> Run:
             inputs=ArraySpec((4,), None),
             targets=ArraySpec((), 3),
         )
-        write_description(folder, description, {"params/fc/kernel": draw.normal(size=(4, 3))})
+        write_description(folder, description, {"fc/kernel": draw.normal(size=(4, 3))}, {})
         split = {"train_inputs": inputs, "train_targets": targets, "test_inputs": inputs, "test_targets": targets}
         np.savez(folder / DATA, **split)
     asked = {"framework": "tf", "strategy": "mirrored", "devices": 2, "dtype": "float64", "batch_size": 16, "steps": 3}

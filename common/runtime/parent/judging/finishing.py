@@ -203,12 +203,11 @@ def _with_first_weights(run: Run, start: "TrainState", folder: Path) -> Run:
         start: Has the weights and buffers.
         folder: To copy the model to.
     """
-    from samestep.common.workload.models.description import INITIAL  # here: runs of our own models do without
+    from samestep.common.workload.models.description import INITIAL, write_initial  # here: runs of our own do without
     from samestep.common.workload.models.user_model import UserModelSpec
 
     described = run.workload.model.facts.folder
     assert described is not None
     shutil.copytree(described, folder)
-    arrays = {f"params/{name}": value for name, value in start.params.items()}
-    np.savez(folder / INITIAL, **arrays, **{f"buffers/{name}": value for name, value in start.buffers.items()})  # type: ignore[arg-type]
+    write_initial(folder / INITIAL, start.params, start.buffers)
     return dataclasses.replace(run, workload=dataclasses.replace(run.workload, model=UserModelSpec.of(str(folder))))

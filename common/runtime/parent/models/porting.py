@@ -19,9 +19,8 @@ from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.parent.models.description_request import Servers, ask_description, run_tasks
 from samestep.common.workload.accepted import ACCEPTABLE
 from samestep.common.workload.declaration import BUILDERS
-from samestep.common.workload.models.description import DATA, Description, read_description
+from samestep.common.workload.models.description import DATA, Description, read_description, read_initials
 from samestep.common.workload.models.dtypes import note_on_dtypes
-from samestep.common.workload.models.user_model import UserModelSpec
 from samestep.common.workload.optimizers.table import DEFAULT, OPTIMIZERS
 
 Trace = Callable[[dict[Path, str]], None]
@@ -62,7 +61,7 @@ def ask_traces(folder: Path, config: RunConfig) -> tuple[dict[Path, str], Matchi
     """
     described = [read_description(str(folder / side)) for side in SIDES]
     matching = match(described[0].layers, described[1].layers, described[0].names, SIDES)
-    params, buffers = (UserModelSpec.of(str(folder / SIDES[0])).initial(kind) for kind in ("params", "buffers"))
+    params, buffers = read_initials(str(folder / SIDES[0]))
     rng = np.random.default_rng(config.seed)
     still = {layer.params["second_bias"].neutral for layer in described[0].layers if "second_bias" in layer.params}
     params = {name: value if name in still else _nudged(value, rng) for name, value in params.items()}
@@ -100,8 +99,7 @@ def _ask(folder: Path, side: str, about: Description, config: RunConfig) -> None
 
 def _transfer_weights(folder: Path, matching: Matching) -> None:
     """Gives the target's trace the weights of the source; what the source lacks stays the target's own."""
-    own = UserModelSpec.of(str(folder / SIDES[1]))
-    params, buffers = own.initial("params"), own.initial("buffers")
+    params, buffers = read_initials(str(folder / SIDES[1]))
     ours = read_weights(folder / f"{SIDES[0]}-trace")
     transferred = matching.to_target({**ours[0], **ours[1]})
     rng = np.random.default_rng(0)

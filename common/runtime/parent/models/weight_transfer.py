@@ -9,9 +9,7 @@ import numpy as np
 import pydantic
 
 from samestep.common.errors import ConfigError
-from samestep.common.files.arrays import read_arrays
 from samestep.common.files.reading import read_json
-from samestep.common.files.writing import replacing
 from samestep.common.porting.matching.matching import Matching, match
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import write_json
@@ -19,8 +17,14 @@ from samestep.common.runtime.parent.models.description_request import Servers
 from samestep.common.runtime.parent.models.porting import BATCH_SIZE, port
 from samestep.common.strategy import Run
 from samestep.common.workload.declaration import BUILDERS
-from samestep.common.workload.models.description import DATA, INITIAL, MATCHING, read_description
-from samestep.common.workload.models.user_model import UserModelSpec
+from samestep.common.workload.models.description import (
+    DATA,
+    INITIAL,
+    MATCHING,
+    read_description,
+    read_initials,
+    write_initial,
+)
 
 _MOST_BYTES = 2**26
 _FORMER = {
@@ -57,17 +61,10 @@ def transfer_weights(source: Path, target: Path, config: RunConfig, server: Serv
     if any(pair.is_ambiguous for pair in matching.pairs):
         matching = _decide(target, config, server)
     write_json(target / MATCHING, matching)
-    initial = {kind: UserModelSpec.of(str(source)).initial(kind) for kind in ("params", "buffers")}
-    own = {kind: _initial(target, kind) for kind in initial}
-    transferred = matching.to_target({**initial["params"], **initial["buffers"]})
-    arrays = {f"{kind}/{name}": transferred.get(name, value) for kind in own for name, value in own[kind].items()}
-    with replacing(target / INITIAL) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-
-
-def _initial(folder: Path, kind: str) -> dict[str, np.ndarray]:
-    arrays = read_arrays(folder / INITIAL)
-    return {name.removeprefix(f"{kind}/"): value for name, value in arrays.items() if name.startswith(f"{kind}/")}
+    (params, buffers), own = (read_initials(str(folder)) for folder in (source, target))
+    transferred = matching.to_target({**params, **buffers})
+    made = ({name: transferred.get(name, value) for name, value in values.items()} for values in own)
+    write_initial(target / INITIAL, *made)
 
 
 def _decide(folder: Path, config: RunConfig, server: Servers) -> Matching:
