@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 
 from samestep.common.porting.alignment import OUTPUTS, Aligned
-from samestep.common.porting.array_layouts import is_same
+from samestep.common.porting.array_layouts import is_same, layouts
 from samestep.common.porting.case import PortCase, PortVerdict
 from samestep.common.porting.changes import CHANGES
 from samestep.common.porting.functions import FUNCTION
@@ -99,9 +99,7 @@ def _pooled(before: Sequence[Aligned], target: np.ndarray) -> Turned | None:
 
 def _layout(given: np.ndarray, aligned: np.ndarray) -> tuple[int, ...] | None:
     """Returns how the axes of torch's array were permuted to be aligned."""
-    dims = tuple(range(given.ndim))
-    choices = [dims, (0, *dims[2:], 1), (1, 0, *dims[2:])] if len(dims) > 2 else [dims]
-    return next((axes for axes in choices if np.array_equal(given.transpose(axes), aligned)), None)
+    return next((axes for axes in layouts(given.ndim) if np.array_equal(given.transpose(axes), aligned)), None)
 
 
 def _left_out(case: PortCase, verdict: PortVerdict) -> Remedies:
@@ -130,15 +128,11 @@ def _of_statistics(case: PortCase, verdict: PortVerdict) -> Remedies:
 
 def _of_updates(case: PortCase, verdict: PortVerdict) -> Remedies:
     found: dict[str, Amendments] = {}
-    for pair in case.matching.pairs:
-        if pair.is_buffer:
-            continue
+    for pair in case.matching.parameters:
         if CHANGES[pair.change].is_summed and len(pair.source) == 2:
             second = Amendments(frozen=(pair.source[1].native,))
             found["double_bias"] = found.get("double_bias", Amendments()) | second
-        ours = case.source.optimizer.get(pair.source[0].neutral, {})
-        theirs = case.target.optimizer.get(pair.target[0].neutral, {})
-        for name, value in differing_settings(ours, theirs).items():
+        for name, value in differing_settings(*case.updates(pair)).items():
             one = Amendments(optimizer={held.neutral: {name: value} for held in pair.source})
             found[name] = found.get(name, Amendments()) | one
     kinds = {str(each["kind"]) for each in case.target.optimizer.values()}

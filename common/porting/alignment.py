@@ -15,7 +15,7 @@ from samestep.common.porting.array_layouts import (
     find_axes,
     has_same_numbers,
     is_same,
-    like,
+    nearest_layout,
     squeezed,
     turned,
     without_border,
@@ -180,11 +180,12 @@ def _aligned(
     same = OTHER in families or len(families) == 1 or is_mixed
     if same and first is not None and first.inputs and other.inputs:
         # attention as one layer gets other inputs than its last projection
-        given = turned(first.inputs[0], axes), other.inputs[0]
-        if given[0].shape != given[1].shape:
-            given = squeezed(like(first.inputs[0], other.inputs[0]), other.inputs[0])
-        if given[0].shape != given[1].shape and kind in SPATIAL:
-            given = without_border(turned(first.inputs[0], axes)), without_border(other.inputs[0])
+        ours, theirs = first.inputs[0], other.inputs[0]
+        given = turned(ours, axes), theirs
+        if given[0].shape != theirs.shape:
+            given = squeezed(turned(ours, nearest_layout(ours, theirs)), theirs)
+        if given[0].shape != theirs.shape and kind in SPATIAL:
+            given = without_border(turned(ours, axes)), without_border(theirs)
         inputs = given if given[0].shape == given[1].shape else None
     output = squeezed(turned(one.output, axes), other.output)
     cut = find_trim(kind, *output)

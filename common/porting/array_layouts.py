@@ -22,6 +22,12 @@ def family(call: LayerCall) -> str:
     return "activation" if call.settings.get("is_activation") else family_of(call.kind)
 
 
+def layouts(dims: int) -> list[tuple[int, ...]]:
+    """Returns how axes may be permuted between the frameworks: not at all, channels to the end, or the first two exchanged."""
+    axes = tuple(range(dims))
+    return [axes, (0, *axes[2:], 1), (1, 0, *axes[2:])] if dims > 2 else [axes]
+
+
 def find_axes(family: str, one: LayerCall, other: LayerCall) -> tuple[int, ...]:
     """Returns how the axes of torch's results are permuted to TensorFlow's.
 
@@ -30,14 +36,21 @@ def find_axes(family: str, one: LayerCall, other: LayerCall) -> tuple[int, ...]:
         one: Torch's.
         other: TensorFlow's.
     """
-    dims = one.output.ndim
-    first = tuple(range(dims))
-    last = (0, *range(2, dims), 1) if dims > 2 else first
-    if family in SPATIAL and dims > 2:
-        return first if other.settings.get("data_format") == "channels_first" else last
-    choices = [first, last, *([(1, 0, *first[2:])] if dims > 2 else [])]
-    fitting = [axes for axes in choices if one.output.transpose(axes).shape == other.output.shape]
-    return min(fitting or [first], key=lambda axes: apart(one.output.transpose(axes), other.output))
+    if family in SPATIAL and one.output.ndim > 2:
+        return layouts(one.output.ndim)[other.settings.get("data_format") != "channels_first"]
+    return nearest_layout(one.output, other.output)
+
+
+def nearest_layout(array: np.ndarray, other: np.ndarray) -> tuple[int, ...]:
+    """Returns the permutation that makes torch's array most like TensorFlow's; none where no layout has its shape.
+
+    Args:
+        array: Torch's.
+        other: TensorFlow's.
+    """
+    first, *rest = layouts(array.ndim)
+    fitting = [axes for axes in (first, *rest) if array.transpose(axes).shape == other.shape]
+    return min(fitting or [first], key=lambda axes: apart(array.transpose(axes), other))
 
 
 def turned(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
@@ -48,19 +61,6 @@ def turned(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
         axes: The permutation.
     """
     return array.transpose(axes) if array.ndim == len(axes) else array
-
-
-def like(array: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Torch's array in the layout that makes it most like TensorFlow's.
-
-    Args:
-        array: Torch's.
-        other: TensorFlow's.
-    """
-    dims = array.ndim
-    choices = [array] if dims < 3 else [array, np.moveaxis(array, 1, -1), array.swapaxes(0, 1)]
-    fitting = [each for each in choices if each.shape == other.shape]
-    return min(fitting, key=lambda each: apart(each, other), default=array)
 
 
 def without_border(array: np.ndarray) -> np.ndarray:

@@ -11,10 +11,13 @@ import numpy as np
 from samestep.common.porting.alignment import Aligned, align
 from samestep.common.porting.array_layouts import FLOAT32, Both, apart
 from samestep.common.porting.matching.matching import Matching
+from samestep.common.porting.matching.pairing import Pair
 from samestep.common.porting.model_trace import NUDGE, ModelTrace
 from samestep.common.porting.words import percent, relative
 from samestep.common.workload.declaration import BUILDERS
 
+Hyper = Mapping[str, object]
+"""The settings of an optimizer, by the names of its framework."""
 LAYER_BOUND = 1e-12
 """How far a layer may be from its counterpart in float64, relative to its largest element."""
 CURVE_BOUND = 1e-10
@@ -76,6 +79,11 @@ class PortCase:
     def layers(self) -> Sequence[Aligned]:
         """Their calls, aligned."""
         return align(self.matching, self.source, self.target, self.weights)
+
+    def updates(self, pair: Pair) -> tuple[Hyper, Hyper]:
+        """Returns how the optimizers of both sides are set for matched parameters; nothing where that is not known."""
+        ours, theirs = pair.source[0].neutral, pair.target[0].neutral
+        return self.source.optimizer.get(ours, {}), self.target.optimizer.get(theirs, {})
 
     def allowed_deviations(self) -> list[float]:
         """Returns how far the loss of each step of the curve may be off, relative.

@@ -59,14 +59,11 @@ def _between(case: PortCase, number: int, layer: Aligned, deviation: float) -> P
     layers = [each for each in case.layers[:number] if each.family != FUNCTION]
     cause, before = _explain(case, number, layer, True), layers[-1] if layers else None
     both = layer.output if layer.inputs is None else layer.inputs
-    last = layer.source.kind == OUTPUTS
-    what = differ("the outputs of the model" if last else "what goes in", both)
-    if before is None or layer.source.kind == OUTPUTS:
-        names = before.names if before is not None and last else layer.names
-        where = f"after {names}" if last else f"before {names}"
-    else:
-        where = f"between {before.names} and {layer.names}"
-    named = before if last and before is not None else layer
+    is_last = layer.source.kind == OUTPUTS
+    what = differ("the outputs of the model" if is_last else "what goes in", both)
+    named = before if is_last and before is not None else layer
+    where = f"between {before.names} and {layer.names}" if before is not None else f"before {layer.names}"
+    where = f"after {named.names}" if is_last else where
     return different("forward", named, deviation, what, cause, where)
 
 

@@ -57,11 +57,7 @@ def _judge(case: PortCase) -> PortVerdict:
     if found is not None:
         return dataclasses.replace(found, notes=found_notes)
     found_notes += notes_on_places(case)
-    steps = (
-        f", {len([*_finite_losses(case)])} steps within {_curve_words(case, bool(constants))}"
-        if case.source.losses
-        else ""
-    )
+    steps = _say_steps(case, bool(constants)) if case.source.losses else ""
     same = "the same model" + (f" but for {', '.join(case.accepted)}, as accepted" if case.accepted else "")
     if not constants:
         return PortVerdict(
@@ -92,13 +88,11 @@ def reach(case: PortCase, verdict: PortVerdict) -> int:
     return names.index(verdict.source) if is_forward and verdict.source in names else len(names)
 
 
-def _curve_words(case: PortCase, has_constants: bool) -> str:
-    worst = _worst_step(case)
-    return (
-        f"{CURVE_BOUND:.0e}"
-        if worst <= CURVE_BOUND
-        else f"{worst:.0e}" + ("" if has_constants else ", rounding amplified")
-    )
+def _say_steps(case: PortCase, has_constants: bool) -> str:
+    found = [relative(one, other) for one, other in _finite_losses(case)]
+    worst = max(CURVE_BOUND, *found)
+    why = "" if has_constants or worst == CURVE_BOUND else ", rounding amplified"
+    return f", {len(found)} steps within {worst:.0e}{why}"
 
 
 # --- after the forward pass -------------------------------------------------------------------------------------------
@@ -137,10 +131,9 @@ def _backward(case: PortCase, bound: float) -> PortVerdict | None:
             continue
         cause = update_differences.explain_gradient(pair, both)
         if apart_flows and not cause:
-            seen = f"outputs agree, {differ('their gradients', apart_flows[-1].gradient)}"  # type: ignore[arg-type]
-            return different(
-                "backward", apart_flows[-1], update_differences.deviation(apart_flows[-1].gradient, scale), seen, ""
-            )  # type: ignore[arg-type]
+            *_, last = apart_flows
+            seen = f"outputs agree, {differ('their gradients', last.gradient)}"  # type: ignore[arg-type]
+            return different("backward", last, update_differences.deviation(last.gradient, scale), seen, "")  # type: ignore[arg-type]
         return _of_pair("backward", pair, deviation, f"its gradients differ by {percent(deviation)}", cause)
     return None
 
@@ -166,10 +159,6 @@ def _update(case: PortCase, bound: float) -> PortVerdict | None:
     is_off = deviation > max(bound, update_differences.CONSTANT)
     seen = f"the first step differs by {percent(deviation)}" if is_off else "so does the first step, later ones do not"
     return _of_pair("update", pair, deviation, f"its gradients agree, {seen}", cause)
-
-
-def _worst_step(case: PortCase) -> float:
-    return max((relative(one, other) for one, other in _finite_losses(case)), default=0.0)
 
 
 def _finite_losses(case: PortCase) -> Iterator[tuple[float, float]]:

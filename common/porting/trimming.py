@@ -27,15 +27,13 @@ def find_trim(family: str, one: np.ndarray, other: np.ndarray) -> Trim:
         one: Torch's result, in TensorFlow's layout.
         other: TensorFlow's.
     """
-    if one.shape == other.shape or one.ndim < 2 or other.ndim < 2:
-        return lambda both: both
+    chosen = None
     larger = 0 if one.size > other.size else 1
-    whole, part = (one, other) if larger == 0 else (other, one)
-    choices = list(_parts(family, whole, part.shape))
-    fitting = [each for each in choices if is_same(each(whole), part)]
-    if not fitting and family != "recurrent":
-        return lambda both: both
-    chosen = next(iter((*fitting, *choices)), None)
+    if one.shape != other.shape and min(one.ndim, other.ndim) > 1:
+        whole, part = (one, other) if larger == 0 else (other, one)
+        choices = list(_parts(family, whole, part.shape))
+        fitting = [each for each in choices if is_same(each(whole), part)]
+        chosen = next(iter((*fitting, *(choices if family == "recurrent" else ()))), None)
     if chosen is None:
         return lambda both: both
     return lambda both: (chosen(both[0]), both[1]) if larger == 0 else (both[0], chosen(both[1]))

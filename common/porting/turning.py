@@ -35,7 +35,7 @@ class Turned:
         return dataclasses.replace(other, steps=(*other.steps, *self.steps))
 
 
-POOLS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+POOLS: Mapping[str, Callable[..., np.ndarray]] = {
     "mean": lambda x: x.mean(1),
     "sum": lambda x: x.sum(1),
     "first position": lambda x: x[:, 0],

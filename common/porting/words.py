@@ -44,18 +44,21 @@ def _terms(one: object, other: object) -> str:
     ours, theirs = _listed(one), _listed(other)
     if sorted(ours) == sorted(theirs):
         return f"the activation is that of {ours[0]} in {{a}}, of {theirs[0]} in {{b}}"
-    for more, fewer, lacks in ((ours, theirs, "{b}"), (theirs, ours, "{a}")):
-        if len(fewer) < len(more) and set(fewer) < set(more):
-            return f"{lacks} does not add {' and '.join(each for each in more if each not in fewer)}"
-    return f"{{a}} {does({'terms': one})}, {{b}} {does({'terms': other})}"
+    return _lacking(ours, theirs) or f"{{a}} {does({'terms': one})}, {{b}} {does({'terms': other})}"
 
 
 def _sum(one: object, other: object) -> str:
-    for more, fewer, lacks in ((_listed(one), _listed(other), "{b}"), (_listed(other), _listed(one), "{a}")):
+    ours, theirs = _listed(one), _listed(other)
+    verb = "takes" if len(ours) == len(theirs) == 1 else "adds"
+    return _lacking(ours, theirs) or f"{{a}} {verb} {_listing(one)}, {{b}} {_listing(other)}"
+
+
+def _lacking(ours: Sequence[str], theirs: Sequence[str]) -> str:
+    """Says what one side does not add; "" unless it adds everything else that the other does, and nothing more."""
+    for more, fewer, lacks in ((ours, theirs, "{b}"), (theirs, ours, "{a}")):
         if set(fewer) < set(more):
             return f"{lacks} does not add {' and '.join(each for each in more if each not in fewer)}"
-    verb = "takes" if len(_listed(one)) == len(_listed(other)) == 1 else "adds"
-    return f"{{a}} {verb} {_listing(one)}, {{b}} {_listing(other)}"
+    return ""
 
 
 def _listing(values: object) -> str:

@@ -1,5 +1,6 @@
 """What is said of layers that only one side has: the likeliest partner, and between which layers one is missing."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from samestep.common.porting.families import family_of
@@ -70,12 +71,8 @@ def _nearest(layer: ParameterLayer, others: Sequence[ParameterLayer]) -> Paramet
 
 
 def _alike(one: ParameterLayer, other: ParameterLayer) -> float:
-    shapes = [sorted(size for held in layer.params.values() for size in held.neutral_shape) for layer in (one, other)]
-    shared, rest = 0, list(shapes[1])
-    for size in shapes[0]:
-        if size in rest:
-            rest.remove(size)
-            shared += 1
-    return (
-        shared / max(map(len, (*shapes, [0]))) + likeness(one, other) + (family_of(one.kind) == family_of(other.kind))
+    ours, theirs = (
+        Counter(size for held in layer.params.values() for size in held.neutral_shape) for layer in (one, other)
     )
+    shared = (ours & theirs).total() / max(ours.total(), theirs.total(), 1)
+    return shared + likeness(one, other) + (family_of(one.kind) == family_of(other.kind))

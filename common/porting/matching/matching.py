@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from samestep.common.porting.matching.pairing import Matched, Pair, fit
 from samestep.common.workload.declaration import BUILDERS
 from samestep.common.workload.models.layer import LayerTensor, ParameterLayer
 
+Score = Callable[[ParameterLayer, ParameterLayer], float]
+"""(a layer of the source, one of the target) -> how well they go together; 0 if they do not."""
 _WHOLE, _PARTIAL = 2.0, 1.5
 """What a pair adds to an alignment: with all parameters on both sides, or with some on one side only."""
 
@@ -49,6 +51,11 @@ class Matching:
     def layers(self) -> tuple[tuple[ParameterLayer, ParameterLayer], ...]:
         """The layers that were matched, each pair once."""
         return tuple({(one.name, other.name): (one, other) for one, other in (p.layers for p in self.pairs)}.values())
+
+    @property
+    def parameters(self) -> tuple[Pair, ...]:
+        """The pairs that are no buffers."""
+        return tuple(pair for pair in self.pairs if not pair.is_buffer)
 
     def flipped(self, pair: Pair) -> "Matching":
         """Returns the same with one square kernel read the other way."""
@@ -136,23 +143,28 @@ def _without(layer: ParameterLayer, taken: ParameterLayer) -> ParameterLayer | N
 
 def _by_name(source: list[ParameterLayer], target: list[ParameterLayer]) -> Matched:
     """Takes layers whose names are more alike than any other's, where the names are somebody's choice."""
-    alike = {
-        (i, j): score
-        for (i, one), (j, other) in itertools.product(enumerate(source), enumerate(target))
-        if (score := likeness(one, other)) and fit(one, other)
-    }
-    rows: dict[int, list[float]] = {}
-    columns: dict[int, list[float]] = {}
-    for (i, j), score in alike.items():
-        rows.setdefault(i, []).append(score)
-        columns.setdefault(j, []).append(score)
-    best = {
+
+    def score(one: ParameterLayer, other: ParameterLayer) -> float:
+        alike = likeness(one, other)
+        return alike if alike and fit(one, other) else 0.0
+
+    return _take_best(source, target, score)
+
+
+def _by_shape(source: list[ParameterLayer], target: list[ParameterLayer]) -> Matched:
+    """Takes layers that fit one layer of the other side and no other."""
+    return _take_best(source, target, lambda one, other: float(fit(one, other) is not None))
+
+
+def _take_best(source: list[ParameterLayer], target: list[ParameterLayer], score: Score) -> Matched:
+    """Takes two layers where either scores more with the other than with any other one."""
+    scores = np.array([[score(one, other) for other in target] for one in source]).reshape(len(source), len(target))
+    chosen = {
         (i, j)
-        for (i, j), score in alike.items()
-        if sorted(rows[i])[-2:].count(score) == 1 == sorted(columns[j])[-2:].count(score)
-        and score == max(rows[i]) == max(columns[j])
+        for i, j in zip(*np.nonzero(scores), strict=True)
+        if (scores[i] >= scores[i, j]).sum() == (scores[:, j] >= scores[i, j]).sum() == 1
     }
-    return _take(source, target, best)
+    return _take(source, target, chosen)
 
 
 def _take(source: list[ParameterLayer], target: list[ParameterLayer], chosen: Collection[tuple[int, int]]) -> Matched:
@@ -188,14 +200,3 @@ def _score(one: ParameterLayer, other: ParameterLayer) -> float:
     taken = sum(len(pair.source) + len(pair.target) for pair in found if not pair.is_buffer)
     whole = taken == len(one.params) + len(other.params) and bool(one.buffers) == bool(other.buffers)
     return (_WHOLE if whole else _PARTIAL) + 0.1 * likeness(one, other)
-
-
-def _by_shape(source: list[ParameterLayer], target: list[ParameterLayer]) -> Matched:
-    """Takes layers that fit one layer of the other side and no other."""
-    fits = {(i, j) for (i, a), (j, b) in itertools.product(enumerate(source), enumerate(target)) if fit(a, b)}
-    sole = {
-        (i, j)
-        for i, j in fits
-        if sum(i == other for other, _ in fits) == 1 and sum(j == other for _, other in fits) == 1
-    }
-    return _take(source, target, sole)

@@ -5,31 +5,40 @@ on its decay.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from samestep.common.porting.case import PortCase, PortVerdict, first_difference
+from samestep.common.porting.case import Hyper, PortCase, PortVerdict, first_difference
 from samestep.common.porting.matching.pairing import Pair
 from samestep.common.porting.model_trace import CLIP_EPSILON, Setting
 from samestep.common.workload.models.layer import Stilled
 
-Hyper = Mapping[str, object]
 _RATE = 1e-6
 """How far two hyper-parameters may be apart, relative: Keras keeps some in float32."""
 _KINDS = ("sgd", "adam", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "lion", "adafactor")
-_NAMES = {
-    **{"lr": "learning rate", "learning_rate": "learning rate", "eps": "epsilon", "epsilon": "epsilon"},
-    **{"alpha": "rho", "rho": "rho", "beta_1": "beta_1", "beta_2": "beta_2", "momentum": "momentum"},
+_OTHER_NAMES = {
+    **{"lr": "learning rate", "learning_rate": "learning rate", "eps": "epsilon", "alpha": "rho"},
     **{"beta1": "beta_1", "beta2": "beta_2"},
-    **{name: name for name in ("nesterov", "dampening", "amsgrad", "centered", "maximize", "lr_decay", "use_ema")},
-    **{
-        name: name
-        for name in ("loss_scale_factor", "clipnorm", "clipvalue", "global_clipnorm", "initial_accumulator_value")
-    },
-    **{"norm_type": "norm_type", CLIP_EPSILON: CLIP_EPSILON},
 }
-"""A setting of an optimizer, as torch, Keras or samestep calls it -> as a message does. Others do not decide an update."""
+"""A setting of an optimizer, as torch, Keras or samestep calls it -> as a message does, where that is not the same."""
+_DECIDING = (
+    *(
+        "learning rate",
+        "epsilon",
+        "rho",
+        "beta_1",
+        "beta_2",
+        "momentum",
+        "nesterov",
+        "dampening",
+        "amsgrad",
+        "centered",
+    ),
+    *("maximize", "lr_decay", "use_ema", "loss_scale_factor", "clipnorm", "clipvalue", "global_clipnorm"),
+    *("initial_accumulator_value", "norm_type", CLIP_EPSILON),
+)
+"""The settings that decide an update, as messages call them."""
 
 
 # --- what is switched off ---------------------------------------------------------------------------------------------
@@ -83,12 +92,9 @@ def _differing_stilled(names: tuple[str, str], one: Stilled | None, other: Still
 def compare_optimizers(case: PortCase) -> dict[int, str]:
     """The hyper-parameters in which two optimizers differ, in words, by the id of each pair of parameters they differ for."""
     found: dict[int, list[str]] = {}
-    pairs = [pair for pair in case.matching.pairs if not pair.is_buffer]
+    pairs = case.matching.parameters
     for pair in pairs:
-        one, other = (
-            case.source.optimizer.get(pair.source[0].neutral),
-            case.target.optimizer.get(pair.target[0].neutral),
-        )
+        one, other = case.updates(pair)
         if one and other and (said := _differing(one, other)):
             found[id(pair)] = said
     on = " on biases" if _are_biases([pair for pair in pairs if id(pair) in found]) and len(found) < len(pairs) else ""
@@ -123,10 +129,10 @@ def added_to_norms(case: PortCase) -> dict[int, float]:
     """
     squares = {name: float(np.square(gradient).sum()) for name, gradient in case.source.gradients.items()}
     found: dict[int, float] = {}
-    for pair in (each for each in case.matching.pairs if not each.is_buffer):
-        name = pair.source[0].neutral
-        ours, theirs = case.source.optimizer.get(name, {}), case.target.optimizer.get(pair.target[0].neutral, {})
-        for setting, clipped in (("global_clipnorm", sum(squares.values())), ("clipnorm", squares[name])):
+    for pair in case.matching.parameters:
+        ours, theirs = case.updates(pair)
+        own = squares[pair.source[0].neutral]
+        for setting, clipped in (("global_clipnorm", sum(squares.values())), ("clipnorm", own)):
             if (added := ours.get(CLIP_EPSILON)) and clipped and ours.get(setting) and theirs.get(setting):
                 found[id(pair)] = float(str(added)) / math.sqrt(clipped)
     return found
@@ -172,7 +178,8 @@ def _neutral(given: Hyper) -> dict[str, object]:
     """Hyper-parameters as messages call them; what is switched off is left out."""
     betas = given.get("betas")
     own = dict(given) | (dict(zip(("beta_1", "beta_2"), betas, strict=False)) if isinstance(betas, list) else {})
-    found = {_NAMES[name]: value for name, value in own.items() if name in _NAMES}
+    named = {_OTHER_NAMES.get(name, name): value for name, value in own.items()}
+    found = {name: value for name, value in named.items() if name in _DECIDING}
     if decay := own.get("weight_decay"):
         found["weight decay" if own.get("is_decoupled") else "weight decay in the gradient"] = decay
     return {name: value for name, value in found.items() if value}

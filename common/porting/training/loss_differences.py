@@ -35,26 +35,16 @@ def explain_loss(
     """
     one, other = losses
     said = []
-    if is_nearer_without(one, other, added):
+    without = other - sum(added.values())
+    if abs(one - without) < abs(one - other):
         found = [name for name, value in added.items() if relative(other, other - value)]
         said.append(f"{' and '.join(found)} {'is' if len(found) == 1 else 'are'} in the loss of Keras only")
-        other -= sum(added.values())
+        other = without
     if relative(one, other) > bound:
         cause = _computed(one, other, outputs, targets) or explain_each(each, outputs, targets)
         cause = cause or _averaged(one, other, outputs)
         said += [f"without that, {cause}" if said and cause else cause] if cause else []
     return "; ".join(said)
-
-
-def is_nearer_without(one: float, other: float, added: Mapping[str, float]) -> bool:
-    """Returns whether TensorFlow's loss is nearer to torch's without what the Keras model adds to it.
-
-    Args:
-        one: Torch's loss.
-        other: TensorFlow's.
-        added: What the Keras model adds.
-    """
-    return bool(added) and abs(one - (other - sum(added.values()))) < abs(one - other)
 
 
 def is_explained(one: float, other: float, added: Mapping[str, float]) -> bool:

@@ -33,15 +33,9 @@ def known_losses(outputs: np.ndarray, targets: np.ndarray, loss: float) -> Itera
         yield "the mean absolute deviation", float(size.mean())
         yield "the mean of log-cosh", float((np.logaddexp(off, -off) - np.log(2)).mean())
         for delta in _DELTAS:
-            inner = np.square(off) / 2
-            yield (
-                f"Huber's with a delta of {delta:g}",
-                float(np.where(size < delta, inner, delta * (size - delta / 2)).mean()),
-            )
-            yield (
-                f"smooth L1 with a beta of {delta:g}",
-                float(np.where(size < delta, inner / delta, size - delta / 2).mean()),
-            )
+            huber = float(np.where(size < delta, np.square(off) / 2, delta * (size - delta / 2)).mean())
+            yield f"Huber's with a delta of {delta:g}", huber
+            yield f"smooth L1 with a beta of {delta:g}", huber / delta
 
 
 def _of_classes(outputs: np.ndarray, targets: np.ndarray, loss: float) -> Iterator[tuple[str, float]]:

@@ -1,19 +1,16 @@
 """Where optimizers that divide by a root add their epsilon: torch after it, Keras under it."""
 
-from collections.abc import Mapping
-
 import numpy as np
 
-Settings = Mapping[str, object]
+from samestep.common.porting.case import Hyper
+
 _FITS = 1e-4
 """How well a formula has to fit a step, relative."""
-_NAMES = {"rate": ("lr", "learning_rate"), "epsilon": ("eps", "epsilon"), "rho": ("alpha", "rho")}
-_START = "initial_accumulator_value"
+_NAMES = (("lr", "learning_rate"), ("eps", "epsilon"), ("alpha", "rho"), ("initial_accumulator_value",))
+"""What frameworks call the rate, epsilon, rho, and what the sum of squares of Adagrad starts with."""
 
 
-def explain_root(
-    settings: tuple[Settings, Settings], gradient: np.ndarray, steps: tuple[np.ndarray, np.ndarray]
-) -> str:
+def explain_root(settings: tuple[Hyper, Hyper], gradient: np.ndarray, steps: tuple[np.ndarray, np.ndarray]) -> str:
     """Says where each side adds epsilon, if that is known of RMSprop or Adagrad and explains both first steps.
 
     Args:
@@ -28,13 +25,11 @@ def explain_root(
     return f"{first} adds epsilon under the root, {second} after it"
 
 
-def _is_under(given: Settings, gradient: np.ndarray, step: np.ndarray) -> bool | None:
+def _is_under(given: Hyper, gradient: np.ndarray, step: np.ndarray) -> bool | None:
     """Returns whether epsilon stands under the root in a first step; None if that explains nothing."""
-    kind, found = (
-        given.get("kind"),
-        {name: next((given[n] for n in names if n in given), 0.0) for name, names in _NAMES.items()},
-    )
-    rate, epsilon, rho, start = (float(str(each)) for each in (*found.values(), given.get(_START, 0.0)))
+    kind = given.get("kind")
+    found = (next((given[name] for name in names if name in given), 0.0) for names in _NAMES)
+    rate, epsilon, rho, start = (float(str(each)) for each in found)
     if kind not in ("RMSprop", "Adagrad") or epsilon == 0:
         return None
     mean = (1 - rho) * gradient**2 if kind == "RMSprop" else start + gradient**2

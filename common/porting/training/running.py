@@ -78,16 +78,8 @@ def moved_shares(layer: Aligned, case: PortCase) -> list[tuple[float, float]]:
 
 def _buffer_name(case: PortCase, layer: Aligned, role: str, side: int) -> str:
     name = (layer.source, layer.target)[side].name
-    return next(
-        (
-            b.neutral
-            for both in case.matching.layers
-            if both[side].call == name
-            for r, b in both[side].buffers.items()
-            if r == role
-        ),
-        "",
-    )
+    held = (both[side].buffers.get(role) for both in case.matching.layers if both[side].call == name)
+    return next((each.neutral for each in held if each is not None), "")
 
 
 def explain_buffers(layer: Aligned, case: PortCase) -> str:

@@ -6,6 +6,7 @@ a reshape or a permutation.
 """
 
 import itertools
+from collections.abc import Collection, Iterator
 
 from samestep.common.porting.alignment import Aligned
 from samestep.common.porting.array_layouts import family, has_same_numbers, is_same, without_steps
@@ -13,6 +14,8 @@ from samestep.common.porting.case import PortCase, PortVerdict, first_difference
 from samestep.common.porting.model_trace import LayerCall, ModelTrace
 from samestep.common.workload.models.layer import Stilled
 
+_Place = tuple[LayerCall, Stilled]
+"""A call of a layer, and what is switched off of it."""
 UNKNOWN = (
     "where {feature} stands was not compared everywhere: its place differs, and that may make a difference in training"
 )
@@ -34,11 +37,12 @@ def compare_places(case: PortCase, bound: float) -> PortVerdict | None:
     if not found or len(ours) != len(theirs) or None in found:
         return None
     layer, is_first_before = next(each for each in found if each is not None)
-    one, other, feature = ours[0].name, theirs[0].name, _stilled(case.source, ours[0]).feature
+    (one, stilled), (other, _) = ours[0], theirs[0]
     said = ("the input", "the output") if is_first_before else ("the output", "the input")
     cause = f"{{a}} drops elements of {said[0]} of `{layer.source.name}`, {{b}} of {said[1]} of `{layer.target.name}`"
-    seen = f"{feature} is off in all that was compared, and stands elsewhere"
-    return first_difference(feature, f"{{a:key}} `{one}`, {{b:key}} `{other}`", seen, cause, (one, other))
+    seen = f"{stilled.feature} is off in all that was compared, and stands elsewhere"
+    names = one.name, other.name
+    return first_difference(stilled.feature, f"{{a:key}} `{one.name}`, {{b:key}} `{other.name}`", seen, cause, names)
 
 
 def notes_on_places(case: PortCase) -> tuple[str, ...]:
@@ -47,54 +51,38 @@ def notes_on_places(case: PortCase) -> tuple[str, ...]:
     Args:
         case: Both implementations, between which no difference was found.
     """
-    left = _left(case)
-    named = [
-        _stilled(trace, call).feature
-        for trace, calls in zip((case.source, case.target), left, strict=True)
-        for call in calls
-    ]
-    return tuple(UNKNOWN.format(feature=feature) for feature in dict.fromkeys(named))
+    ours, theirs = _left(case)
+    named = dict.fromkeys(stilled.feature for _, stilled in (*ours, *theirs))
+    return tuple(UNKNOWN.format(feature=feature) for feature in named)
 
 
-def _left(case: PortCase) -> tuple[list[LayerCall], list[LayerCall]]:
+def _left(case: PortCase) -> tuple[list[_Place], list[_Place]]:
     """Returns the calls on each side that have no counterpart at the same place."""
-    ours, theirs = (
-        [
-            call
-            for call in trace.calls
-            if _is_stilled(trace, call) and _stilled(trace, call).feature not in case.accepted
-        ]
-        for trace in (case.source, case.target)
-    )
-    prints = {id(call): without_steps(call.output) for call in (*ours, *theirs)}
+    ours, theirs = ([*_places(trace, case.accepted)] for trace in (case.source, case.target))
+    prints = {id(call): without_steps(call.output) for call, _ in (*ours, *theirs)}
     for one in list(ours):
         for other in theirs:
-            if is_same(prints[id(one)], prints[id(other)]):
-                ours = [call for call in ours if call is not one]
-                theirs = [call for call in theirs if call is not other]
+            if is_same(prints[id(one[0])], prints[id(other[0])]):
+                ours = [place for place in ours if place is not one]
+                theirs = [place for place in theirs if place is not other]
                 break
     return ours, theirs
 
 
-def _is_stilled(trace: ModelTrace, call: LayerCall) -> bool:
-    return (
-        call.name in trace.stilled
-        and bool(_stilled(trace, call).share)
-        and family(call) == _stilled(trace, call).feature
-    )
+def _places(trace: ModelTrace, accepted: Collection[str]) -> Iterator[_Place]:
+    """Yields the calls of layers that do nothing but what is switched off of them, and is not accepted."""
+    for call in trace.calls:
+        stilled = trace.stilled.get(call.name)
+        if stilled and stilled.share and family(call) == stilled.feature and stilled.feature not in accepted:
+            yield call, stilled
 
 
-def _stilled(trace: ModelTrace, call: LayerCall) -> Stilled:
-    return trace.stilled[call.name]
-
-
-def _passed(case: PortCase, one: LayerCall, other: LayerCall) -> tuple[Aligned, bool] | None:
+def _passed(case: PortCase, one: _Place, other: _Place) -> tuple[Aligned, bool] | None:
     """Returns the layer on whose two sides two calls stand, and whether the source's stands before it; None if there is none."""
-    both = _stilled(case.source, one), _stilled(case.target, other)
-    if both[0] != both[1] or both[0].what != "elements":
+    if one[1] != other[1] or one[1].what != "elements":
         return None  # whole channels may be dropped before or after what mixes none of them
     for layer, is_before in itertools.product(case.layers, (True, False)):
-        sides = ((one, layer.source, is_before), (other, layer.target, not is_before))
+        sides = ((one[0], layer.source, is_before), (other[0], layer.target, not is_before))
         is_mixing = layer.family in _MIXING and layer.source.settings.get("groups", 1) == 1
         if is_mixing and all(_is_at(*side) for side in sides):
             return layer, is_before

@@ -1,11 +1,11 @@
 """What differs after the loss: the gradients and the update of the parameters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from samestep.common.porting.array_layouts import Both
-from samestep.common.porting.case import PortCase
+from samestep.common.porting.case import Hyper, PortCase
 from samestep.common.porting.changes import CHANGES
 from samestep.common.porting.matching.pairing import Pair
 from samestep.common.porting.training.configurations import added_to_norms
@@ -96,7 +96,7 @@ def compare_updates(case: PortCase, bound: float, hyper: Mapping[int, str]) -> t
     """
     largest = max(float(np.abs(g).max(initial=0.0)) for g in case.target.gradients.values())
     apart: list[tuple[Pair, float, bool]] = []
-    for pair in (each for each in case.matching.pairs if not each.is_buffer):
+    for pair in case.matching.parameters:
         off = _apart(pair, case, largest)
         is_off = off > max(bound, CONSTANT, _blurred(pair, case, largest))
         if is_off or id(pair) in hyper:
@@ -105,9 +105,7 @@ def compare_updates(case: PortCase, bound: float, hyper: Mapping[int, str]) -> t
         return None
     pair, off, is_off = apart[0]
     roles = {one.source[0].neutral.rpartition("/")[2] for one, *_ in apart}
-    set_otherwise, seen = hyper.get(id(pair), ""), ("", "")
-    if is_off:
-        seen = _explain_update(pair, case, roles)
+    set_otherwise, seen = hyper.get(id(pair), ""), _explain_update(pair, case, roles) if is_off else ("", "")
     seen = (seen[0], "") if "epsilon" in case.accepted else seen
     if not set_otherwise and off <= _AROUND * added_to_norms(case).get(id(pair), 0.0):
         seen = (ADDED_TO_NORM, "")
@@ -123,29 +121,28 @@ def _update(pair: Pair, case: PortCase) -> list[Both]:
     return [(made[name], theirs[name]) for name in theirs]
 
 
-def _clear(pair: Pair, case: PortCase, largest: float) -> list[np.ndarray]:
-    """Returns which elements have a gradient that is more than rounding."""
-    return [np.abs(case.target.gradients[held.neutral]) > LEAST_SHARE * largest for held in pair.target]
+def _clear(arrays: Sequence[Both], pair: Pair, case: PortCase, largest: float) -> Iterator[Both]:
+    """Yields the elements whose gradient is more than rounding, of the arrays of matched parameters."""
+    for (one, other), held in zip(arrays, pair.target, strict=True):
+        clear = np.abs(case.target.gradients[held.neutral]) > LEAST_SHARE * largest
+        if clear.any():
+            yield one[clear], other[clear]
 
 
 def _apart(pair: Pair, case: PortCase, largest: float) -> float:
     off = 0.0
-    for (one, other), clear in zip(_update(pair, case), _clear(pair, case, largest), strict=True):
-        if clear.any():
-            size = np.abs(one)[clear].max() or np.abs(other)[clear].max()
-            found = float(np.abs(one - other)[clear].max() / max(size, 1e-300))
-            off = max(off, found if np.isfinite(found) else np.inf)
+    for one, other in _clear(_update(pair, case), pair, case, largest):
+        size = np.abs(one).max() or np.abs(other).max()
+        found = float(np.abs(one - other).max() / max(size, 1e-300))
+        off = max(off, found if np.isfinite(found) else np.inf)
     return off
 
 
 def _blurred(pair: Pair, case: PortCase, largest: float) -> float:
     """Returns how far a gradient is off beside its own elements: no more of a step is off by that, whatever the update."""
-    both, off = gradients(pair, case), 0.0
-    for (one, other), clear in zip(both, _clear(pair, case, largest), strict=True):
-        if clear.any():
-            found = float((np.abs(one - other)[clear] / np.abs(other)[clear]).max())
-            off = max(off, found if found < CONSTANT / LEAST_SHARE else 0.0)
-    return off
+    both = _clear(gradients(pair, case), pair, case, largest)
+    found = (float((np.abs(one - other) / np.abs(other)).max()) for one, other in both)
+    return max((each for each in found if each < CONSTANT / LEAST_SHARE), default=0.0)
 
 
 def _explain_update(pair: Pair, case: PortCase, roles: set[str]) -> tuple[str, str]:
@@ -160,10 +157,7 @@ def _explain_update(pair: Pair, case: PortCase, roles: set[str]) -> tuple[str, s
             return f"{who} does not update it", ""
     if not all(np.isfinite(each).all() and each.any() for each in (one, other)):
         return "", ""
-    settings = (
-        case.source.optimizer.get(pair.source[0].neutral, {}),
-        case.target.optimizer.get(pair.target[0].neutral, {}),
-    )
+    settings = case.updates(pair)
     bare = tuple(step - _decayed(given, weight) for step, given in zip((one, other), settings, strict=True))
     epsilon = _explain_epsilon(gradient, *bare) or explain_root(settings, gradient, bare)
     if _is_multiple(other - one, weight):
@@ -180,7 +174,7 @@ def _explain_update(pair: Pair, case: PortCase, roles: set[str]) -> tuple[str, s
     return f"{{b}}'s step is {times:.6g} times {{a}}'s" if is_multiple else "", epsilon
 
 
-def _decayed(settings: Mapping[str, object], weight: np.ndarray) -> np.ndarray:
+def _decayed(settings: Hyper, weight: np.ndarray) -> np.ndarray:
     """Returns how far a decay beside the gradient, as of AdamW, moves a parameter by itself."""
     rate = next((settings[name] for name in ("lr", "learning_rate") if name in settings), 0.0)
     decay = settings.get("weight_decay") if settings.get("is_decoupled") else None

@@ -4,6 +4,8 @@ Each side is identified alone, from its own inputs. The settings in which the tw
 """
 
 import dataclasses
+import functools
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -29,6 +31,23 @@ MORE = {"attention": 8}
 """Family -> of how many, since not every one has padding."""
 FLOAT32 = {"resizing": 1e-6, "attention": 1e-6}
 """Family -> how far it may be off where TensorFlow computes all of it in float32, or masks scores by adding -1e9 to them."""
+
+
+def each_way(make: Callable[..., np.ndarray], **choices: Iterable[object]) -> Iterator[Candidate]:
+    """Yields a way to compute a layer for each combination of some settings.
+
+    Args:
+        make: Computes it, given the settings by name.
+        **choices: Setting -> what it may be, the likeliest first; the last setting changes first.
+    """
+    for values in itertools.product(*choices.values()):
+        settings = dict(zip(choices, values, strict=True))
+        yield settings, functools.partial(make, **settings)
+
+
+def biases(params: Mapping[str, np.ndarray]) -> dict[bool, np.ndarray | float]:
+    """Returns what a layer adds with its bias and without it; only the latter if it has none."""
+    return ({True: params["bias"]} if "bias" in params else {}) | {False: 0.0}
 
 
 def identify(seen: np.ndarray, candidates: Iterable[Candidate], same: float = SAME) -> Settings | None:

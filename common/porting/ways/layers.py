@@ -10,13 +10,14 @@ import numpy as np
 from samestep.common.porting.alignment import Aligned
 from samestep.common.porting.ways import formulas
 from samestep.common.porting.ways.activations import measured
-from samestep.common.porting.ways.identify import Candidate, Way
+from samestep.common.porting.ways.identify import Candidate, Way, biases, each_way
 from samestep.common.porting.ways.recurrent import recurrent
 from samestep.common.porting.ways.resizing import resizing
 from samestep.common.porting.ways.space import convolution, flatten, pooling
 
 Params = Mapping[str, np.ndarray]
-_AXES = {-1: "the keys", -2: "the queries", -3: "the heads"}
+_AXES = {"the keys": -1, "the queries": -2, "the heads": -3}
+"""Over what a softmax may be taken -> the axis of [batch, heads, queries, keys]; the first one is the usual."""
 EPSILONS = (1e-5, 1e-3, 1e-6, 1e-12, 1e-7, 1e-8, 0.0)
 """Those in use, beside the two that the layers say they have."""
 
@@ -29,18 +30,14 @@ def linear(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]
         params: kernel and bias.
         layer: The layer.
     """
-    kernel = params["kernel"]
-    kernel = kernel.reshape(x.shape[-1], -1) if kernel.size % x.shape[-1] == 0 else kernel
-    for is_turned, has_bias, activation in itertools.product((False, True), (True, False), formulas.ACTIVATIONS):
-        if (has_bias and "bias" not in params) or (is_turned and kernel.shape[0] != kernel.shape[-1]):
-            continue
-        settings = {"kernel": "transposed" if is_turned else "as it is", "bias": has_bias, "activation": activation}
+    held, added = params["kernel"], biases(params)
+    held = held.reshape(x.shape[-1], -1) if held.size % x.shape[-1] == 0 else held
+    kernels = {"as it is": held} | ({"transposed": held.T} if held.shape[0] == held.shape[-1] else {})
 
-        def make(turned: bool = is_turned, biased: bool = has_bias, name: str = activation) -> np.ndarray:
-            y = x @ (kernel.T if turned else kernel) + (params["bias"].reshape(-1) if biased else 0.0)
-            return formulas.ACTIVATIONS[name](y)
+    def make(kernel: str, bias: bool, activation: str) -> np.ndarray:
+        return formulas.ACTIVATIONS[activation](x @ kernels[kernel] + np.ravel(added[bias]))
 
-        yield settings, make
+    yield from each_way(make, kernel=kernels, bias=added, activation=formulas.ACTIVATIONS)
 
 
 def normalisation(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
@@ -53,22 +50,13 @@ def normalisation(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Can
     """
     own = [call.settings.get(name) for call in (layer.source, layer.target) for name in ("eps", "epsilon")]
     epsilons = dict.fromkeys([*(float(e) for e in own if isinstance(e, int | float)), *EPSILONS])
-    for what, (mean, variance) in _statistics(x, layer).items():
-        for epsilon, has_bias in itertools.product(epsilons, (True, False)):
-            if has_bias and "bias" not in params:
-                continue
-            settings = {"statistics": what, "epsilon": epsilon, "bias": has_bias}
+    known, scale, added = _statistics(x, layer), params.get("scale", 1.0), biases(params)
 
-            def make(
-                mean: np.ndarray = mean,
-                variance: np.ndarray = variance,
-                epsilon: float = epsilon,
-                biased: bool = has_bias,
-            ) -> np.ndarray:
-                scale, bias = params.get("scale", 1.0), params["bias"] if biased else 0.0
-                return (x - mean) / np.sqrt(variance + epsilon) * scale + bias
+    def make(statistics: str, epsilon: float, bias: bool) -> np.ndarray:
+        mean, variance = known[statistics]
+        return (x - mean) / np.sqrt(variance + epsilon) * scale + added[bias]
 
-            yield settings, make
+    yield from each_way(make, statistics=known, epsilon=epsilons, bias=added)
 
 
 def _statistics(x: np.ndarray, layer: Aligned) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -107,8 +95,7 @@ def activation(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candid
     known = dict(formulas.ACTIVATIONS)
     for seen in layer.output:
         known |= dict(measured(x, seen))
-    for name, function in known.items():
-        yield {"activation": name}, lambda function=function: function(x)
+    yield from each_way(lambda activation: known[activation](x), activation=known)
 
 
 def embedding(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
@@ -120,8 +107,8 @@ def embedding(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candida
         layer: The layer.
     """
     table = params["table"]
-    for factor in (1.0, math.sqrt(table.shape[-1]), 1 / math.sqrt(table.shape[-1])):
-        yield {"factor": factor}, lambda factor=factor: table[x.astype(np.int64)] * factor
+    root = math.sqrt(table.shape[-1])
+    yield from each_way(lambda factor: table[x.astype(np.int64)] * factor, factor=(1.0, root, 1 / root))
 
 
 def attention(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
@@ -146,7 +133,7 @@ def attention(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candida
         yield {**settings, "hidden": "no keys"}, lambda make=make: projected(make())
     for count in heads if x.shape[1] <= MOST_HIDDEN else ():
         split = [each.reshape(*each.shape[:2], count, -1) for each in (query, key, value)]
-        scale, usual = f"1/sqrt({split[0].shape[-1]})", {"ahead": None, "softmax": _AXES[-1], "back": True}
+        scale, usual = f"1/sqrt({split[0].shape[-1]})", {"ahead": None, "softmax": "the keys", "back": True}
         for seen, (where, (parts, of_queries)) in itertools.product(layer.output, _HIDDEN.items()):
             settings = {"heads": count, "scale": scale, **usual, "hidden": where}
             yield settings, functools.partial(_nearest, split, parts, projected, seen, of_queries)
@@ -192,28 +179,22 @@ def attended(query: np.ndarray, key: np.ndarray, value: np.ndarray, heads: Seque
         value: The values.
         heads: The numbers of heads to try.
     """
-    width = query.shape[-1]
     for count in heads:
-        size = width // count
-        split = [each.reshape(*each.shape[:2], count, -1) for each in (query, key, value)]
-        scales = {f"1/sqrt({size})": size**-0.5, f"1/sqrt({width})": width**-0.5, "1": 1.0, f"1/{size}": 1 / size}
-        usual = [(scale, ahead, -1, True) for scale, ahead in itertools.product(scales, (None, 0, 1, -1))]
-        odd = itertools.product(list(scales)[:1], (None, 0), (-1, -2, -3), (True, False))
-        for scale, ahead, axis, is_back in [*usual, *(each for each in odd if each not in usual)]:
-            settings = {"heads": count, "scale": scale, "ahead": ahead, "softmax": _AXES[axis], "back": is_back}
+        yield from _attended(query, key, value, count)
 
-            def make(
-                factor: float = scales[scale],
-                ahead: int | None = ahead,
-                split: list[np.ndarray] = split,
-                axis: int = axis,
-                is_back: bool = is_back,
-            ) -> np.ndarray:
-                made = formulas.attend(*split, factor, ahead, axis)
-                whole = (*made.shape[:2], width)
-                return (made if is_back else made.swapaxes(1, 2)).reshape(whole)
 
-            yield settings, make
+def _attended(query: np.ndarray, key: np.ndarray, value: np.ndarray, count: int) -> Iterator[Candidate]:
+    """Attention of so many heads; a softmax over another axis, and heads that are not put back, under the first scale alone."""
+    width, size = query.shape[-1], query.shape[-1] // count
+    split = [each.reshape(*each.shape[:2], count, -1) for each in (query, key, value)]
+    scales = {f"1/sqrt({size})": size**-0.5, f"1/sqrt({width})": width**-0.5, "1": 1.0, f"1/{size}": 1 / size}
+
+    def make(heads: int, scale: str, ahead: int | None, softmax: str, back: bool) -> np.ndarray:
+        made = formulas.attend(*split, scales[scale], ahead, _AXES[softmax])
+        return (made if back else made.swapaxes(1, 2)).reshape(*made.shape[:2], width)
+
+    yield from each_way(make, heads=[count], scale=scales, ahead=(None, 0, 1, -1), softmax=[*_AXES][:1], back=[True])
+    yield from each_way(make, heads=[count], scale=[*scales][:1], ahead=(None, 0), softmax=_AXES, back=(True, False))
 
 
 MOST_HIDDEN = 64

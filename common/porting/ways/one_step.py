@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from samestep.common.porting.turning import POOLS, pool
 from samestep.common.porting.ways import formulas, layers, space
 from samestep.common.porting.ways.activations import measured
-from samestep.common.porting.ways.identify import EXAMPLES, Candidate, Settings, identify
+from samestep.common.porting.ways.identify import EXAMPLES, Candidate, Settings, each_way, identify
 from samestep.common.porting.ways.programs import Named, programs
 from samestep.common.porting.ways.vectors import vectors
 
@@ -47,12 +48,9 @@ def _candidates(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
     alike = [(name, source) for name, source in sources if source.shape == target.shape]
     is_alone = target.ndim and target.shape[-1] == 1  # whose softmax is 1, whatever it is of
     functions = {name: f for name, f in formulas.ACTIVATIONS.items() if not (is_alone and "softmax" in name)}
-    for name, function in functions.items():
-        for what, source in alike[:3]:
-            yield {"activation": name, "terms": (what,)}, lambda f=function, x=source: f(x)
-    for what, source in alike[:3]:
-        for name, function in measured(source, target):
-            yield {"activation": name, "terms": (what,)}, lambda f=function, x=source: f(x)
+    fitted = ((found, each) for each in alike[:3] for found in measured(each[1], target))
+    for (name, function), (what, source) in itertools.chain(itertools.product(functions.items(), alike[:3]), fitted):
+        yield {"activation": name, "terms": (what,)}, lambda f=function, x=source: f(x)
     for name, function in functions.items():
         for what, source in alike[:1]:
             made = function(source)
@@ -96,12 +94,7 @@ def _attended(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
 
 def _pooled(source: np.ndarray, target: np.ndarray) -> Iterator[Candidate]:
     if source.ndim > 2 and target.shape == (source.shape[0], source.shape[-1]):
-        axes = tuple(range(1, source.ndim - 1))
-        for name, function in (("mean", np.mean), ("maximum", np.max), ("sum", np.sum)):
-            yield {"pools": name}, lambda f=function: f(source, axis=axes)
-        flat = source.reshape(len(source), -1, source.shape[-1])
-        yield {"pools": "first position"}, lambda: flat[:, 0]
-        yield {"pools": "last position"}, lambda: flat[:, -1]
+        yield from each_way(lambda pools: pool(source, pools), pools=POOLS)
 
 
 _STEPS = (_candidates, vectors, programs)

@@ -230,11 +230,8 @@ def _pixels(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
             ("a channel's pixels lie side by side", (channels, factor, factor), (0, 1, 4, 2, 5, 3)),
             ("a pixel's channels lie side by side", (factor, factor, channels), (0, 1, 3, 2, 4, 5)),
         ):
-
-            def make(x: np.ndarray = x, shape: tuple[int, ...] = shape, axes: tuple[int, ...] = axes) -> np.ndarray:
-                return x.reshape(*x.shape[:3], *shape).transpose(axes).reshape(target.shape)
-
-            yield {"pixels of channels": name}, make
+            split = x.reshape(*x.shape[:3], *shape)
+            yield {"pixels of channels": name}, lambda x=split, axes=axes: x.transpose(axes).reshape(target.shape)
 
 
 _STEPS = (_softmaxes, _reductions, _sums, _products, _concatenations, _hidings, _slices, _joinings, _pixels)

@@ -1,11 +1,12 @@
 """The known ways to make an image larger or smaller."""
 
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from samestep.common.porting.alignment import Aligned
-from samestep.common.porting.ways.identify import Candidate
+from samestep.common.porting.ways.identify import Candidate, each_way
 
 _Places = Callable[[np.ndarray, int, int], np.ndarray]
 """(places of the result, size before, size after) -> the places that they are taken from."""
@@ -25,24 +26,15 @@ def resizing(x: np.ndarray, params: Mapping[str, np.ndarray], layer: Aligned) ->
         params: None.
         layer: The layer.
     """
-    sizes = {each.shape[1:-1] for each in layer.output}
-    for name, weigh in _KERNELS.items():
-        for where, place in _PLACES.items():
-            for size in sizes:
-                said = {"resizes": f"to the {name}" if name == "nearest pixel" else f"by {name}", "pixels": where}
+    for size in {each.shape[1:-1] for each in layer.output}:
+        yield from each_way(functools.partial(_resized, x, size), resizes=_KERNELS, pixels=_PLACES)
 
-                def make(
-                    weigh: Callable[[np.ndarray], np.ndarray] = weigh,
-                    place: _Places = place,
-                    size: tuple[int, ...] = size,
-                ) -> np.ndarray:
-                    made = x
-                    for axis, new in enumerate(size, 1):
-                        weights = _weights(made.shape[axis], new, weigh, place)
-                        made = np.moveaxis(np.tensordot(weights, made, axes=(1, axis)), 0, axis)
-                    return made
 
-                yield said, make
+def _resized(x: np.ndarray, size: Sequence[int], resizes: str, pixels: str) -> np.ndarray:
+    for axis, new in enumerate(size, 1):
+        weights = _weights(x.shape[axis], new, _KERNELS[resizes], _PLACES[pixels])
+        x = np.moveaxis(np.tensordot(weights, x, axes=(1, axis)), 0, axis)
+    return x
 
 
 def _weights(old: int, new: int, weigh: Callable[[np.ndarray], np.ndarray], place: _Places) -> np.ndarray:
@@ -70,8 +62,8 @@ def _cubic(sharpness: float) -> Callable[[np.ndarray], np.ndarray]:
 
 
 _KERNELS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
-    "nearest pixel": _nearest,
-    "linear interpolation": lambda distance: np.maximum(1 - np.abs(distance), 0.0),
-    "cubic interpolation (-0.75)": _cubic(-0.75),
-    "cubic interpolation (-0.5)": _cubic(-0.5),
+    "to the nearest pixel": _nearest,
+    "by linear interpolation": lambda distance: np.maximum(1 - np.abs(distance), 0.0),
+    "by cubic interpolation (-0.75)": _cubic(-0.75),
+    "by cubic interpolation (-0.5)": _cubic(-0.5),
 }

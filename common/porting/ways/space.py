@@ -8,7 +8,7 @@ import numpy as np
 
 from samestep.common.porting.alignment import Aligned
 from samestep.common.porting.ways import formulas
-from samestep.common.porting.ways.identify import Candidate
+from samestep.common.porting.ways.identify import Candidate, biases, each_way
 
 Params = Mapping[str, np.ndarray]
 _MOST_PAD = 4
@@ -58,11 +58,8 @@ def convolution(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candi
         yield from _separable(x, params, layer)
         return
     for settings, make in _convolved(x, params["kernel"], layer):
-        for has_bias in (True, False) if "bias" in params else (False,):
-            yield (
-                {**settings, "bias": has_bias},
-                lambda make=make, bias=params["bias"] if has_bias else 0.0: make() + bias,
-            )
+        for has_bias, bias in biases(params).items():
+            yield {**settings, "bias": has_bias}, lambda make=make, bias=bias: make() + bias
 
 
 def _convolved(x: np.ndarray, kernel: np.ndarray, layer: Aligned) -> Iterator[Candidate]:
@@ -76,22 +73,26 @@ def _convolved(x: np.ndarray, kernel: np.ndarray, layer: Aligned) -> Iterator[Ca
         same = formulas.same_pads(x.shape[1:-1], reach, step)
         padded = [[(p, p) for p in each] for each in _either(layer, ("padding",), count, 0)]
         padded += [[(p, p)] * count for p in range(1, _MOST_PAD)]
-        pads = [*padded, same, [(0, 0)] * count, *([(f(p), sum(p) - f(p)) for p in same] for f in (max, sum))]
-        for border, each in itertools.product(_BORDERS, pads):
-            if border != _ZEROS and not any(map(sum, each)):
-                continue
-            settings = {"padding": tuple(each), "border": border, "stride": step, "dilation": spread}
+        uneven = ([(f(p), sum(p) - f(p)) for p in same] for f in (max, sum))
+        pads = [tuple(each) for each in (*padded, same, [(0, 0)] * count, *uneven)]
+        make = functools.partial(_padded, x, kernel, groups)
+        each = functools.partial(each_way, make, stride=[step], dilation=[spread])
+        yield from each(border=[_ZEROS], padding=pads)
+        yield from each(border=[*_BORDERS][1:], padding=[some for some in pads if any(map(any, some))])
 
-            def make(
-                border: str = border,
-                each: formulas.Pads = each,
-                step: Sequence[int] = step,
-                spread: Sequence[int] = spread,
-            ) -> np.ndarray:
-                padded = np.pad(x, [(0, 0), *each, (0, 0)], mode=_BORDERS[border])  # type: ignore[call-overload]
-                return formulas.convolve(padded, kernel, step, [(0, 0)] * count, spread, groups)
 
-            yield settings, make
+def _padded(
+    x: np.ndarray,
+    kernel: np.ndarray,
+    groups: int,
+    *,
+    padding: formulas.Pads,
+    border: str,
+    stride: Sequence[int],
+    dilation: Sequence[int],
+) -> np.ndarray:
+    around = np.pad(x, [(0, 0), *padding, (0, 0)], mode=_BORDERS[border])  # type: ignore[call-overload]
+    return formulas.convolve(around, kernel, stride, [(0, 0)] * len(padding), dilation, groups)
 
 
 def _separable(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
@@ -100,12 +101,9 @@ def _separable(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candid
     alone = first.reshape(*first.shape[:-2], 1, -1)
     inner = [(settings, functools.cache(make)) for settings, make in _convolved(x, alone, layer)]
     for (name, function), (settings, make) in itertools.product(formulas.ACTIVATIONS.items(), inner):
-        for has_bias in (True, False) if "bias" in params else (False,):
-            bias = params["bias"] if has_bias else 0.0
-            yield (
-                {**settings, "inner activation": name, "bias": has_bias},
-                lambda make=make, f=function, bias=bias: f(make()) @ second.reshape(second.shape[-2:]) + bias,
-            )
+        for has_bias, bias in biases(params).items():
+            said = {**settings, "inner activation": name, "bias": has_bias}
+            yield said, lambda make=make, f=function, b=bias: f(make()) @ second.reshape(second.shape[-2:]) + b
 
 
 def _transposed(x: np.ndarray, layer: Aligned) -> Iterator[Candidate]:
@@ -113,21 +111,18 @@ def _transposed(x: np.ndarray, layer: Aligned) -> Iterator[Candidate]:
     kernel, bias = layer.params[1]["kernel"], layer.params[1].get("bias", 0.0)
     count = kernel.ndim - 2
     for step in _either(layer, ("stride", "strides"), count):
-        whole = _spread(x, kernel, step) + bias
+        whole = _spread(x, kernel, step)
         for size in {each.shape[1:-1] for each in layer.output}:
             for cut in itertools.product(range(max(kernel.shape[:-2])), repeat=count):
                 settings = {"cut": cut if len(set(cut)) > 1 else cut[0], "stride": step, "kept": size}
+                yield settings, lambda whole=whole, cut=cut, size=size: _cut(whole, cut, size) + bias
 
-                def make(
-                    whole: np.ndarray = whole, cut: tuple[int, ...] = cut, size: tuple[int, ...] = size
-                ) -> np.ndarray:
-                    more = [
-                        (0, max(low + n - have, 0)) for low, n, have in zip(cut, size, whole.shape[1:], strict=False)
-                    ]
-                    padded = np.pad(whole - bias, [(0, 0), *more, (0, 0)]) + bias
-                    return padded[(slice(None), *(slice(low, low + n) for low, n in zip(cut, size, strict=True)))]
 
-                yield settings, make
+def _cut(whole: np.ndarray, cut: Sequence[int], size: Sequence[int]) -> np.ndarray:
+    """Cuts something off in front; behind, zeros are added if there is not enough left."""
+    more = [(0, max(low + n - have, 0)) for low, n, have in zip(cut, size, whole.shape[1:], strict=False)]
+    padded = formulas.pad(whole, more)
+    return padded[(slice(None), *(slice(low, low + n) for low, n in zip(cut, size, strict=True)))]
 
 
 def _spread(x: np.ndarray, kernel: np.ndarray, strides: Sequence[int]) -> np.ndarray:
@@ -161,19 +156,17 @@ def pooling(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate
                 rounding = "down" if number == even else "up"
                 settings = {"window": size, "stride": step, "rounding": rounding, "padding": tuple(each), "pools": how}
 
-                def make(
-                    how: str = how, pads: formulas.Pads = each, size: Sequence[int] = size, step: Sequence[int] = step
-                ) -> np.ndarray:
-                    made = _pool(x, how, pads, size, step)
-                    return made.reshape(layer.output[1].shape) if layer.output[1].ndim == 2 else made
-
-                yield settings, make
+                is_flat = layer.output[1].ndim == 2
+                yield settings, functools.partial(_pool, x, how, each, size, step, is_flat)
 
 
-def _pool(x: np.ndarray, how: str, pads: formulas.Pads, size: Sequence[int], step: Sequence[int]) -> np.ndarray:
+def _pool(
+    x: np.ndarray, how: str, pads: formulas.Pads, size: Sequence[int], step: Sequence[int], is_flat: bool
+) -> np.ndarray:
     fill, function = _FILLS[how]
     cut = formulas.windows(formulas.pad(x, pads, fill), size, step, (1,) * len(size))
-    return function(cut, axis=tuple(range(-len(size), 0)))
+    made = function(cut, axis=tuple(range(-len(size), 0)))
+    return made.reshape(len(x), -1) if is_flat else made
 
 
 def flatten(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Candidate]:
@@ -198,6 +191,6 @@ def flattened(x: np.ndarray, target: np.ndarray) -> Iterator[Candidate]:
         return
     names = {3: ["time"], 4: ["height", "width"]}.get(x.ndim, ["space"])
     orders = {("channels", *names): np.moveaxis(x, -1, 1), (*names, "channels"): x}
-    for (name, function), (order, array) in itertools.product(formulas.ACTIVATIONS.items(), orders.items()):
-        settings = {"order": f"in the order {', '.join(order)}", "activation": name}
-        yield settings, lambda a=array, f=function: f(a.reshape(len(a), -1))
+    flat = {f"in the order {', '.join(order)}": each.reshape(len(each), -1) for order, each in orders.items()}
+    activated = lambda activation, order: formulas.ACTIVATIONS[activation](flat[order])  # noqa: E731
+    yield from each_way(activated, activation=formulas.ACTIVATIONS, order=flat)

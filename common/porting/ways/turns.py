@@ -168,12 +168,10 @@ def _masked(one: np.ndarray, other: np.ndarray) -> Iterator[Turn]:
 def _permuted(one: np.ndarray, other: np.ndarray) -> Iterator[Turn]:
     if one.ndim == 3 and one.shape == other.shape and one.size == other.size:
         for parts in (each for each in range(2, one.shape[-1]) if one.shape[-1] % each == 0):
-            whole = one.reshape(*one.shape[:2], parts, -1)
-            if apart(whole.transpose(0, 2, 1, 3).reshape(one.shape), other) <= SAME:
-                yield Turn(f"the {parts} heads are not transposed back in {{b}}", "order", (("heads", parts),))
-            split = other.reshape(*one.shape[:2], parts, -1)
-            if apart(split.transpose(0, 2, 1, 3).reshape(one.shape), one) <= SAME:
-                yield Turn(f"the {parts} heads are not transposed back in {{a}}", "order", (("heads back", parts),))
+            for back, left, who, step in ((one, other, "{b}", "heads"), (other, one, "{a}", "heads back")):
+                split = back.reshape(*one.shape[:2], parts, -1)
+                if apart(split.transpose(0, 2, 1, 3).reshape(one.shape), left) <= SAME:
+                    yield Turn(f"the {parts} heads are not transposed back in {who}", "order", ((step, parts),))
     if one.ndim > 1 and one.shape == other.shape:
         for axis in range(1, one.ndim - 1):
             if one.shape[axis] == one.shape[-1] and apart(one.swapaxes(axis, -1), other) <= SAME:

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from samestep.common.porting.ways.identify import Candidate
+from samestep.common.porting.ways.identify import SAME, Candidate
 from samestep.common.porting.ways.programs import Named
 
 _NEAR = 12
 """Arrays at hand that are looked at, from the nearest on."""
-_SAME = 1e-7
 _DIGITS = 6
 """Of an angle that is told."""
 
@@ -52,9 +51,9 @@ def _rotations(sources: Named, target: np.ndarray) -> Iterator[Candidate]:
                 before, after = (whole(each) for each in (x, target))
                 with np.errstate(invalid="ignore", divide="ignore"):
                     turn = after[0] / before[0]
-                if np.isfinite(turn).all() and (np.abs(np.abs(turn) - 1) <= _SAME).all():
+                if np.isfinite(turn).all() and (np.abs(np.abs(turn) - 1) <= SAME).all():
                     angles = np.angle(turn).reshape(-1, turn.shape[-1])
-                    row = angles[np.abs(angles).max(-1) > _SAME][:1].ravel()
+                    row = angles[np.abs(angles).max(-1) > SAME][:1].ravel()
                     largest = row[np.abs(row).argmax()] if len(row) else 0.0  # small ones are uncertain
                     settings = {"turns": name, "angle": float(f"{largest:.{_DIGITS}g}")}
                     yield settings, lambda b=before, t=turn, name=name: _numbers(b * t, name).reshape(shape)
