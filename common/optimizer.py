@@ -7,7 +7,6 @@ from samestep.common.errors import ConfigError
 from samestep.common.request import RunConfig
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import used
-from samestep.common.workload.models.parameters import trained
 from samestep.common.workload.optimizers.spec import OptimizerSpec
 from samestep.common.workload.optimizers.table import OPTIMIZERS, USER
 from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
@@ -42,18 +41,12 @@ def read_optimizer(config: RunConfig, workload: Workload) -> OptimizerSpec:
 
 
 def check_optimizer(run: Run) -> None:
-    """Refuses an optimizer that cannot update some parameter, or only whole ones where they are cut.
+    """Refuses an optimizer that takes another step of parts of parameters, where they are cut.
 
     Raises:
-        ConfigError: It cannot.
+        ConfigError: They are.
     """
     optimizer = run.optimizer
-    for name, param in trained(run.workload.model.params()).items():
-        if not optimizer.applies_to(param.role):
-            raise ConfigError(
-                f"--optimizer {optimizer.name} does not update a {param.role}, as {name} of {run.workload.name} is; choose "
-                f"{_listed(OPTIMIZERS)}."
-            )
     is_sharded = math.prod(map(run.mesh.parts, ("parameters", "features", "stacked"))) > 1
     is_cut = run.strategy.cuts_parameters or is_sharded
     if optimizer.name == USER:

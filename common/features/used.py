@@ -3,7 +3,6 @@
 import functools
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError
 from samestep.common.features import Features
@@ -15,10 +14,8 @@ from samestep.common.features.feature import Feature, LayerExchange, RunningBuff
 from samestep.common.flags import flags
 from samestep.common.ledger import Send
 from samestep.common.strategy import Run
+from samestep.common.workload.array_type import Arrays
 from samestep.common.workload.models.spec import ModelSpec
-
-if TYPE_CHECKING:
-    import numpy as np  # only where arrays are made: a prediction does without
 
 FEATURES: tuple[Feature, ...] = (DROPOUT, BATCH_NORM, EXPERTS)
 """All there are, in the order in which tables and verdicts name them."""
@@ -99,7 +96,7 @@ def buffers_of(model: ModelSpec) -> dict[str, tuple[int, float]]:
     return {name: buffer for each in _of(model) if each.buffers for name, buffer in each.buffers.of(model).items()}
 
 
-def initial_buffers(model: ModelSpec) -> "dict[str, np.ndarray]":
+def initial_buffers(model: ModelSpec) -> Arrays:
     """Returns the initial buffers, by neutral name: those that a description holds, or those of features."""
     import numpy as np
 

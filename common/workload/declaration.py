@@ -2,14 +2,11 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError
 from samestep.common.frameworks import FRAMEWORKS
 from samestep.common.workload.accepted import check_accepted
-
-if TYPE_CHECKING:
-    import numpy as np  # only in annotations: a file that declares a model imports nothing else
+from samestep.common.workload.array_type import Array
 
 Builder = Callable[[], object]
 """Makes a model of one framework, with its initial weights."""
@@ -29,7 +26,7 @@ LOSS_METRIC = "loss"
 REDUCTIONS = ("targets", "examples", "mean", "sum")
 """What makes the loss of a batch of the losses that a function returns."""
 NAMED_METRICS = (*dict.fromkeys(METRICS.values()), "bits_per_token")
-Metric = Callable[["np.ndarray", "np.ndarray"], float]
+Metric = Callable[[Array, Array], float]
 """(outputs, targets) of all held-out examples -> one number."""
 BY_NAME = ("segments", "tensor_plan", "optimizer", "names")
 """What a declaration has by the name of a framework, of a layer or of a parameter."""
@@ -66,7 +63,7 @@ class Model:
     torch: Builder | None = None
     tf: Builder | None = None
     loss: str | Mapping[str, Callable[..., object]] = "cross_entropy"
-    reduction: "str | Callable[[np.ndarray], float]" = ""
+    reduction: "str | Callable[[Array], float]" = ""
     metric: str | Metric = ""
     blocks: Sequence[str] | None = None
     segments: Mapping[str, Callable[..., Mapping[str, Callable[..., object]]]] | None = None

@@ -10,17 +10,14 @@ import traceback
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError, SamestepError
 from samestep.common.frameworks import conventions
 from samestep.common.workload import code
+from samestep.common.workload.array_type import Array
 from samestep.common.workload.bound_names import check_name, no_such_model
 from samestep.common.workload.declaration import BUILDERS, Model
 from samestep.common.workload.outputs import call_printing
-
-if TYPE_CHECKING:
-    import numpy as np  # only in annotations: a file that declares a model imports nothing else
 
 DEFAULT_NAME = "model"
 OFFERS = "samestep.models"
@@ -230,7 +227,7 @@ def call_user(function: Callable[..., object], source: str, what: str, *argument
         raise ConfigError(f"--model {source}: {what} failed: {own_lines(error, str(path.resolve()))}") from error
 
 
-def call_metric(metric: Callable[..., object], source: str, outputs: "np.ndarray", targets: "np.ndarray") -> float:
+def call_metric(metric: Callable[..., object], source: str, outputs: Array, targets: Array) -> float:
     """Calls the user's metric.
 
     Args:

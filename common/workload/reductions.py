@@ -8,20 +8,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from samestep.common.errors import ConfigError
+from samestep.common.workload.array_type import Array
 from samestep.common.workload.declaration import REDUCTIONS, RETURNED
 from samestep.common.workload.models.spec import ModelSpec, ignores_targets
 
 if TYPE_CHECKING:
-    import numpy as np  # only in annotations, as is the next one, which imports it
-
-    from samestep.common.batch import Batch
+    from samestep.common.batch import Batch  # which imports NumPy
 
 TARGETS, EXAMPLES, MEAN, SUM = REDUCTIONS
 OWN = "own"
 """What a description calls a reduction that the file gives as a function."""
 _ADDS = 1e-9
 """How far a sum may be from what it is of, relative."""
-Divide = Callable[["np.ndarray"], float]
+Divide = Callable[[Array], float]
 """The targets of a whole batch -> what the sum of its losses is divided by."""
 
 
@@ -63,7 +62,7 @@ def correction(model: ModelSpec, framework: str, batch: "Batch") -> float:
     return fixed_divisor(model, len(batch.indices)) / divisor(model, framework, batch)
 
 
-def divisor_of(model: ModelSpec, framework: str, targets: "np.ndarray") -> float:
+def divisor_of(model: ModelSpec, framework: str, targets: Array) -> float:
     """Returns what the losses of some examples are divided by.
 
     Args:
@@ -76,7 +75,7 @@ def divisor_of(model: ModelSpec, framework: str, targets: "np.ndarray") -> float
     return own_divisor(_own(model, framework), model.facts.source, targets)
 
 
-def own_counts(model: ModelSpec, framework: str, targets: "np.ndarray") -> "list[float]":
+def own_counts(model: ModelSpec, framework: str, targets: Array) -> list[float]:
     """Returns what each of some examples adds to the divisor that the user's function makes of all.
 
     Args:
@@ -109,7 +108,7 @@ def _own(model: ModelSpec, framework: str) -> Divide:
     return given
 
 
-def own_divisor(divide: Divide, source: str, targets: "np.ndarray") -> float:
+def own_divisor(divide: Divide, source: str, targets: Array) -> float:
     """Calls the function that a user's file gives as its reduction.
 
     Args:
@@ -136,8 +135,8 @@ def own_divisor(divide: Divide, source: str, targets: "np.ndarray") -> float:
 
 
 def metric_of(
-    model: ModelSpec, framework: str, loss: "Callable[[np.ndarray, np.ndarray], float]"
-) -> "Callable[[np.ndarray, np.ndarray], float]":
+    model: ModelSpec, framework: str, loss: Callable[[Array, Array], float]
+) -> Callable[[Array, Array], float]:
     """Makes a metric of a user's own loss, of all held-out examples; not a number where it takes more than outputs.
 
     Args:

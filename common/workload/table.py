@@ -125,9 +125,7 @@ def resize(spelling: str, sizes: Mapping[str, str]) -> str:
 
 
 def _user_data(path: str) -> DataSpec:
-    from samestep.common.workload.data.user_data import (
-        UserSpec,  # here: it needs NumPy, which a prediction does without
-    )
+    from samestep.common.workload.data.user_data import UserSpec  # here: it needs NumPy
 
     return UserSpec(path)
 

@@ -24,9 +24,7 @@ def user_workload(asked: str, described: str | None, data: str | None, seed: int
     Raises:
         ConfigError: There are no data, the model is not described, or the data are not those it was described with.
     """
-    from samestep.common.workload.data.user_data import (
-        UserSpec,  # here: it needs NumPy, which a prediction does without
-    )
+    from samestep.common.workload.data.user_data import UserSpec  # here: it needs NumPy
 
     if described is None:
         raise ConfigError(f"--model {asked} is not described yet; the commands of samestep do so.")

@@ -1,4 +1,4 @@
-"""What rows ask of an optimizer: made-up ones that are of whole matrices, or of kernels alone."""
+"""What rows ask of an optimizer: a made-up one that is of whole matrices."""
 
 import dataclasses
 from typing import ClassVar
@@ -9,7 +9,6 @@ from samestep.common.errors import ConfigError
 from samestep.common.optimizer import check_optimizer
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
-from samestep.common.workload.models.spec import Role
 from samestep.common.workload.optimizers.sgd import Sgd
 
 
@@ -18,14 +17,6 @@ class OfMatrices(Sgd):
     """Says that it updates whole matrices."""
 
     is_elementwise: ClassVar = False
-
-
-@dataclasses.dataclass(frozen=True)
-class OfKernels(Sgd):
-    """Says that it updates nothing but kernels."""
-
-    def applies_to(self, role: Role) -> bool:
-        return role == "kernel"
 
 
 def checked(optimizer: Sgd, framework: str, strategy: str, **fields: object) -> None:
@@ -67,10 +58,3 @@ def test_whole_matrices_are_refused_where_parameters_are_cut(framework: str, str
 @pytest.mark.parametrize(("framework", "strategy", "fields"), WHOLE, ids=lambda value: str(value))
 def test_whole_matrices_are_taken_where_parameters_are_whole(framework: str, strategy: str, fields: dict) -> None:
     checked(OfMatrices(0.1), framework, strategy, **fields)
-
-
-def test_a_parameter_of_a_role_that_nothing_updates_is_named() -> None:
-    with pytest.raises(
-        ConfigError, match=r"does not update a bias, as layers/0/bias of synthetic-mlp is; choose sgd, adamw"
-    ):
-        checked(OfKernels(0.1), "torch", "ddp", devices=2)

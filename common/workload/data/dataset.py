@@ -8,7 +8,6 @@ import importlib.util
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import platformdirs
 
@@ -16,11 +15,9 @@ from samestep.common.errors import Unavailable, WorkerFailed
 from samestep.common.files.arrays import read_arrays
 from samestep.common.files.reading import Unreadable, read_bytes
 from samestep.common.files.writing import open_directory, replacing
+from samestep.common.workload.array_type import Array
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import IGNORED
-
-if TYPE_CHECKING:
-    import numpy as np  # only where arrays are made: a prediction does without
 
 PACKAGED_BYTES = 2**26
 """Of a file in an installed package."""
@@ -38,10 +35,10 @@ class Split:
         test_targets: [held-out examples, ...].
     """
 
-    train_inputs: "np.ndarray"
-    train_targets: "np.ndarray"
-    test_inputs: "np.ndarray"
-    test_targets: "np.ndarray"
+    train_inputs: Array
+    train_targets: Array
+    test_inputs: Array
+    test_targets: Array
 
     @functools.cached_property
     def sha256(self) -> str:
@@ -97,7 +94,7 @@ def package_file(package: str, path: str, lacking: str = "") -> Path:
     )
 
 
-def held_out(inputs: "np.ndarray", targets: "np.ndarray", test: "np.ndarray") -> Split:
+def held_out(inputs: Array, targets: Array, test: Array) -> Split:
     """Splits arrays by a boolean mask of the held-out examples.
 
     Args:

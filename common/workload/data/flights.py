@@ -16,16 +16,14 @@ import operator
 import zipfile
 import zlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import read_bytes
+from samestep.common.workload.array_type import Array
 from samestep.common.workload.data.dataset import PACKAGED_BYTES, Split, cached, held_out, load, package_file
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import DataSizes, ModelSpec
-
-if TYPE_CHECKING:
-    import numpy as np  # a prediction does without
 
 CARDINALITIES = (16, 3, 104, 4037, 5706, 19, 12, 7)
 """Distinct ids of carrier, origin, destination, tail, flight, hour, month and weekday, among the flights with a known
@@ -86,7 +84,7 @@ def _decode(source: bytes, hash_buckets: int) -> Split:
     return held_out(inputs, targets.astype(np.int64), np.array([date.toordinal() for date in dates]) % 5 == 4)
 
 
-def _ids(column: Sequence[str] | Sequence[int]) -> "np.ndarray":
+def _ids(column: Sequence[str] | Sequence[int]) -> Array:
     """Returns the place of each value among the sorted ones, of which there are few: `np.unique` would sort all of them."""
     import numpy as np
 

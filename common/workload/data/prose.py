@@ -4,13 +4,11 @@ The text changes with the Python version, so its hash is part of every result: n
 """
 
 import dataclasses
-from typing import TYPE_CHECKING, ClassVar
-
-if TYPE_CHECKING:
-    import numpy as np  # only where arrays are made: a prediction does without
+from typing import ClassVar
 
 from samestep.common.files.reading import read_bytes
 from samestep.common.flags import flag
+from samestep.common.workload.array_type import Array
 from samestep.common.workload.data.dataset import PACKAGED_BYTES, Split, cached, ignore_targets, load, package_file
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import DataSizes, ModelSpec
@@ -60,7 +58,7 @@ def _decode(source: bytes, context: int) -> Split:
     return Split(*_sequences(train, context), *_sequences(test, context))
 
 
-def _sequences(text: bytes, context: int) -> "tuple[np.ndarray, np.ndarray]":
+def _sequences(text: bytes, context: int) -> tuple[Array, Array]:
     import numpy as np
 
     tokens = np.frombuffer(text, np.uint8).astype(np.int64)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 from samestep.common.errors import Unavailable
 from samestep.common.files.reading import memory_bytes
+from samestep.common.workload.array_type import Array
 from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import ArraySpec, ModelSpec
@@ -55,7 +56,7 @@ class SyntheticSpec:
         return Split(*train, *test)
 
 
-def _draw(stream: "np.random.Generator", size: int, spec: ArraySpec) -> "np.ndarray":
+def _draw(stream: "np.random.Generator", size: int, spec: ArraySpec) -> Array:
     import numpy as np
 
     if spec.ids is None:

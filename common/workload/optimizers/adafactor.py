@@ -17,14 +17,10 @@ References:
 """
 
 import dataclasses
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from samestep.common.workload.models.spec import Param, Role
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Arrays = dict[str, np.ndarray]
+from samestep.common.workload.array_type import Array, Arrays
+from samestep.common.workload.models.spec import Param
 
 FACTORS, WHOLE = ("row_moment", "column_moment"), "second_moment"
 
@@ -72,10 +68,6 @@ class Adafactor:
         rows, columns = param.shape
         return dict(zip(FACTORS, ((rows, 1), (1, columns)), strict=True))
 
-    def applies_to(self, role: Role) -> bool:
-        """It updates every parameter."""
-        return True
-
     def kept(self, step: int) -> float:
         """Returns the share b of the moments that step t keeps."""
         return 1 - step**-self.decay_power
@@ -84,13 +76,13 @@ class Adafactor:
         """Returns how far step t goes at most, relative to the weights."""
         return min(self.learning_rate, step**-0.5)
 
-    def update(self, step: int, weight: "np.ndarray", gradient: "np.ndarray", state: "Arrays") -> None:
+    def update(self, step: int, weight: Array, gradient: Array, state: Arrays) -> None:
         """Updates in place, as `OptimizerSpec.update` says."""
         length = max(self.floor, _rms(weight)) * self.relative_rate(step)
         direction = self.direction(step, gradient, state)
         self.move(weight, direction, length / max(1.0, _rms(direction)))
 
-    def move(self, weight: "np.ndarray", direction: "np.ndarray", length: float) -> None:
+    def move(self, weight: Array, direction: Array, length: float) -> None:
         """Decays a weight and moves it, which an update and its mistakes end with.
 
         Args:
@@ -101,7 +93,7 @@ class Adafactor:
         weight -= self.learning_rate * self.weight_decay * weight
         weight -= length * direction
 
-    def direction(self, step: int, gradient: "np.ndarray", state: "Arrays") -> "np.ndarray":
+    def direction(self, step: int, gradient: Array, state: Arrays) -> Array:
         """Moves the moments and returns u, the gradient over the root of what they estimate.
 
         Args:
@@ -125,24 +117,24 @@ class Adafactor:
         return gradient / np.maximum(np.sqrt(estimate), self.epsilon)
 
 
-def _rms(values: "np.ndarray") -> float:
+def _rms(values: Array) -> float:
     return float((values * values).mean()) ** 0.5
 
 
-def factored_shards(spec: Adafactor, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+def factored_shards(spec: Adafactor, t: int, w: Array, g: Array, state: Arrays) -> None:
     """Updates two halves of a parameter, each for itself; see `OptimizerSpec.update`."""
     half = len(w) // 2
     for part in (slice(None, half), slice(half, None)) if half else (slice(None),):
         spec.update(t, w[part], g[part], {s: value[part] if len(value) > 1 else value for s, value in state.items()})
 
 
-def absolute_steps(spec: Adafactor, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+def absolute_steps(spec: Adafactor, t: int, w: Array, g: Array, state: Arrays) -> None:
     """Takes the rate as it is, whatever the weights' size; see `OptimizerSpec.update`."""
     direction = spec.direction(t, g, state)
     spec.move(w, direction, spec.relative_rate(t) / max(1.0, _rms(direction)))
 
 
-def unclipped(spec: Adafactor, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+def unclipped(spec: Adafactor, t: int, w: Array, g: Array, state: Arrays) -> None:
     """Does not limit the root mean square of an update; see `OptimizerSpec.update`."""
     length = max(spec.floor, _rms(w)) * spec.relative_rate(t)
     spec.move(w, spec.direction(t, g, state), length)

@@ -11,14 +11,10 @@ References:
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from samestep.common.workload.models.spec import Param, Role
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Arrays = dict[str, np.ndarray]
+from samestep.common.workload.array_type import Array, Arrays
+from samestep.common.workload.models.spec import Param
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,19 +65,13 @@ class AdamW:
         """Both moments are shaped like the parameter."""
         return dict.fromkeys(self.slots, param.shape)
 
-    def applies_to(self, role: Role) -> bool:
-        """It updates every parameter."""
-        return True
-
-    def update(self, step: int, weight: "np.ndarray", gradient: "np.ndarray", state: "Arrays") -> None:
+    def update(self, step: int, weight: Array, gradient: Array, state: Arrays) -> None:
         """Updates in place, as `OptimizerSpec.update` says."""
         m, s = self.decay_and_average(weight, gradient, state)
         root = s**0.5 / math.sqrt(1 - self.beta2**step)
         weight -= self.learning_rate / (1 - self.beta1**step) * m / (root + self.epsilon)
 
-    def decay_and_average(
-        self, weight: "np.ndarray", gradient: "np.ndarray", state: "Arrays"
-    ) -> tuple["np.ndarray", "np.ndarray"]:
+    def decay_and_average(self, weight: Array, gradient: Array, state: Arrays) -> tuple[Array, Array]:
         """Decays a weight and moves its moments, which an update and its mistakes begin with; returns the moments.
 
         Args:
@@ -98,30 +88,30 @@ class AdamW:
         return m, s
 
 
-def epsilon_inside(spec: AdamW, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+def epsilon_inside(spec: AdamW, t: int, w: Array, g: Array, state: Arrays) -> None:
     """Adds epsilon below the root; see `OptimizerSpec.update`."""
     m, s = spec.decay_and_average(w, g, state)
     w -= spec.learning_rate / (1 - spec.beta1**t) * m / (s / (1 - spec.beta2**t) + spec.epsilon) ** 0.5
 
 
-def epsilon_hat(spec: AdamW, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+def epsilon_hat(spec: AdamW, t: int, w: Array, g: Array, state: Arrays) -> None:
     """Adds epsilon to the root that is not corrected for its bias; see `OptimizerSpec.update`."""
     m, s = spec.decay_and_average(w, g, state)
     w -= spec.learning_rate * math.sqrt(1 - spec.beta2**t) / (1 - spec.beta1**t) * m / (s**0.5 + spec.epsilon)
 
 
-def no_bias_correction(spec: AdamW, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+def no_bias_correction(spec: AdamW, t: int, w: Array, g: Array, state: Arrays) -> None:
     """Leaves the moments uncorrected; see `OptimizerSpec.update`."""
     m, s = spec.decay_and_average(w, g, state)
     w -= spec.learning_rate * m / (s**0.5 + spec.epsilon)
 
 
-def coupled_decay(spec: AdamW, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+def coupled_decay(spec: AdamW, t: int, w: Array, g: Array, state: Arrays) -> None:
     """Adds the weight decay to the gradient; see `OptimizerSpec.update`."""
     dataclasses.replace(spec, weight_decay=0.0).update(t, w, g + spec.weight_decay * w, state)
 
 
-def decay_without_rate(spec: AdamW, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+def decay_without_rate(spec: AdamW, t: int, w: Array, g: Array, state: Arrays) -> None:
     """Decays the weights without multiplying by the learning rate; see `OptimizerSpec.update`."""
     w *= 1 - spec.weight_decay
     dataclasses.replace(spec, weight_decay=0.0).update(t, w, g, state)

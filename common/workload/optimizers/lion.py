@@ -9,14 +9,10 @@ References:
 """
 
 import dataclasses
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from samestep.common.workload.models.spec import Param, Role
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Arrays = dict[str, np.ndarray]
+from samestep.common.workload.array_type import Array, Arrays
+from samestep.common.workload.models.spec import Param
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,11 +57,7 @@ class Lion:
         """The moment is shaped like the parameter."""
         return {"first_moment": param.shape}
 
-    def applies_to(self, role: Role) -> bool:
-        """It updates every parameter."""
-        return True
-
-    def update(self, step: int, weight: "np.ndarray", gradient: "np.ndarray", state: "Arrays") -> None:
+    def update(self, step: int, weight: Array, gradient: Array, state: Arrays) -> None:
         """Updates in place, as `OptimizerSpec.update` says."""
         import numpy as np
 
@@ -77,12 +69,12 @@ class Lion:
         m += (1 - self.beta2) * gradient
 
 
-def one_beta(spec: Lion, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+def one_beta(spec: Lion, t: int, w: Array, g: Array, state: Arrays) -> None:
     """Takes the sign of the moment that is kept; see `OptimizerSpec.update`."""
     dataclasses.replace(spec, beta1=spec.beta2).update(t, w, g, state)
 
 
-def signs_without_decay(spec: Lion, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+def signs_without_decay(spec: Lion, t: int, w: Array, g: Array, state: Arrays) -> None:
     """Decays no weight; see `OptimizerSpec.update`."""
     dataclasses.replace(spec, weight_decay=0.0).update(t, w, g, state)
 

@@ -16,15 +16,11 @@ References:
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from samestep.common.workload.models.spec import Param, Role
+from samestep.common.workload.array_type import Array, Arrays
+from samestep.common.workload.models.spec import Param
 from samestep.common.workload.optimizers.adamw import AdamW
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Arrays = dict[str, np.ndarray]
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """a, b and c: of a quintic that lifts small singular values fast, and leaves large ones between 0.7 and 1.2."""
@@ -92,20 +88,14 @@ class Muon:
         """A matrix has one moment, everything else two; both are shaped like the parameter."""
         return dict.fromkeys(self.slots[: 1 if param.is_matrix else 2], param.shape)
 
-    def applies_to(self, role: Role) -> bool:
-        """It updates every parameter."""
-        return True
-
-    def update(self, step: int, weight: "np.ndarray", gradient: "np.ndarray", state: "Arrays") -> None:
+    def update(self, step: int, weight: Array, gradient: Array, state: Arrays) -> None:
         """Updates in place, as `OptimizerSpec.update` says."""
         if "second_moment" in state:
             self.others.update(step, weight, gradient, state)
             return
         self.move_matrix(weight, gradient, state, move(*weight.shape))
 
-    def move_matrix(
-        self, weight: "np.ndarray", gradient: "np.ndarray", state: "Arrays", factor: float, ahead: bool = True
-    ) -> None:
+    def move_matrix(self, weight: Array, gradient: Array, state: Arrays, factor: float, ahead: bool = True) -> None:
         """Updates a matrix in place.
 
         Args:
@@ -123,7 +113,7 @@ class Muon:
         weight -= self.learning_rate * factor * orthogonalized(looked)
 
 
-def orthogonalized(matrix: "np.ndarray") -> "np.ndarray":
+def orthogonalized(matrix: Array) -> Array:
     """Returns a matrix with its singular vectors, and singular values near one: five rounds of Newton-Schulz."""
     a, b, c = COEFFICIENTS
     x = matrix / max(float((matrix * matrix).sum()) ** 0.5, LEAST_NORM)
@@ -135,7 +125,7 @@ def orthogonalized(matrix: "np.ndarray") -> "np.ndarray":
     return x.T if is_tall else x
 
 
-def orthogonal_shards(spec: Muon, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+def orthogonal_shards(spec: Muon, t: int, w: Array, g: Array, state: Arrays) -> None:
     """Orthogonalizes two halves of a matrix, each for itself; see `OptimizerSpec.update`."""
     if "second_moment" in state:
         spec.update(t, w, g, state)
@@ -145,7 +135,7 @@ def orthogonal_shards(spec: Muon, t: int, w: "np.ndarray", g: "np.ndarray", stat
         spec.move_matrix(w[part], g[part], {"first_moment": state["first_moment"][part]}, move(*w.shape))
 
 
-def without_look_ahead(spec: Muon, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+def without_look_ahead(spec: Muon, t: int, w: Array, g: Array, state: Arrays) -> None:
     """Moves along the moment itself; see `OptimizerSpec.update`."""
     if "second_moment" in state:
         spec.update(t, w, g, state)
@@ -153,7 +143,7 @@ def without_look_ahead(spec: Muon, t: int, w: "np.ndarray", g: "np.ndarray", sta
         spec.move_matrix(w, g, state, move(*w.shape), ahead=False)
 
 
-def scaled_by_shape(spec: Muon, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+def scaled_by_shape(spec: Muon, t: int, w: Array, g: Array, state: Arrays) -> None:
     """Multiplies by torch's default factor; see `OptimizerSpec.update`."""
     if "second_moment" in state:
         spec.update(t, w, g, state)

@@ -8,14 +8,10 @@ References:
 """
 
 import dataclasses
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from samestep.common.workload.models.spec import Param, Role
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Arrays = dict[str, np.ndarray]
+from samestep.common.workload.array_type import Array, Arrays
+from samestep.common.workload.models.spec import Param
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,11 +47,7 @@ class Sgd:
         """The velocity is shaped like the parameter."""
         return {"momentum": param.shape}
 
-    def applies_to(self, role: Role) -> bool:
-        """It updates every parameter."""
-        return True
-
-    def update(self, step: int, weight: "np.ndarray", gradient: "np.ndarray", state: "Arrays") -> None:
+    def update(self, step: int, weight: Array, gradient: Array, state: Arrays) -> None:
         """Updates in place, as `OptimizerSpec.update` says."""
         v = state["momentum"]
         v *= self.momentum
@@ -63,14 +55,14 @@ class Sgd:
         weight -= self.learning_rate * v
 
 
-def momentum_off_by_one(spec: Sgd, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+def momentum_off_by_one(spec: Sgd, t: int, w: Array, g: Array, state: Arrays) -> None:
     """Moves the weights by the velocity of the step before; see `OptimizerSpec.update`."""
     before = state["momentum"].copy()
     spec.update(t, w.copy(), g, state)
     w -= spec.learning_rate * before
 
 
-def nesterov(spec: Sgd, t: int, w: "np.ndarray", g: "np.ndarray", state: "Arrays") -> None:
+def nesterov(spec: Sgd, t: int, w: Array, g: Array, state: Arrays) -> None:
     """Looks ahead along the new velocity; see `OptimizerSpec.update`."""
     spec.update(t, w.copy(), g, state)
     w -= spec.learning_rate * (g + spec.momentum * state["momentum"])

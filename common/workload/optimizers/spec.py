@@ -2,12 +2,10 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
-from samestep.common.workload.models.spec import Param, Role
-
-if TYPE_CHECKING:
-    import numpy as np  # a prediction does without
+from samestep.common.workload.array_type import Array, Arrays
+from samestep.common.workload.models.spec import Param
 
 Shape = tuple[int, ...]
 
@@ -70,11 +68,7 @@ class OptimizerSpec(Protocol):
         """Returns the shape of every slot of a parameter."""
         ...
 
-    def applies_to(self, role: Role) -> bool:
-        """Returns whether it can update parameters of a role."""
-        ...
-
-    def update(self, step: int, weight: "np.ndarray", gradient: "np.ndarray", state: "dict[str, np.ndarray]") -> None:
+    def update(self, step: int, weight: Array, gradient: Array, state: Arrays) -> None:
         """Updates a parameter and its state in place.
 
         Args:
@@ -105,5 +99,5 @@ def of_dimensions(optimizer: OptimizerSpec, num_dims: int) -> OptimizerSpec:
     return dataclasses.replace(optimizer, **changed)  # pyrefly: ignore
 
 
-Update = Callable[[OptimizerSpec, int, "np.ndarray", "np.ndarray", "dict[str, np.ndarray]"], None]
+Update = Callable[[OptimizerSpec, int, Array, Array, Arrays], None]
 """`OptimizerSpec.update` as a function; a mutant puts another one in its place."""

@@ -1,12 +1,10 @@
 """The optimizer that the user's file builds: what a description found out about it."""
 
 import dataclasses
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from samestep.common.workload.models.spec import Param, Role
-
-if TYPE_CHECKING:
-    import numpy as np
+from samestep.common.workload.array_type import Array, Arrays
+from samestep.common.workload.models.spec import Param
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,10 +39,6 @@ class UserOptimizer:
         """All of it is shaped like the parameter; other optimizers are refused."""
         return dict.fromkeys(self.slots, param.shape)
 
-    def applies_to(self, role: Role) -> bool:
-        """It takes the parameters that it is given."""
-        return True
-
-    def update(self, step: int, weight: "np.ndarray", gradient: "np.ndarray", state: "dict[str, np.ndarray]") -> None:
+    def update(self, step: int, weight: Array, gradient: Array, state: Arrays) -> None:
         """Only the user's framework can take its step."""
         raise NotImplementedError(self.source)
