@@ -1,6 +1,7 @@
 """The names that a user's file binds, from its text alone: a wrong one is told before a framework is imported."""
 
 import ast
+import symtable
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -24,12 +25,13 @@ def check_name(source: str, path: Path, name: str) -> None:
         ConfigError: The file binds no such name, and declares models under others.
     """
     try:
-        tree = ast.parse(read_bytes(str(path)))
+        text = read_bytes(str(path))
+        tree, names = ast.parse(text), symtable.symtable(text, str(path), "exec").get_symbols()
     except (SyntaxError, ValueError, RecursionError, Unreadable):
         return  # the import says what is wrong, with the line
     if any(map(_may_bind_anything, ast.walk(tree))):
         return
-    bound = set(_bound(tree))
+    bound = {each.get_name() for each in names if each.is_assigned() or each.is_imported()}
     if name not in bound and (models := list(_models(tree))):
         raise no_such_model(source, path, name, models)
 
@@ -61,16 +63,6 @@ def _top(node: ast.AST) -> Iterator[ast.AST]:
         yield child
         if not isinstance(child, _INNER):
             yield from _top(child)
-
-
-def _bound(tree: ast.Module) -> Iterator[str]:
-    for node in _top(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.alias):
-            yield node.asname or node.name.partition(".")[0]
-        elif name := getattr(node, "name", None) or getattr(node, "rest", None):
-            yield name  # functions, classes, caught errors, patterns
 
 
 def _models(tree: ast.Module) -> Iterator[str]:

@@ -6,7 +6,7 @@ References:
     2412.19437 (DualPipe, whose V-shaped half is DualPipeV).
 """
 
-import collections
+import bisect
 import dataclasses
 import functools
 import itertools
@@ -113,30 +113,21 @@ def _last_starts(total: Sequence[int], costs: Mapping[int, int], places: Mapping
     """Returns where the last stage starts, for every end of a grouping into one stage more.
 
     The largest of the earlier stages grows with the start of the last stage, whose own FLOPs shrink. So the best starts
-    are neighbours, and they only move on as the end does: a window that slides.
+    are neighbours, around the one where these cross.
 
     Args:
         total: The FLOPs of all segments before each.
         costs: End -> the FLOPs of the largest stage, one stage fewer.
         places: End -> the place of that grouping in the order of where its stages start.
     """
-    first, last = min(costs), max(costs)
     found: dict[int, int] = {}
-    crossing, taken, window = first, first, collections.deque[int]()
-    for end in range(first + 1, last + 2):
-        while crossing < end - 1 and costs[crossing] < total[end] - total[crossing]:
-            crossing += 1
-        least = max(costs[crossing], total[end] - total[crossing])
-        if crossing > first:
-            least = min(least, max(costs[crossing - 1], total[end] - total[crossing - 1]))
-        while taken < end and taken <= last and costs[taken] <= least:
-            while window and places[window[-1]] > places[taken]:
-                window.pop()
-            window.append(taken)
-            taken += 1
-        while total[end] - total[window[0]] > least:
-            window.popleft()
-        found[end] = window[0]
+    for end in range(min(costs) + 1, max(costs) + 2):
+        starts, until = range(min(costs), end), total[end]
+        crossing = bisect.bisect_left(starts, True, key=lambda start: costs[start] >= until - total[start])
+        least = min(max(costs[start], until - total[start]) for start in starts[max(crossing - 1, 0) : crossing + 1])
+        first = bisect.bisect_left(starts, True, key=lambda start: until - total[start] <= least)
+        last = bisect.bisect_right(starts, least, key=lambda start: costs[start])
+        found[end] = min(starts[first:last], key=lambda start: places[start])
     return found
 
 

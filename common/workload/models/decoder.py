@@ -110,20 +110,12 @@ class DecoderSpec:
         return self.style == "gpt"
 
     def _attention(self, path: str) -> dict[str, Param]:
-        keys = self.key_heads * self.of_head
-        queries = self.heads * self.of_head
-        table = linear(f"{path}/query", self.width, queries, "column", bias=self._bias, groups=self.heads)
-        for name in ("key", "value"):
-            table |= linear(
-                f"{path}/{name}",
-                self.width,
-                keys,
-                "column",
-                bias=self._bias,
-                groups=self.key_heads,
-                shares_input=True,
-            )
-        return table
+        layer = functools.partial(linear, fan_in=self.width, split="column", bias=self._bias)
+        table = layer(f"{path}/query", fan_out=self.heads * self.of_head, groups=self.heads)
+        shared = functools.partial(
+            layer, fan_out=self.key_heads * self.of_head, groups=self.key_heads, shares_input=True
+        )
+        return table | shared(f"{path}/key") | shared(f"{path}/value")
 
     def _latent(self, path: str) -> dict[str, Param]:
         """Returns queries, keys and values that come out of latent vectors, which every rank along `tensor` has whole."""
@@ -144,19 +136,14 @@ class DecoderSpec:
     def _mixture(self, path: str) -> dict[str, Param]:
         count, width, hidden = self.routed_experts, self.width, self.expert_hidden
         table = linear(f"{path}/router", width, count, bias=False)
-        for name, shape, split in (
-            ("up", (width, hidden), 2),
-            ("gate", (width, hidden), 2),
-            ("down", (hidden, width), 1),
-        ):
-            table[f"{path}/experts/{name}/kernel"] = Param(
-                (count, *shape), "kernel", split=split, shares_input=name == "gate", stacked=count
-            )
+        layer = functools.partial(linear, bias=False, stacked=count)
+        table |= layer(f"{path}/experts/up", width, hidden, "column")
+        table |= layer(f"{path}/experts/gate", width, hidden, "column", shares_input=True)
+        table |= layer(f"{path}/experts/down", hidden, width, "row")
         return table | (self._mlp(f"{path}/shared", self.shared_experts * hidden) if self.shared_experts else {})
 
     def _norm(self, name: str) -> dict[str, Param]:
-        both = norm(name, self.width)
-        return both if self.style == "gpt" else {f"{name}/scale": both[f"{name}/scale"]}
+        return norm(name, self.width, bias=self._bias)
 
     def segments(self) -> tuple[Segment, ...]:
         """Returns the embedding, each block, the head."""
@@ -177,10 +164,8 @@ class DecoderSpec:
 
     def _flops(self, is_mixture: bool) -> int:
         """Returns those of a block: of a mixture's experts as many count as a token takes."""
-        tokens, kernels = self.context, 0
-        for param in self._block("", is_mixture).values():
-            share = param.size * self.top_k // param.stacked if param.stacked else param.size
-            kernels += share if param.role == "kernel" else 0
+        tokens, params = self.context, self._block("", is_mixture).values()
+        kernels = sum(param.met(self.top_k) for param in params if param.role == "kernel")
         return 2 * tokens * kernels + 2 * tokens**2 * self.heads * (2 * self.of_head + self.rotary_width)
 
     def blocks(self) -> tuple[Segment, ...]:

@@ -44,8 +44,9 @@ def linear(
     bias: bool = True,
     groups: int = 0,
     shares_input: bool = False,
+    stacked: int = 0,
 ) -> dict[str, Param]:
-    """Returns the parameters of a linear layer.
+    """Returns the parameters of a linear layer, or of several side by side.
 
     Args:
         name: Its path.
@@ -56,54 +57,29 @@ def linear(
         bias: Whether it has one.
         groups: As in `Param`.
         shares_input: As in `Param`.
+        stacked: How many there are; 0 for a single one, whose parameters have no dim for that.
     """
-    axis = {"column": 1, "row": 0, None: None}[split]
-    std = gain / math.sqrt(fan_in)
-    table = {f"{name}/kernel": Param((fan_in, fan_out), "kernel", std, 0.0, axis, 0, groups, shares_input)}
+    several = (stacked,) if stacked else ()
+    first = len(several)
+    axis = {"column": first + 1, "row": first, None: None}[split]
+    shape, std = (*several, fan_in, fan_out), gain / math.sqrt(fan_in)
+    table = {f"{name}/kernel": Param(shape, "kernel", std, 0.0, axis, 0, groups, shares_input, stacked=stacked)}
     if bias:
-        table[f"{name}/bias"] = Param((fan_out,), "bias", split=0 if split == "column" else None)
+        of_columns = first if split == "column" else None
+        table[f"{name}/bias"] = Param((*several, fan_out), "bias", split=of_columns, stacked=stacked)
     return table
 
 
-def stacked(
-    name: str,
-    count: int,
-    fan_in: int,
-    fan_out: int,
-    split: Literal["column", "row"],
-    gain: float = 1.0,
-    bias: bool = True,
-    shares_input: bool = False,
-) -> dict[str, Param]:
-    """Returns the parameters of linear layers side by side.
-
-    Args:
-        name: Their path.
-        count: How many there are.
-        fan_in: Input features of each.
-        fan_out: Output features of each.
-        split: As in `linear`, of each.
-        gain: As in `linear`.
-        bias: Whether each has one.
-        shares_input: As in `Param`.
-    """
-    axis, std = {"column": 2, "row": 1}[split], gain / math.sqrt(fan_in)
-    shape = (count, fan_in, fan_out)
-    table = {f"{name}/kernel": Param(shape, "kernel", std, split=axis, shares_input=shares_input, stacked=count)}
-    if bias:
-        of_columns = 1 if split == "column" else None
-        table[f"{name}/bias"] = Param((count, fan_out), "bias", split=of_columns, stacked=count)
-    return table
-
-
-def norm(name: str, width: int) -> dict[str, Param]:
+def norm(name: str, width: int, bias: bool = True) -> dict[str, Param]:
     """Returns the parameters of a normalisation of `width` features.
 
     Args:
         name: The path of the layer.
         width: The number of features.
+        bias: Whether it has one.
     """
-    return {f"{name}/scale": Param((width,), "scale", constant=1.0), f"{name}/bias": Param((width,), "bias")}
+    table = {f"{name}/scale": Param((width,), "scale", constant=1.0)}
+    return table | ({f"{name}/bias": Param((width,), "bias")} if bias else {})
 
 
 # --- what a step reaches ----------------------------------------------------------------------------------------------

@@ -73,6 +73,10 @@ class Param:
         """The number of its elements."""
         return math.prod(self.shape)
 
+    def met(self, taken: int) -> int:
+        """Returns how many of its elements a token meets that takes so many of the layers that it stacks."""
+        return self.size * taken // self.stacked if self.stacked else self.size
+
 
 @dataclasses.dataclass(frozen=True)
 class Segment:
@@ -201,10 +205,7 @@ def num_params(model: ModelSpec) -> int:
 
 def num_active(model: ModelSpec) -> int:
     """Returns the number of parameters that a token meets: of stacked experts as many as it takes, of all others every one."""
-    taken = vars(model).get("top_k", 0)
-    return sum(
-        param.size * taken // param.stacked if param.stacked else param.size for param in model.params().values()
-    )
+    return sum(param.met(vars(model).get("top_k", 0)) for param in model.params().values())
 
 
 def layer(name: str) -> str:

@@ -20,7 +20,7 @@ from typing import ClassVar
 from samestep.common.errors import ConfigError
 from samestep.common.flags import flag
 from samestep.common.workload.models.facts import ModelFacts
-from samestep.common.workload.models.parameters import linear, norm, stacked, stated
+from samestep.common.workload.models.parameters import linear, norm, stated
 from samestep.common.workload.models.spec import ACTIVATIONS, ArraySpec, DataSizes, Param, Segment
 
 NORM_EPSILON = 1e-5
@@ -141,23 +141,14 @@ class TransformerSpec:
         table |= self._norm(f"{path}/mlp_norm")
         if self.experts:
             table |= linear(f"{path}/mlp/router", width, self.experts, bias=False)
-            return table | self._experts(f"{path}/mlp", residual)
-        table |= linear(f"{path}/mlp/up", width, self.hidden, "column", bias=bias)
+        layer = functools.partial(linear, bias=bias, stacked=self.experts)
+        table |= layer(f"{path}/mlp/up", width, self.hidden, "column")
         if self.is_llama:
-            table |= shared(f"{path}/mlp/gate", fan_out=self.hidden, bias=False)
-        return table | linear(f"{path}/mlp/down", self.hidden, width, "row", gain=residual, bias=bias)
-
-    def _experts(self, path: str, residual: float) -> dict[str, Param]:
-        """Returns the layers of the experts of a block; the gain of the last ones is that of what they add to."""
-        count, width, bias = self.experts, self.width, not self.is_llama
-        table = stacked(f"{path}/up", count, width, self.hidden, "column", bias=bias)
-        if self.is_llama:
-            table |= stacked(f"{path}/gate", count, width, self.hidden, "column", bias=bias, shares_input=True)
-        return table | stacked(f"{path}/down", count, self.hidden, width, "row", residual, bias)
+            table |= layer(f"{path}/mlp/gate", width, self.hidden, "column", shares_input=True)
+        return table | layer(f"{path}/mlp/down", self.hidden, width, "row", residual)
 
     def _norm(self, path: str) -> dict[str, Param]:
-        both = norm(path, self.width)
-        return {f"{path}/scale": both[f"{path}/scale"]} if self.is_llama else both
+        return norm(path, self.width, bias=not self.is_llama)
 
     def segments(self) -> tuple[Segment, ...]:
         """Returns the embedding, each block, the head."""
@@ -166,10 +157,7 @@ class TransformerSpec:
     @functools.cached_property
     def _segments(self) -> tuple[Segment, ...]:
         tokens, width = self.context, self.width
-        factors = [param for param in self._block("").values() if param.role == "kernel"]
-        kernels = sum(param.size for param in factors if not param.stacked)
-        # Those of the experts that a token takes.
-        kernels += self.top_k * sum(param.size // param.stacked for param in factors if param.stacked)
+        kernels = sum(param.met(self.top_k) for param in self._block("").values() if param.role == "kernel")
         block = 2 * tokens * kernels + 4 * tokens**2 * width
         return (
             Segment("embedding", tokens * width, (tokens, width)),
