@@ -1,6 +1,7 @@
 """Takes a few examples through the user's TensorFlow model, for `common/workload/models/probing.py`."""
 
 import contextlib
+import functools
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
@@ -16,7 +17,7 @@ from samestep.common.workload.declared import call_user
 from samestep.common.workload.draws import DRAWS
 from samestep.common.workload.models.habits import Habits
 from samestep.common.workload.models.loss_check import part_losses, reduction_of
-from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, HALVES, Halves, How, ProbedPass, Rows, cut
+from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, How, ProbedPass, Rows, SeenLayer, cut
 from samestep.tf_impl.features.applied import norms_of
 from samestep.tf_impl.models.inputs import as_inputs
 from samestep.tf_impl.models.outputs import main_outputs
@@ -61,21 +62,14 @@ class Probe:
         with self._started(how):
             return ProbedPass(outputs, self._pass(how)[0], after, tuple(drawing), losses)
 
-    def mixing(self, how: How, halves: Halves) -> Iterator[str]:
-        """Calls each layer alone with halves of what the whole model gives it; the arguments are those of the protocol."""
-        found: list[str] = []
+    def layers(self, how: How) -> Iterator[SeenLayer]:
+        """Yields what the whole model gives each layer, which can be called alone with a part of that."""
         with self._started(how):
             with _calls(self._built.model) as calls:
                 self._pass(how)
             for path, (layer, args, named, output) in calls.items():
-                tensors = [each for each in tf.nest.flatten((args, named)) if tf.is_tensor(each)]
-                is_whole = all(each.shape.rank and len(each) == EXAMPLES for each in (*tensors, output))
-                if any(name.startswith(f"{path}/") for name in found) or not (tensors and is_whole):
-                    continue
-                parts = [_half(layer, args, named, half) for half in HALVES]
-                if not halves(output.numpy(), parts):
-                    found.append(path)
-        yield from found
+                given = [each for each in tf.nest.flatten((args, named)) if tf.is_tensor(each)]
+                yield SeenLayer(path, (*given, output), functools.partial(_of_rows, layer, args, named))
 
     def sums(self, habits: Habits) -> tuple[str, ...]:
         """Returns the layers that add to the loss what is not a mean over examples, in training or in evaluation.
@@ -124,8 +118,9 @@ class Probe:
             self._built.buffers[name].assign(value + (seed if name.endswith(_SEED) else 0))
 
 
-def _half(layer: Any, args: Any, named: Any, half: Rows) -> np.ndarray:
-    cut = lambda each: each[slice(*half)] if tf.is_tensor(each) else each  # noqa: E731
+def _of_rows(layer: Any, args: Any, named: Any, rows: Rows) -> np.ndarray:
+    """Calls a layer with some rows of what it was given."""
+    cut = lambda each: each[slice(*rows)] if tf.is_tensor(each) else each  # noqa: E731
     return tf.nest.flatten(layer(*tf.nest.map_structure(cut, args), **tf.nest.map_structure(cut, named)))[0].numpy()
 
 

@@ -1,5 +1,6 @@
 """The models in TensorFlow, written for one device: plain classes, since a strategy keeps their variables by name."""
 
+import functools
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -39,4 +40,11 @@ def predictor(model: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tensor], 
     """Returns the forward pass in evaluation, where it is another one."""
     if isinstance(model, UserModel):
         return lambda x: main_outputs(model.predict(x))
-    return model.predict if isinstance(model, Mlp | BabyCNN) else model
+    return functools.partial(_evaluated, model) if isinstance(model, Mlp | BabyCNN) else model
+
+
+def _evaluated(model: Mlp | BabyCNN, x: tf.Tensor) -> tf.Tensor:
+    model.training = False
+    outputs = model(x)
+    model.training = True
+    return outputs

@@ -43,10 +43,3 @@ class BabyCNN:
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """Runs all segments in order."""
         return run_segments(self.segments().values(), x)
-
-    def predict(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns the same in evaluation."""
-        self.training = False
-        outputs = self(x)
-        self.training = True
-        return outputs

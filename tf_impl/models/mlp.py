@@ -39,10 +39,3 @@ class Mlp:
         """Flattens its input, then runs all segments in order."""
         x, self.keys = without_keys(x)
         return run_segments(self.segments().values(), tf.reshape(x, (-1, self.features)))
-
-    def predict(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns the same in evaluation."""
-        self.training = False
-        outputs = self(x)
-        self.training = True
-        return outputs

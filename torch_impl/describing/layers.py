@@ -11,12 +11,7 @@ from samestep.torch_impl.features.applied import BUFFER_ROLES
 from samestep.torch_impl.models.inputs import Inputs
 from samestep.torch_impl.tracing import WHOLE, recording
 
-_RECURRENT = {
-    "weight_ih": ("kernel", (1, 0)),
-    "weight_hh": ("recurrent", (1, 0)),
-    "bias_ih": ("bias", (0,)),
-    "bias_hh": ("second_bias", (0,)),
-}
+_RECURRENT = {"weight_ih": "kernel", "weight_hh": "recurrent", "bias_ih": "bias", "bias_hh": "second_bias"}
 _ROLES = {"weight": "kernel", "bias": "bias"}
 _BAG = {"weight": "value"}
 """Of an `EmbeddingBag`, whose table is no kernel, though its neutral axes are a kernel's."""
@@ -72,7 +67,7 @@ def _layers(path: str, call: str, module: nn.Module, held: dict[str, LayerTensor
     if isinstance(module, nn.RNNBase):
         for number in range(module.num_layers):
             for suffix in ("", "_reverse"):
-                names = {f"{stem}_l{number}{suffix}": role for stem, (role, _) in _RECURRENT.items()}
+                names = {f"{stem}_l{number}{suffix}": role for stem, role in _RECURRENT.items()}
                 params = {role: held[name] for name, role in names.items() if name in held}
                 if params:
                     yield ParameterLayer(name=f"{path}.l{number}{suffix}", kind=kind, call=call, params=params)
@@ -82,11 +77,7 @@ def _layers(path: str, call: str, module: nn.Module, held: dict[str, LayerTensor
         used |= {f"in_proj_{name}" for name in _ROLES}
         if params:
             yield ParameterLayer(name=path, kind=kind, call=call, params=params)
-    known = {
-        name: role
-        for name, role in _roles(held, _BAG if isinstance(module, nn.EmbeddingBag) else _ROLES).items()
-        if name in held
-    }
+    known = _roles(held, _BAG if isinstance(module, nn.EmbeddingBag) else _ROLES)
     if known:
         params = {role: held[name] for name, role in known.items()}
         yield ParameterLayer(name=path, kind=kind, call=call, params=params, buffers=_buffers(path, module))
@@ -105,11 +96,6 @@ def _roles(held: Mapping[str, LayerTensor], usual: Mapping[str, str]) -> dict[st
 
 
 def _buffers(path: str, module: nn.Module) -> dict[str, LayerTensor]:
-    named = dict(module.named_buffers(recurse=False))
-    return {
-        name: LayerTensor(
-            f"{path.replace('.', '/')}/{name}".lstrip("/"), f"{path}.{name}".lstrip("."), tuple(b.shape), (0,)
-        )
-        for name, b in named.items()
-        if name in BUFFER_ROLES
-    }
+    shapes = {name: tuple(b.shape) for name, b in module.named_buffers(recurse=False) if name in BUFFER_ROLES}
+    native = {name: f"{path}.{name}".lstrip(".") for name in shapes}
+    return {name: LayerTensor(native[name].replace(".", "/"), native[name], shapes[name], (0,)) for name in shapes}

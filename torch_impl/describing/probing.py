@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping
 
@@ -15,9 +16,10 @@ from samestep.common.workload.declaration import RETURNED, Model
 from samestep.common.workload.declared import call_user
 from samestep.common.workload.draws import DRAWS
 from samestep.common.workload.models.loss_check import part_losses, reduction_of
-from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, HALVES, Halves, How, ProbedPass, Rows, cut
+from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, How, ProbedPass, Rows, SeenLayer, cut
 from samestep.torch_impl import weights
 from samestep.torch_impl.features.applied import freeze, held_still, norms_of
+from samestep.torch_impl.models.following import following
 from samestep.torch_impl.models.inputs import as_inputs, tensors
 from samestep.torch_impl.models.outputs import main_outputs
 from samestep.torch_impl.models.user_loss import loss_function
@@ -53,25 +55,12 @@ class Probe:
         _set(module, {**self.initial, **how.buffers})
         return ProbedPass(outputs, self._pass(module, how)[0], after, tuple(drawing), losses)
 
-    def mixing(self, how: How, halves: Halves) -> Iterator[str]:
-        """Calls each layer alone with halves of what the whole model gives it; the arguments are those of the protocol."""
-        module, found = self._copy(how), list[str]()
-        calls = _calls(module, lambda: self._pass(module, how))
-        for path, (inputs, output) in calls.items():
-            given = tensors(inputs)
-            is_whole = all(each.ndim and len(each) == EXAMPLES for each in (*given, output))
-            if any(name.startswith(f"{path}.") for name in found) or not (given and is_whole):
-                continue
-            parts = []
-            for half in HALVES:
-                args, named = tree_map(
-                    lambda each, half=half: each[slice(*half)] if isinstance(each, torch.Tensor) else each, inputs
-                )
-                with torch.no_grad(), DRAWS.held(how.is_still):
-                    parts.append(_first(module.get_submodule(path)(*args, **named)).numpy())
-            if not halves(output.numpy(), parts):
-                found.append(path)
-        yield from found
+    def layers(self, how: How) -> Iterator[SeenLayer]:
+        """Yields what the whole model gives each layer, which can be called alone with a part of that."""
+        module = self._copy(how)
+        for path, (inputs, output) in _calls(module, lambda: self._pass(module, how)).items():
+            again = functools.partial(_of_rows, module.get_submodule(path), inputs, how.is_still)
+            yield SeenLayer(path, (*tensors(inputs), output), again)
 
     def _losses(self, returned: object, rows: Rows) -> np.ndarray | None:
         function = loss_function(self._model)
@@ -116,18 +105,15 @@ def _watching(module: nn.Module) -> Iterator[dict[str, None]]:
             found[inside[-1] or FORWARD_PASS] = None
         last[0] = now
 
-    def enter(path: str) -> None:
+    def enter(path: str, *_: object) -> None:
         look()
         inside.append(path)
 
-    def leave() -> None:
+    def leave(*_: object) -> None:
         look()
         inside.pop()
 
-    with contextlib.ExitStack() as hooks:
-        for path, each in module.named_modules():
-            hooks.callback(each.register_forward_pre_hook(lambda *_, path=path: enter(path)).remove)
-            hooks.callback(each.register_forward_hook(lambda *_: leave()).remove)
+    with following(module.named_modules(), enter, leave):
         yield found
 
 
@@ -145,21 +131,21 @@ def _calls(module: nn.Module, call: Callable[[], object]) -> dict[str, tuple[obj
         copied = tree_map(lambda each: each.clone() if isinstance(each, torch.Tensor) else each, (args, named))
         given.setdefault(path, copied)
 
-    def finish(path: str, outputs: object) -> None:
+    def finish(path: str, args: object, named: object, outputs: object) -> None:
         output = _first(outputs)
         if path not in found and isinstance(output, torch.Tensor) and output.is_floating_point():
             found[path] = given[path], output.clone()
 
-    with contextlib.ExitStack() as hooks:
-        for path, each in module.named_modules():
-            if path:
-                entering = each.register_forward_pre_hook(
-                    lambda _, args, named, path=path: keep(path, args, named), with_kwargs=True
-                )
-                hooks.callback(entering.remove)
-                hooks.callback(each.register_forward_hook(lambda _, args, out, path=path: finish(path, out)).remove)
+    with following(((path, each) for path, each in module.named_modules() if path), keep, finish):
         call()
     return found
+
+
+def _of_rows(layer: nn.Module, inputs: object, is_still: bool, rows: Rows) -> np.ndarray:
+    """Calls a layer with some rows of what it was given."""
+    args, named = tree_map(lambda each: each[slice(*rows)] if isinstance(each, torch.Tensor) else each, inputs)
+    with torch.no_grad(), DRAWS.held(is_still):
+        return _first(layer(*args, **named)).numpy()
 
 
 def _first(outputs: object) -> torch.Tensor:

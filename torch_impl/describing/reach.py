@@ -23,6 +23,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.workload.declared import call_user
 from samestep.common.workload.models.description_report import EXAMPLES
 from samestep.torch_impl import weights
+from samestep.torch_impl.models.following import following
 from samestep.torch_impl.models.inputs import Inputs, as_inputs, tensors
 from samestep.torch_impl.models.outputs import main_outputs
 
@@ -183,11 +184,9 @@ def always_called(module: nn.Module, paths: Iterable[str], examples: np.ndarray)
     nothing = _calls(module, wanted, as_inputs(examples[:0].copy()))
 
     def is_always(path: str) -> bool:
-        first = _of(path, calls[0]) if calls else []
-        return bool(first) and all(_of(path, found) == first for found in calls) and nothing_less(path, len(first))
-
-    def nothing_less(path: str, times: int) -> bool:
-        return nothing is None or len(_of(path, nothing)) == times
+        first = calls[0][path] if calls else []
+        is_as_often = nothing is None or len(nothing[path]) == len(first)
+        return bool(first) and is_as_often and all(found[path] == first for found in calls)
 
     return [path for path, several in members.items() if all(map(is_always, several))]
 
@@ -204,10 +203,6 @@ def members_of(module: nn.Module, path: str) -> list[str]:
     return [each for name, member in module.named_children() for each in members_of(member, f"{path}.{name}")]
 
 
-def _of(path: str, calls: list[tuple[str, list[torch.Size]]]) -> list[list[torch.Size]]:
-    return [shapes for called, shapes in calls if called == path]
-
-
 def _negated(x: Inputs) -> Inputs:
     """Other real inputs, by which a model might branch otherwise; ids stay."""
 
@@ -217,26 +212,21 @@ def _negated(x: Inputs) -> Inputs:
     return turned(x) if isinstance(x, torch.Tensor) else {name: turned(each) for name, each in x.items()}
 
 
-def _calls(module: nn.Module, paths: Iterable[str], x: Inputs) -> list[tuple[str, list[torch.Size]]] | None:
-    """Returns the calls of some modules in a forward pass, with the shapes they were given; None if it fails."""
-    found: list[tuple[str, list[torch.Size]]] = []
+def _calls(module: nn.Module, paths: Iterable[str], x: Inputs) -> dict[str, list[list[torch.Size]]] | None:
+    """Returns the shapes that some modules were given in each of their calls in a forward pass; None if it fails."""
+    found: dict[str, list[list[torch.Size]]] = {path: [] for path in paths}
 
-    def note(path: str) -> Callable[..., None]:
-        def called(_: nn.Module, inputs: tuple[object, ...], named: dict[str, object]) -> None:
-            found.append((path, [each.shape for each in tensors((inputs, named))]))
+    def note(path: str, *given: object) -> None:
+        found[path].append([each.shape for each in tensors(given)])
 
-        return called
-
-    handles = [module.get_submodule(p).register_forward_pre_hook(note(p), with_kwargs=True) for p in paths]
     was_training = module.training
     module.eval()
     try:
-        with kept_buffers(module), torch.no_grad():
+        modules = [(path, module.get_submodule(path)) for path in found]
+        with following(modules, note), kept_buffers(module), torch.no_grad():
             module(x)
     except Exception:  # anything that a user's code may raise
         return None
     finally:
-        for handle in handles:
-            handle.remove()
         module.train(was_training)
     return found

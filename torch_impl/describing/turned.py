@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from samestep.common.porting.turning import Turned
+from samestep.common.porting.turning import POOLS, Turned
 
 
 def turn_module(module: nn.Module, path: str, turned: Turned) -> None:
@@ -57,13 +57,7 @@ def _joined(x: torch.Tensor, parts: int) -> torch.Tensor:
     return x.reshape(len(x), parts, x.shape[1], -1).transpose(1, 2).reshape(x.shape)
 
 
-_POOLS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "mean": lambda x: x.mean(1),
-    "sum": lambda x: x.sum(1),
-    "first position": lambda x: x[:, 0],
-    "last position": lambda x: x[:, -1],
-    "maximum": lambda x: x.amax(1),
-}
+_POOLS: Mapping[str, Callable[..., torch.Tensor]] = {**POOLS, "maximum": lambda x: x.amax(1)}  # torch's max has places
 _STEPS: Mapping[str, Callable[..., torch.Tensor]] = {
     "times": lambda x, factor: x * factor,
     "plus": lambda x, shift: x + shift,

@@ -1,13 +1,13 @@
 """Records how a forward pass uses the modules of a user's model: how often, and between which of them gradients flow."""
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 
 import torch
 from torch import nn
 
 from samestep.common.workload.models.description_report import EXAMPLES
 from samestep.common.workload.models.findings import Use
+from samestep.torch_impl.models.following import following
 from samestep.torch_impl.models.inputs import Inputs, tensors
 
 _Seen = tuple[list[torch.Tensor], list[torch.Tensor]]
@@ -22,32 +22,22 @@ def describe_uses(model: nn.Module, inputs: Inputs, paths: Iterable[str]) -> dic
         inputs: `EXAMPLES` examples.
         paths: The paths of the modules, neutral ones.
     """
-    calls: dict[str, list[_Seen]] = {path: [] for path in paths}
-    with torch.enable_grad(), contextlib.ExitStack() as hooks:
-        for path, seen in calls.items():
-            for each in _called(model.get_submodule(path.replace("/", "."))):
-                hooks.enter_context(_removed(each.register_forward_hook(_keep(seen), with_kwargs=True)))
+    modules = {path: model.get_submodule(path.replace("/", ".")) for path in paths}
+    calls: dict[str, list[_Seen]] = {path: [] for path in modules}
+
+    def keep(path: str, *given: object) -> None:
+        *arguments, outputs = given
+        calls[path].append((tensors(arguments), tensors(outputs)))
+
+    called = [(path, each) for path, module in modules.items() for each in _called(module)]
+    with torch.enable_grad(), following(called, leave=keep):
         model(inputs)
-    modules = {path: model.get_submodule(path.replace("/", ".")) for path in calls}
     return {path: _use(modules[path], seen) for path, seen in calls.items() if seen}
 
 
 def _called(module: nn.Module) -> Iterable[nn.Module]:
     """A list of modules is never called itself."""
     return module if isinstance(module, nn.ModuleList) else [module]
-
-
-@contextlib.contextmanager
-def _removed(handle: torch.utils.hooks.RemovableHandle) -> Iterator[None]:
-    yield
-    handle.remove()
-
-
-def _keep(seen: list[_Seen]) -> Callable[..., None]:
-    def keep(module: nn.Module, args: object, kwargs: object, outputs: object) -> None:
-        seen.append((tensors((args, kwargs)), tensors(outputs)))
-
-    return keep
 
 
 def _use(module: nn.Module, calls: list[_Seen]) -> Use:

@@ -5,12 +5,13 @@ halves of a batch do not add up to those of the batch. In other dtypes such a la
 """
 
 import functools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from samestep.torch_impl.models.following import following
 from samestep.torch_impl.models.inputs import Inputs, tensors
 
 _BITS = (torch.Tensor.view, torch.Tensor.view_as)
@@ -54,22 +55,12 @@ def find_casts(module: nn.Module, inputs: Inputs) -> tuple[str, ...]:
     """
     found: dict[str, None] = {}
     inside = [""]
-
-    def leave(*_: object) -> None:
-        inside.pop()
-
-    hooks = []
-    for path, each in module.named_modules():
-        hooks.append(each.register_forward_pre_hook(lambda *_, path=path: inside.append(path)))
-        hooks.append(each.register_forward_hook(leave))
+    followed = following(module.named_modules(), lambda path, *_: inside.append(path), lambda *_: inside.pop())
     try:
-        with torch.no_grad(), _Uncast(lambda: found.setdefault(inside[-1])):
+        with followed, torch.no_grad(), _Uncast(lambda: found.setdefault(inside[-1])):
             module.eval()(inputs)
     except Exception:  # theirs
         return ()
-    finally:
-        for hook in hooks:
-            hook.remove()
     return tuple(found)
 
 
@@ -91,13 +82,9 @@ def _keeping(kind: type[nn.Module]) -> type[nn.Module]:
 
     @functools.wraps(kind.forward)
     def forward(self, *args, **named):
-        if not any(each.dtype == torch.float64 for each in _given(args, named)):
+        if not any(each.dtype == torch.float64 for each in tensors((args, named))):
             return kind.forward(self, *args, **named)
         with _Uncast():
             return kind.forward(self, *args, **named)
 
     return type(kind.__name__, (kind,), {"forward": forward, "__module__": kind.__module__})
-
-
-def _given(args: tuple[object, ...], named: dict[str, object]) -> Iterator[torch.Tensor]:
-    yield from tensors((args, named))

@@ -18,7 +18,7 @@ from samestep.common.workload.models.spec import ModelSpec
 from samestep.torch_impl.models import widened
 from samestep.torch_impl.models.complex_parameters import hold_in_parts
 from samestep.torch_impl.models.outputs import dtype_of, finish_outputs
-from samestep.torch_impl.models.segmented import SegmentFunction, run_segments
+from samestep.torch_impl.models.segmented import SegmentFunction
 from samestep.torch_impl.models.uncast import keep_float64
 from samestep.torch_impl.step_context import StepContext
 
@@ -94,15 +94,14 @@ def _refuse_odd(built: nn.Module) -> None:
 def _refuse_unfit(built: nn.Module, source: str) -> None:
     """Refuses what no strategy could lay out: parameters without a size, sparse ones, and former norms of weights."""
     for path, each in built.named_modules():
+        kind, where = _kind(each), f"`{path}`" if path else "the model itself"
         if (former := next((h for h in each._forward_pre_hooks.values() if isinstance(h, _FORMER)), None)) is not None:
-            where = f"`{path}`" if path else "the model itself"
             use = type(former).__module__.rpartition(".")[2]
             raise ConfigError(
-                f"--model {source}: the {type(each).__name__} {where} has torch.nn.utils.{use}, and torch copies no module that "
+                f"--model {source}: the {kind} {where} has torch.nn.utils.{use}, and torch copies no module that "
                 f"has it; use torch.nn.utils.parametrizations.{use}."
             )
         for name, held in (*each.named_parameters(recurse=False), *each.named_buffers(recurse=False)):
-            kind, where = type(each).__name__, f"`{path}`" if path else "the model itself"
             if is_lazy(held):
                 plain = kind.removeprefix("Lazy")
                 write = f"write nn.{plain} with the size of its inputs" if plain != kind else "give it its shape"
@@ -175,8 +174,3 @@ def find_segments(model: Model, module: nn.Module, source: str) -> dict[str, Seg
         return {name.replace(".", "/"): function for name, function in found.items()}
     is_plain = isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
     return dict(module.named_children()) if is_plain else {}
-
-
-def composed(segments: Mapping[str, SegmentFunction]) -> SegmentFunction:
-    """Returns the forward pass that the segments make up."""
-    return functools.partial(run_segments, segments.values())

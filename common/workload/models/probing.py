@@ -7,13 +7,14 @@ called again.
 """
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
 
 from samestep.common.errors import ConfigError
 from samestep.common.workload.models.habits import Habits
+from samestep.common.workload.models.returned import Shaped
 from samestep.common.workload.reductions import MEAN, SUM
 
 EXAMPLES = 4
@@ -27,8 +28,6 @@ _MIXED = 1e-5
 that computes some of it in float32 is off by less."""
 Rows = tuple[int, int]
 Arrays = TypeVar("Arrays")
-Halves = Callable[[np.ndarray, list[np.ndarray]], bool]
-"""(what was made of all examples, of each half) -> whether it is the same."""
 
 
 def cut(arrays: Arrays, rows: Rows) -> Arrays:
@@ -60,6 +59,25 @@ class ProbedPass:
     buffers: Mapping[str, np.ndarray]
     drawing: tuple[str, ...] = ()
     losses: np.ndarray | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SeenLayer:
+    """The first call of a layer in a forward pass.
+
+    Attributes:
+        path: Its path in the model.
+        tensors: What it was given, and its first result.
+        again: Computes that result of some rows alone.
+    """
+
+    path: str
+    tensors: Sequence[Shaped]
+    again: Callable[[Rows], np.ndarray]
+
+    def is_of_examples(self) -> bool:
+        """Returns whether it was given tensors, and all of them and its result are of all examples."""
+        return len(self.tensors) > 1 and all(tuple(each.shape)[:1] == (EXAMPLES,) for each in self.tensors)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,13 +116,8 @@ class ProbedModel(Protocol):
     def take(self, how: How) -> ProbedPass:
         """Takes the examples through the model."""
 
-    def mixing(self, how: How, halves: Halves) -> Iterator[str]:
-        """Returns the innermost layers whose outputs of an example depend on others, as far as they can be called alone.
-
-        Args:
-            how: How the whole model is called.
-            halves: Compares what a layer makes of all examples with what it makes of each half.
-        """
+    def layers(self, how: How) -> Iterator[SeenLayer]:
+        """Yields the layers whose first result is of real numbers, innermost ones first, while they can be called alone."""
 
 
 def find_habits(probe: ProbedModel) -> Habits:
@@ -150,11 +163,22 @@ def _find_mixing(probe: ProbedModel, how: How) -> tuple[str, ...]:
         return ()  # too few to be halved, or not of one example each
     halves = [probe.take(dataclasses.replace(how, rows=half)) for half in HALVES]
     if not probe.losses_only and not _are_halves(whole.outputs, [half.outputs for half in halves]):
-        return tuple(probe.mixing(how, _are_halves)) or (FORWARD_PASS,)
+        return _mixing_layers(probe, how) or (FORWARD_PASS,)
     parts = [half.losses for half in halves if half.losses is not None]
     if whole.losses is None or _are_parts(whole.losses, parts, probe.reduction):
         return ()
-    return (tuple(probe.mixing(how, _are_halves)) if probe.losses_only else ()) or (LOSS,)
+    return (_mixing_layers(probe, how) if probe.losses_only else ()) or (LOSS,)
+
+
+def _mixing_layers(probe: ProbedModel, how: How) -> tuple[str, ...]:
+    """Returns the innermost layers whose outputs of an example depend on others, as far as they can be called alone."""
+    found: list[str] = []
+    for layer in probe.layers(how):
+        if not layer.is_of_examples() or any(name.startswith((f"{layer.path}.", f"{layer.path}/")) for name in found):
+            continue
+        if not _are_halves(np.asarray(layer.tensors[-1]), [layer.again(half) for half in HALVES]):
+            found.append(layer.path)
+    return tuple(found)
 
 
 def _are_parts(whole: np.ndarray, parts: list[np.ndarray], reduction: str) -> bool:

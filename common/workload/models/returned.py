@@ -3,7 +3,7 @@
 The mirrors say what a tensor is.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, Protocol, TypeVar
 
 from samestep.common.errors import ConfigError
@@ -12,12 +12,15 @@ Returns = Literal["outputs", "several", "loss"]
 """A tensor with the outputs of each example; several tensors, which only a loss of the user's knows what to do with; the loss."""
 
 
-class _Shaped(Protocol):
+class Shaped(Protocol):
+    """A tensor of any framework."""
+
     @property
-    def shape(self) -> object: ...
+    def shape(self) -> Sequence[int]:
+        """Its shape."""
 
 
-Tensor = TypeVar("Tensor", bound=_Shaped)
+Tensor = TypeVar("Tensor", bound=Shaped)
 IsTensor = Callable[[object], bool]
 
 
