@@ -2,16 +2,14 @@
 
 import dataclasses
 import functools
-import importlib
 
 from samestep.common.judging.attribution import attribute, find_other_step
 from samestep.common.judging.parity import Parity
 from samestep.common.judging.ported import is_right_but_for_port, judge_with_port
 from samestep.common.judging.reference_run import Rerun
-from samestep.common.judging.rounding import excuse, replay_to
+from samestep.common.judging.rounding import excuse, load_diagnosis, replay_to
 from samestep.common.judging.verdict import Trial
 from samestep.common.program import TrainState
-from samestep.common.request import FRAMEWORKS
 from samestep.common.strategy import Run
 
 
@@ -37,9 +35,8 @@ def _find_cause(trial: Trial, parity: Parity, start: TrainState, rerun: Rerun) -
     if not trial.has_oracle:
         parity = _name_sums(run, parity)
         return attribute(run, trial.seen.log.first, parity, rerun)
-    diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
     bad = run.steps - 1 if parity.first_bad_step is None else parity.first_bad_step
-    cause = diagnosis.diagnose(run, start.step, bad, start, functools.partial(replay_to, run, rerun))
+    cause = load_diagnosis().diagnose(run, start.step, bad, start, functools.partial(replay_to, run, rerun))
     return f"{cause} ({parity.reason})"
 
 

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from samestep.common.judging.parity import LEAST_LOSS, LOSS_BOUND
+from samestep.common.judging.parity import LOSS_BOUND, deviation
 
 EQUAL, ROUNDED, CHANGED = "bit-equal", "equal but for rounding", "changed"
 
@@ -44,20 +44,16 @@ def compare_losses(dtype: str, first_step: int, now: Sequence[float], then: Sequ
     steps, bound = min(len(now), len(then)), LOSS_BOUND[dtype]
     pairs = list(zip(now, then, strict=False))
     differing = [index for index, (later, earlier) in enumerate(pairs) if later != earlier]
-    beyond = [index for index in differing if not _deviation(dtype, *pairs[index]) <= bound]
+    beyond = [index for index in differing if not deviation(*pairs[index], dtype) <= bound]
     if not differing:
         return Repetition(EQUAL, steps, None, None, None, None, bound)
     index = (beyond or differing)[0]
-    deviation = _deviation(dtype, *pairs[index])
+    apart = deviation(*pairs[index], dtype)
     return Repetition(
         CHANGED if beyond else ROUNDED,
         steps,
         first_step + index,
         *pairs[index],
-        deviation if math.isfinite(deviation) else None,
+        apart if math.isfinite(apart) else None,
         bound,
     )
-
-
-def _deviation(dtype: str, now: float, then: float) -> float:
-    return abs(now - then) / max(abs(then), LEAST_LOSS[dtype])

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import importlib
 import math
+import types
 from collections.abc import Sequence
 
 import numpy as np
@@ -80,7 +81,7 @@ def _agrees_in_float64(run: Run, wanted: Sequence[float], start: TrainState, rer
 
 def _steps_agree(run: Run, bad: int, start: TrainState, rerun: Rerun, alone: Rerun | None = None) -> bool:
     """Returns whether steps that are replayed in the reference from the run's own states are the reference's."""
-    diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
+    diagnosis = load_diagnosis()
     count = min(REPLAYED, bad - start.step + 1)
     chosen = sorted({start.step + (bad - start.step) * i // max(1, count - 1) for i in range(count)})
 
@@ -95,6 +96,11 @@ def _steps_agree(run: Run, bad: int, start: TrainState, rerun: Rerun, alone: Rer
     own = None if run.workload.model.facts.has_oracle else take
     replay = functools.cache(functools.partial(replay_to, run, rerun))
     return diagnosis.find_bad_step(run, chosen, start, replay, own) is None
+
+
+def load_diagnosis() -> types.ModuleType:
+    """Imports what takes steps in the oracle, which stands above all that judges."""
+    return importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
 
 
 def replay_to(run: Run, rerun: Rerun, step: int) -> tuple[Sequence[float], TrainState]:
@@ -114,7 +120,7 @@ def replay_to(run: Run, rerun: Rerun, step: int) -> tuple[Sequence[float], Train
 
 def _amplification(run: Run, steps: int, start: TrainState, off: float, rounded: float) -> tuple[float, int]:
     """Returns how far a rounding of the first weights grows, and how many tokens are between two experts within it."""
-    diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
+    diagnosis = load_diagnosis()
     moved, ties = diagnosis.measure_amplification(run, steps, start, diagnosis.PERTURBATION)
     if ties and off > moved * rounded:  # a smaller move may turn none of these tokens
         moved = max(moved, diagnosis.measure_amplification(run, steps, start, rounded)[0])
@@ -123,7 +129,7 @@ def _amplification(run: Run, steps: int, start: TrainState, off: float, rounded:
 
 def _own_amplification(run: Run, wanted: Sequence[float], start: TrainState, alone: Rerun) -> float:
     """Returns the same of a user's model, whose curve from the first weights as they are is known."""
-    diagnosis = importlib.import_module(FRAMEWORKS["numpy"] + ".diagnosis")
+    diagnosis = load_diagnosis()
     signs, size = np.random.default_rng(1), diagnosis.PERTURBATION
     params = {name: value * (1 + size * signs.choice([-1.0, 1.0], value.shape)) for name, value in start.params.items()}
     steps = min(len(wanted), diagnosis.MOST_MEASURED)

@@ -178,13 +178,12 @@ def _difference(logs: Sequence[float]) -> Difference:
 
 
 def _with_verdict(difference: Difference, corrected: float, level: float) -> Difference:
-    if corrected <= LEVEL:
-        return dataclasses.replace(difference, verdict=FASTER if difference.ratio > 1 else SLOWER, p_value=corrected)
+    judged = dataclasses.replace(difference, verdict=_verdict(difference.ratio, corrected), p_value=corrected)
+    if judged.verdict != NOT_SEPARATED:
+        return judged
     degrees, deviation = difference.rounds - 1, difference.deviation or 0.0
     return dataclasses.replace(
-        difference,
-        verdict=NOT_SEPARATED,
-        p_value=corrected,
+        judged,
         detectable=math.exp(detectable(difference.rounds, degrees, level) * deviation),
         rounds_needed=pairs_needed(math.log(difference.ratio), deviation, degrees, level),
     )

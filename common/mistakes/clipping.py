@@ -4,12 +4,10 @@ import math
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from samestep.common.mistakes.evidence import Evidence, common_ratio, length
+from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.gradient_arithmetic import (
     GRADIENTS,
-    is_exactly,
     loss_alone,
-    on_scaled_loss,
     ratio_of_all,
     ratio_words,
     roots,
@@ -17,6 +15,7 @@ from samestep.common.mistakes.gradient_arithmetic import (
 )
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
 from samestep.common.mistakes.replicas import of_one_kind
+from samestep.common.mistakes.seen_tensor import common_ratio, length
 from samestep.common.steps.gradient_transforms import (
     CLIP_CALLS,
     CLIP_EACH,
@@ -35,43 +34,42 @@ def clip(ratio_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) ->
         ratio_of: Yields what the ratio of the norms may be.
         evidence: The evidence of the step.
     """
-    norms = [side.scalars.get(CLIP_NORM) for side in (evidence.a, evidence.b)]
-    if ratio_of_all(evidence) is None or norms[0] is None or norms[1] is None or not norms[0]:
+    one, other = evidence.scalars(CLIP_NORM)
+    if ratio_of_all(evidence) is None or not one or other is None:
         return None
-    apart = norms[1] / norms[0]
-    for number in ratio_of(evidence):
-        if is_exactly(apart, number):
-            return ratio_words(apart, number)
-    return None
+    return ratio_words(other / one, ratio_of(evidence))
 
 
 def loss_scales(evidence: Evidence) -> Iterator[float]:
     """The loss scales of both runs."""
-    yield from (side.scalars[LOSS_SCALE] for side in (evidence.a, evidence.b) if side.scalars.get(LOSS_SCALE, 1) > 1)
+    yield from (scale for scale in evidence.scalars(LOSS_SCALE) if scale is not None)
 
 
 def not_clipped(evidence: Evidence) -> Words | None:
     """A clips its gradients, and B's are what A's were before it."""
     ratio, factor = ratio_of_all(evidence), evidence.a.factor
-    if ratio is None or factor == 1 or not near(ratio, 1 / factor) or {CLIP_NORM, CLIP_VALUE} & {*evidence.b.scalars}:
+    if (
+        ratio is None
+        or factor in (0, 1)
+        or not near(ratio, 1 / factor)
+        or {CLIP_NORM, CLIP_VALUE} & {*evidence.b.scalars}
+    ):
         return None
     return {"most": f"{evidence.a.scalars[CLIP_MOST]:g}"}
 
 
 def other_norm(evidence: Evidence) -> Words | None:
     """The same gradients are clipped by norms that differ."""
-    norms = [side.scalars.get(CLIP_NORM) for side in (evidence.a, evidence.b)]
-    bounds = [side.scalars.get(CLIP_MOST) for side in (evidence.a, evidence.b)]
-    ratio = ratio_of_all(evidence)
-    if ratio is None or not norms[0] or not norms[1] or bounds[0] != bounds[1]:
+    (one, other), bounds, ratio = evidence.scalars(CLIP_NORM), evidence.scalars(CLIP_MOST), ratio_of_all(evidence)
+    if ratio is None or not one or not other or bounds[0] != bounds[1]:
         return None
     is_explained = near(ratio * evidence.a.factor, evidence.b.factor)
-    return {"a": f"{norms[0]:.6g}", "b": f"{norms[1]:.6g}"} if is_explained else None
+    return {"a": f"{one:.6g}", "b": f"{other:.6g}"} if is_explained else None
 
 
 def each_microbatch(evidence: Evidence) -> Words | None:
     """B clips as often as it has micro-batches, A once, and no factor explains what is left of the gradients."""
-    calls, passes = [side.scalars.get(CLIP_CALLS, 0) for side in (evidence.a, evidence.b)], evidence.b.passes
+    calls, passes = evidence.counts(CLIP_CALLS), evidence.b.passes
     if passes < 2 or calls != [1, passes] or evidence.a.passes != passes or CLIP_NORM not in evidence.b.scalars:
         return None
     return None if common_ratio(evidence.gradients) is not None else {"passes": str(passes)}
@@ -81,7 +79,7 @@ def each_tensor(evidence: Evidence) -> Words | None:
     """B alone clips each tensor's gradient to a norm, and the norm of A's says by which factor it is multiplied."""
     scalars, factor = evidence.a.scalars, evidence.a.factor
     most = evidence.b.scalars.get(CLIP_EACH) or _one_norm(evidence)
-    if not most or CLIP_EACH in scalars or CLIP_VALUE in scalars:
+    if not most or not factor or CLIP_EACH in scalars or CLIP_VALUE in scalars:
         return None
     for each in evidence.gradients:
         norm = each.norms[0] / factor if each.norms else math.nan
@@ -114,7 +112,7 @@ def by_value(evidence: Evidence) -> Words | None:
 
 def each_alone(evidence: Evidence) -> Words | None:
     """B clips several times after one pass, A once, and each gradient has a factor of its own."""
-    calls = [int(side.scalars.get(CLIP_CALLS, 0)) for side in (evidence.a, evidence.b)]
+    calls = evidence.counts(CLIP_CALLS)
     seen = [each for each in evidence.gradients if each.one.any() or each.other.any()]
     if calls[0] != 1 or calls[1] <= evidence.b.passes or CLIP_NORM not in evidence.b.scalars:
         return None
@@ -123,11 +121,10 @@ def each_alone(evidence: Evidence) -> Words | None:
 
 def loss_and_norm(evidence: Evidence) -> Words | None:
     """The loss has a factor, which clipping takes out of the gradients again."""
-    ratio = evidence.loss_ratio
-    norms = [side.scalars.get(CLIP_NORM) for side in (evidence.a, evidence.b)]
-    if ratio is None or loss_alone(evidence) is None or not norms[0] or not norms[1]:
+    ratio, (one, other) = evidence.loss_ratio, evidence.scalars(CLIP_NORM)
+    if ratio is None or loss_alone(evidence) is None or not one or not other:
         return None
-    is_factor = near(norms[1] / norms[0], ratio) and max(evidence.a.factor, evidence.b.factor) < 1
+    is_factor = near(other / one, ratio) and max(evidence.a.factor, evidence.b.factor) < 1
     return {"ratio": spell(ratio)} if is_factor else None
 
 
@@ -140,15 +137,13 @@ CLIPPING = (
         ("loss",),
         loss_and_norm,
         "B's loss is {ratio} times A's, and so is every gradient before clipping; after clipping they are the same",
-        "",
     ),
     Mistake(
         "loss_not_scaled",
         GRADIENTS,
-        partial(on_scaled_loss, False, partial(times, loss_scales)),
+        partial(times, loss_scales, False),
         "every gradient of B is {ratio} times A's, {way} the loss scale ({number}), but the loss is not: one of the two divides "
         "its gradients by the loss scale and does not multiply its loss by it, or divides them twice",
-        "",
     ),
     Mistake(
         "clip_before_unscaling",
@@ -181,7 +176,6 @@ CLIPPING = (
         GRADIENT_PHASES,
         each_tensor,
         "B clips the gradient of each tensor to a norm of {most}, and A {how}",
-        "",
         has_sides=True,
     ),
     Mistake(
@@ -198,7 +192,6 @@ CLIPPING = (
         GRADIENT_PHASES,
         by_value,
         "A clips its gradients to a norm of {norm}, and B each of their numbers to {most}",
-        "",
         has_sides=True,
     ),
     Mistake(
@@ -206,7 +199,6 @@ CLIPPING = (
         GRADIENT_PHASES,
         each_alone,
         "B clips its gradients in {calls} calls, and each of them by a factor of its own; A clips all by one norm",
-        "",
         has_sides=True,
     ),
     Mistake(

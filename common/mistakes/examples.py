@@ -4,14 +4,10 @@ import collections
 
 from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.microbatches import goes_on
-from samestep.common.mistakes.mistake import Mistake, Words
+from samestep.common.mistakes.mistake import Mistake, Words, counted
 
 FEW = 0.5
 """The share of a batch up to which examples are missing or doubled; beyond it, they are other examples."""
-
-
-def _counted(number: int) -> str:
-    return f"{number} example" if number == 1 else f"{number} examples"
 
 
 def _same_on_ranks(evidence: Evidence) -> Words | None:
@@ -57,8 +53,8 @@ def _doubled(evidence: Evidence) -> Words | None:
     is_next = goes_on(evidence.b, evidence.a)
     if not more or not is_known or more.total() > FEW * total or is_next or _is_called_again(evidence, set(more)):
         return None
-    words = {"more": _counted(more.total()), "rank": _ranks_of(evidence.b, set(more))}
-    return words | {"less": f" and is missing {_counted(less.total())}" if less else ""}
+    words = {"more": counted(more.total(), "example"), "rank": _ranks_of(evidence.b, set(more))}
+    return words | {"less": f" and is missing {counted(less.total(), 'example')}" if less else ""}
 
 
 def _is_called_again(evidence: Evidence, more: set[int]) -> bool:
@@ -88,7 +84,7 @@ def _dropped(evidence: Evidence) -> Words | None:
         return None
     if theirs - ours or not less or not theirs or (len(ours) == len(theirs) and len(times) == 1):  # more passes
         return None
-    return {"less": _counted(less.total()), "total": str(ours.total())}
+    return {"less": counted(less.total(), "example"), "total": str(ours.total())}
 
 
 def _ranks_of(side: Side, examples: set[int]) -> str:
@@ -134,7 +130,7 @@ def _last_dropped(evidence: Evidence) -> Words | None:
     """A's step has fewer examples than B's, which are those of A's next step, the first one of a pass."""
     ours, theirs = evidence.a.examples.total(), evidence.b.examples.total()
     is_next = _found_at(evidence) == len(evidence.b.digests)
-    return {"less": _counted(ours), "usual": str(theirs)} if is_next and 0 < ours < theirs else None
+    return {"less": counted(ours, "example"), "usual": str(theirs)} if is_next and 0 < ours < theirs else None
 
 
 def _reordered(evidence: Evidence) -> Words | None:
@@ -145,7 +141,9 @@ def _reordered(evidence: Evidence) -> Words | None:
 
 def _repeated(evidence: Evidence) -> Words | None:
     """Within one pass, B is given examples again, and A is not."""
-    return {"more": _counted(evidence.b.repeated)} if evidence.b.repeated and evidence.a.repeated == 0 else None
+    return (
+        {"more": counted(evidence.b.repeated, "example")} if evidence.b.repeated and evidence.a.repeated == 0 else None
+    )
 
 
 def _overlapping(evidence: Evidence) -> Words | None:
@@ -153,7 +151,7 @@ def _overlapping(evidence: Evidence) -> Words | None:
     a, b = evidence.a, evidence.b
     if not b.again or b.alone or b.world < 2 or b.again != (a.again or 0) + (a.alone or 0):
         return None
-    return {"more": _counted(b.again)}
+    return {"more": counted(b.again, "example")}
 
 
 EXAMPLES = (
@@ -209,7 +207,6 @@ EXAMPLES = (
         _last_dropped,
         "A takes a step on a batch of {less} where B leaves it out and goes on with the {usual} of A's next step, as drop_last "
         "does with the last, incomplete batch of a pass",
-        "",
         has_sides=True,
     ),
     Mistake(
@@ -245,6 +242,5 @@ EXAMPLES = (
         _reordered,
         "over all steps both have the same examples, but in another order: another seed, another shuffle, or another "
         "split over ranks",
-        "",
     ),
 )

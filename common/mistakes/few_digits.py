@@ -4,8 +4,9 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from samestep.common.mistakes.evidence import Evidence, SeenTensor, common_ratio
+from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.mistake import Words
+from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,12 +2,19 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from samestep.common.mistakes.evidence import Evidence, SeenTensor, common_ratio, length
+from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.groups import groups_of
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
-from samestep.common.mistakes.moved import PROOF, driven, like_signs, parameters
+from samestep.common.mistakes.seen_tensor import (
+    PROOF,
+    SeenTensor,
+    common_ratio,
+    differing,
+    length,
+    like_signs,
+)
 from samestep.common.steps.projections import project_ones
 
 _CLEAR = 20.0
@@ -16,7 +23,7 @@ _CLEAR = 20.0
 
 def _ratio(evidence: Evidence) -> float | None:
     """Returns the one factor of all moves, weight decay left out, if there is one and it is not 1."""
-    moves, scalars = parameters(evidence), evidence.a.scalars
+    moves, scalars = evidence.parameters, evidence.a.scalars
     unit = scalars.get("lr", 0.0) * max(each.get("weight_decay", 0.0) for each in groups_of(scalars) or [{}])
     undecayed = [_undecayed(move, unit) for move in moves] if unit else []
     usual = [other if len(each.shape) > 1 else each for each, other in zip(moves, undecayed, strict=False)]
@@ -29,7 +36,7 @@ def _ratio(evidence: Evidence) -> float | None:
 
 def _undecayed(move: SeenTensor, unit: float) -> SeenTensor:
     """Returns a move without the decay, which takes a multiple of the weights off."""
-    if move.before is None or not (move.one.any() or move.other.any()):
+    if not (move.one.any() or move.other.any()):
         return move
     return dataclasses.replace(move, one=move.one + unit * move.before, other=move.other + unit * move.before)
 
@@ -63,22 +70,21 @@ def _no_bias_correction(evidence: Evidence) -> Words | None:
     return {} if found and near(found[0], 1.0) else None
 
 
-def _counted(evidence: Evidence, counts: Iterable[int]) -> Words | None:
+def _counted(evidence: Evidence, count: int) -> Words | None:
     """B's update has the bias correction of another number of steps."""
     found, steps = _corrected(evidence), _steps(evidence)
-    for count in counts:
-        if found and near(found[0], math.prod(_corrections(found[1], count))):
-            return {"steps": str(steps), "counted": str(count)}
-    return None
+    if not found or count == steps or not near(found[0], math.prod(_corrections(found[1], count))):
+        return None
+    return {"steps": str(steps), "counted": str(count)}
 
 
 def _steps_of_microbatches(evidence: Evidence) -> Words | None:
-    passes = evidence.b.passes
-    return _counted(evidence, [_steps(evidence) * passes] if passes > 1 else [])
+    return _counted(evidence, _steps(evidence) * max(evidence.b.passes, 1))
 
 
 def _counts_anew(evidence: Evidence) -> Words | None:
-    return _counted(evidence, range(1, _steps(evidence)))
+    """A count that is lost begins at 1. Among all smaller ones, some would explain any factor of a late step."""
+    return _counted(evidence, 1)
 
 
 def _forms(betas: tuple[float, float], steps: int) -> Iterator[tuple[float, str]]:
@@ -88,7 +94,8 @@ def _forms(betas: tuple[float, float], steps: int) -> Iterator[tuple[float, str]
     yield first, "does not correct the bias of the mean of squares"
     yield first * second**2, "corrects the bias of the mean of squares twice"
     yield first**2 * second, "corrects the bias of the mean of gradients twice"
-    yield math.sqrt(betas[1] ** steps) / betas[0] ** steps, "corrects by beta^t where 1 - beta^t is right"
+    if betas[0] ** steps > 0:  # after thousands of steps it is too small for a float
+        yield math.sqrt(betas[1] ** steps) / betas[0] ** steps, "corrects by beta^t where 1 - beta^t is right"
 
 
 def _bias_correction(evidence: Evidence) -> Words | None:
@@ -102,18 +109,18 @@ def _bias_correction(evidence: Evidence) -> Words | None:
 def _decay_without_weight(evidence: Evidence) -> Words | None:
     """B takes lr x decay off every weight where A takes lr x decay x weight."""
     scalars = evidence.b.scalars
-    unit, moves = scalars.get("lr", 0.0) * scalars.get("weight_decay", 0.0), parameters(evidence)
-    if not unit or not any(each.differs for each in moves) or any(each.before is None for each in moves):
+    unit = scalars.get("lr", 0.0) * scalars.get("weight_decay", 0.0)
+    if not unit or not differing(evidence.parameters):
         return None
-    added = [(each, unit * (each.before - project_ones(each.shape))) for each in driven(evidence)]  # type: ignore[operator]
-    return {"unit": f"{unit:g}"} if all(each.explained_by(1.0, decay) for each, decay in added) else None
+    is_that = (each.made_by(unit * (each.before - project_ones(each.shape))) for each in evidence.driven)
+    return {"unit": f"{unit:g}"} if all(is_that) else None
 
 
 def _state_lost(evidence: Evidence) -> Words | None:
     """B moves its weights as a new optimizer does in its first step, and A, which has updated them before, does not."""
     gradients = {each.name: each for each in evidence.gradients}
-    moves = [each for each in driven(evidence) if each.differs]
-    if not moves or any(each.before is None or each.name not in gradients for each in moves):
+    moves = differing(evidence.driven)
+    if not moves or any(each.name not in gradients for each in moves):
         return None
     seen = [(each, gradients[each.name]) for each in moves]
     has_earlier = all(each.earlier is not None and each.earlier.any() for _, each in seen)
@@ -136,7 +143,7 @@ def _is_first_of_momentum(move: SeenTensor, gradient: SeenTensor, groups: Sequen
         momentum, rate, decay = (group.get(name, 0.0) for name in ("momentum", "lr", "weight_decay"))
         times = 1 + momentum * bool(group.get("nesterov"))
         for taken in (times * decay, decay, 0.0):
-            expected = -rate * (times * gradient.other + taken * move.before)  # type: ignore[operator]
+            expected = -rate * (times * gradient.other + taken * move.before)
             if momentum and dataclasses.replace(move, one=expected).explained_by(1.0):
                 return True
     return False

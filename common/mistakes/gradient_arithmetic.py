@@ -2,11 +2,13 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from samestep.common.mistakes.evidence import Evidence, SeenTensor, common_ratio, length
-from samestep.common.mistakes.mistake import Arithmetic, Words, near, spell
+from samestep.common.mistakes.evidence import Evidence
+from samestep.common.mistakes.mistake import Words, near, spell
+from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio, differing, length
 from samestep.common.steps.gradient_transforms import GRADIENT_PHASES, factor
+from samestep.common.steps.projections import PROJECTIONS
 
 GRADIENTS = ("loss", *GRADIENT_PHASES)
 """Where a mistake in gradients shows first."""
@@ -49,34 +51,35 @@ def is_exactly(ratio: float, number: float) -> str:
     return spell(number) if near(ratio, number) else f"1/{spell(number)}" if near(ratio, 1 / number) else ""
 
 
-def ratio_words(ratio: float, number: float) -> Words:
-    """Returns a ratio, the number that it or its inverse is, and which of the two.
+def ratio_words(ratio: float, numbers: Iterable[float]) -> Words | None:
+    """Returns a ratio, the first number that it or its inverse is, and which of the two; None if it is none of them.
 
     Args:
         ratio: As measured.
-        number: What it is, or its inverse.
+        numbers: What it may be, or its inverse; those up to 1 do not count.
     """
-    return {
-        "ratio": spell(ratio),
-        "number": f"{number:g}",
-        "way": "which is" if near(ratio, number) else "which is one over",
-    }
+    number = next((each for each in numbers if each > 1 and is_exactly(ratio, each)), None)
+    if number is None:
+        return None
+    way = "which is" if near(ratio, number) else "which is one over"
+    return {"ratio": spell(ratio), "number": f"{number:g}", "way": way}
 
 
-def times(number_of: Callable[[Evidence], Iterator[float]], evidence: Evidence) -> Words | None:
-    """Every gradient times one of several numbers, or divided by it.
+def times(
+    number_of: Callable[[Evidence], Iterator[float]], is_on_loss: bool | None, evidence: Evidence
+) -> Words | None:
+    """Every gradient times one of several numbers, or divided by it, and not changed by clipping since.
 
     Args:
         number_of: Yields the numbers.
+        is_on_loss: Whether the loss has to have the ratio as well, or must not; None if it may.
         evidence: The evidence of the step.
     """
-    ratio = ratio_of_all(evidence)
-    if ratio is None:
+    ratio, of_loss = ratio_of_all(evidence), evidence.loss_ratio
+    if ratio is None or evidence.is_transformed:
         return None
-    for number in number_of(evidence):
-        if number > 1 and is_exactly(ratio, number):
-            return ratio_words(ratio, number)
-    return None
+    has_ratio = of_loss is not None and near(of_loss, ratio)
+    return ratio_words(ratio, number_of(evidence)) if is_on_loss in (None, has_ratio) else None
 
 
 def processes(evidence: Evidence) -> Iterator[float]:
@@ -108,23 +111,9 @@ def targets(evidence: Evidence) -> Iterator[float]:
         yield from {float(sum(ranks)), *(float(each) for each in ranks)}
 
 
-def on_scaled_loss(wants_scaled: bool, arithmetic: Arithmetic, evidence: Evidence) -> Words | None:
-    """Returns the same if the loss has the ratio of the gradients too, or if it has not.
-
-    Args:
-        wants_scaled: Whether the loss has to have the ratio as well.
-        arithmetic: What is asked.
-        evidence: The evidence of the step.
-    """
-    if (ratio := ratio_of_all(evidence)) is None or evidence.is_transformed:
-        return None
-    is_scaled = evidence.loss_ratio is not None and near(evidence.loss_ratio, ratio)
-    return arithmetic(evidence) if is_scaled == wants_scaled else None
-
-
 def loss_alone(evidence: Evidence) -> Words | None:
     """The loss has a factor and the gradients are the same."""
-    if evidence.loss_ratio is None or not evidence.gradients or any(each.differs for each in evidence.gradients):
+    if evidence.loss_ratio is None or not evidence.gradients or differing(evidence.gradients):
         return None
     return {"ratio": spell(evidence.loss_ratio)}
 
@@ -145,10 +134,10 @@ def mean_of_means(evidence: Evidence) -> Words | None:
     if _weights_of_parts(evidence):
         return {"parts": str(len(evidence.b.parts))}
     cuts = [side.world * side.passes for side in (evidence.a, evidence.b)]
-    if cuts[0] == cuts[1] or evidence.loss_ratio is None or near(evidence.loss_ratio, 1.0):
+    if cuts[0] == cuts[1] or near(evidence.loss_ratio, 1.0):
         return None
-    large = [each for each in evidence.gradients if each.differs and each.norm > 0 and length(each.other)]
-    alike = [float(each.one @ each.other) / (8 * each.norm * length(each.other)) for each in large]
+    large = [each for each in differing(evidence.gradients) if each.norm > 0 and length(each.other)]
+    alike = [float(each.one @ each.other) / (PROJECTIONS * each.norm * length(each.other)) for each in large]
     times = [length(each.other) / each.norm for each in large]
     # A part has 1/n of a mean of n means, and at most all of the targets.
     if not large or statistics.median(alike) < 0.5 or not 1 / max(cuts) <= statistics.median(times) <= max(cuts):

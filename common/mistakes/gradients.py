@@ -29,7 +29,7 @@ SCALES = (
     Mistake(
         "sum_for_mean",
         GRADIENTS,
-        partial(arithmetic.on_scaled_loss, False, partial(arithmetic.times, arithmetic.processes)),
+        partial(arithmetic.times, arithmetic.processes, False),
         "every gradient of B is {ratio} times A's, {way} the number of processes ({number}), but the loss is not: one"
         " of the two adds up the gradients of its processes where the other averages them",
         "tensorflow/tensorflow#25806",
@@ -38,7 +38,7 @@ SCALES = (
     Mistake(
         "loss_divided_by_processes",
         GRADIENTS,
-        partial(arithmetic.on_scaled_loss, True, partial(arithmetic.times, arithmetic.processes)),
+        partial(arithmetic.times, arithmetic.processes, True),
         "the loss and every gradient of B are {ratio} times A's, {way} the number of processes ({number}): one of the"
         " two multiplies or divides its loss by it",
         "facebookresearch/3detr#56",
@@ -46,7 +46,7 @@ SCALES = (
     Mistake(
         "times_microbatches",
         GRADIENTS,
-        partial(arithmetic.on_scaled_loss, True, partial(arithmetic.times, arithmetic.microbatches)),
+        partial(arithmetic.times, arithmetic.microbatches, True),
         "the loss and every gradient of B are {ratio} times A's, {way} the number of micro-batches ({number}): one of"
         " the two does not divide by it, or divides twice",
         "huggingface/transformers#35203",
@@ -55,7 +55,7 @@ SCALES = (
     Mistake(
         "divided_by_microbatches",
         GRADIENTS,
-        partial(arithmetic.on_scaled_loss, False, partial(arithmetic.times, arithmetic.microbatches)),
+        partial(arithmetic.times, arithmetic.microbatches, False),
         "every gradient of B is {ratio} times A's, {way} the number of micro-batches ({number}), but the loss is not",
         "pytorch/pytorch#144352",
         of_step="every gradient is divided by the number of micro-batches once too often",
@@ -63,10 +63,7 @@ SCALES = (
     Mistake(
         "mean_twice",
         GRADIENTS,
-        lambda e: (
-            arithmetic.on_scaled_loss(True, partial(arithmetic.times, arithmetic.both), e)
-            or arithmetic.on_scaled_loss(False, partial(arithmetic.times, arithmetic.both), e)
-        ),
+        partial(arithmetic.times, arithmetic.both, None),
         "every gradient of B is {ratio} times A's, {way} {number}, a product of two numbers of processes or "
         "micro-batches: one of the two divides by such a number twice, where the other divides once or not at all",
         "huggingface/transformers#37474",
@@ -75,17 +72,14 @@ SCALES = (
     Mistake(
         "root_of_processes",
         GRADIENTS,
-        partial(arithmetic.on_scaled_loss, False, partial(arithmetic.times, arithmetic.roots)),
+        partial(arithmetic.times, arithmetic.roots, False),
         "every gradient of B is {ratio} times A's, {way} the square root of a number of processes or micro-batches",
         "pytorch/pytorch#88621",
     ),
     Mistake(
         "times_targets",
         GRADIENTS,
-        lambda e: (
-            arithmetic.on_scaled_loss(True, partial(arithmetic.times, arithmetic.targets), e)
-            or arithmetic.on_scaled_loss(False, partial(arithmetic.times, arithmetic.targets), e)
-        ),
+        partial(arithmetic.times, arithmetic.targets, None),
         "every gradient of B is {ratio} times A's, {way} the number of examples ({number}): one of the two sums over "
         "its examples where the other averages",
         "pytorch/torchtitan#2972",
@@ -99,7 +93,6 @@ ROUNDED = (
         partial(few_digits.rounded, few_digits.BF16),
         "every gradient is off by {off} of its norm, in no particular direction: one of the two rounded them to "
         "bfloat16, on the wire or in the sum{or_else}",
-        "",
     ),
     Mistake(
         "gradients_rounded_to_fp16",
@@ -107,7 +100,6 @@ ROUNDED = (
         partial(few_digits.rounded, few_digits.FP16),
         "every gradient is off by {off} of its norm, in no particular direction: one of the two rounded them to "
         "float16, on the wire or in the sum{or_else}",
-        "",
     ),
     Mistake(
         "mean_of_means",

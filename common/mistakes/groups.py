@@ -5,8 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.gradient_arithmetic import GRADIENTS
-from samestep.common.mistakes.mistake import Mistake, Words, few
-from samestep.common.mistakes.moved import driven
+from samestep.common.mistakes.mistake import Mistake, Words, few, names_of
 from samestep.common.mistakes.rates import same_number
 from samestep.common.steps.gradient_transforms import CLIP_EACH, CLIP_MOST, CLIP_VALUE, COMPUTED
 
@@ -55,15 +54,14 @@ def _not_applied(evidence: Evidence) -> Words | None:
         if found is None:
             return None
         del left[found]
-    still = [each for each in driven(evidence) if not each.other.any()]
-    if not left or not others or not still or not all(each.one.any() for each in driven(evidence)):
+    still = [each for each in evidence.driven if not each.other.any()]
+    if not left or not others or not still or not all(each.one.any() for each in evidence.driven):
         return None
     own = {each.name for each in still}
     earlier = [each.earlier for each in evidence.gradients if each.name in own and each.earlier is not None]
     if earlier and not any(each.any() for each in earlier):
         return None
-    names_of_still = few([each.name for each in still])
-    return {"step": str(evidence.step), "names": names_of_still, "less": str(len(others)), "more": str(len(groups))}
+    return {"step": str(evidence.step), "names": names_of(still), "less": str(len(others)), "more": str(len(groups))}
 
 
 def _is_alike(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
@@ -98,7 +96,6 @@ GROUPS = (
         _not_applied,
         "step {step} updates {names} in A alone: B updates {less} of the {more} groups of parameters that A does, as where an "
         "optimizer is not applied, or another one twice",
-        "",
         has_sides=True,
     ),
 )

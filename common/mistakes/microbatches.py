@@ -1,7 +1,8 @@
 """Mistakes of gradient accumulation that are told from the micro-batches of one step."""
 
-from samestep.common.mistakes.evidence import Evidence, Side, common_ratio
+from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.mistake import Mistake, Words, near, spell
+from samestep.common.mistakes.seen_tensor import common_ratio
 from samestep.common.steps.gradient_transforms import KEPT_CALLS, ZEROED_PASSES
 from samestep.common.steps.recorded_run import digest_of
 
@@ -26,7 +27,7 @@ def _times(evidence: Evidence) -> Words | None:
     ratio, loss = common_ratio(evidence.gradients), evidence.loss_ratio
     if loss is None:
         return None
-    clipped = evidence.b.factor / evidence.a.factor
+    clipped = evidence.clipped
     if ratio is None and evidence.is_transformed:  # some are clipped, and others are not
         are_known = all(each.explained_by(loss) or each.explained_by(loss * clipped) for each in evidence.gradients)
         ratio = loss * clipped if are_known else None
@@ -40,13 +41,13 @@ def _times(evidence: Evidence) -> Words | None:
 
 def _zeroed(evidence: Evidence) -> Words | None:
     """B sets its gradients to zero between backward passes of the step, and A does not."""
-    ours, theirs = (int(side.scalars.get(ZEROED_PASSES, 0)) for side in (evidence.a, evidence.b))
+    ours, theirs = evidence.counts(ZEROED_PASSES)
     return {"zeroed": str(theirs), "passes": str(evidence.b.passes)} if not ours and theirs else None
 
 
 def _kept(evidence: Evidence) -> Words | None:
     """The closure of B adds to the gradients of the call before, and that of A does not."""
-    ours, theirs = (int(side.scalars.get(KEPT_CALLS, 0)) for side in (evidence.a, evidence.b))
+    ours, theirs = evidence.counts(KEPT_CALLS)
     return {"count": str(theirs)} if theirs and not ours else None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from samestep.common.errors import name_some
 from samestep.common.mistakes.evidence import Evidence
+from samestep.common.mistakes.seen_tensor import SeenTensor
 
 Words = dict[str, str]
 """What the sentence of a mistake has in its brackets."""
@@ -35,7 +36,7 @@ class Mistake:
     phases: tuple[str, ...]
     arithmetic: Arithmetic
     sentence: str
-    thread: str
+    thread: str = ""
     has_sides: bool = False
     of_step: str = ""
 
@@ -60,9 +61,29 @@ def of_norm(share: float, digits: int = 2) -> str:
     return f"{text if share == 1 or text != '1' else spell(share)} {'of' if share < 1 else 'times'} its norm"
 
 
+def counted(number: int, noun: str) -> str:
+    """Returns a number with its noun.
+
+    Args:
+        number: How many.
+        noun: What there is one of.
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def few(words: Sequence[str]) -> str:
     """Returns words with commas between them, of many the first three."""
     return name_some(words, 3)
+
+
+def names_of(seen: Sequence[SeenTensor], every: Sequence[SeenTensor] = ()) -> str:
+    """Returns the names of tensors, of many the first ones.
+
+    Args:
+        seen: Which.
+        every: All parameters that there are, if those may be meant.
+    """
+    return "all parameters" if len(seen) == len(every) else few([each.name for each in seen])
 
 
 def near(ratio: float, number: float) -> bool:

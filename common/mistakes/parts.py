@@ -4,59 +4,43 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from samestep.common.mistakes.evidence import Evidence, SeenTensor, common_ratio, length
-from samestep.common.mistakes.gradient_arithmetic import GRADIENTS, PART, is_exactly, processes, ratio_words
+from samestep.common.mistakes.evidence import Evidence
+from samestep.common.mistakes.gradient_arithmetic import GRADIENTS, PART, processes, ratio_words
 from samestep.common.mistakes.mistake import Mistake, Words, few, spell
-
-LEFT = 0.5
-"""The most that an explanation may leave of a difference that is more than rounding. The worst pairs that are the same have 3.68
-times rounding, and what differs has more than ten times that: of what is explained, less than 0.37 is left."""
+from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio, differing, length
 
 
 def part_only(evidence: Evidence) -> Words | None:
     """Only tensors of one kind differ, and there are ranks over which they can be summed."""
     if max(evidence.a.world, evidence.b.world) < 2:
         return None
-    differing = [each for each in evidence.gradients if each.differs]
-    kinds = {each.kind for each in differing}
+    apart = differing(evidence.gradients)
+    kinds = {each.kind for each in apart}
     of_kind = [each for each in evidence.gradients if each.kind in kinds]
-    if any(_is_nothing(each.other) or _is_nothing(each.one) or each.off < PART for each in differing):
+    if any(_is_nothing(each.other) or _is_nothing(each.one) or each.off < PART for each in apart):
         return None
-    if not differing or "kernel" in kinds or len(differing) == len(evidence.gradients) or len(of_kind) > len(differing):
+    if not apart or "kernel" in kinds or len(apart) == len(evidence.gradients) or len(of_kind) > len(apart):
         return None
     words = {"norm": "norms", "table": "embeddings", "bias": "biases"}
-    ratio = common_ratio(differing)
+    ratio = common_ratio(apart)
     how = "" if ratio is None else f" by a factor of {spell(ratio)}"
     return {"kinds": " and ".join(words[each] for each in sorted(kinds)), "how": how}
 
 
 def part_times(evidence: Evidence) -> Words | None:
     """The tensors that differ have one ratio, and it is the number of processes."""
-    differing = [each for each in evidence.gradients if each.differs]
-    ratio = common_ratio(differing)
+    apart = differing(evidence.gradients)
+    ratio = common_ratio(apart)
     if ratio is None or all(each.explained_by(ratio) for each in evidence.gradients):
         return None
-    for number in processes(evidence):
-        if is_exactly(ratio, number):
-            return {"names": few([each.name for each in differing]), **ratio_words(ratio, number)}
-    return None
+    words = ratio_words(ratio, processes(evidence))
+    return words and {"names": few([each.name for each in apart])} | words
 
 
 def stale(evidence: Evidence) -> Words | None:
     """The gradients of B are those that both had a step before."""
-    known = [each for each in evidence.gradients if each.earlier is not None]
-    if not any(each.differs for each in known) or len(known) < len(evidence.gradients):
-        return None
-    for each in known:
-        left = length(each.other - each.earlier)  # type: ignore[operator]
-        if not left <= each.bound * each.rounding or not _explains(each, each.earlier, left):  # type: ignore[arg-type]
-            return None
-    return {}
-
-
-def _explains(each: SeenTensor, others: np.ndarray, left: float) -> bool:
-    """Returns whether other numbers make enough of a tensor's difference, by what they leave of it."""
-    return not each.differs or left <= LEFT * min(length(each.other - each.one), length(others))
+    is_that = (each.earlier is not None and each.made_by(each.earlier, 0.0) for each in evidence.gradients)
+    return {} if differing(evidence.gradients) and all(is_that) else None
 
 
 def updated_again(evidence: Evidence) -> Words | None:
@@ -66,43 +50,40 @@ def updated_again(evidence: Evidence) -> Words | None:
 
 def kept(evidence: Evidence) -> Words | None:
     """The gradients of B are A's, with those that both had a step before added. What was clipped is what is kept."""
-    if not evidence.gradients or any(each.earlier is None for each in evidence.gradients):
-        return None
-    factor, ratio = evidence.b.factor, evidence.b.factor / evidence.a.factor
+    ratio = evidence.clipped
     if all(each.explained_by(ratio) for each in evidence.gradients):
         return None
     for each in evidence.gradients:
-        added = factor * each.earlier
+        if each.earlier is None:
+            return None
+        added = evidence.b.factor * each.earlier
         larger = max(1.0, abs(ratio), length(added) / each.norm if each.norm else 1.0)
-        left = length(each.other - ratio * each.one - added)
-        if not left <= each.bound * larger * each.rounding or not _explains(each, each.other - each.one, left):
+        if not each.made_by(added, ratio, larger):
             return None
     return {}
 
 
 def untied(evidence: Evidence) -> Words | None:
     """Only one gradient differs, and B has a parameter of its shape that A has not."""
-    differing = [each for each in evidence.gradients if each.differs]
-    if len(differing) != 1:
+    apart = differing(evidence.gradients)
+    if len(apart) != 1:
         return None
-    own = [name for name, shape in evidence.b.only.items() if shape == differing[0].shape and len(shape) > 1]
-    return {"own": own[0], "name": differing[0].name} if own else None
+    own = [name for name, shape in evidence.b.only.items() if shape == apart[0].shape and len(shape) > 1]
+    return {"own": own[0], "name": apart[0].name} if own else None
 
 
 def missing(evidence: Evidence) -> Words | None:
     """Tensors have a gradient in A, and in B they have none or are not there."""
     lost = lost_gradients(evidence)
     names = [*(each.name for each in lost), *evidence.a.trained_alone]
-    if not names or evidence.b.trained_alone or len(lost) < sum(each.differs for each in evidence.gradients):
+    if not names or evidence.b.trained_alone or len(lost) < len(differing(evidence.gradients)):
         return None
     return {"what": said_gradients(names)}
 
 
 def lost_gradients(evidence: Evidence) -> list[SeenTensor]:
     """Returns the gradients that are nothing in B, and something in A."""
-    return [
-        each for each in evidence.gradients if each.differs and _is_nothing(each.other) and not _is_nothing(each.one)
-    ]
+    return [each for each in differing(evidence.gradients) if _is_nothing(each.other) and not _is_nothing(each.one)]
 
 
 def said_gradients(names: Sequence[str]) -> str:
@@ -110,13 +91,13 @@ def said_gradients(names: Sequence[str]) -> str:
     return f"{names[0]} gets a gradient" if len(names) == 1 else f"{len(names)} parameters ({few(names)}) get gradients"
 
 
-def _is_nothing(projections: object) -> bool:
-    return not length(projections) > 0  # type: ignore[arg-type]
+def _is_nothing(projections: np.ndarray) -> bool:
+    return not length(projections) > 0
 
 
 def unexchanged(evidence: Evidence) -> Words | None:
     """Returns the gradients that the ranks of B gave their optimizers differ."""
-    split = {name for phase, name, _ in evidence.b.splits if phase == "gradient"}
+    split = evidence.b.split("gradient").keys()
     trained = {each.name for each in evidence.gradients}
     kinds = {each.kind for each in evidence.gradients if each.name in split}
     if not kinds & {"kernel", "table"} or evidence.a.splits:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from samestep.common.mistakes.evidence import Evidence
-from samestep.common.mistakes.mistake import Mistake, Words, near, spell
+from samestep.common.mistakes.mistake import Mistake, Words, counted, near, spell
 from samestep.common.steps.gradient_transforms import COMPUTED
 
 MOST_RUN_AHEAD = 64
@@ -14,7 +14,7 @@ LEAST_RATES = 2
 
 
 def _rates(evidence: Evidence) -> tuple[float, float] | None:
-    a, b = (side.scalars.get("lr") for side in (evidence.a, evidence.b))
+    a, b = evidence.scalars("lr")
     return None if a is None or b is None or near(b, a) else (a, b)
 
 
@@ -38,29 +38,34 @@ def _rate_by_ranks(evidence: Evidence) -> Words | None:
     return None
 
 
-def _schedule(evidence: Evidence) -> Words | None:
-    """B's rate at step k is A's at step N k, as far as A went. A lag of one step explains more of the steps."""
+def _common(evidence: Evidence, first: int, times: int = 1, ahead: int = 0) -> list[float]:
+    """Returns B's rates from a step on, if A has that of step k at step times x k + ahead, as far as A went; none if not.
+
+    Args:
+        evidence: The evidence of the step.
+        first: The step from which on.
+        times: How many times as fast B's schedule runs.
+        ahead: How many steps it is ahead.
+    """
     a, b = evidence.a.rates, evidence.b.rates
-    if _rates(evidence) is None or len(b) < 2 or _late(evidence) or _late(evidence.swapped()):
-        return None
-    for times in range(2, MOST_RUN_AHEAD + 1):
-        common = [(b[k], a[k * times]) for k in range(len(b)) if k * times < len(a)]
-        if (
-            len(common) > evidence.step
-            and all(near(one, other) for one, other in common)
-            and len({one for one, _ in common}) > 1
-        ):
-            return {"times": str(times)}
-    return None
+    places = {k: times * k + ahead for k in range(first, len(b)) if times * k + ahead < len(a)}
+    are_same = _rates(evidence) is not None and all(near(b[k], a[place]) for k, place in places.items())
+    return [b[k] for k in places] if are_same else []
 
 
 def _late(evidence: Evidence) -> Words | None:
-    """B's rate at step k is A's at step k - 1, from here on."""
-    a, b, step = evidence.a.rates, evidence.b.rates, evidence.step
-    if _rates(evidence) is None or not 0 < step < min(len(a), len(b)):
-        return None
-    is_late = all(near(b[k], a[k - 1]) for k in range(step, min(len(a), len(b))))
-    return {"step": str(step)} if is_late and not near(a[step], a[step - 1]) else None
+    """B's rate at step k is A's at step k - 1, from here on; a single rate would be so as well where B keeps its rate."""
+    step = evidence.step
+    return {"step": str(step)} if step > 0 and len({*_common(evidence, step, ahead=-1)}) > 1 else None
+
+
+def _schedule(evidence: Evidence) -> Words | None:
+    """B's rate at step k is A's at step N k, as far as A went."""
+    for times in range(2, MOST_RUN_AHEAD + 1):
+        rates = _common(evidence, 0, times)
+        if len(rates) > evidence.step and len({*rates}) > 1:
+            return {"times": str(times)}
+    return None
 
 
 def _restarted(evidence: Evidence) -> Words | None:
@@ -78,13 +83,9 @@ def _restarted(evidence: Evidence) -> Words | None:
 
 def _shifted(evidence: Evidence) -> Words | None:
     """From this step on, B's rate is the one that A has some steps later."""
-    a, b, step = evidence.a.rates, evidence.b.rates, evidence.step
-    if _rates(evidence) is None:
-        return None
     for ahead in range(1, MOST_RUN_AHEAD + 1):
-        common = [(b[k], a[k + ahead]) for k in range(step, len(b)) if k + ahead < len(a)]
-        if all(near(one, other) for one, other in common) and len({one for one, _ in common}) > LEAST_RATES:
-            return {"step": str(step), "ahead": f"{ahead} step{'s' * (ahead > 1)}"}
+        if len({*_common(evidence, evidence.step, ahead=ahead)}) > LEAST_RATES:
+            return {"step": str(evidence.step), "ahead": counted(ahead, "step")}
     return None
 
 
@@ -115,15 +116,6 @@ HYPER = (
         "huggingface/accelerate#2142",
     ),
     Mistake(
-        "schedule_runs_n_times",
-        ("hyper-parameters",),
-        _schedule,
-        "B's schedule runs {times} times as fast: its learning rate at step k is A's at step {times} x k",
-        "huggingface/accelerate#2142",
-        has_sides=True,
-        of_step="the schedule runs {devices} times per step",
-    ),
-    Mistake(
         "late_rate",
         ("hyper-parameters",),
         _late,
@@ -133,12 +125,20 @@ HYPER = (
         of_step="it used the learning rate of the step before: the schedule lags by one step",
     ),
     Mistake(
+        "schedule_runs_n_times",
+        ("hyper-parameters",),
+        _schedule,
+        "B's schedule runs {times} times as fast: its learning rate at step k is A's at step {times} x k",
+        "huggingface/accelerate#2142",
+        has_sides=True,
+        of_step="the schedule runs {devices} times per step",
+    ),
+    Mistake(
         "schedule_restarted",
         ("hyper-parameters",),
         _restarted,
         "from step {step} on, B uses the learning rates with which {who} began: its schedule has started anew, or is missing, as "
         "where its state is not restored in a resumed run",
-        "",
         has_sides=True,
     ),
     Mistake(

@@ -1,42 +1,40 @@
 """Mistakes after which ranks no longer hold the same weights."""
 
+from collections.abc import Mapping
+
 from samestep.common.mistakes.evidence import Evidence
-from samestep.common.mistakes.mistake import Mistake, Words
+from samestep.common.mistakes.mistake import Mistake, Words, counted
 from samestep.common.steps.gradient_transforms import FOLLOWING, GRADIENT_PHASES
 
 
 def _scalars_by_rank(evidence: Evidence) -> Words | None:
     """Ranks have other hyper-parameters or loss scales; norms that are computed differ wherever gradients do."""
-    decided = {name for phase, name, _ in evidence.b.splits if phase == "scalar"} - {*FOLLOWING}
-    split = [(name, ranks) for phase, name, ranks in evidence.b.splits if phase == "scalar" and name in decided]
-    if not split or evidence.a.splits:
-        return None
-    return {"names": ", ".join(name for name, _ in split[:4]), "ranks": " and ".join(map(str, split[0][1]))}
+    split = {name: ranks for name, ranks in evidence.b.split("scalar").items() if name not in FOLLOWING}
+    words = _of_b_alone(evidence, split)
+    return words and {"names": ", ".join([*split][:4])} | words
 
 
 def _skipped(evidence: Evidence) -> Words | None:
     """Some ranks left out the update, and others did not."""
-    skipped = [ranks for phase, _, ranks in evidence.b.splits if phase == "skipped"]
-    return {"ranks": " and ".join(map(str, skipped[0]))} if skipped and not evidence.a.splits else None
+    return _of_b_alone(evidence, evidence.b.split("skipped"))
 
 
 def of_one_kind(evidence: Evidence) -> Words | None:
     """Returns the gradients or weights of norms or biases alone differ between ranks."""
-    split = {name: ranks for phase, name, ranks in evidence.b.splits if phase in ("weight", "gradient")}
+    split = evidence.b.split("weight", "gradient")
     kinds = {each.kind for each in (*evidence.moves, *evidence.gradients) if each.name in split}
-    if not kinds or kinds & {"kernel", "table"} or evidence.a.splits:
-        return None
-    ranks = next(iter(split.values()))
-    return {"ranks": " and ".join(map(str, ranks))}
+    return _of_b_alone(evidence, split) if kinds and not kinds & {"kernel", "table"} else None
 
 
 def _weights(evidence: Evidence) -> Words | None:
-    split = [(name, ranks) for phase, name, ranks in evidence.b.splits if phase == "weight"]
-    if not split or evidence.a.splits or of_one_kind(evidence) or _scalars_by_rank(evidence):
-        return None
-    if any(phase == "gradient" for phase, *_ in evidence.b.splits):
-        return None
-    return {"count": f"{len(split)} weight{'s' * (len(split) > 1)}", "ranks": " and ".join(map(str, split[0][1]))}
+    split = {} if evidence.b.split("gradient") else evidence.b.split("weight")
+    words = _of_b_alone(evidence, split)
+    return words and {"count": counted(len(split), "weight")} | words
+
+
+def _of_b_alone(evidence: Evidence, split: Mapping[str, tuple[int, ...]]) -> Words | None:
+    """Returns the ranks that hold something differently, of the first name; None where none do, or where some of A do as well."""
+    return None if not split or evidence.a.splits else {"ranks": " and ".join(map(str, next(iter(split.values()))))}
 
 
 BY_RANK = (
@@ -65,7 +63,6 @@ REPLICAS = (
         _weights,
         "rank {ranks} of B has other values in {count} than the other ranks, from the same gradients: the update "
         "differs by rank",
-        "",
         has_sides=True,
     ),
 )

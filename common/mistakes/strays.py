@@ -3,6 +3,7 @@
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.gradient_arithmetic import GRADIENTS
 from samestep.common.mistakes.mistake import Mistake, Words, few
+from samestep.common.mistakes.seen_tensor import differing
 from samestep.common.steps.gradient_transforms import GRADIENT_PHASES
 
 
@@ -29,13 +30,9 @@ def _other_turn(evidence: Evidence) -> Words | None:
 
 def _added(evidence: Evidence) -> Words | None:
     """B's gradients are A's, and what steps before left there is added."""
-    differing = [each for each in evidence.gradients if each.differs]
-    if not differing or any(each.strays is None for each in differing):
-        return None
-    for each in evidence.gradients:
-        if not each.explained_by(1.0, 0.0 if each.strays is None else each.strays[1]):
-            return None
-    return {"count": str(len(differing)), "total": str(len(evidence.gradients))}
+    apart = differing(evidence.gradients)
+    is_that = (not each.differs if each.strays is None else each.made_by(each.strays[1]) for each in evidence.gradients)
+    return {"count": str(len(apart)), "total": str(len(evidence.gradients))} if apart and all(is_that) else None
 
 
 STRAYS = (
@@ -45,7 +42,6 @@ STRAYS = (
         _added,
         "{count} of {total} gradients of B are A's plus what the backward pass of an earlier step left there, one "
         "that updated other parameters: a `detach` is missing, and nothing set the gradients to zero",
-        "",
         has_sides=True,
     ),
 )
@@ -55,6 +51,5 @@ TURNS = (
         ("data", "hyper-parameters", *GRADIENTS),
         _other_turn,
         "step {step} updates {a} in A, and {b} in B: their optimizers take turns, and one of the two switches at another step",
-        "",
     ),
 )

@@ -1,7 +1,8 @@
 """Mistakes in what a loss is computed with: other targets, another formula, a model in evaluation mode."""
 
-from samestep.common.mistakes.evidence import Evidence, common_ratio
+from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.mistake import Mistake, Words
+from samestep.common.mistakes.seen_tensor import common_ratio, differing
 
 
 def _targets_differ(evidence: Evidence) -> Words | None:
@@ -19,8 +20,7 @@ def _other_targets(evidence: Evidence) -> Words | None:
     rows = evidence.a.rows is not None and evidence.a.examples == evidence.b.examples
     # of what one run alone has, or what a script has written, nobody knows whether it is the same
     has_others = evidence.a.only or evidence.b.only or evidence.a.written or evidence.b.written
-    has_others = has_others or any(each.differs for each in evidence.moved)
-    is_known = bool(evidence.moves)  # else the weights before the step may be others
+    is_known = bool(evidence.moves) and not differing(evidence.moved)  # else the weights before the step may be others
     if ratio is None or not rows or has_others or not is_known or common_ratio(evidence.gradients) is not None:
         return None
     return {}
@@ -57,6 +57,5 @@ TARGETS = (
         "the same inputs and weights give another loss, and no single factor explains it: other targets, other weights of "
         "examples or classes, another loss function, another computation or another state in a layer, or other random numbers, "
         "as in dropout",
-        "",
     ),
 )

@@ -1,10 +1,8 @@
 """Mistakes in what is done with the right gradients: what moves and what does not, and how far."""
 
-import numpy as np
-
-from samestep.common.mistakes.evidence import Evidence, common_ratio, length
-from samestep.common.mistakes.mistake import Mistake, Words, few, near, spell
-from samestep.common.mistakes.moved import differing, driven, names_of, parameters
+from samestep.common.mistakes.evidence import Evidence
+from samestep.common.mistakes.mistake import Mistake, Words, few, names_of, near, spell
+from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio, differing, length
 from samestep.common.steps.record import FOLLOWER
 
 MOST_FACTORS = 4
@@ -12,7 +10,7 @@ MOST_FACTORS = 4
 
 
 def _update_times(evidence: Evidence) -> Words | None:
-    ratio = common_ratio(driven(evidence))
+    ratio = common_ratio(evidence.driven)
     return None if ratio is None or near(ratio, 1.0) or abs(ratio) < 1e-6 else {"ratio": spell(ratio)}
 
 
@@ -20,7 +18,7 @@ def _factors(evidence: Evidence) -> Words | None:
     """Each update has one of a few factors, of which some are not 1. One that A makes first here may not be B's first."""
     factors: list[tuple[float, list[str]]] = []
     new = {each.name for each in evidence.gradients if each.earlier is not None and not each.earlier.any()}
-    for each in driven(evidence):
+    for each in evidence.driven:
         if each.differs and each.name in new:
             return None
         ratio = 1.0 if not each.differs else common_ratio([each]) if each.size > 1 else None
@@ -39,58 +37,60 @@ def _factors(evidence: Evidence) -> Words | None:
 
 def _does_not_move(evidence: Evidence) -> Words | None:
     pushed = {each.name for each in evidence.gradients if each.norm > each.bound * each.rounding}
-    apart = [each for each in differing(evidence) if each.name in pushed]
+    apart = [each for each in differing(evidence.parameters) if each.name in pushed]
     still = [each for each in apart if length(each.other) <= each.bound * each.rounding]
     if not still or len(still) < len(apart):
         return None
-    return {"names": names_of(still, parameters(evidence))}
+    return {"names": names_of(still, evidence.parameters)}
 
 
 def _drifts(evidence: Evidence) -> Words | None:
     """Tensors without a gradient, which A leaves where they are, move in B."""
     pushed = {each.name for each in evidence.gradients if each.one.any() or each.other.any()}
-    moved = [each for each in differing(evidence) if length(each.one) <= each.bound * each.rounding]
+    apart = differing(evidence.parameters)
+    moved = [each for each in apart if length(each.one) <= each.bound * each.rounding]
     unused = [each for each in moved if each.name not in pushed]
-    if not unused or len(unused) < len(differing(evidence)):
-        return None
-    return {"names": names_of(unused, parameters(evidence))}
+    return {"names": names_of(unused, evidence.parameters)} if unused and len(unused) == len(apart) else None
 
 
 def _statistics_move(evidence: Evidence) -> Words | None:
-    buffers = [each for each in evidence.moves if each.role == "buffer" and each.differs]
-    moved = [each for each in buffers if not np.any(each.one)]
-    if not moved or differing(evidence):
-        return None
-    return {"names": names_of(moved, evidence.moves)}
+    moved = [each for each in _statistics_alone(evidence) if not each.one.any()]
+    return {"names": names_of(moved, evidence.moves)} if moved else None
 
 
 def _statistics_differ(evidence: Evidence) -> Words | None:
-    buffers = [each for each in evidence.moves if each.role == "buffer" and each.differs]
-    if not buffers or differing(evidence) or _statistics_move(evidence) or _statistics_move(evidence.swapped()):
-        return None
-    return {"names": names_of(buffers, evidence.moves)}
+    buffers = _statistics_alone(evidence)
+    return {"names": names_of(buffers, evidence.moves)} if buffers else None
+
+
+def _statistics_alone(evidence: Evidence) -> list[SeenTensor]:
+    """Returns the buffers that differ; none if a parameter does."""
+    buffers = [each for each in differing(evidence.moves) if each.role == "buffer"]
+    return [] if differing(evidence.parameters) else buffers
 
 
 def _follows_otherwise(evidence: Evidence) -> Words | None:
     """Only networks that no optimizer updates differ."""
-    apart = [each for each in evidence.moves if each.differs]
+    apart = differing(evidence.moves)
     if not apart or any(each.role != FOLLOWER for each in apart):
         return None
     ratio = common_ratio(apart)
     how = "" if ratio is None or abs(ratio) < 1e-6 else f", and moves {spell(ratio)} times as far in B"
-    return {"names": few([each.name for each in apart]), "how": how}
+    return {"names": names_of(apart), "how": how}
 
 
 def _followed_otherwise(evidence: Evidence) -> Words | None:
     """What was written to networks between two steps differs by a factor, so the update of this step has no part in it."""
-    apart = [each for each in evidence.moves if each.role == FOLLOWER and each.differs]
+    apart = [each for each in differing(evidence.moves) if each.role == FOLLOWER]
     ratio = common_ratio(apart)
     if ratio is None or near(ratio, 1.0) or all(each.size == 1 for each in apart):
         return None
-    if any(near(each.ratio, ratio) for each in differing(evidence)):  # which a script has followers follow afterwards
+    if any(
+        near(each.ratio, ratio) for each in differing(evidence.parameters)
+    ):  # which a script has followers follow afterwards
         return None
     how = "stand still" if abs(ratio) < 1e-6 else f"have moved {spell(ratio)} times as far"
-    return {"names": few([each.name for each in apart]), "how": how}
+    return {"names": names_of(apart), "how": how}
 
 
 FOLLOWED = (
@@ -101,7 +101,6 @@ FOLLOWED = (
         "weights of another network ({names}), which no gradient updates, {how} in B since the step before, and what is computed "
         "with them differs: a target network, a teacher or an average of the weights, with another decay, or updated at another "
         "time or not at all",
-        "",
         has_sides=True,
     ),
 )
@@ -113,7 +112,6 @@ UPDATES = (
         _follows_otherwise,
         "the trained weights are the same, but another network differs ({names}), which no gradient updates{how}: an average "
         "of the weights, a teacher or a target network, with another decay, or updated at another time or not at all",
-        "",
     ),
     Mistake(
         "unused_parameters_drift",
@@ -153,7 +151,6 @@ UPDATES = (
         _update_times,
         "the gradients are the same, but every update of B is {ratio} times A's: another learning rate, two "
         "updates in one step, or another formula",
-        "",
     ),
     Mistake(
         "update_factors",
@@ -161,6 +158,5 @@ UPDATES = (
         _factors,
         "the gradients are the same, but the update {what}: other learning rates of groups, parameters in other groups, or "
         "another formula for some",
-        "",
     ),
 )

@@ -1,42 +1,37 @@
 """Weights that scripts write beside their updates: after one, or within a step before another backward pass."""
 
-from collections.abc import Sequence
-
-from samestep.common.mistakes.evidence import Evidence, SeenTensor, Side, common_ratio
-from samestep.common.mistakes.mistake import Mistake, Words, near, spell
+from samestep.common.mistakes.evidence import Evidence, Side
+from samestep.common.mistakes.mistake import Mistake, Words, counted, near, spell
+from samestep.common.mistakes.seen_tensor import common_ratio, differing, parameters
 
 _BETWEEN = "between the step before and this one, as a callback does that restores or averages them"
 _AFTER = "after the update, which is the same in both, and before the next step, as where they are clipped, restored or averaged"
 
 
-def _parameters(seen: Sequence[SeenTensor]) -> list[SeenTensor]:
-    return [each for each in seen if each.role == "parameter"]
-
-
 def _writes(evidence: Evidence) -> Words | None:
     """Only B's script has written weights, and the update before that is the same in both."""
     count = evidence.b.written
-    if not count or evidence.a.written or any(each.differs for each in _parameters(evidence.updates)):
+    if not count or evidence.a.written or differing(parameters(evidence.updates)):
         return None
     if evidence.phase == "update" and not evidence.updates:  # it may differ as well
         return None
     when = _BETWEEN if evidence.phase == "loss" else _AFTER
-    return {"tensors": "1 tensor" if count == 1 else f"{count} tensors", "when": when}
+    return {"tensors": counted(count, "tensor"), "when": when}
 
 
 def _writes_otherwise(evidence: Evidence) -> Words | None:
     """The updates are the same, and both scripts then write other weights."""
     if not (evidence.a.written and evidence.b.written and evidence.updates):
         return None
-    if any(each.differs for each in _parameters(evidence.updates)):
+    if differing(parameters(evidence.updates)):
         return None
-    ratio = common_ratio(_parameters(evidence.writes))
+    ratio = common_ratio(parameters(evidence.writes))
     return {"how": "" if ratio is None or near(ratio, 1.0) else f": B moves them {spell(ratio)} times as far as A"}
 
 
 def _moves_otherwise(evidence: Evidence) -> Words | None:
     """Both move their weights within the step, and one factor explains what B does."""
-    moved = _parameters(evidence.moved)
+    moved = parameters(evidence.moved)
     ratio = common_ratio(moved) if _begins_alike(evidence) else None
     is_of_both = any(each.one.any() for each in moved) and any(each.other.any() for each in moved)
     return {"ratio": spell(ratio)} if is_of_both and ratio and not near(ratio, 1.0) else None
@@ -44,8 +39,8 @@ def _moves_otherwise(evidence: Evidence) -> Words | None:
 
 def _does_not_move(evidence: Evidence) -> Words | None:
     """Only A moves its weights within the step."""
-    moved = _parameters(evidence.moved)
-    is_of_one = any(each.differs for each in moved) and not any(each.other.any() for each in moved)
+    moved = parameters(evidence.moved)
+    is_of_one = bool(differing(moved)) and not any(each.other.any() for each in moved)
     if not is_of_one or not _begins_alike(evidence) or not evidence.a.passes > 1:
         return None
     return {"how": "has no such pass" if evidence.b.passes < evidence.a.passes else "does not move them"}
@@ -71,7 +66,6 @@ MOVED_WITHIN = (
         _moves_otherwise,
         "within the step, B moves its weights {ratio} times as far as A before the last backward pass: another radius of "
         "sharpness-aware minimization (SAM), or another factor of what is added to them",
-        "",
     ),
     Mistake(
         "not_moved",
@@ -79,7 +73,6 @@ MOVED_WITHIN = (
         _does_not_move,
         "A moves its weights within the step before another backward pass, as sharpness-aware minimization (SAM) does, and B "
         "{how}",
-        "",
         has_sides=True,
     ),
 )
@@ -89,7 +82,6 @@ WRITTEN = (
         ("loss", "update"),
         _writes,
         "the script of B alone wrote weights {when}: {tensors} changed",
-        "",
         has_sides=True,
     ),
     Mistake(
@@ -97,6 +89,5 @@ WRITTEN = (
         ("update",),
         _writes_otherwise,
         "the update is the same in both, and both scripts then write weights before the next step, but not the same ones{how}",
-        "",
     ),
 )

@@ -14,10 +14,10 @@ import numpy as np
 from samestep.common.batch import Batch
 from samestep.common.mistakes.table import of_step
 from samestep.common.program import Arrays, TrainState
-from samestep.common.reference.models.layers import Gelu, Layer, Linear, Norm, Saved, layers_below
+from samestep.common.reference.models.layers import Gelu, Layer, Linear, Norm, Saved
 from samestep.common.reference.models.transformer import Attention
 from samestep.common.reference.program import TrainingProgram
-from samestep.common.reference.silent_bugs import combine, parts_of
+from samestep.common.reference.wrong_steps import change_gradients, layers_of, times, train_on, weigh_parts
 from samestep.common.workload.optimizers.spec import Update
 from samestep.common.workload.optimizers.table import MISTAKES
 
@@ -78,17 +78,12 @@ def in_records(name: str, apply: Apply, cell: str = "") -> Mutant:
 
 
 def _scaled(factor: Callable[[int], float], program: TrainingProgram, context: Context) -> bool:
-    right, scale = program.gradients, factor(context.devices)
-
-    def gradients(batch: Batch) -> tuple[float, Arrays]:
-        loss, values = right(batch)
-        return loss, {name: g * scale for name, g in values.items()}
-
-    program.gradients = gradients
+    scale = factor(context.devices)
+    change_gradients(program, lambda batch, loss, values: (loss, times(values, scale)))
     return context.devices > 1
 
 
-def _weighted_shards(weight: Callable[[int, int], float], program: TrainingProgram, context: Context) -> bool:
+def weigh_shards(weight: Callable[[int, int], float], program: TrainingProgram, context: Context) -> bool:
     """Makes the gradient a weighted sum over the shards' means, where each weight should be 1/N; the loss is right.
 
     Args:
@@ -96,33 +91,26 @@ def _weighted_shards(weight: Callable[[int, int], float], program: TrainingProgr
         program: The program to be made wrong.
         context: What it may use.
     """
-    count = context.devices
-
-    def gradients(batch: Batch) -> tuple[float, Arrays]:
-        parts = parts_of(program, batch, count)
-        return sum(loss for loss, _ in parts), combine(program, parts, [weight(shard, count) for shard in range(count)])
-
-    program.gradients = gradients
-    return count > 1
+    weights = [weight(shard, context.devices) for shard in range(context.devices)]
+    weigh_parts(program, lambda batch: weights)
+    return context.devices > 1
 
 
 def _swapped_batch(program: TrainingProgram, context: Context) -> bool:
-    right, other = program.gradients, context.next_batch
-    if other is not None:
-        program.gradients = lambda batch: right(other)
+    if (other := context.next_batch) is not None:
+        train_on(program, lambda batch: other)
     return other is not None
 
 
 def _stale_gradient(program: TrainingProgram, context: Context) -> bool:
-    right, last = program.gradients, context.last_gradients
+    last = context.last_gradients
 
-    def gradients(batch: Batch) -> tuple[float, Arrays]:
+    def change(batch: Batch, loss: float, new: Arrays) -> tuple[float, Arrays]:
         nonlocal last
-        loss, new = right(batch)
         used, last = (new if last is None else last), new
         return loss, used
 
-    program.gradients = gradients
+    change_gradients(program, change)
     return True
 
 
@@ -145,7 +133,7 @@ def _late_rate(program: TrainingProgram, context: Context) -> bool:
 
 
 def _transposed_kernel(program: TrainingProgram, context: Context) -> bool:
-    linear = (layer for layer in layers_below(program.model) if isinstance(layer, Linear))
+    linear = layers_of(program, Linear)
     square = next((x for x in linear if len(set(program.params[f"{x.name}/kernel"].shape)) == 1), None)
     if square is None:
         return False
@@ -162,7 +150,7 @@ def _transposed_kernel(program: TrainingProgram, context: Context) -> bool:
 
 
 def _on_layers(kind: type[Layer], attributes: Mapping[str, object], program: TrainingProgram, context: Context) -> bool:
-    found = [layer for layer in layers_below(program.model) if isinstance(layer, kind)]
+    found = layers_of(program, kind)
     for layer in found:
         vars(layer).update(attributes)
     return bool(found)
@@ -181,12 +169,12 @@ def _tanh_backward(params: Arrays, saved: Saved, dy: np.ndarray, gradients: Arra
 MUTANTS = (
     in_records("sum_for_mean", partial(_scaled, lambda devices: devices)),
     in_records("mean_twice", partial(_scaled, lambda devices: 1 / devices)),
-    in_records("dropped_shard", partial(_weighted_shards, lambda shard, count: float(shard < count - 1))),
-    in_records("forgotten_exchange", partial(_weighted_shards, lambda shard, count: float(shard == 0) * count)),
+    in_records("dropped_shard", partial(weigh_shards, lambda shard, count: float(shard < count - 1))),
+    in_records("forgotten_exchange", partial(weigh_shards, lambda shard, count: float(shard == 0) * count)),
     Mutant(
         "unsent_gradients",
         "the gradient is only the first shard's part of the sum over {devices} devices: the others' never arrived",
-        partial(_weighted_shards, lambda shard, count: float(shard == 0)),
+        partial(weigh_shards, lambda shard, count: float(shard == 0)),
     ),
     Mutant("swapped_batch", "it trained on the next step's batch: the order of the batches is wrong", _swapped_batch),
     in_records("stale_gradient", _stale_gradient),

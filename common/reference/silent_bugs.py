@@ -3,7 +3,6 @@
 Each names the cell in which it makes a difference. One of them acts on a single step, as all mutants do.
 """
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -11,159 +10,138 @@ import numpy as np
 
 from samestep.common.batch import Batch
 from samestep.common.program import Arrays
-from samestep.common.reference.models.layers import layers_below
 from samestep.common.reference.models.transformer import Embedding, TiedLogits
+from samestep.common.reference.mutants import GPT, Apply, Context, Mutant, in_records
 from samestep.common.reference.program import TrainingProgram
-from samestep.common.reference.step import accumulate
-from samestep.common.techniques import Techniques
+from samestep.common.reference.wrong_steps import Part, change_gradients, layers_of, parts_of, times, weigh_parts
 from samestep.common.workload.models.spec import ignores_targets
 from samestep.common.workload.models.transformer import TOKENS
 
-Part = tuple[float, Arrays]
-"""The loss of a part of the batch and its gradients, each divided by the targets of the GLOBAL batch."""
+_TIED, _IGNORED, _STEPS = f"{GPT}+tied=true", f"{GPT}+ignored=0.5", f"{GPT}+accumulation_steps=4"
 
 
-def parts_of(program: TrainingProgram, batch: Batch, count: int) -> list[Part]:
-    """Takes contiguous parts of a batch forward and backward, each alone.
-
-    Args:
-        program: The program with the weights.
-        batch: The global batch.
-        count: The number of equal parts.
-    """
-    plain = dataclasses.replace(program.run, techniques=Techniques())
-    trained = program.model, program.context, program.loss, program.params | program.buffers
-    found = []
-    for number in range(count):
-        part = batch.part(number, count)
-        loss, gradients = accumulate(*trained, part, plain, program.examples)
-        share = part.num_targets / batch.num_targets
-        found.append((loss * share, {name: g * share for name, g in gradients.items()}))
-    return found
-
-
-def combine(program: TrainingProgram, parts: Sequence[Part], weights: Sequence[float]) -> Arrays:
-    """Adds up the gradients of parts, and exchanges the sums of each device as the program does.
-
-    Args:
-        program: Whose run says how many devices there are.
-        parts: The parts, in order, as many for each device.
-        weights: The weights of each part; all are 1 in the right step.
-    """
-    scaled = [{name: w * g for name, g in values.items()} for w, (_, values) in zip(weights, parts, strict=True)]
-    if program.exchange is None:
-        return _added(scaled)
-    each = len(scaled) // program.run.num_devices
-    shards = [_added(scaled[number : number + each]) for number in range(0, len(scaled), each)]
-    total, program.local = program.exchange(program.run, shards, program.local)
-    return total
-
-
-def _added(parts: Sequence[Arrays]) -> Arrays:
-    return {name: sum(part[name] for part in parts) for name in parts[0]}
-
-
-def weigh_microbatches(weight: Callable[[int, int], float], program: TrainingProgram, devices: int) -> bool:
+def weigh_microbatches(weight: Callable[[int, int], float], program: TrainingProgram, context: Context) -> bool:
     """Weighs the micro-batches of each shard wrongly; the loss is right.
 
     Args:
         weight: (micro-batch, number of micro-batches) -> its weight, 1 in the right step.
         program: The program to be made wrong.
-        devices: Ignored: a pipeline has fewer shards than devices.
+        context: Ignored: a pipeline has fewer shards than devices.
     """
-    steps, count = program.run.microbatches, program.run.mesh.replicas * program.run.microbatches
-
-    def gradients(batch: Batch) -> Part:
-        parts = parts_of(program, batch, count)
-        weights = [weight(number % steps, steps) for number in range(count)]
-        return sum(loss for loss, _ in parts), combine(program, parts, weights)
-
-    program.gradients = gradients
+    steps = program.run.microbatches
+    weights = [weight(micro, steps) for micro in range(steps)] * program.run.mesh.replicas
+    weigh_parts(program, lambda batch: weights)
     return steps > 1
 
 
-def mean_of_means(program: TrainingProgram, devices: int) -> bool:
+def mean_of_means(program: TrainingProgram, context: Context) -> bool:
     """Divides each micro-batch of each shard by its own targets.
 
     Args:
         program: The program to be made wrong.
-        devices: Ignored: a pipeline has fewer shards than devices.
+        context: Ignored: a pipeline has fewer shards than devices.
     """
     count = program.run.mesh.replicas * program.run.microbatches
 
-    def gradients(batch: Batch) -> Part:
-        parts = parts_of(program, batch, count)
-        own = [batch.num_targets / (batch.part(number, count).num_targets or 1) / count for number in range(count)]
-        return sum(w * loss for w, (loss, _) in zip(own, parts, strict=True)), combine(program, parts, own)
+    def own(batch: Batch) -> list[float]:
+        return [batch.num_targets / (batch.part(number, count).num_targets or 1) / count for number in range(count)]
 
-    program.gradients = gradients
+    weigh_parts(program, own, on_loss=True)
     return ignores_targets(program.run.workload.model) and count > 1
 
 
-def scale_by_batch(factor: Callable[[Batch], float], on_loss: bool, applies: bool, program: TrainingProgram) -> bool:
-    """Scales every gradient, and the loss if asked for, by a number of the batch.
+def times_targets(program: TrainingProgram, context: Context) -> bool:
+    """Takes the sum over all targets where their mean is due; the loss is right.
 
     Args:
-        factor: The number.
-        on_loss: Whether the loss is scaled too.
-        applies: Whether the program can be wrong so.
         program: The program to be made wrong.
+        context: Ignored.
     """
-    right = program.gradients
-
-    def gradients(batch: Batch) -> Part:
-        loss, values = right(batch)
-        scale = factor(batch)
-        return loss * (scale if on_loss else 1.0), {name: g * scale for name, g in values.items()}
-
-    program.gradients = gradients
-    return applies
+    change_gradients(program, lambda batch, loss, values: (loss, times(values, batch.num_targets)))
+    return True
 
 
-def report_loss(loss_of: Callable[[Sequence[Part]], float], program: TrainingProgram, devices: int) -> bool:
+def count_ignored(program: TrainingProgram, context: Context) -> bool:
+    """Divides by the number of all targets, those that do not count among them.
+
+    Args:
+        program: The program to be made wrong.
+        context: Ignored.
+    """
+
+    def change(batch: Batch, loss: float, values: Arrays) -> Part:
+        share = batch.num_targets / batch.targets[batch.indices].size
+        return loss * share, times(values, share)
+
+    change_gradients(program, change)
+    return ignores_targets(program.run.workload.model)
+
+
+def report_loss(loss_of: Callable[[Sequence[float]], float], program: TrainingProgram, context: Context) -> bool:
     """Reports another loss; the step is right.
 
     Args:
-        loss_of: Makes it of the parts of the shards.
+        loss_of: Makes it of those of the shards.
         program: The program to be made wrong.
-        devices: The number of shards.
+        context: Has the number of shards.
     """
-    right = program.gradients
-    program.gradients = lambda batch: (loss_of(parts_of(program, batch, devices)), right(batch)[1])
-    return devices > 1
+    count = context.devices
+    change_gradients(
+        program, lambda batch, loss, values: (loss_of([each for each, _ in parts_of(program, batch, count)]), values)
+    )
+    return count > 1
 
 
-def partial_on_replicated(program: TrainingProgram, devices: int) -> bool:
+def partial_on_replicated(program: TrainingProgram, context: Context) -> bool:
     """Leaves the gradients of norms and biases as the first shard's part.
 
     Args:
         program: The program to be made wrong.
-        devices: The number of shards.
+        context: Has the number of shards.
     """
-    right, params = program.gradients, program.run.workload.model.params()
+    params, count = program.run.workload.model.params(), context.devices
 
-    def gradients(batch: Batch) -> Part:
-        (loss, values), (_, first) = right(batch), parts_of(program, batch, devices)[0]
+    def change(batch: Batch, loss: float, values: Arrays) -> Part:
+        _, first = parts_of(program, batch, count)[0]
         return loss, {n: first[n] if params[n].role in ("scale", "bias") else g for n, g in values.items()}
 
-    program.gradients = gradients
-    return devices > 1
+    change_gradients(program, change)
+    return count > 1
 
 
-def tied_halves(lookups: float, head: float, program: TrainingProgram, devices: int) -> bool:
+def identity_log_softmax_gradient(program: TrainingProgram, context: Context) -> bool:
+    """Passes the gradient of the log-probabilities on as that of the logits: the softmax's share is missing.
+
+    Args:
+        program: The program to be made wrong.
+        context: Ignored.
+    """
+    right = program.loss
+
+    def loss(logits: np.ndarray, targets: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = right(logits, targets)
+        chosen = np.zeros_like(gradient)
+        np.put_along_axis(chosen, np.maximum(targets, 0)[..., None], -1.0, axis=-1)
+        return value, chosen * (targets >= 0)[..., None]
+
+    program.loss = loss
+    return program.run.workload.model.loss == "cross_entropy"
+
+
+def tied_halves(lookups: float, head: float, program: TrainingProgram, context: Context) -> bool:
     """Weighs the two halves of a tied table's gradient wrongly.
 
     Args:
         lookups: The weight of the embedding's half.
         head: The weight of the head's half.
         program: The program to be made wrong.
-        devices: Ignored.
+        context: Ignored.
     """
-    kinds = {TiedLogits: head, Embedding: lookups}
-    layers = [each for each in layers_below(program.model) if isinstance(each, TiedLogits | Embedding)]
-    for layer in layers:
-        vars(layer)["backward"] = partial(_weighted_half, kinds[type(layer)], layer.backward)
-    return any(isinstance(each, TiedLogits) for each in layers)
+    heads = layers_of(program, TiedLogits)
+    for weight, layers in ((head, heads), (lookups, layers_of(program, Embedding))):
+        for layer in layers:
+            vars(layer)["backward"] = partial(_weighted_half, weight, layer.backward)
+    return bool(heads)
 
 
 def _weighted_half(weight: float, right: Callable[..., np.ndarray], *arguments: object) -> np.ndarray:
@@ -173,3 +151,81 @@ def _weighted_half(weight: float, right: Callable[..., np.ndarray], *arguments: 
     dx = right(*arguments)
     gradients[TOKENS] = before + weight * gradients[TOKENS]
     return dx
+
+
+def _by_micro(weight: Callable[[int, int], float]) -> Apply:
+    return partial(weigh_microbatches, weight)
+
+
+MISTAKES = (
+    in_records("mean_of_means", mean_of_means, f"{_IGNORED}+accumulation_steps=4"),
+    Mutant(
+        "ignored_counted", "targets that do not count are in the divisor: padding is counted", count_ignored, _IGNORED
+    ),
+    in_records("times_targets", times_targets, GPT),
+    in_records("times_microbatches", _by_micro(lambda micro, count: count), _STEPS),
+    in_records("divided_by_microbatches", _by_micro(lambda micro, count: 1 / count), _STEPS),
+    Mutant(
+        "divided_each_microbatch",
+        "the sum of micro-batches is divided after each of them: a moving average, not a sum",
+        _by_micro(lambda micro, count: count ** -float(count - micro)),
+        _STEPS,
+    ),
+    Mutant(
+        "doubled_each_microbatch",
+        "what was accumulated is doubled by each further micro-batch",
+        _by_micro(lambda micro, count: 2.0 ** (count - 1 - micro)),
+        _STEPS,
+    ),
+    Mutant(
+        "last_microbatch_only",
+        "only the last micro-batch counts: the others were overwritten",
+        _by_micro(lambda micro, count: float(micro == count - 1)),
+        _STEPS,
+    ),
+    Mutant(
+        "last_microbatch_lost",
+        "the last micro-batch is missing: the exchange came before it",
+        _by_micro(lambda micro, count: float(micro < count - 1)),
+        _STEPS,
+    ),
+    Mutant(
+        "loss_of_first_replica",
+        "the reported loss is that of the first shard alone; the step itself is right",
+        partial(report_loss, lambda losses: len(losses) * losses[0]),
+        GPT,
+    ),
+    in_records("loss_summed", partial(report_loss, lambda losses: len(losses) * sum(losses)), GPT),
+    Mutant(
+        "loss_divided_twice",
+        "the reported loss is divided by {devices} replicas once more; the step itself is right",
+        partial(report_loss, lambda losses: sum(losses) / len(losses)),
+        GPT,
+    ),
+    in_records("partial_on_replicated", partial_on_replicated, GPT),
+    Mutant(
+        "identity_log_softmax",
+        "the gradient of log-softmax is that of the identity",
+        identity_log_softmax_gradient,
+        GPT,
+    ),
+    in_records("untied_head", partial(tied_halves, 1.0, 0.0), _TIED),
+    Mutant(
+        "head_half_only",
+        "the tied table has only half of its gradient, that of the head",
+        partial(tied_halves, 0.0, 1.0),
+        _TIED,
+    ),
+    Mutant(
+        "tied_halves_averaged",
+        "the two halves of the tied table's gradient are averaged, not added",
+        partial(tied_halves, 0.5, 0.5),
+        _TIED,
+    ),
+    Mutant(
+        "tied_head_twice",
+        "the head's half of the tied table's gradient counts twice",
+        partial(tied_halves, 1.0, 2.0),
+        _TIED,
+    ),
+)

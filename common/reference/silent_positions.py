@@ -5,11 +5,10 @@ import dataclasses
 import numpy as np
 
 from samestep.common.batch import Batch
-from samestep.common.program import Arrays
-from samestep.common.reference.models.layers import layers_below
 from samestep.common.reference.models.transformer import Attention, Embedding
 from samestep.common.reference.mutants import GPT, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
+from samestep.common.reference.wrong_steps import layers_of, train_on
 from samestep.common.workload.models.spec import IGNORED, ignores_targets
 
 
@@ -20,8 +19,7 @@ def local_positions(program: TrainingProgram, context: Context) -> bool:
         program: The program to be made wrong.
         context: Has the number of parts.
     """
-    layers, devices = layers_below(program.model), context.devices
-    found = [layer for layer in layers if isinstance(layer, Embedding | Attention)]
+    found, devices = [*layers_of(program, Embedding), *layers_of(program, Attention)], context.devices
     if not found or devices == 1 or program.run.workload.model.inputs().shape[0] % devices:
         return False
     for layer in found:
@@ -36,7 +34,7 @@ def local_attention(program: TrainingProgram, context: Context) -> bool:
         program: The program to be made wrong.
         context: Has the number of parts.
     """
-    found, devices = [layer for layer in layers_below(program.model) if isinstance(layer, Attention)], context.devices
+    found, devices = layers_of(program, Attention), context.devices
 
     def sees(tokens: int) -> np.ndarray:
         part = np.arange(tokens) * devices // tokens
@@ -55,17 +53,17 @@ def shifted_in_parts(program: TrainingProgram, context: Context) -> bool:
         context: Has the number of parts.
     """
     model, devices = program.run.workload.model, context.devices
-    has_positions = any(isinstance(layer, Attention) for layer in layers_below(program.model))
+    has_positions = bool(layers_of(program, Attention))
     if devices == 1 or not has_positions or not ignores_targets(model) or model.inputs().shape[0] % devices:
         return False
-    right, length = program.gradients, model.inputs().shape[0] // devices
+    length = model.inputs().shape[0] // devices
 
-    def gradients(batch: Batch) -> tuple[float, Arrays]:
+    def shifted(batch: Batch) -> Batch:
         targets = batch.targets.copy()
         targets[:, length - 1 : -1 : length] = IGNORED
-        return right(dataclasses.replace(batch, targets=targets))
+        return dataclasses.replace(batch, targets=targets)
 
-    program.gradients = gradients
+    train_on(program, shifted)
     return True
 
 

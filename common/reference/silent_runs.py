@@ -3,9 +3,9 @@
 import dataclasses
 
 from samestep.common.batch import Batch, batches
-from samestep.common.program import Arrays
 from samestep.common.reference.mutants import GPT, Context, in_records
 from samestep.common.reference.program import TrainingProgram
+from samestep.common.reference.wrong_steps import train_on
 
 
 def same_order_each_epoch(program: TrainingProgram, context: Context) -> bool:
@@ -15,12 +15,7 @@ def same_order_each_epoch(program: TrainingProgram, context: Context) -> bool:
         program: The program to be made wrong.
         context: Ignored.
     """
-    right = program.gradients
-
-    def gradients(batch: Batch) -> tuple[float, Arrays]:
-        return right(_at(program, batch, batch.step % (len(batch.inputs) // len(batch.indices))))
-
-    program.gradients = gradients
+    train_on(program, lambda batch: _at(program, batch, batch.step % (len(batch.inputs) // len(batch.indices))))
     return True
 
 
@@ -31,8 +26,7 @@ def position_lost(program: TrainingProgram, context: Context) -> bool:
         program: The program to be made wrong.
         context: Has the first step of the run.
     """
-    right = program.gradients
-    program.gradients = lambda batch: right(_at(program, batch, batch.step - context.first))
+    train_on(program, lambda batch: _at(program, batch, batch.step - context.first))
     return context.first > 0
 
 

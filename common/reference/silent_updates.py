@@ -6,32 +6,31 @@ import numpy as np
 
 from samestep.common.batch import Batch
 from samestep.common.program import Arrays
+from samestep.common.reference.mutants import GPT, Context, in_records
 from samestep.common.reference.program import TrainingProgram
+from samestep.common.reference.wrong_steps import train_on
 
 
-def same_data_on_every_worker(program: TrainingProgram, devices: int) -> bool:
+def same_data_on_every_worker(program: TrainingProgram, context: Context) -> bool:
     """Gives every shard the examples of the first one.
 
     Args:
         program: The program to be made wrong.
-        devices: The number of shards.
+        context: Has the number of shards.
     """
-    right = program.gradients
-    program.gradients = lambda batch: right(
-        _taking(batch, np.tile(batch.indices[: len(batch.indices) // devices], devices))
-    )
-    return devices > 1
+    count = context.devices
+    train_on(program, lambda batch: _taking(batch, np.tile(batch.indices[: len(batch.indices) // count], count)))
+    return count > 1
 
 
-def padded_sample_twice(program: TrainingProgram, devices: int) -> bool:
+def padded_sample_twice(program: TrainingProgram, context: Context) -> bool:
     """Takes the first example once more, in place of the last.
 
     Args:
         program: The program to be made wrong.
-        devices: The number of shards.
+        context: Ignored.
     """
-    right = program.gradients
-    program.gradients = lambda batch: right(_taking(batch, np.append(batch.indices[:-1], batch.indices[0])))
+    train_on(program, lambda batch: _taking(batch, np.append(batch.indices[:-1], batch.indices[0])))
     return True
 
 
@@ -39,12 +38,12 @@ def _taking(batch: Batch, indices: np.ndarray) -> Batch:
     return dataclasses.replace(batch, indices=indices)
 
 
-def optimizer_state_lost(program: TrainingProgram, devices: int) -> bool:
+def optimizer_state_lost(program: TrainingProgram, context: Context) -> bool:
     """Begins the step with an optimizer state of zeros.
 
     Args:
         program: The program to be made wrong.
-        devices: The number of shards.
+        context: Ignored.
     """
     right = program.apply
 
@@ -58,44 +57,34 @@ def optimizer_state_lost(program: TrainingProgram, devices: int) -> bool:
     return True
 
 
-def step_count_lost(program: TrainingProgram, devices: int) -> bool:
+def step_count_lost(program: TrainingProgram, context: Context) -> bool:
     """Corrects the bias of the moments as in the first step.
 
     Args:
         program: The program to be made wrong.
-        devices: The number of shards.
+        context: Ignored.
     """
     right = program.update
     program.update = lambda spec, t, w, g, slots: right(spec, 1, w, g, slots)
     return program.optimizer.counts_steps
 
 
-def schedule_runs_n_times(program: TrainingProgram, devices: int) -> bool:
+def schedule_runs_n_times(program: TrainingProgram, context: Context) -> bool:
     """Takes the learning rate that the schedule has after N times as many steps.
 
     Args:
         program: The program to be made wrong.
-        devices: The number of shards.
+        context: Has the number of shards.
     """
-    right = program.optimizer_at
-    program.optimizer_at = lambda step: right(step * devices)
-    return program.techniques.has_schedule and devices > 1
+    right, count = program.optimizer_at, context.devices
+    program.optimizer_at = lambda step: right(step * count)
+    return program.techniques.has_schedule and count > 1
 
 
-def identity_log_softmax_gradient(program: TrainingProgram, devices: int) -> bool:
-    """Passes the gradient of the log-probabilities on as that of the logits: the softmax's share is missing.
-
-    Args:
-        program: The program to be made wrong.
-        devices: The number of shards.
-    """
-    right = program.loss
-
-    def loss(logits: np.ndarray, targets: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = right(logits, targets)
-        chosen = np.zeros_like(gradient)
-        np.put_along_axis(chosen, np.maximum(targets, 0)[..., None], -1.0, axis=-1)
-        return value, chosen * (targets >= 0)[..., None]
-
-    program.loss = loss
-    return program.run.workload.model.loss == "cross_entropy"
+MISTAKES = (
+    in_records("same_data_on_every_worker", same_data_on_every_worker, GPT),
+    in_records("padded_sample_twice", padded_sample_twice, GPT),
+    in_records("optimizer_state_lost", optimizer_state_lost, GPT),
+    in_records("step_count_lost", step_count_lost, GPT),
+    in_records("schedule_runs_n_times", schedule_runs_n_times, f"{GPT}+warmup_steps=40"),
+)

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ from samestep.common.steps.log import METRICS
 from samestep.common.steps.made_anew import with_networks_joined
 from samestep.common.steps.rank_reading import RankHead, read_head, read_steps
 from samestep.common.steps.record import rank_files
-from samestep.common.steps.recorded_run import RecordedRun, RunStep
+from samestep.common.steps.recorded_run import ReadAnew, RecordedRun, RunStep
 
 HowFar = Callable[[int, float], None]
 """Is told now and then which step of a record is read, and which share of it was."""
@@ -25,30 +26,21 @@ _WATCHED = 64
 """Every so many steps."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Steps:
+def _steps(
+    files: Sequence[Path], heads: Sequence[RankHead], join: JoinedRanks, watch: HowFar | None
+) -> Iterator[RunStep]:
     """Reads the files of all ranks side by side, a step at a time. It ends where the shortest file does."""
-
-    files: Sequence[Path]
-    heads: Sequence[RankHead]
-    join: JoinedRanks
-    watch: HowFar | None
-
-    def __iter__(self) -> Iterator[RunStep]:
-        with contextlib.ExitStack() as stack:
-            files = [stack.enter_context(_opened(path)) for path in self.files]
-            size = os.fstat(files[0].fileno()).st_size
-            each = zip(files, self.files, self.heads, strict=True)
-            readers = [read_steps(file, str(path), head) for file, path, head in each]
-            for count, steps in enumerate(zip(*readers, strict=False)):
-                if len({step.number for step in steps}) > 1:
-                    numbers = ", ".join(str(step.number) for step in steps)
-                    raise ConfigError(
-                        f"{self.files[0].parent}: its ranks are at steps {numbers}; record the script again."
-                    )
-                if self.watch is not None and not count % _WATCHED:
-                    self.watch(steps[0].number, files[0].tell() / size)
-                yield self.join.step(steps)
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(_opened(path)) for path in files]
+        size = os.fstat(opened[0].fileno()).st_size
+        readers = [read_steps(file, str(path), head) for file, path, head in zip(opened, files, heads, strict=True)]
+        for count, steps in enumerate(zip(*readers, strict=False)):
+            if len({step.number for step in steps}) > 1:
+                numbers = ", ".join(str(step.number) for step in steps)
+                raise ConfigError(f"{files[0].parent}: its ranks are at steps {numbers}; record the script again.")
+            if watch is not None and not count % _WATCHED:
+                watch(steps[0].number, opened[0].tell() / size)
+            yield join.step(steps)
 
 
 @contextlib.contextmanager
@@ -89,7 +81,8 @@ def read_run(directory: Path, watch: HowFar | None = None) -> RecordedRun:
     join = JoinedRanks.of(headers, str(directory), *_begun(files, heads))
     header = dataclasses.replace(headers[0], tensors=join.whole)
     later = frozenset(itertools.chain(*heads[0].groups))
-    made = RecordedRun(str(directory), header, _Steps(files, heads, join, watch), later)
+    steps = ReadAnew(functools.partial(_steps, files, heads, join, watch))
+    made = RecordedRun(str(directory), header, steps, later)
     return with_networks_joined(made, heads[0].groups)
 
 

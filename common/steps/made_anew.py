@@ -5,41 +5,36 @@ As where a model is loaded from a file in the middle of a run, or restored into 
 
 import collections
 import dataclasses
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from samestep.common.steps.record import RecordedTensor
-from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
+from samestep.common.steps.recorded_run import ReadAnew, RecordedRun, RunStep, Sums
 
 _LAST = re.compile(r"[a-z_]+(?=[^/.a-z]*$)")
 """The last part of a name, without the number that makes it another one."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Taken:
-    """The steps of a run with the tensors that are left, in whichever row each of them is by then.
+def _with_rows(
+    steps: Iterable[RunStep], rows: Sequence[tuple[int, np.ndarray]], names: Mapping[str, str]
+) -> Iterator[RunStep]:
+    """Yields the steps of a run with the tensors that are left, in whichever row each of them is by then.
 
-    Attributes:
+    Args:
         steps: The steps.
         rows: From which step on the tensors are in which rows, in order.
         names: The names of tensors that are taken for others -> those of the others.
     """
-
-    steps: Iterable[RunStep]
-    rows: Sequence[tuple[int, np.ndarray]]
-    names: Mapping[str, str]
-
-    def __iter__(self) -> Iterator[RunStep]:
-        later = collections.deque(self.rows)
-        for step in self.steps:
-            while len(later) > 1 and later[1][0] <= step.number:
-                later.popleft()
-            at = later[0][1]
-            sums = {phase: _rows(each, at) for phase, each in (step.sums or {}).items()}
-            splits = [dataclasses.replace(each, name=self.names.get(each.name, each.name)) for each in step.splits]
-            yield dataclasses.replace(step, sums=sums or None, splits=tuple(splits))
+    later = collections.deque(rows)
+    for step in steps:
+        while len(later) > 1 and later[1][0] <= step.number:
+            later.popleft()
+        sums = {phase: _rows(each, later[0][1]) for phase, each in (step.sums or {}).items()}
+        splits = [dataclasses.replace(each, name=names.get(each.name, each.name)) for each in step.splits]
+        yield dataclasses.replace(step, sums=sums or None, splits=tuple(splits))
 
 
 class _Seen:
@@ -100,8 +95,10 @@ def with_networks_joined(run: RecordedRun, added: Sequence[Sequence[str]]) -> Re
     is_left = roots == np.arange(len(roots))
     names = {each.name: run.tensors[root].name for each, root in zip(run.tensors, roots, strict=True)}
     header = dataclasses.replace(run.header, tensors=tuple(run.tensors[place] for place in np.flatnonzero(is_left)))
-    steps = _Taken(run.steps, [(number, at[is_left]) for number, at in rows], names)
-    return dataclasses.replace(run, header=header, steps=steps)
+    left = [(number, at[is_left]) for number, at in rows]
+    return dataclasses.replace(
+        run, header=header, steps=ReadAnew(functools.partial(_with_rows, run.steps, left, names))
+    )
 
 
 def _earlier(run: RecordedRun, group: Sequence[int], seen: _Seen, begin: int) -> dict[int, int]:

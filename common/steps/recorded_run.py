@@ -3,7 +3,8 @@
 import collections
 import dataclasses
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -40,6 +41,18 @@ class Sums:
         """
         is_near = np.abs(self.projections - other.projections) <= _ORDER * other.norm[:, None]
         return (self.bits == other.bits) & is_near.all(axis=1)
+
+    def unlike(self, other: "Sums", own: Sequence[int], places: Sequence[int]) -> tuple[int, float]:
+        """Returns how many of some tensors have numbers on one side only, and how far the others are apart.
+
+        Args:
+            other: The sums of another run.
+            own: The places of the tensors here.
+            places: Their places there.
+        """
+        apart = self.projections[own] - other.projections[places]
+        is_alone = (self.square[own] > 0) != (other.square[places] > 0)
+        return int(is_alone.sum()), float(np.nansum(apart * apart))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +123,20 @@ class RunStep:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class ReadAnew:
+    """Steps that are read anew each time they are iterated over.
+
+    Attributes:
+        read: Reads them.
+    """
+
+    read: Callable[[], Iterator[RunStep]]
+
+    def __iter__(self) -> Iterator[RunStep]:
+        return self.read()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class RecordedRun:
     """A whole run.
 
@@ -131,6 +158,11 @@ class RecordedRun:
     def tensors(self) -> tuple[RecordedTensor, ...]:
         """Whole tensors, in the order of the model."""
         return self.header.tensors
+
+    def first_sums(self, num_frames: int, *phases: Phase) -> list[Sums]:
+        """Returns what was seen in some phases of the first frames, as far as it is known; the first are the initial weights."""
+        frames = [step.sums or {} for step in itertools.islice(self.steps, num_frames)]
+        return [sums[phase] for sums in frames for phase in phases if phase in sums]
 
 
 def digest_of(rows: Collection[int]) -> int | None:

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from samestep.common.errors import SamestepError, Unavailable
 from samestep.common.judging.recorded.judge import judge, judge_unless_rounded
-from samestep.common.judging.recorded.measured import measure, measure_both, rounds_more
 from samestep.common.judging.recorded.pairing import pair
-from samestep.common.judging.recorded.repeating import repeats_itself, starts_alike
+from samestep.common.judging.recorded.repeating import judge_by_reruns, repeats_itself, starts_alike
 from samestep.common.judging.recorded.verdict import RecordedVerdict
-from samestep.common.judging.recorded.yardstick import Derived, Yardstick
+from samestep.common.judging.recorded.yardstick import Yardstick, measure_both, rounds_more
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.experiments.recording.rerun_folder import count_steps
 from samestep.experiments.recording.reruns import SEEDS, NotRepeated, Reruns
@@ -90,10 +89,10 @@ def _as_kept(a: Reruns, b: Reruns) -> tuple[Diffed, Yardstick]:
     needs_b = rounds_more(b.run, a.run) if runs else not rounds_more(a.run, b.run)
     if of_b if needs_b else runs:
         measured = measure_both(a.run, runs, b.run, of_b if needs_b else [], pairing)
-        return Diffed(judge(a.run, b.run, measured, pairing), a, b), measured
-    derived = Derived.between(a.run.header, b.run.header, pairing)
+        return Diffed(judge(a.run, b.run, measured), a, b), measured
+    derived = Yardstick.derived(a.run.header, b.run.header, pairing)
     lacks = f"{'B' if runs else 'A'} holds no reruns, so nothing measured how far rounding takes it"
-    return Diffed(judge(a.run, b.run, derived, pairing), a, b, () if is_float64 else (lacks,)), derived
+    return Diffed(judge(a.run, b.run, derived), a, b, () if is_float64 else (lacks,)), derived
 
 
 def _resumed(a: Reruns, b: Reruns, first: RecordedVerdict) -> Diffed | None:
@@ -153,20 +152,16 @@ def _by_reruns_of_b(a: Reruns, b: Reruns, length: int, why: str) -> Diffed:
         length: How many steps reruns take.
         why: Why A cannot be run again.
     """
-    pairing = pair(a.run, b.run)
     runs = perturbed(b, SEEDS, length)
-    verdict = try_further(
-        a, b, [], runs, judge(a.run, b.run, measure_both(a.run, [], b.run, runs, pairing), pairing), length
-    )
+    verdict = try_further(a, b, [], runs, judge_by_reruns(a.run, b.run, [], runs), length)
     if verdict.need == "float64":  # which A cannot be run in
         verdict = dataclasses.replace(verdict, need="command")
     return Diffed(verdict, a, b, (f"A cannot be run again: {why}. Reruns of B measured how far rounding goes.",))
 
 
 def _by_reruns_of_a(a: Reruns, b: Reruns, length: int) -> Diffed:
-    pairing = pair(a.run, b.run)
     runs = perturbed(a, SEEDS, length)
-    verdict = judge(a.run, b.run, measure(a.run, runs, pairing), pairing)
+    verdict = judge_by_reruns(a.run, b.run, runs)
     # Examples in fewer digits are no other ones; whether a loss that is off says so is for B's own rounding to decide.
     is_exact = verdict.is_exact and verdict.first is not None and verdict.first.phase != "data"
     if is_exact or verdict.kind in ("same", "amplified") or not rounds_more(b.run, a.run):
@@ -175,8 +170,8 @@ def _by_reruns_of_a(a: Reruns, b: Reruns, length: int) -> Diffed:
         of_b = perturbed(b, SEEDS, length)
     except SamestepError as error:
         noted = f"nothing measured how far B's rounding takes it: {str(error).removesuffix('.')}."
-        return Diffed(judge(a.run, b.run, None, pairing), a, b, (noted,))
-    return Diffed(judge(a.run, b.run, measure_both(a.run, runs, b.run, of_b, pairing), pairing), a, b)
+        return Diffed(judge(a.run, b.run), a, b, (noted,))
+    return Diffed(judge_by_reruns(a.run, b.run, runs, of_b), a, b)
 
 
 def in_float64(sides: Sequence[Reruns]) -> list[Reruns]:

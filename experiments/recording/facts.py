@@ -14,6 +14,7 @@ import numpy as np
 
 from samestep.common.errors import ConfigError
 from samestep.common.files.reading import Unreadable, open_plain
+from samestep.common.mistakes.mistake import counted, few
 from samestep.common.steps.projections import Piece
 from samestep.common.steps.rank_reading import read_rank
 from samestep.common.steps.record import RecordedStep, RecordHeader, rank_files
@@ -172,7 +173,7 @@ def facts_of(out: Path) -> list[str]:
     if (seen := read_facts(out)) is None:
         return []
     tensors, ranks = len(seen.headers[0].tensors), len(seen.headers)
-    lines = [f"recorded {_count(seen.steps, 'step')}, {_count(ranks, 'rank')}, {_count(tensors, 'tensor')} in {out}"]
+    lines = [f"recorded {counted(seen.steps, 'step')}, {counted(ranks, 'rank')}, {counted(tensors, 'tensor')} in {out}"]
     if ranks < seen.headers[0].world:
         lines.append(f"only {ranks} of {seen.headers[0].world} processes took a step.")
     return [
@@ -187,7 +188,7 @@ def facts_of(out: Path) -> list[str]:
 
 def _of_replicas(seen: RecordFacts) -> Iterator[str]:
     for name, (step, rank) in itertools.islice(seen.drifted.items(), 1):
-        more = f" and {_count(len(seen.drifted) - 1, 'other tensor')}" if len(seen.drifted) > 1 else ""
+        more = f" and {counted(len(seen.drifted) - 1, 'other tensor')}" if len(seen.drifted) > 1 else ""
         yield f"replicas differ: since step {step}, {name}{more} on ranks 0 and {rank}; their initial weights were the same."
 
 
@@ -201,34 +202,26 @@ def _of_data(seen: RecordFacts) -> Iterator[str]:
 
 def _of_training(seen: RecordFacts) -> Iterator[str]:
     if seen.skipped:
-        yield f"the gradient scaler skipped {_count(len(seen.skipped), 'step')}, first step {seen.skipped[0]}."
+        yield f"the gradient scaler skipped {counted(len(seen.skipped), 'step')}, first step {seen.skipped[0]}."
     if seen.used_again:
         yield (
-            f"{_count(len(seen.used_again), 'step')} had no backward pass, first step {seen.used_again[0]}: the optimizer "
+            f"{counted(len(seen.used_again), 'step')} had no backward pass, first step {seen.used_again[0]}: the optimizer "
             "updated again with the gradients of the step before."
         )
     if seen.evaluated:
         yield (
-            f"the model was trained in evaluation mode at {_count(len(seen.evaluated), 'step')}, first at step "
+            f"the model was trained in evaluation mode at {counted(len(seen.evaluated), 'step')}, first at step "
             f"{seen.evaluated[0]}; dropout and running statistics, if it has any, were off."
         )
-    within = "" if seen.looked_at == seen.steps else f" at the {_count(seen.looked_at, 'step')} that were looked at"
+    within = "" if seen.looked_at == seen.steps else f" at the {counted(seen.looked_at, 'step')} that were looked at"
     unmoved = seen.names(seen.has_moved)  # a target network moves without a gradient
     lacking = [name for name in seen.names(seen.has_gradient) if name in unmoved] if seen.looked_at else []
     if lacking:
-        yield f"never got a gradient{within}: {_names(lacking)}."
+        yield f"never got a gradient{within}: {few(lacking)}."
     if seen.looked_at - len(seen.skipped) >= _ENOUGH:
         still = [name for name in unmoved if name not in lacking]
         if still:
-            yield f"got gradients and never moved{within}: {_names(still)}."
+            yield f"got gradients and never moved{within}: {few(still)}."
     (times, often), *others = seen.schedule.most_common() or [(0, 0)]
     if times > 1 and not others and often >= _ENOUGH:
         yield f"the learning-rate schedule took {times} steps at each of {often} optimizer steps."
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -5,6 +5,7 @@ of a command, so none measures how far rounding takes these steps, and unit roun
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable, Iterator
 
@@ -12,24 +13,18 @@ from samestep.common.errors import ConfigError
 from samestep.common.judging.recorded.judge import judge
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
-from samestep.common.steps.recorded_run import RecordedRun, RunStep
+from samestep.common.steps.recorded_run import ReadAnew, RecordedRun, RunStep
 
 _UNMEASURED = "reruns begin at the start of a command, so nothing measured how far rounding takes these steps"
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Rest:
-    """The steps of a run after one of them, counted from 0."""
-
-    steps: Iterable[RunStep]
-    number: int
-
-    def __iter__(self) -> Iterator[RunStep]:
-        for step in self.steps:
-            if step.number == self.number:
-                yield RunStep(-1, sums={"weight": (step.sums or {})["weight"]})
-            elif step.number > self.number:
-                yield dataclasses.replace(step, number=step.number - self.number - 1)
+def _after(steps: Iterable[RunStep], number: int) -> Iterator[RunStep]:
+    """Yields the steps of a run after one of them, counted from 0."""
+    for step in steps:
+        if step.number == number:
+            yield RunStep(-1, sums={"weight": (step.sums or {})["weight"]})
+        elif step.number > number:
+            yield dataclasses.replace(step, number=step.number - number - 1)
 
 
 def judge_resumed(a: RecordedRun, b: RecordedRun) -> RecordedVerdict | None:
@@ -43,7 +38,9 @@ def judge_resumed(a: RecordedRun, b: RecordedRun) -> RecordedVerdict | None:
         if (number := _found_in(whole, other)) is None:
             continue
         earlier = tuple(step.scalars.get("lr", math.nan) for step in whole.steps if 0 <= step.number <= number)
-        later = dataclasses.replace(whole, steps=_Rest(whole.steps, number), earlier=earlier)
+        later = dataclasses.replace(
+            whole, steps=ReadAnew(functools.partial(_after, whole.steps, number)), earlier=earlier
+        )
         try:
             verdict = judge(later, b) if rest == "A" else judge(a, later)
         except ConfigError:

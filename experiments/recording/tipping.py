@@ -8,10 +8,7 @@ import contextlib
 from collections.abc import Sequence
 
 from samestep.common.errors import SamestepError
-from samestep.common.judging.recorded.judge import judge
-from samestep.common.judging.recorded.measured import measure_both
-from samestep.common.judging.recorded.pairing import pair
-from samestep.common.judging.recorded.repeating import repeats_itself, starts_alike
+from samestep.common.judging.recorded.repeating import judge_by_reruns, repeats_itself, starts_alike
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.experiments.recording.reruns import SEEDS, NotRepeated, Reruns
@@ -42,7 +39,7 @@ def try_further(
         verdict: What is said with those.
         length: How many steps reruns take, at most.
     """
-    pairing, of_a, of_b = pair(a.run, b.run), [*runs_of_a], [*runs_of_b]
+    of_a, of_b = [*runs_of_a], [*runs_of_b]
     attempts = [(b, of_b, seed) for seed in (SEEDS if of_a else MORE_SEEDS)]
     if of_a:
         attempts = [*((a, of_a, seed) for seed in MORE_SEEDS), *attempts]
@@ -56,7 +53,7 @@ def try_further(
             if not rerun:
                 break
             made[:] = [*before, *rerun]
-            verdict = judge(a.run, b.run, measure_both(a.run, of_a, b.run, of_b, pairing), pairing)
+            verdict = judge_by_reruns(a.run, b.run, of_a, of_b)
             if verdict.first is not None and verdict.first.step < until:
                 break
     return verdict

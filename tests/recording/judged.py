@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from samestep.common.judging.recorded.judge import judge
-from samestep.common.judging.recorded.measured import measure
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
+from samestep.common.judging.recorded.yardstick import measure
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.recorded_run import RecordedRun
 from samestep.common.steps.recording import RecordOptions
@@ -30,7 +30,7 @@ def diff(a: Script, b: Script, below: Path, reruns: int = RERUNS) -> RecordedVer
     one, other = recorded(a, below), recorded(b, below)
     pairing = pair(one, other)
     perturbed = [recorded(dataclasses.replace(a, perturbed=seed), below) for seed in range(reruns)]
-    return judge(one, other, measure(one, perturbed, pairing) if perturbed else None, pairing)
+    return judge(one, other, measure(one, perturbed, pairing) if perturbed else None)
 
 
 class Fake:

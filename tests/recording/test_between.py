@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from samestep.common.judging.recorded.judge import judge
-from samestep.common.judging.recorded.measured import measure
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
+from samestep.common.judging.recorded.yardstick import measure
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.record import MOVED, UPDATED, Phase
 from samestep.experiments.recording.facts import facts_of
@@ -46,7 +46,7 @@ def judged(folder: Path, kind: str, word: str) -> RecordedVerdict:
     a, b = read_run(folder / kind), read_run(folder / f"{kind} {word}")
     pairing = pair(a, b)
     yardstick = measure(a, [read_run(folder / f"{kind} {seed}") for seed in SEEDS], pairing)
-    return judge(a, b, yardstick, pairing)
+    return judge(a, b, yardstick)
 
 
 @pytest.mark.parametrize(("kind", "word", "expected", "said"), BETWEEN)

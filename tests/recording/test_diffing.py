@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from samestep.common.errors import Unavailable, WorkerFailed
-from samestep.common.judging.recorded.measured import MeasuredYardstick
+from samestep.common.judging.recorded.differences import roundoff
 from samestep.common.judging.recorded.verdict import FirstDifference, RecordedVerdict, TensorRow
-from samestep.common.judging.recorded.yardstick import Derived, roundoff
 from samestep.common.mistakes.mistake import of_norm
 from samestep.common.steps.recording import RecordOptions
 from samestep.experiments.cli import github_actions
@@ -107,11 +106,11 @@ def test_what_is_kept_judges_a_run_of_fewer_digits_only_with_its_own_reruns(tmp_
     b = dataclasses.replace(b, run=dataclasses.replace(b.run, header=header))
     for holder, lacks in ((a, "A"), (b, "B")):
         found, yardstick = judge_as_kept(a, b)
-        assert isinstance(yardstick, Derived) and found.verdict.kind == "unknown"
+        assert not yardstick.is_measured and found.verdict.kind == "unknown"
         assert found.notes == (f"{lacks} holds no reruns, so nothing measured how far rounding takes it",)
         holder.perturbed(range(4), 6)
     found, yardstick = judge_as_kept(a, b)
-    assert isinstance(yardstick, MeasuredYardstick) and not found.notes
+    assert yardstick.is_measured and not found.notes
     assert yardstick.unit.min() == roundoff("bfloat16") and found.verdict.need == "float64"
     assert len(rerun.runs) == 10
 

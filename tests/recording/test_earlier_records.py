@@ -7,9 +7,9 @@ import pytest
 
 from samestep.common.judging.recorded.hashes import HASHED_OTHERWISE
 from samestep.common.judging.recorded.judge import judge
-from samestep.common.judging.recorded.measured import measure
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.repeating import repeats_itself
+from samestep.common.judging.recorded.yardstick import measure
 from samestep.common.steps.recorded_run import RecordedRun
 from tests.recording.judged import recorded
 from tests.recording.numpy_script import Script

@@ -5,8 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from samestep.common.mistakes.evidence import Evidence, SeenTensor, Side, digits_of
+from samestep.common.judging.recorded.walk import digits_of
+from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.few_digits import BF16, FP16, FewDigits, rounded
+from samestep.common.mistakes.seen_tensor import SeenTensor
 from samestep.common.steps.projections import sum_of_bits
 from tests.recording.numpy_script import _bf16
 

@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 
+from samestep.common.judging.recorded.differences import THRESHOLD
 from samestep.common.judging.recorded.judge import judge
-from samestep.common.judging.recorded.measured import CERTAIN, CHAOTIC, coarser, measure
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
-from samestep.common.judging.recorded.yardstick import THRESHOLD
+from samestep.common.judging.recorded.yardstick import CERTAIN, CHAOTIC, coarser, measure
 from samestep.common.steps.recorded_run import RecordedRun, Sums
 from tests.recording.judged import recorded
 from tests.recording.numpy_script import Script
@@ -47,7 +47,7 @@ def judged(
     if is_float64:
         run = dataclasses.replace(run, header=dataclasses.replace(run.header, is_float64=True))
     other, pairing = moved(run, times * rounding, 9), pair(run, run)
-    return judge(run, other, measure(run, [moved(run, rounding, seed, only) for seed in range(4)], pairing), pairing)
+    return judge(run, other, measure(run, [moved(run, rounding, seed, only) for seed in range(4)], pairing))
 
 
 def test_a_step_that_rounding_moves_by_all_of_its_gradients_is_not_decided(run: RecordedRun) -> None:

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from samestep.common.judging.recorded.differences import RoundingScale
 from samestep.common.judging.recorded.distance import SHOWN
 from samestep.common.judging.recorded.judge import judge
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
-from samestep.common.judging.recorded.yardstick import Derived, RoundingScale
+from samestep.common.judging.recorded.yardstick import Yardstick
 from samestep.common.steps.projections import PROJECTIONS, project
 from samestep.common.steps.recorded_run import RecordedRun, RunStep
 from samestep.experiments.printing.diff_report import facts_of_diff
@@ -26,7 +27,7 @@ from tests.recording.numpy_script import Script, _bf16, run
 NOTHING = "nothing that was recorded differs: every loss, gradient and update of B is that of A"
 
 
-class Coarse(Derived):
+class Coarse(Yardstick):
     """Perturbations as large as bf16's rounding."""
 
     def of(self, number: int, phase: str, sums: object) -> RoundingScale:
@@ -38,7 +39,7 @@ class Coarse(Derived):
 
 def coarsely(a: RecordedRun, b: RecordedRun) -> RecordedVerdict:
     pairing = pair(a, b)
-    return judge(a, b, Coarse(1e-2 * pairing.sizes, pairing), pairing)
+    return judge(a, b, Coarse(1e-2 * pairing.sizes, pairing))
 
 
 def with_sums(run: RecordedRun, place: int, phase: str, **changes: np.ndarray) -> RecordedRun:

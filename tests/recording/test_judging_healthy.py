@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from samestep.common.judging.recorded.differences import RoundingScale
 from samestep.common.judging.recorded.findings import _say
 from samestep.common.judging.recorded.judge import judge
-from samestep.common.judging.recorded.measured import measure
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.rest import Rest
-from samestep.common.judging.recorded.yardstick import RoundingScale
-from samestep.common.mistakes.evidence import SeenTensor
+from samestep.common.judging.recorded.yardstick import measure
+from samestep.common.mistakes.seen_tensor import SeenTensor
 from samestep.common.steps.recorded_run import RecordedRun, RunStep
 from tests.recording.judged import diff, recorded
 from tests.recording.numpy_script import Script
@@ -92,7 +92,7 @@ def test_steps_beyond_the_reruns_are_not_condemned(tmp_path: Path) -> None:
     other = recorded(dataclasses.replace(a, mistake="last_window_divided_by_all"), tmp_path)
     pairing = pair(one, other)
     reruns = [dataclasses.replace(rerun, steps=[s for s in rerun.steps if s.number < 5]) for rerun in reruns]
-    verdict = judge(one, other, measure(one, reruns, pairing), pairing)
+    verdict = judge(one, other, measure(one, reruns, pairing))
     assert (verdict.kind, verdict.need, verdict.first.step) == ("unknown", "steps", 5)
 
 
@@ -102,7 +102,7 @@ def test_a_kink_is_shown_as_one(tmp_path: Path) -> None:
     one, other = recorded(a, tmp_path), recorded(b, tmp_path)
     pairing = pair(one, other)
     tipped = [recorded(dataclasses.replace(b, perturbed=seed), tmp_path) for seed in range(4)]
-    verdict = judge(one, other, measure(one, tipped, pairing), pairing)
+    verdict = judge(one, other, measure(one, tipped, pairing))
     assert (verdict.kind, verdict.need) == ("unknown", "float64")
     assert "gradient of net." in verdict.notes[0] and "within rounding of a threshold (a kink)" in verdict.notes[0]
 
@@ -130,7 +130,7 @@ def test_only_what_is_broken_alike_is_the_same(tmp_path: Path, phase: str, is_me
     reruns = [recorded(Script(steps=3, perturbed=seed), tmp_path) for seed in range(4 * is_measured)]
     yardstick = measure(run, reruns, pairing) if reruns else None
     for one, other in itertools.product((np.nan, np.inf, -np.inf, 0.0), repeat=2):
-        verdict = judge(broken(run, phase, one), broken(run, phase, other), yardstick, pairing)
+        verdict = judge(broken(run, phase, one), broken(run, phase, other), yardstick)
         assert (verdict.kind == "same") == np.array_equal(one, other, equal_nan=True), (one, other, verdict.headline)
         if phase == "gradient" and verdict.kind != "same":
             sides = "in A alone" if other == 0 else "in B alone" if one == 0 else "in both, but not alike"
@@ -196,7 +196,7 @@ def test_a_number_that_rounding_turned_around_is_no_mistake(
         steps[1], sums={**steps[1].sums, "weight": dataclasses.replace(held, projections=moved, bits=held.bits + 1)}
     )
     pairing = pair(run, run)
-    verdict = judge(run, dataclasses.replace(run, steps=steps), measure(run, reruns, pairing), pairing)
+    verdict = judge(run, dataclasses.replace(run, steps=steps), measure(run, reruns, pairing))
     assert verdict.first is not None and (verdict.first.step, verdict.first.phase) == (0, "update"), verdict.headline
     assert verdict.kind == kind and (verdict.need == "float64") == (kind == "unknown"), verdict.headline
 

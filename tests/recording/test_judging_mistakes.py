@@ -9,11 +9,10 @@ import pytest
 from museum.reenacted.table import REENACTED
 from samestep.common.errors import ConfigError
 from samestep.common.judging.recorded.judge import judge
-from samestep.common.judging.recorded.measured import measure
 from samestep.common.judging.recorded.notes import find_notes
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.walk import Walk
-from samestep.common.judging.recorded.yardstick import Derived
+from samestep.common.judging.recorded.yardstick import Yardstick, measure
 from samestep.common.mistakes.table import MISTAKES
 from samestep.common.steps.projections import Piece
 from samestep.common.steps.recorded_run import RunStep
@@ -135,7 +134,7 @@ def test_evaluation_mode_is_named_only_where_nothing_explains_more(tmp_path: Pat
     steps = [dataclasses.replace(step, is_evaluated=step.number >= 0) for step in other.steps]
     pairing = pair(one, other)
     reruns = [recorded(dataclasses.replace(a, perturbed=seed), tmp_path) for seed in range(4)]
-    verdict = judge(one, dataclasses.replace(other, steps=steps), measure(one, reruns, pairing), pairing)
+    verdict = judge(one, dataclasses.replace(other, steps=steps), measure(one, reruns, pairing))
     expected = "evaluation_mode" if name == "other_targets" else name
     assert [cause.name for cause in verdict.causes] == [expected], verdict.headline
 
@@ -147,7 +146,7 @@ def test_what_a_scaler_skips_is_no_mistake_of_what_an_optimizer_holds(tmp_path: 
     skipped = dataclasses.replace(other, steps=[dataclasses.replace(step, is_skipped=True) for step in other.steps])
     a, b = (one, skipped) if side == "B" else (skipped, one)
     reruns, pairing = [recorded(Script(perturbed=seed), tmp_path) for seed in range(4)], pair(a, b)
-    verdict = judge(a, b, measure(a, reruns, pairing), pairing)
+    verdict = judge(a, b, measure(a, reruns, pairing))
     said = f"not the same: step 0, update: the gradient scaler of {side} alone skipped the update"
     assert (verdict.kind, verdict.causes) == ("unnamed", ()) and verdict.headline.startswith(said)
 
@@ -216,7 +215,7 @@ def test_a_loss_that_no_gradient_shows_is_no_other_step(
         [recorded(dataclasses.replace(a, perturbed=seed), tmp_path) for seed in range(4)],
         pair(one, other),
     )
-    verdict = judge(one, dataclasses.replace(other, steps=steps), measure(one, reruns, pairing), pairing)
+    verdict = judge(one, dataclasses.replace(other, steps=steps), measure(one, reruns, pairing))
     assert verdict.headline.startswith(expected)
     assert verdict.has_other_loss is any("B has another loss" in note for note in verdict.notes)
     assert verdict.has_other_loss is ("step 0, loss" not in expected)
@@ -332,7 +331,7 @@ def test_other_shapes_are_said(tmp_path: Path) -> None:
     wider = [dataclasses.replace(t, piece=Piece.whole((9,))) if t.name == "net.head.bias" else t for t in b.tensors]
     extra = dataclasses.replace(b.tensors[0], name="net.extra")
     b = dataclasses.replace(b, header=dataclasses.replace(b.header, tensors=(*wider, extra)))
-    assert find_notes(Walk(a, b, pair(a, b), Derived(1.0, pair(a, b)))) == (
+    assert find_notes(Walk(a, b, Yardstick(1.0, pair(a, b)))) == (
         "in A and B, net.head.bias is (5,) and (9,)",
         "only B has net.extra",
     )

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from samestep.common.judging.recorded.judge import judge
-from samestep.common.judging.recorded.measured import measure
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
+from samestep.common.judging.recorded.yardstick import measure
 from samestep.common.steps.joining import read_run
 from samestep.experiments.recording.diffing import diff
 from samestep.experiments.recording.reruns import Reruns
@@ -59,7 +59,7 @@ def verdict(folder: Path, kind: str, word: str) -> RecordedVerdict:
         return found.verdict
     pairing = pair(a, b)
     reruns = [read_run(folder / f"{kind} {seed}") for seed in ALL if (folder / f"{kind} {seed}").exists()]
-    return judge(a, b, measure(a, reruns, pairing), pairing)
+    return judge(a, b, measure(a, reruns, pairing))
 
 
 SLOW = [pytest.param(*each, marks=pytest.mark.slow) for each in MORE_KERAS_PAIRS]

@@ -76,7 +76,7 @@ def test_a_teacher_that_is_sharded_moves_as_a_whole_one(folder: Path, layout: st
     for one, other in ((a, b), (b, a)):
         pairing = pair(one, other)
         assert sum(each.role == "follower" for each in pairing.tensors) == 6 and not pairing.strangers
-        assert judge(one, other, None, pairing).kind == "same"
+        assert judge(one, other).kind == "same"
 
 
 @pytest.mark.parametrize("layout", ["fsdp1", "fsdp2"])

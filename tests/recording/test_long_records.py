@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from samestep.common.judging.recorded.judge import judge, judge_unless_rounded
-from samestep.common.judging.recorded.seen_examples import SeenExamples
+from samestep.common.judging.recorded.past import SeenExamples
 from samestep.common.steps.joining import read_run
 from samestep.common.steps.projections import Piece
 from samestep.common.steps.record import (

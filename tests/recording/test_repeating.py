@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from samestep.common.errors import Unavailable
-from samestep.common.judging.recorded.measured import MeasuredYardstick
 from samestep.common.judging.recorded.repeating import judge_again
-from samestep.common.judging.recorded.yardstick import Derived
 from samestep.common.steps.recording import RecordOptions
 from samestep.experiments.recording.diffing import diff, in_float64, judge_as_kept
 from samestep.experiments.recording.rerun_folder import count_steps
@@ -58,10 +56,10 @@ def test_reruns_of_what_computes_its_examples_are_kept_as_a_yardstick(tmp_path: 
     """A page of the two said that A holds no reruns."""
     a, b = (side(Script(chosen=True, flipped=flipped), tmp_path, "AB"[flipped], Fake()) for flipped in (False, True))
     found, (kept, yardstick) = diff(a, b, 20), judge_as_kept(a, b)
-    assert isinstance(yardstick, MeasuredYardstick) and not kept.notes
+    assert yardstick.is_measured and not kept.notes
     assert kept.verdict.headline == found.verdict.headline
     (a.directory / "reruns" / "again-0-0").rename(tmp_path / "gone")
-    assert isinstance(judge_as_kept(a, b)[1], Derived)  # they may be of a script without a seed
+    assert not judge_as_kept(a, b)[1].is_measured  # they may be of a script without a seed
 
 
 @pytest.mark.parametrize("is_random", [False, True])

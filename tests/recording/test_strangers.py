@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from samestep.common.judging.recorded.judge import judge
-from samestep.common.judging.recorded.measured import measure
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.repeating import repeats_itself
 from samestep.common.judging.recorded.verdict import RecordedVerdict
+from samestep.common.judging.recorded.yardstick import measure
 from samestep.common.mistakes.groups import is_regrouped
 from samestep.common.steps.joining import read_run
 from tests.recording.records import recorded_once
@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def judged(folder: Path, kind: str, word: str) -> RecordedVerdict:
     a, b = read_run(folder / kind), read_run(folder / f"{kind} {word}")
     pairing = pair(a, b)
-    return judge(a, b, measure(a, [read_run(folder / f"{kind} {seed}") for seed in SEEDS], pairing), pairing)
+    return judge(a, b, measure(a, [read_run(folder / f"{kind} {seed}") for seed in SEEDS], pairing))
 
 
 @pytest.mark.parametrize(("kind", "word", "expected", "said"), ALL)

@@ -3,9 +3,9 @@
 import re
 
 from samestep.common.mistakes.evidence import Evidence
-from samestep.common.mistakes.mistake import Mistake, Words
-from samestep.common.mistakes.moved import names_of
+from samestep.common.mistakes.mistake import Mistake, Words, names_of
 from samestep.common.mistakes.parts import lost_gradients, said_gradients
+from samestep.common.mistakes.seen_tensor import differing
 
 _STATISTICS = re.compile("(?:moving|running)_(?:mean|var)")
 
@@ -13,7 +13,7 @@ _STATISTICS = re.compile("(?:moving|running)_(?:mean|var)")
 def _normalizes_apart(evidence: Evidence) -> Words | None:
     """Statistics of a batch differ although the weights before them do not, and the runs are cut differently."""
     cuts = {side.world * side.passes for side in (evidence.a, evidence.b)}
-    buffers = [each for each in evidence.moves if each.role == "buffer" and each.differs]
+    buffers = [each for each in differing(evidence.moves) if each.role == "buffer"]
     if not buffers or len(cuts) == 1 or _stand_still(evidence) or _stand_still(evidence.swapped()):
         return None
     return {"names": names_of(buffers, evidence.moves)}
@@ -48,7 +48,6 @@ STILL = (
         _stand_still,
         "the loss is another, and the running statistics {names} stand still in B, which normalizes by them: its layers are "
         "frozen, or it is called as in evaluation{also}",
-        "",
         has_sides=True,
     ),
 )

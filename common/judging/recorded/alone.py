@@ -1,13 +1,13 @@
 """Parameters that only one of two runs trains, as it does a copy of its network that should be frozen or detached."""
 
-import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
 
 from samestep.common.judging.recorded.given import Finding
+from samestep.common.judging.recorded.past import Past
 from samestep.common.judging.recorded.verdict import FirstDifference, layer_of
-from samestep.common.judging.recorded.walk import Past, Walk
+from samestep.common.judging.recorded.walk import Walk
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.microbatches import goes_on
 from samestep.common.mistakes.mistake import few
@@ -25,35 +25,19 @@ def find_alone(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]
         other: B's.
         past: The past of both.
     """
-    sides = [_trained_alone(walk, step, side) for side, step in enumerate((one, other))]
+    sides = [walk.trained_alone(step, side) for side, step in enumerate((one, other))]
     if bool(sides[0]) == bool(sides[1]):
         return None
     side = int(bool(sides[1]))
     names, step = [*sides[side]], (one, other)[side]
     words = f"{said_gradients(names)} in {'AB'[side]} alone"
-    before, after = past[side].weights, (step.sums or {}).get("weight")
+    before, after = past[side].last.get("weight"), (step.sums or {}).get("weight")
     if before is not None and after is not None:
         places = [*sides[side].values()]
         still = np.array_equal(before.bits[places], after.bits[places])
         words += ", and no update moves them" if still else ""
     name = names[-1]
     return Finding(FirstDifference(one.number, "gradient", layer_of(name), (), words), is_of_one=True)
-
-
-def with_alone(walk: Walk, evidence: Evidence, one: RunStep, other: RunStep) -> Evidence:
-    """Adds the parameters that only one of the runs has and trains.
-
-    Args:
-        walk: Over both runs.
-        evidence: The evidence of the step.
-        one: A's step.
-        other: B's.
-    """
-    a, b = (
-        dataclasses.replace(side, trained_alone=(*_trained_alone(walk, step, number),))
-        for number, (side, step) in enumerate(((evidence.a, one), (evidence.b, other)))
-    )
-    return dataclasses.replace(evidence, a=a, b=b)
 
 
 def note_unlike_steps(evidence: Evidence) -> Iterator[str]:
@@ -70,17 +54,3 @@ def note_unlike_steps(evidence: Evidence) -> Iterator[str]:
     for longer, shorter in ("AB", "BA") if evidence.phase == "data" else ():
         if goes_on(sides[longer], sides[shorter]):
             yield f"{longer}'s step goes on with the examples of {shorter}'s next: its batch is larger, or it takes more of them"
-
-
-def _trained_alone(walk: Walk, step: RunStep, side: int) -> dict[str, int]:
-    """Returns the parameters that the other run does not have and that have gradients at a step, with their places."""
-    gradient = (step.sums or {}).get("gradient")
-    own = (walk.pairing.only_a, walk.pairing.only_b)[side]
-    if gradient is None or not own:
-        return {}
-    tensors = enumerate((walk.a, walk.b)[side].tensors)
-    return {
-        tensor.name: place
-        for place, tensor in tensors
-        if tensor.name in own and tensor.role == "parameter" and gradient.square[place] > 0
-    }

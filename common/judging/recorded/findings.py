@@ -8,16 +8,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from samestep.common.judging.recorded.alone import find_alone
+from samestep.common.judging.recorded.differences import apart_of, times_rounding
 from samestep.common.judging.recorded.given import Finding, effects_of_loss, find_examples, find_targets, with_effect
+from samestep.common.judging.recorded.past import Past
 from samestep.common.judging.recorded.verdict import EXACT, FirstDifference, layer_of
-from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
+from samestep.common.judging.recorded.walk import ComparedTensors, Walk
 from samestep.common.judging.recorded.written import find_begun, find_others
-from samestep.common.judging.recorded.yardstick import apart_of, times_rounding
-from samestep.common.mistakes.evidence import SeenTensor, common_ratio
 from samestep.common.mistakes.gradient_arithmetic import phase_of
 from samestep.common.mistakes.groups import is_regrouped, other_options
 from samestep.common.mistakes.mistake import few, near, of_norm, spell
 from samestep.common.mistakes.rates import same_number
+from samestep.common.mistakes.seen_tensor import SeenTensor, common_ratio
 from samestep.common.steps.gradient_transforms import COMPUTED, scale_words
 from samestep.common.steps.recorded_run import RunStep, Sums
 
@@ -182,11 +183,11 @@ def _update(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -
         f"the weights of {name} are apart by {compared.times[place]:,.0f} times what rounding makes; {int(differs.sum())} of "
         f"{len(differs)} tensors differ"
     )
-    before, beside = past[0].weights, [other_options(one.scalars, other.scalars)]
-    is_kink = before is not None and _is_turned(walk, one, other, compared, walk.pairing.of(before, 0))
-    if before is not None and past[1].weights is not None:
-        starts = walk.pairing.of(before, 0).projections, walk.pairing.of(past[1].weights, 1).projections
-        off = next(each.off for each in walk.seen(compared, starts) if each.name == name)
+    before, begun = (each.before("weight") for each in past)
+    beside = [other_options(one.scalars, other.scalars)]
+    is_kink = before is not None and _is_turned(walk, one, other, compared, before)
+    if before is not None and begun is not None:
+        off = next(each.off for each in walk.seen(compared, (before, begun)) if each.name == name)
         beside.append(f"the update of {name} is off by {of_norm(off)}" if math.isfinite(off) else "")
     first = FirstDifference(one.number, "update", layer_of(name), (), words)
     return Finding(first, is_certain, is_kink, beside=(*filter(None, beside),))
@@ -210,7 +211,7 @@ def _is_turned(walk: Walk, one: RunStep, other: RunStep, compared: ComparedTenso
     is_small = apart_of(compared.one, compared.other) <= 4 * moved
     if 2 * compared.differs.sum() >= len(compared.differs) or not is_small[compared.differs].all():
         return False
-    moves = walk.seen(compared, (before.projections, before.projections))
+    moves = walk.seen(compared, (before, before))
     ratios = [common_ratio([each]) if each.size > 1 else None for each in moves if each.differs]
     return any(ratio is None or near(ratio, 1.0) for ratio in ratios)
 

@@ -31,7 +31,7 @@ def pair_followers(a: RecordedRun, b: RecordedRun) -> tuple[dict[int, int], list
     """
     found, strangers = dict[int, int](), list[int]()
     ours, theirs = _networks(a), _networks(b)
-    weights = [[], []] if not ours or not theirs else [_weights(run) for run in (a, b)]
+    weights = [run.first_sums(_FRAMES, "weight") if ours and theirs else [] for run in (a, b)]
     pairs = [
         (_unlike(weights, [*together], [*together.values()]), together)
         for own, other in itertools.product(ours, theirs)
@@ -61,11 +61,6 @@ def _together(a: RecordedRun, own: dict[str, int], b: RecordedRun, other: dict[s
     return dict(zip(own.values(), places, strict=True)) if shapes[0] == shapes[1] else {}
 
 
-def _weights(run: RecordedRun) -> list[Sums]:
-    frames = (step.sums or {} for step in itertools.islice(run.steps, _FRAMES))
-    return [sums["weight"] for sums in frames if "weight" in sums]
-
-
 def _unlike(weights: Sequence[Sequence[Sums]], own: Sequence[int], places: Sequence[int]) -> tuple[bool, int, float]:
     """Returns whether two networks start from other numbers, how many tensors are zero in one alone, and how far apart they are.
 
@@ -76,9 +71,9 @@ def _unlike(weights: Sequence[Sequence[Sums]], own: Sequence[int], places: Seque
     """
     is_stranger, alone, total = False, 0, 0.0
     for number, (one, other) in enumerate(zip(*weights, strict=False)):
-        apart = np.abs(one.projections[own] - other.projections[places])
         if number == 0:
+            apart = np.abs(one.projections[own] - other.projections[places])
             is_stranger = not (apart.max(axis=1) <= SAME_START * one.norm[own]).all()
-        alone += int(((one.square[own] > 0) != (other.square[places] > 0)).sum())
-        total += float(np.nansum(apart * apart))
+        more, apart_by = one.unlike(other, own, places)
+        alone, total = alone + more, total + apart_by
     return is_stranger, alone, total

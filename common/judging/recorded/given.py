@@ -5,11 +5,10 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+from samestep.common.judging.recorded.differences import roundoff_of_weights
 from samestep.common.judging.recorded.distance import BLIND, resolution_of
-from samestep.common.judging.recorded.measured import MeasuredYardstick
 from samestep.common.judging.recorded.verdict import FirstDifference
 from samestep.common.judging.recorded.walk import Walk
-from samestep.common.judging.recorded.yardstick import roundoff_of_weights
 from samestep.common.mistakes.mistake import few, near
 from samestep.common.steps.argument_names import MASKS
 from samestep.common.steps.gradient_transforms import CLIP_NORM
@@ -121,8 +120,7 @@ def find_examples(walk: Walk, one: RunStep, other: RunStep, may_be_rounded: bool
         ranks, aside = (), IDLE_CALLS
     elif a <= b or b <= a:
         aside = FURTHER_CALLS
-    measured = walk.yardstick if isinstance(walk.yardstick, MeasuredYardstick) else None
-    if measured is not None and a.total() == b.total() and min(one.number, measured.last) in measured.computed:
+    if a.total() == b.total() and min(one.number, walk.yardstick.last) in walk.yardstick.computed:
         aside = COMPUTED_EXAMPLES
     shows_in = ("loss",) if aside == FURTHER_CALLS and _has_loss_of_same(one, other) else COMPUTED
     is_seen = bool(aside) and (aside in walk.asides or _is_fine(walk, one, other))

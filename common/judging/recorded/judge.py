@@ -4,18 +4,18 @@ import dataclasses
 import math
 
 from samestep.common.errors import ConfigError
-from samestep.common.judging.recorded.alone import with_alone
 from samestep.common.judging.recorded.bounds import unreached
+from samestep.common.judging.recorded.differences import finite
 from samestep.common.judging.recorded.distance import BLIND, SHOWN, Seen, look
 from samestep.common.judging.recorded.findings import Finding, find
-from samestep.common.judging.recorded.measured import MeasuredYardstick
 from samestep.common.judging.recorded.notes import UNSEEN, find_notes, further_notes, reshaped
-from samestep.common.judging.recorded.pairing import Pairing, pair
+from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.passes import with_whole_runs
+from samestep.common.judging.recorded.past import Past
 from samestep.common.judging.recorded.verdict import EXACT, Kind, Need, RecordedVerdict, TensorRow
-from samestep.common.judging.recorded.walk import Past, Walk
+from samestep.common.judging.recorded.walk import Walk
 from samestep.common.judging.recorded.written import with_written
-from samestep.common.judging.recorded.yardstick import Derived, Yardstick, finite
+from samestep.common.judging.recorded.yardstick import Yardstick
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.mistakes.formulas import STATE
 from samestep.common.mistakes.table import causes
@@ -29,21 +29,18 @@ AMPLIFIED = 100.0
 _BROKEN = "step {} leaves parameters of both infinite or NaN: what comes after it is not compared"
 
 
-def judge(
-    a: RecordedRun, b: RecordedRun, yardstick: Yardstick | None = None, pairing: Pairing | None = None
-) -> RecordedVerdict:
+def judge(a: RecordedRun, b: RecordedRun, yardstick: Yardstick | None = None) -> RecordedVerdict:
     """Judges two recorded runs.
 
     Args:
         a: The run that the other is held against.
         b: The other.
         yardstick: How far rounding takes a step; one derived from unit roundoffs, unless given.
-        pairing: The pairing of their tensors, if it is known.
 
     Raises:
         ConfigError: They have no step or no tensor in common.
     """
-    verdict = _judge(a, b, yardstick, pairing)
+    verdict = _judge(a, b, yardstick)
     assert verdict is not None
     return verdict
 
@@ -58,23 +55,19 @@ def judge_unless_rounded(a: RecordedRun, b: RecordedRun) -> RecordedVerdict | No
     Raises:
         ConfigError: They have no step or no tensor in common.
     """
-    return _judge(a, b, None, None, ends_at_rounding=True)
+    return _judge(a, b, None, ends_at_rounding=True)
 
 
 def _judge(
-    a: RecordedRun,
-    b: RecordedRun,
-    yardstick: Yardstick | None,
-    pairing: Pairing | None,
-    ends_at_rounding: bool = False,
+    a: RecordedRun, b: RecordedRun, yardstick: Yardstick | None, ends_at_rounding: bool = False
 ) -> RecordedVerdict | None:
-    pairing = pairing or pair(a, b)
+    yardstick = yardstick or Yardstick.derived(a.header, b.header, pair(a, b))
     if a.header.is_float64 != b.header.is_float64:
         raise ConfigError(
             f"one of {a.name} and {b.name} is a record in float64 and the other is not; record both alike."
         )
-    walk = Walk(a, b, pairing, yardstick or Derived.between(a.header, b.header, pairing))
-    past = Past(a.header.world), Past(b.header.world)
+    walk = Walk(a, b, yardstick)
+    past = Past(a.header.world, walk.pairing, 0), Past(b.header.world, walk.pairing, 1)
     seen, unsure = Seen(), None
     for one, other in walk.steps():
         past[0].note(one)
@@ -99,19 +92,14 @@ def _judge(
 
 def _is_proven(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past], finding: Finding) -> bool:
     """Returns whether arithmetic that no rounding has explains an update that may be rounded otherwise, as far as is measured."""
-    is_guess = isinstance(walk.yardstick, Derived) and finding.first.phase == "update"
+    is_guess = not walk.yardstick.is_measured and finding.first.phase == "update"
     return is_guess and bool(causes(_evidence(walk, one, other, past, finding), STATE))
 
 
 def _unsure(walk: Walk, seen: Seen, finding: Finding, one: RunStep, other: RunStep) -> RecordedVerdict:
     """Returns the verdict on runs of which a step may differ, and none differs for certain."""
-    made = _verdict(walk, seen, "unknown", finding, _need(walk, finding), _rows(walk, one, other, finding))
-    return dataclasses.replace(made, notes=(*_chaos(walk, finding), *made.notes))
-
-
-def _chaos(walk: Walk, finding: Finding) -> tuple[str, ...]:
-    """Returns why no multiple of rounding decides the step, if that is so."""
-    return walk.yardstick.said_of(finding.first.step) if isinstance(walk.yardstick, MeasuredYardstick) else ()
+    rows, why = _rows(walk, one, other, finding), walk.yardstick.said_of(finding.first.step)
+    return _verdict(walk, seen, "unknown", finding, need=_need(walk, finding), rows=rows, first_notes=why)
 
 
 def _same(walk: Walk, seen: Seen) -> RecordedVerdict:
@@ -121,11 +109,10 @@ def _same(walk: Walk, seen: Seen) -> RecordedVerdict:
             return _blind(walk, seen)
         seen.resolution = seen.hidden  # however far rounding may take a step, it has not taken these
     if seen.broken == 0:
-        return dataclasses.replace(_verdict(walk, seen, "unknown", None), notes=(_BROKEN.format(0), *find_notes(walk)))
-    made = _verdict(walk, seen, "amplified" if growth >= AMPLIFIED else "same", None)
-    notes, last = made.notes, walk.yardstick.last if isinstance(walk.yardstick, MeasuredYardstick) else seen.num_steps
-    notes += unreached(*seen.bounds)
-    if seen.num_steps - 1 > last:
+        return _verdict(walk, seen, "unknown", first_notes=(_BROKEN.format(0),))
+    made = _verdict(walk, seen, "amplified" if growth >= AMPLIFIED else "same")
+    notes, last = made.notes + unreached(*seen.bounds), walk.yardstick.last
+    if walk.yardstick.is_measured and seen.num_steps - 1 > last:
         notes += (
             f"from step {last + 1} on, rounding is taken to grow as before; --steps {seen.num_steps} measures it",
         )
@@ -141,37 +128,45 @@ def _same(walk: Walk, seen: Seen) -> RecordedVerdict:
 def _blind(walk: Walk, seen: Seen) -> RecordedVerdict:
     """Returns the verdict on runs that agree as far as A agrees with itself, which is not far."""
     is_float64, is_jumping = walk.a.header.is_float64, (seen.resolution or 0.0) > RANDOM
-    made = _verdict(walk, seen, "unknown", None, need="seed" if is_float64 and is_jumping else "float64")
+    need: Need = "seed" if is_float64 and is_jumping else "float64"
     if seen.hidden <= BLIND:  # and some steps were not looked at
         words = (
             f"nothing that was recorded differs by more than {BLIND * SHOWN:.3%}, but {seen.num_unseen} of {seen.num_steps} "
             "steps lack tensors, and rounding could hide a mistake there: record every step (--every 1)"
         )
-        return dataclasses.replace(made, notes=(words, *made.notes))
+        return _verdict(walk, seen, "unknown", need=need, first_notes=(words,))
     if not is_jumping:
-        return made
+        return _verdict(walk, seen, "unknown", need=need)
     step, name, share = seen.jump
     words = (
         f"step {step}, gradient of {name}: A differs from itself by {share:.1e} of the norm, once its weights are moved in their "
         "last bit, and B from A by no more. Either a number lies within rounding of a threshold (a kink), as in x > mean on a "
         "tie, or A draws other random numbers each time"
     )
-    return dataclasses.replace(made, notes=(words, *made.notes))
+    return _verdict(walk, seen, "unknown", need=need, first_notes=(words,))
 
 
 def _verdict(
-    walk: Walk, seen: Seen, kind: Kind, finding: Finding | None, need: Need = "", rows: tuple[TensorRow, ...] = ()
+    walk: Walk,
+    seen: Seen,
+    kind: Kind,
+    finding: Finding | None = None,
+    need: Need = "",
+    rows: tuple[TensorRow, ...] = (),
+    first_notes: tuple[str, ...] = (),
 ) -> RecordedVerdict:
     made = RecordedVerdict(kind, seen.num_steps, finding.first if finding else None, rows=rows, worst=seen.worst)
-    more = find_notes(walk), walk.lone_loss != 0
-    return dataclasses.replace(made, resolution=seen.resolution, need=need, notes=more[0], has_other_loss=more[1])
+    notes = first_notes + find_notes(walk)
+    return dataclasses.replace(
+        made, resolution=seen.resolution, need=need, notes=notes, has_other_loss=walk.lone_loss != 0
+    )
 
 
 def _need(walk: Walk, finding: Finding) -> Need:
     """Returns what would tell: reruns, if there are none; longer ones, if they ended before the step; else float64."""
-    if isinstance(walk.yardstick, Derived):
+    if not walk.yardstick.is_measured:
         return "command" if not walk.a.header.is_float64 else "steps"
-    if _chaos(walk, finding):
+    if walk.yardstick.said_of(finding.first.step):
         return "" if walk.a.header.is_float64 else "float64"
     return "float64" if finding.is_kink else "steps"
 
@@ -185,7 +180,7 @@ def _different(
     is_known = finding.is_first and not _is_broken(walk, one, other)
     found = causes(evidence) if is_known or finding.first.phase in EXACT else ()
     rows = _rows(walk, one, other, finding)
-    is_guess = isinstance(walk.yardstick, Derived) and finding.first.phase == "update"
+    is_guess = not walk.yardstick.is_measured and finding.first.phase == "update"
     if (finding.is_kink or is_guess) and not found:
         return _verdict(walk, seen, "unknown", finding, need=_need(walk, finding), rows=rows)
     has_other_start = finding.first.phase == "initial weights"
@@ -199,12 +194,7 @@ def _different(
 
 def _evidence(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past], finding: Finding) -> Evidence:
     phase = "targets" if finding.has_other_targets else finding.first.phase
-    evidence = with_alone(walk, walk.evidence(phase, one, other, past), one, other)
-    evidence = with_written(walk, evidence, one, other, past)
-    a, b = (
-        dataclasses.replace(side, earlier=run.earlier) for side, run in ((evidence.a, walk.a), (evidence.b, walk.b))
-    )
-    evidence = dataclasses.replace(evidence, a=a, b=b)
+    evidence = with_written(walk, walk.evidence(phase, one, other, past), one, other, past)
     return with_whole_runs(walk, evidence) if phase in ("data", "hyper-parameters") else evidence
 
 

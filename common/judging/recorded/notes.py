@@ -16,14 +16,13 @@ def find_notes(walk: Walk) -> tuple[str, ...]:
     """Returns in what the two records differ beside their numbers: versions, frameworks, tensors that only one has."""
     one, other = walk.a.header, walk.b.header
     said = []
-    for what, a, b in (("", one.versions, other.versions), ("", one.environment, other.environment)):
-        apart = [
-            f"{name} {a.get(name, 'none')} and {b.get(name, 'none')}"
-            for name in {**a, **b}
-            if a.get(name) != b.get(name)
-        ]
-        if apart:
-            said.append(f"{'versions' if a is one.versions else 'environment'} of A and B: {', '.join(apart)}{what}")
+    for what, a, b in (
+        ("versions", one.versions, other.versions),
+        ("environment", one.environment, other.environment),
+    ):
+        differ = [name for name in {**a, **b} if a.get(name) != b.get(name)]
+        if apart := [f"{name} {a.get(name, 'none')} and {b.get(name, 'none')}" for name in differ]:
+            said.append(f"{what} of A and B: {', '.join(apart)}")
     if one.products != other.products:
         coarse = [
             f"{who} computes products in {each.products}" for who, each in (("A", one), ("B", other)) if each.products

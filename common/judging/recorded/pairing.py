@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 import re
 from collections.abc import Callable, Sequence
 
@@ -145,23 +144,10 @@ def _by_network(found: dict[int, int], a: RecordedRun, b: RecordedRun) -> None:
         networks = [[places.get((prefix + name, *rest)) for name, *rest in names] for prefix in prefixes]
         whole = [[place for place in each if place is not None] for each in networks if each and None not in each]
         if whole:
-            ours, theirs = _first_sums(alone), _first_sums(several)
-            best = min(whole, key=lambda each: [_unlike(*pair, own, each) for pair in zip(ours, theirs, strict=False)])
+            sums = [run.first_sums(2, "gradient", "weight") for run in (alone, several)]
+            best = min(whole, key=lambda each: [a.unlike(b, own, each) for a, b in zip(*sums, strict=False)])
             found.update(zip(best, own, strict=True) if is_swapped else zip(own, best, strict=True))
             return
-
-
-def _first_sums(run: RecordedRun) -> list[Sums]:
-    """Returns the initial weights, the gradients of the first step, and the weights after it, as far as they are known."""
-    steps = [step.sums or {} for step in itertools.islice(run.steps, 2)]
-    return [sums[phase] for sums in steps for phase in ("gradient", "weight") if phase in sums]
-
-
-def _unlike(one: Sums, other: Sums, own: Sequence[int], places: Sequence[int]) -> tuple[int, float]:
-    """Returns how many tensors have numbers on one side only, and how far the others are apart."""
-    apart = one.projections[own] - other.projections[places]
-    is_alone = (one.square[own] > 0) != (other.square[places] > 0)
-    return int(is_alone.sum()), float(np.nansum(apart * apart))
 
 
 def _is_complete(found: dict[int, int], one: Sequence[RecordedTensor], other: Sequence[RecordedTensor]) -> bool:
@@ -180,3 +166,32 @@ def _by_order(found: dict[int, int], one: Sequence[RecordedTensor], other: Seque
     shapes = [[(each[p].role, each[p].piece.shape) for p in places] for each, places in ((one, left), (other, rest))]
     if shapes[0] == shapes[1]:
         found.update(zip(left, rest, strict=True))
+
+
+def places_in(run: RecordedRun, rerun: RecordedRun) -> np.ndarray:
+    """Returns the place in a rerun of each tensor of the run; -1 where the rerun ended before it was added.
+
+    A rerun may have more tensors: the recorder that made the record may have been an older one, which did not look at them.
+
+    Args:
+        run: The run.
+        rerun: The rerun.
+    """
+    places = {tensor.name: place for place, tensor in enumerate(rerun.tensors)}
+    return np.array([places.get(tensor.name, -1) for tensor in run.tensors], int)
+
+
+def like(seen: Sums, whole: Sums, places: np.ndarray) -> Sums:
+    """Returns what a rerun saw of the run's tensors, with the run's own numbers of those that it lacks.
+
+    Args:
+        seen: What the rerun saw.
+        whole: What the run has.
+        places: The place in the rerun of each tensor of the run.
+    """
+    is_known = places >= 0
+    return Sums(
+        np.where(is_known[:, None], seen.projections[places], whole.projections),
+        np.where(is_known, seen.square[places], whole.square),
+        np.where(is_known, seen.bits[places], whole.bits),
+    )

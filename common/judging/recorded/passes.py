@@ -4,7 +4,8 @@ import collections
 import dataclasses
 from collections.abc import Iterable
 
-from samestep.common.judging.recorded.walk import Past, Walk
+from samestep.common.judging.recorded.past import Past
+from samestep.common.judging.recorded.walk import Walk
 from samestep.common.mistakes.evidence import Evidence
 from samestep.common.steps.recorded_run import RunStep, own_rows
 
@@ -61,7 +62,8 @@ def with_whole_runs(walk: Walk, evidence: Evidence) -> Evidence:
         walk: Over both runs.
         evidence: The evidence of the step.
     """
-    past, given = (Past(1), Past(1)), (collections.Counter[int](), collections.Counter[int]())
+    past = Past(1, walk.pairing, 0), Past(1, walk.pairing, 1)
+    given = collections.Counter[int](), collections.Counter[int]()
     passes = (DataPasses(), DataPasses())
     is_known, following = True, [None, None]  # type: bool, list[collections.Counter[int] | None]
     for one, other in walk.steps():

@@ -1,20 +1,37 @@
-"""Whether a command that is run again, as it was, still takes the steps of its record: if not, its reruns say nothing of it."""
+"""Judges by reruns, and whether they say anything: a command that is run again has to take the steps of its record still."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from samestep.common.errors import ConfigError
+from samestep.common.judging.recorded.differences import apart_of
 from samestep.common.judging.recorded.hashes import are_other
 from samestep.common.judging.recorded.judge import judge, judge_unless_rounded
-from samestep.common.judging.recorded.measured import like, measure, places_in
-from samestep.common.judging.recorded.pairing import pair
+from samestep.common.judging.recorded.pairing import like, pair, places_in
 from samestep.common.judging.recorded.verdict import RecordedVerdict
-from samestep.common.judging.recorded.yardstick import apart_of
+from samestep.common.judging.recorded.yardstick import measure_both
 from samestep.common.steps.recorded_run import RecordedRun
 
 MOST_PERTURBED = 0.02
 """How far a perturbation moves weights, relative to their norm: that of bfloat16 moves them by 0.004."""
+
+
+def judge_by_reruns(
+    a: RecordedRun, b: RecordedRun, of_a: Sequence[RecordedRun], of_b: Sequence[RecordedRun] = ()
+) -> RecordedVerdict:
+    """Judges two recorded runs by what perturbations did to both, or to the one that was run again.
+
+    Args:
+        a: The run that the other is held against.
+        b: The other.
+        of_a: Perturbed reruns of A.
+        of_b: Those of B.
+
+    Raises:
+        ConfigError: They have no step or no tensor in common.
+    """
+    return judge(a, b, measure_both(a, of_a, b, of_b, pair(a, b)))
 
 
 def judge_again(
@@ -34,8 +51,7 @@ def judge_again(
         return None
     if verdict is not None and (verdict.first is None or verdict.is_exact):
         return verdict
-    pairing = pair(again, run)
-    return judge(again, run, measure(again, perturb(), pairing), pairing)
+    return judge_by_reruns(again, run, perturb())
 
 
 def repeats_itself(a: RecordedRun, rerun: RecordedRun) -> bool:

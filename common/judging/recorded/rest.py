@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from samestep.common.judging.recorded.yardstick import RoundingScale
+from samestep.common.judging.recorded.differences import RoundingScale
 from samestep.common.steps.recorded_run import RunStep, Sums
 
 

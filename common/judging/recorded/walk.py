@@ -1,22 +1,21 @@
-"""Walks two recorded runs step by step, and keeps of the past what a cause may need."""
+"""Walks two recorded runs step by step, and gathers what a cause is found from."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from samestep.common.judging.recorded.differences import RoundingScale, apart_of, finite, multiples
 from samestep.common.judging.recorded.hashes import comparable
 from samestep.common.judging.recorded.pairing import Pairing
+from samestep.common.judging.recorded.past import Past
 from samestep.common.judging.recorded.rest import Begun, Rest
-from samestep.common.judging.recorded.seen_examples import SeenExamples
-from samestep.common.judging.recorded.yardstick import RoundingScale, Yardstick, apart_of, finite, multiples
-from samestep.common.mistakes.evidence import Evidence, SeenTensor, Side, digits_of, kind_of
-from samestep.common.steps.projections import PROJECTIONS
+from samestep.common.judging.recorded.yardstick import Yardstick
+from samestep.common.mistakes.evidence import Evidence, Side
+from samestep.common.mistakes.seen_tensor import SeenTensor
 from samestep.common.steps.record import Phase
-from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums, digest_of, own_rows
-
-MOST_REMEMBERED = 100_000
-"""Steps of which rates and digests are kept: beyond that, a repeated epoch is not recognized as one."""
+from samestep.common.steps.recorded_run import RecordedRun, RunStep, Sums
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -54,59 +53,13 @@ class ComparedTensors:
 
 
 @dataclasses.dataclass(eq=False)
-class Past:
-    """What one run did before a step.
-
-    Attributes:
-        world: Its number of processes.
-        usual_passes: The most backward passes that a step had.
-        rates: The learning rate of each step.
-        digests: A hash of the examples of each step.
-        weights: After the step before; None if it was not looked at.
-        gradients: The gradients of the step before; None if it was not looked at.
-        strays: The projections of gradients that steps left and that no update used yet; NaN or None where there are none.
-        examples: Those of all steps.
-    """
-
-    world: int
-    usual_passes: int = 0
-    rates: list[float] = dataclasses.field(default_factory=list)
-    digests: list[int | None] = dataclasses.field(default_factory=list)
-    weights: Sums | None = None
-    gradients: Sums | None = None
-    strays: np.ndarray | None = None
-    examples: SeenExamples = dataclasses.field(default_factory=SeenExamples)
-
-    def note(self, step: RunStep) -> None:
-        """Notes what a step was given, before it is judged."""
-        if step.number < 0 or len(self.rates) >= MOST_REMEMBERED:
-            return
-        self.rates.append(step.scalars.get("lr", float("nan")))
-        own = None if step.rows is None else own_rows(step.rows)
-        self.digests.append(digest_of(own))
-        self.examples.add(own or ())
-
-    def end(self, step: RunStep) -> None:
-        """Notes what a step did, after it was judged."""
-        self.usual_passes = max(self.usual_passes, step.passes)
-        sums = step.sums or {}
-        self.weights, self.gradients, stray = sums.get("weight"), sums.get("gradient"), sums.get("stray")
-        if self.strays is not None and self.gradients is not None:
-            self.strays[~np.isnan(self.gradients.square)] = np.nan
-        if stray is not None:
-            before = np.full_like(stray.projections, np.nan) if self.strays is None else self.strays
-            self.strays = np.where(np.isnan(stray.projections), before, stray.projections)
-
-
-@dataclasses.dataclass(eq=False)
 class Walk:
     """Two runs, side by side.
 
     Attributes:
         a: The one.
         b: The other.
-        pairing: The pairing of their tensors.
-        yardstick: How far rounding takes a step.
+        yardstick: How far rounding takes a step, of their tensors that it pairs.
         longer: "A" or "B", if only that one has later steps than both have; known after the last of these.
         asides: What was seen that is no difference, as sentences.
         lone_loss: What B's loss is as a multiple of A's, where it alone differs; NaN if that changes, 0 if none does.
@@ -115,7 +68,6 @@ class Walk:
 
     a: RecordedRun
     b: RecordedRun
-    pairing: Pairing
     yardstick: Yardstick
     longer: str = ""
     asides: dict[str, None] = dataclasses.field(default_factory=dict)
@@ -124,6 +76,11 @@ class Walk:
     _rest: Rest = dataclasses.field(default_factory=Rest)
     _pair: tuple[RunStep | None, RunStep | None] = (None, None)
     _compared: dict[Phase, ComparedTensors | None] = dataclasses.field(default_factory=dict)
+
+    @property
+    def pairing(self) -> Pairing:
+        """The pairing of their tensors."""
+        return self.yardstick.pairing
 
     def steps(self) -> Iterator[tuple[RunStep, RunStep]]:
         """Yields the steps that both have, in order."""
@@ -178,73 +135,103 @@ class Walk:
         """
         is_alone = phase == "update" and one.is_skipped != other.is_skipped  # which is all that there is to explain
         gradient, weight = (None if is_alone else self.compare(each, one, other) for each in ("gradient", "weight"))
-        moves: tuple[SeenTensor, ...] = ()
-        if weight is not None and past[0].weights is not None and past[1].weights is not None:
-            before = [self.pairing.of(sums, side) for side, sums in enumerate((past[0].weights, past[1].weights))]
-            moves = self.seen(weight, (before[0].projections, before[1].projections))
-        only = [self.pairing.only(run.tensors, side) for side, run in enumerate((self.a, self.b))]
-        shares = ["tp" in run.header.layouts for run in (self.a, self.b)]
-        a, b = (_side(*each) for each in zip((one, other), past, only, shares, strict=True))
-        seen = self.seen(gradient) if gradient else ()
-        seen = _with_earlier(seen, self.pairing, past[0].gradients) if past[0].gradients is not None else seen
-        seen = _with_strays(seen, self.pairing, past) if any(each.strays is not None for each in past) else seen
-        return Evidence(phase, one.number, a, b, seen, moves)
+        starts = [each.before("weight") for each in past]
+        moves = () if weight is None or None in starts else self.seen(weight, starts)
+        a, b = (self._side(side, step, past[side]) for side, step in enumerate((one, other)))
+        return Evidence(phase, one.number, a, b, self.seen(gradient, past=past) if gradient else (), moves)
 
-    def seen(
-        self, compared: ComparedTensors, before: tuple[np.ndarray, np.ndarray] | None = None
-    ) -> tuple[SeenTensor, ...]:
-        """Returns what was seen of the tensors that have numbers in either run.
+    def _side(self, side: int, step: RunStep, past: Past) -> Side:
+        run = (self.a, self.b)[side]
+        own = past.world, step.passes, past.usual_passes, step.loss, step.parts, step.rows, step.scalars
+        return Side(
+            *own,
+            past.rates,
+            past.digests,
+            past.examples.knew_last(),
+            step.splits,
+            targets=step.targeted,
+            only=self.pairing.only(run.tensors, side),
+            is_evaluated=step.is_evaluated,
+            begins_pass=bool(step.counts.get("data_passes")),
+            written=step.counts.get("written_tensors", 0),
+            trained_alone=(*self.trained_alone(step, side),),
+            shares_layers="tp" in run.header.layouts,
+            earlier=run.earlier,
+        )
+
+    def trained_alone(self, step: RunStep, side: int) -> dict[str, int]:
+        """Returns the parameters that the other run does not have and that have gradients at a step, with their places.
 
         Args:
-            compared: In a phase.
-            before: The projections of both runs' weights before the step: then it is of what the update added.
+            step: The step.
+            side: 0 if it is A's, 1 if it is B's.
         """
+        gradient, own = (step.sums or {}).get("gradient"), (self.pairing.only_a, self.pairing.only_b)[side]
+        tensors = enumerate((self.a, self.b)[side].tensors) if gradient is not None and own else ()
+        return {
+            tensor.name: place
+            for place, tensor in tensors
+            if tensor.name in own and tensor.role == "parameter" and gradient.square[place] > 0
+        }
+
+    def seen(
+        self, compared: ComparedTensors, starts: Sequence[Sums] = (), past: Sequence[Past] = ()
+    ) -> tuple[SeenTensor, ...]:
+        """Returns what was seen of the gradients that parameters have in either run, or of how far all tensors have moved.
+
+        Args:
+            compared: The gradients, or the weights.
+            starts: The weights of both runs from which these have moved.
+            past: The past of both, where it is asked for what the steps before have left.
+        """
+        sides = compared.one, compared.other
+        norms, earlier = [sums.norm for sums in sides], past[0].before("gradient") if past else None
+        strays = [each.left() for each in past] if any(each.strays is not None for each in past) else None
         found = []
         for place, tensor in enumerate(self.pairing.tensors):
-            one, other = (finite(sums.projections[place]) for sums in (compared.one, compared.other))
-            if before is not None:
-                one, other = one - before[0][place], other - before[1][place]
-            elif tensor.role != "parameter" or (not one.any() and not other.any()):
+            one, other = (finite(sums.projections[place]) for sums in sides)
+            if not starts and (tensor.role != "parameter" or not (one.any() or other.any())):
                 continue
             kind, size = kind_of(tensor.name, tensor.layer, tensor.piece.shape), int(self.pairing.sizes[place])
             rounding, bound = float(compared.scale.rounding[place]), compared.scale.same
-            norms = (compared.one.norm[place], compared.other.norm[place]) if before is None else None
-            bits = [digits_of(int(sums.bits[place]), tensor.dtype) for sums in (compared.one, compared.other)]
-            digits = None if bits[0] is None or bits[1] is None else (bits[0], bits[1])
-            made = SeenTensor(
-                tensor.name, kind, tensor.role, size, one, other, rounding, bound, before and before[0][place]
-            )
-            found.append(dataclasses.replace(made, shape=tensor.piece.shape, digits=digits, norms=norms))
+            bits = [digits_of(int(sums.bits[place]), tensor.dtype) for sums in sides]
+            more: dict[str, object] = {"shape": tensor.piece.shape, "digits": None if None in bits else tuple(bits)}
+            if starts:
+                begun = [sums.projections[place] for sums in starts]
+                one, other, more["before"] = one - begun[0], other - begun[1], begun[0]
+            else:
+                more["norms"] = norms[0][place], norms[1][place]
+                more["earlier"] = None if earlier is None else np.nan_to_num(earlier.projections[place])
+                more["strays"] = strays and (strays[0][place], strays[1][place])
+            found.append(SeenTensor(tensor.name, kind, tensor.role, size, one, other, rounding, bound, **more))
         return tuple(found)
 
 
-def _with_earlier(seen: Sequence[SeenTensor], pairing: Pairing, sums: Sums) -> tuple[SeenTensor, ...]:
-    """Adds A's gradients of the step before."""
-    own = dict(zip((tensor.name for tensor in pairing.tensors), pairing.of(sums, 0).projections, strict=True))
-    return tuple(dataclasses.replace(each, earlier=np.nan_to_num(own[each.name])) for each in seen)
+def digits_of(bits: int, dtype: str) -> int | None:
+    """Returns the most binary digits behind the first that numbers have, by the sum of their bits.
+
+    Digits that all numbers lack are zeros at the end of the sum. By chance, one in two sums has one such zero.
+
+    Args:
+        bits: The sum, of words of 32 bits.
+        dtype: The dtype of the numbers.
+    """
+    in_a_word = {"float32": 23, "float64": 20}.get(dtype)
+    if in_a_word is None or not bits:
+        return None
+    return max(0, in_a_word - ((bits & -bits).bit_length() - 1))
 
 
-def _with_strays(seen: Sequence[SeenTensor], pairing: Pairing, past: tuple[Past, Past]) -> tuple[SeenTensor, ...]:
-    """Adds the gradients that steps before left."""
-    none = np.zeros((len(pairing.tensors), PROJECTIONS))
-    one, other = (
-        none if each.strays is None else np.nan_to_num(each.strays[places])
-        for each, places in zip(past, pairing.places, strict=True)
-    )
-    own = dict(zip((tensor.name for tensor in pairing.tensors), zip(one, other, strict=True), strict=True))
-    return tuple(dataclasses.replace(each, strays=own[each.name]) for each in seen)
+def kind_of(name: str, layer: str, shape: Sequence[int]) -> str:
+    """Returns what a model uses a tensor for.
 
-
-def _side(step: RunStep, past: Past, only: Mapping[str, tuple[int, ...]], shares_layers: bool) -> Side:
-    own = past.world, step.passes, past.usual_passes, step.loss, step.parts, step.rows, step.scalars
-    more = past.rates, past.digests, past.examples.knew_last()
-    return Side(
-        *(*own, *more),
-        [(split.phase, split.name, split.ranks) for split in step.splits],
-        targets=step.targeted,
-        only=only,
-        is_evaluated=step.is_evaluated,
-        begins_pass=bool(step.counts.get("data_passes")),
-        written=step.counts.get("written_tensors", 0),
-        shares_layers=shares_layers,
-    )
+    Args:
+        name: The name of the tensor.
+        layer: The type of the module that holds it.
+        shape: The shape of the whole tensor.
+    """
+    if re.search(r"norm|(?:^|[._])(?:ln|bn)", f"{layer} {name}", re.IGNORECASE):
+        return "norm"
+    if re.search(r"embed", f"{layer} {name}", re.IGNORECASE):
+        return "table"
+    return "bias" if re.search(r"bias$", name) or len(shape) < 2 else "kernel"

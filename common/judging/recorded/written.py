@@ -5,12 +5,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from samestep.common.judging.recorded.differences import apart_of, multiples, roundoff_of_weights, unit_of
 from samestep.common.judging.recorded.given import Finding
+from samestep.common.judging.recorded.past import Past
 from samestep.common.judging.recorded.rest import Begun
 from samestep.common.judging.recorded.verdict import FirstDifference, layer_of
-from samestep.common.judging.recorded.walk import ComparedTensors, Past, Walk
-from samestep.common.judging.recorded.yardstick import apart_of, multiples, roundoff_of_weights, unit_of
-from samestep.common.mistakes.evidence import Evidence, SeenTensor
+from samestep.common.judging.recorded.walk import ComparedTensors, Walk
+from samestep.common.mistakes.evidence import Evidence
+from samestep.common.mistakes.mistake import counted, few
+from samestep.common.mistakes.seen_tensor import SeenTensor, differing, parameters
 from samestep.common.steps.record import MOVED, UPDATED
 from samestep.common.steps.recorded_run import RunStep, Sums
 
@@ -48,8 +51,8 @@ def find_begun(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]
     differs = _differs(walk, begun) & begun.is_later & (multiples(apart, scale.rounding) > scale.different)
     if gradient is not None:
         differs &= (gradient.one.square > 0) | (gradient.other.square > 0)
-    if past[0].weights is not None:
-        differs &= walk.pairing.of(past[0].weights, 0).bits == begun.one.bits  # no step has moved them
+    if (before := past[0].before("weight")) is not None:
+        differs &= before.bits == begun.one.bits  # no step has moved them
     return _other_starts(walk, one, differs)
 
 
@@ -65,8 +68,7 @@ def _other_starts(walk: Walk, one: RunStep, differs: np.ndarray) -> Finding | No
     if not differs.any():
         return None
     names = [tensor.name for tensor, each in zip(walk.pairing.tensors, differs, strict=True) if each]
-    rest = "" if len(names) < 4 else f" and {len(names) - 3} more"
-    words = f"the initial weights of {', '.join(names[:3])}{rest} are others ({len(names)} of {len(differs)} tensors)"
+    words = f"the initial weights of {few(names)} are others ({len(names)} of {len(differs)} tensors)"
     return Finding(FirstDifference(one.number, "initial weights", layer_of(names[0]), (), words))
 
 
@@ -80,13 +82,15 @@ def with_written(walk: Walk, evidence: Evidence, one: RunStep, other: RunStep, p
         other: B's.
         past: The past of both.
     """
-    weight, starts = walk.compare("weight", one, other), [each.weights for each in past]
-    if weight is None or starts[0] is None or starts[1] is None:
+    weight, begun = walk.compare("weight", one, other), [each.before("weight") for each in past]
+    if weight is None or begun[0] is None or begun[1] is None:
         return evidence
-    before = walk.pairing.of(starts[0], 0), walk.pairing.of(starts[1], 1)
-    moved: list[Sums | None] = [(each.sums or {}).get(MOVED) for each in (one, other)]
+    before, moved = (begun[0], begun[1]), [(each.sums or {}).get(MOVED) for each in (one, other)]
     if any(moved):
-        now = [start if sums is None else sums for start, sums in zip(starts, moved, strict=True)]
+        now = [
+            start if sums is None else walk.pairing.of(sums, side)
+            for side, (start, sums) in enumerate(zip(before, moved, strict=True))
+        ]
         evidence = dataclasses.replace(evidence, moved=_seen(walk, now, before, weight))
     return _with_written_after(walk, evidence, (one, other), before, weight) if evidence.phase == "update" else evidence
 
@@ -110,11 +114,10 @@ def _with_written_after(
         int(((each.bits != own.bits) & walk.pairing.are_parameters).sum())
         for each, own in zip(updated, (weight.one, weight.other), strict=True)
     ]
-    updates = _seen(walk, [own.get(UPDATED, own["weight"]) for own in sums], before, weight)
-    writes = walk.seen(weight, (updated[0].projections, updated[1].projections))
+    updates, writes = _seen(walk, updated, before, weight), walk.seen(weight, updated)
     a, b = (dataclasses.replace(side, written=n) for side, n in zip((evidence.a, evidence.b), written, strict=True))
     made = dataclasses.replace(evidence, a=a, b=b, updates=updates, writes=writes)
-    return dataclasses.replace(made, moves=updates) if any(_differ(updates)) else made
+    return dataclasses.replace(made, moves=updates) if differing(parameters(updates)) else made
 
 
 def note_written(evidence: Evidence) -> Iterator[str]:
@@ -124,19 +127,14 @@ def note_written(evidence: Evidence) -> Iterator[str]:
         evidence: The evidence of the step.
     """
     counts = {"A": evidence.a.written, "B": evidence.b.written}
-    writes = [f"{who} wrote {count} tensor{'s' * (count > 1)}" for who, count in counts.items() if count]
+    writes = [f"{who} wrote {counted(count, 'tensor')}" for who, count in counts.items() if count]
     if writes and evidence.phase == "update" and not evidence.updates:
         said = " and that of ".join(writes)
         yield f"after the update, the script of {said}; whether the updates themselves differ is not known"
 
 
-def _differ(updates: tuple[SeenTensor, ...]) -> list[SeenTensor]:
-    return [each for each in updates if each.differs and each.role == "parameter"]
-
-
 def _seen(walk: Walk, sums: list[Sums], before: tuple[Sums, Sums], weight: ComparedTensors) -> tuple[SeenTensor, ...]:
     """Returns how far weights are from those before the step, on the scale of the weights."""
-    ours, theirs = walk.pairing.of(sums[0], 0), walk.pairing.of(sums[1], 1)
-    apart = apart_of(ours, theirs)
-    compared = ComparedTensors(ours, theirs, weight.scale, apart, multiples(apart, weight.scale.rounding))
-    return walk.seen(compared, (before[0].projections, before[1].projections))
+    apart = apart_of(*sums)
+    compared = ComparedTensors(*sums, weight.scale, apart, multiples(apart, weight.scale.rounding))
+    return walk.seen(compared, before)

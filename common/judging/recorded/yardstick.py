@@ -1,84 +1,70 @@
 """How far rounding alone takes a step of a recorded run: what perturbing the weights in their last bit does to this very step."""
 
 import dataclasses
+import functools
 import math
-from typing import Protocol
+from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 
-from samestep.common.judging.recorded.pairing import Pairing
-from samestep.common.request import UNIT_ROUNDOFF
+from samestep.common.judging.recorded.differences import (
+    THRESHOLD,
+    RoundingScale,
+    apart_of,
+    coarsest_roundoff,
+    finite,
+    floor,
+    unit_of,
+)
+from samestep.common.judging.recorded.hashes import are_other
+from samestep.common.judging.recorded.pairing import Pairing, like, places_in
 from samestep.common.steps.record import Phase, RecordHeader
-from samestep.common.steps.recorded_run import Sums
+from samestep.common.steps.recorded_run import RecordedRun, Sums
 
-THRESHOLD = 10.0
-"""How many times the yardstick a difference must have to be no rounding. Of 500 healthy pairs (`benchmarks/alarms.py`) the
-worst that are the same have 3.68."""
-FLOAT64 = 1e-10
-"""The yardstick of a float64 record, relative to the norm: a thousand times what healthy pairs have."""
 DERIVED = 32.0
 """Unit roundoffs that a sum of a thousand terms is off by, where nothing could be measured."""
 DERIVED_ZONE = 1e3
 """Where nothing could be measured: no decision up to this many times the threshold."""
-DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
-"""How a record spells a dtype -> how `UNIT_ROUNDOFF` does."""
-_NOTHING, _FINITE, _INFINITE, _NO_NUMBER = range(4)
-"""What a tensor holds: nothing or zeros, finite numbers, something infinite, or something that is not a number."""
+POOLED = 0.3
+"""Of the median relative spread of all tensors: of four perturbations of a single number, all may be small by chance."""
+CERTAIN = THRESHOLD * DERIVED_ZONE
+"""From how many times rounding on a difference is none even there."""
+MOST_GROWTH = 100.0
+"""Of rounding, as an exponent of e: it is everything long before."""
+CHAOTIC = 0.8
+"""By what share of its norm rounding moves the median gradient where it no longer grows in proportion. If rounding multiplies a
+gradient by exp(x), with a normal x, reruns are apart from A by the root mean square of exp(x) - 1. At a share of 0.8, exp(x) - 1
+is 10 times that at 3.68 deviations, which the worst of healthy pairs have. (A test computes it.)"""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class RoundingScale:
-    """What differences are divided by.
-
-    Attributes:
-        rounding: For each tensor, the norm of the difference that rounding makes.
-        same: The most that a difference may have of it to be rounding.
-        different: From how much on it is none. Between the two, nobody can tell.
-    """
-
-    rounding: np.ndarray
-    same: float = THRESHOLD
-    different: float = THRESHOLD
-
-
-class Yardstick(Protocol):
-    """Says how far rounding takes a step."""
-
-    def of(self, number: int, phase: Phase, sums: Sums) -> RoundingScale:
-        """Returns the yardstick of every tensor.
-
-        Args:
-            number: The number of the step.
-            phase: What was seen.
-            sums: What it was in A.
-        """
-        ...
-
-    def of_loss(self, number: int, loss: float) -> RoundingScale:
-        """Returns the yardstick of the loss.
-
-        Args:
-            number: The number of the step.
-            loss: What it was in A.
-        """
-        ...
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Derived:
-    """A yardstick made of unit roundoffs only, for a record whose command cannot be run again.
+class Yardstick:
+    """How far rounding takes a step: as perturbed reruns of A show it, or by unit roundoffs alone, where there are none.
 
     Attributes:
         unit: How far rounding moves a number, relative to it.
         pairing: The pairing of the tensors.
+        spreads: (step, phase) -> the root mean square, over reruns, of each tensor's difference to A.
+        losses: Step -> that of the loss.
+        last: The last step that the reruns took.
+        rate: By how much the weights' spread grew in a step, on average over the second half of the reruns.
+        chaotic: The steps at which rounding does not grow in proportion -> the share of its norm by which it moves the median
+            gradient.
+        computed: The steps with other examples in the reruns, as where they are computed from the weights.
     """
 
     unit: np.ndarray
     pairing: Pairing
+    spreads: Mapping[tuple[int, Phase], np.ndarray] = dataclasses.field(default_factory=dict)
+    losses: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    last: int = -1
+    rate: float = 1.0
+    chaotic: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    computed: Set[int] = frozenset()
 
     @classmethod
-    def between(cls, one: RecordHeader, other: RecordHeader, pairing: Pairing) -> "Derived":
-        """Makes the yardstick of two runs: that of the one that rounds more.
+    def derived(cls, one: RecordHeader, other: RecordHeader, pairing: Pairing) -> "Yardstick":
+        """Makes the yardstick of two runs without reruns: that of the one that rounds more.
 
         Args:
             one: The header of A.
@@ -88,132 +74,172 @@ class Derived:
         unit = unit_of(pairing, one.is_float64)
         return cls(np.maximum(unit, max(map(coarsest_roundoff, (one, other)))), pairing)
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether there are reruns."""
+        return bool(self.spreads)
+
     def of(self, number: int, phase: Phase, sums: Sums) -> RoundingScale:
-        """See `Yardstick.of`."""
-        growth = 2.0 ** min(max(number, 0), 30)  # a step at most doubles what the steps before it left, as a rule
-        rounding = DERIVED * growth * self.unit * (finite(sums.norm) + floor(sums, self.pairing, phase))
-        return RoundingScale(
-            rounding, THRESHOLD, THRESHOLD * DERIVED_ZONE / growth if growth < DERIVED_ZONE else math.inf
-        )
+        """Returns the yardstick of every tensor.
+
+        Args:
+            number: The number of the step.
+            phase: What was seen.
+            sums: What it was in A.
+        """
+        norm = finite(sums.norm)
+        least = self.unit * (norm + floor(sums, self.pairing, phase))
+        if not self.is_measured:
+            return _derived(number, least)
+        step = min(number, self.last)
+        spread = self.spreads.get((step, phase))
+        if spread is None:
+            spread, step = np.zeros(len(sums.square)), self.last - 1  # a step that was not looked at in the reruns
+        pooled = POOLED * _median_share(spread, norm) * norm
+        rounding = np.maximum.reduce([np.nan_to_num(spread, nan=math.inf), pooled, least])
+        return self._measured(number, rounding, step == number)
 
     def of_loss(self, number: int, loss: float) -> RoundingScale:
-        """See `Yardstick.of_loss`."""
-        growth = 2.0 ** min(max(number, 0), 30)
-        different = THRESHOLD * DERIVED_ZONE / growth if growth < DERIVED_ZONE else math.inf
-        return RoundingScale(np.array([DERIVED * growth * float(self.unit.max()) * abs(loss)]), THRESHOLD, different)
+        """Returns the yardstick of the loss. It is that of the steps nearby: four numbers are too few.
+
+        Args:
+            number: The number of the step.
+            loss: What it was in A.
+        """
+        least = float(self.unit.max()) * abs(loss)
+        if not self.is_measured:
+            return _derived(number, np.array([least]))
+        step = min(number, self.last)
+        near = [self.losses[each] for each in range(step - 2, step + 3) if each in self.losses]
+        return self._measured(
+            number, np.array([max(_root_mean_square(near), 2 * least)]), step == number and bool(near)
+        )
+
+    def _measured(self, number: int, rounding: np.ndarray, is_known: bool) -> RoundingScale:
+        """Returns what reruns say of a step: what is taken to go on as before decides nothing."""
+        decides = CERTAIN if number in self.chaotic else THRESHOLD
+        return RoundingScale(rounding * self._growth(number), THRESHOLD, decides if is_known else math.inf)
+
+    def said_of(self, number: int) -> tuple[str, ...]:
+        """Returns why rounding cannot decide a step, as a sentence; nothing where it can.
+
+        Args:
+            number: The number of the step.
+        """
+        if number not in self.chaotic:
+            return ()
+        return (
+            f"rounding alone moves half of the gradients of step {number} by {self.chaotic[number]:.0%} of their norm or more. "
+            f"There it does not grow in proportion, and up to {CERTAIN:,.0f} times as much may be rounding",
+        )
+
+    def _growth(self, number: int) -> float:
+        """Returns how far the spread has grown since the last step of the reruns, if it goes on as it did."""
+        later = number - self.last
+        if later <= 0:
+            return 1.0
+        return max(number / max(self.last, 1), math.exp(min(later * math.log(self.rate), MOST_GROWTH)))
 
 
-def floor(sums: Sums, pairing: Pairing, phase: Phase) -> np.ndarray | float:
-    """Returns what a tensor would have if its gradient were as large as those of the model are.
-
-    The true gradient of a key bias is zero: what it holds is rounding of larger numbers that cancel.
-
-    Args:
-        sums: What was seen of the tensors.
-        pairing: The pairing of the tensors.
-        phase: What was seen.
-    """
-    if phase == "weight":
-        return 0.0
-    sizes, square = pairing.sizes, finite(sums.square)
-    trained = pairing.are_parameters & (square > 0)
-    size = float(trained @ sizes)
-    return np.sqrt(float(trained @ square) / size * sizes) if size else 0.0
+def _derived(number: int, rounding: np.ndarray) -> RoundingScale:
+    """Returns the yardstick of a step where nothing was measured, from what a single rounding makes."""
+    growth = 2.0 ** min(max(number, 0), 30)  # a step at most doubles what the steps before it left, as a rule
+    different = THRESHOLD * DERIVED_ZONE / growth if growth < DERIVED_ZONE else math.inf
+    return RoundingScale(DERIVED * growth * rounding, THRESHOLD, different)
 
 
-def finite(numbers: np.ndarray) -> np.ndarray:
-    """Returns the same with zeros for what is not a finite number."""
-    is_finite = np.isfinite(numbers)
-    return numbers if is_finite.all() else np.where(is_finite, numbers, 0.0)
+def _median_share(spread: np.ndarray, norm: np.ndarray) -> float:
+    """Returns the median spread of all tensors that have numbers, relative to their norms."""
+    return float(np.median((spread / np.maximum(norm, 1e-300))[norm > 0])) if (norm > 0).any() else 0.0
 
 
-def roundoff(dtype: str) -> float:
-    """Returns the unit roundoff of a dtype; that of float32 for one that nobody trains in.
-
-    Args:
-        dtype: As a record spells it, such as "bfloat16".
-    """
-    return UNIT_ROUNDOFF.get(DTYPES.get(dtype, dtype), UNIT_ROUNDOFF["float32"])
-
-
-def roundoff_of_weights(header: RecordHeader) -> float:
-    """Returns the unit roundoff of the fewest digits that a run keeps weights in.
-
-    Args:
-        header: That of its record.
-    """
-    return max((roundoff(each.dtype) for each in header.tensors if each.is_trained), default=roundoff(""))
-
-
-def coarsest_roundoff(header: RecordHeader) -> float:
-    """Returns the unit roundoff of the fewest digits that a run keeps weights in, or computes products in.
-
-    Args:
-        header: That of its record.
-    """
-    kept = roundoff_of_weights(header)
-    return max(kept, roundoff(header.products)) if header.products else kept
-
-
-def unit_of(pairing: Pairing, is_float64: bool) -> np.ndarray:
-    """Returns the unit of each tensor's yardstick.
+def measure(a: RecordedRun, perturbed: Sequence[RecordedRun], pairing: Pairing, side: int = 0) -> Yardstick:
+    """Measures what perturbations did to the steps of a run.
 
     Args:
-        pairing: The pairing of the tensors.
-        is_float64: Whether the records are of runs in float64.
+        a: The run.
+        perturbed: The first steps of its command, run again from perturbed weights; some may be longer than others.
+        pairing: The pairing of A and B.
+        side: 0 if the run is A, 1 if it is B.
     """
-    if is_float64:
-        return np.full(len(pairing.tensors), FLOAT64)
-    return np.array([roundoff(each.dtype) for each in pairing.tensors])
+    spreads: dict[tuple[int, Phase], np.ndarray] = {}
+    losses: dict[int, float] = {}
+    chaotic: dict[int, float] = {}
+    computed, is_hashed_otherwise = set[int](), any(are_other(a.header, run.header) for run in perturbed)
+    iterators, last = [(iter(run.steps), places_in(a, run)) for run in perturbed], -1
+    for step in a.steps:
+        others = [(other, places) for each, places in iterators if (other := next(each, None)) is not None]
+        if not others:
+            break
+        last = step.number
+        if not is_hashed_otherwise and any(each.rows != step.rows for each, _ in others):
+            computed.add(last)
+        if step.loss is not None:
+            losses[last] = _root_mean_square([each.loss - step.loss for each, _ in others if each.loss is not None])
+        for phase, sums in (step.sums or {}).items():
+            ours = pairing.of(sums, side)
+            seen = [like(each.sums[phase], sums, at) for each, at in others if each.sums and phase in each.sums]
+            moved = [pairing.of(each, side) for each in seen]
+            if moved:
+                spreads[last, phase] = np.sqrt(np.mean([apart_of(ours, each) ** 2 for each in moved], axis=0))
+                share = _median_share(spreads[last, phase], finite(ours.norm))
+                if phase == "gradient" and share >= CHAOTIC:
+                    chaotic[last] = share
+    unit, rate = unit_of(pairing, a.header.is_float64), _rate(spreads, last)
+    return Yardstick(unit, pairing, spreads, losses, last, rate, chaotic, computed)
 
 
-def apart_of(one: Sums, other: Sums) -> np.ndarray:
-    """Returns how far tensors are apart: the estimate of the norm of their difference.
+def _rate(spreads: Mapping[tuple[int, Phase], np.ndarray], last: int) -> float:
+    """Returns the growth of the weights' spread in a step; a doubling, if there are too few steps to measure it."""
+    half = last // 2
+    if last < 2 or (last, "weight") not in spreads or (half, "weight") not in spreads:
+        return 2.0
+    now, then = (float(np.linalg.norm(np.nan_to_num(spreads[step, "weight"], posinf=0))) for step in (last, half))
+    return max(1.0, (now / then) ** (1 / (last - half))) if then else 2.0
 
-    It is infinite where only one has numbers, or only one is infinite, or not a number.
+
+def coarser(one: Yardstick, other: Yardstick) -> Yardstick:
+    """The yardstick of two runs that round differently, at the steps where both were measured; elsewhere that of the first.
 
     Args:
-        one: What was seen of them in a run.
-        other: In the other run.
+        one: The yardstick of the one.
+        other: The yardstick of the other.
     """
-    with np.errstate(invalid="ignore", over="ignore"):
-        between = one.projections - other.projections
-        difference = np.sqrt(np.einsum("ij,ij->i", between, between) / between.shape[1])
-    if not np.isnan(difference).any():
-        return difference
-    kinds = [_kind(each) for each in (one, other)]
-    difference = np.where((kinds[0] == _NOTHING) & (kinds[1] == _NOTHING), 0.0, difference)
-    return np.where(np.isnan(difference), np.where(kinds[0] == kinds[1], 0.0, math.inf), difference)
+    spreads = {key: np.fmax(each, other.spreads.get(key, each)) for key, each in one.spreads.items()}
+    losses = {step: max(each, other.losses.get(step, each)) for step, each in one.losses.items()}
+    rate, chaotic = max(one.rate, other.rate), {**other.chaotic, **one.chaotic}
+    return dataclasses.replace(one, spreads=spreads, losses=losses, rate=rate, chaotic=chaotic)
 
 
-def multiples(apart: np.ndarray, rounding: np.ndarray) -> np.ndarray:
-    """Returns how many times differences have what rounding makes; 0 where nobody knows.
+def measure_both(
+    a: RecordedRun, of_a: Sequence[RecordedRun], b: RecordedRun, of_b: Sequence[RecordedRun], pairing: Pairing
+) -> Yardstick:
+    """Measures what perturbations did to both runs, or to the one that was run again.
 
     Args:
-        apart: The difference of each tensor.
-        rounding: What rounding makes of it.
+        a: The one.
+        of_a: Its perturbed reruns.
+        b: The other.
+        of_b: Its perturbed reruns.
+        pairing: The pairing of their tensors.
     """
-    with np.errstate(invalid="ignore", divide="ignore"):
-        times = apart / rounding
-    times[(apart == 0) | np.isnan(times)] = 0.0
-    return times
+    sides = ((a, of_a, 0), (b, of_b, 1))
+    found = functools.reduce(coarser, [measure(run, reruns, pairing, side) for run, reruns, side in sides if reruns])
+    if of_b and rounds_more(b, a):
+        found = dataclasses.replace(found, unit=np.maximum(found.unit, coarsest_roundoff(b.header)))
+    return found
 
 
-def times_rounding(apart: float, rounding: float) -> float:
-    """Returns how many times a difference has what rounding makes. Infinitely many times, if that is nothing.
+def rounds_more(one: RecordedRun, other: RecordedRun) -> bool:
+    """Returns whether one run has fewer digits than another, as one in bf16 has beside one in float32.
 
     Args:
-        apart: The difference.
-        rounding: What rounding makes.
+        one: The one.
+        other: The other.
     """
-    if not apart:
-        return 0.0
-    return apart / rounding if rounding else math.inf
+    return coarsest_roundoff(one.header) > coarsest_roundoff(other.header)
 
 
-def _kind(sums: Sums) -> np.ndarray:
-    """Returns what each tensor holds."""
-    square = sums.square
-    kinds = np.where(np.isfinite(square), _FINITE, np.where(np.isnan(square), _NO_NUMBER, _INFINITE))
-    kinds[(square == 0) | (np.isnan(square) & (sums.bits == 0))] = _NOTHING
-    return kinds
+def _root_mean_square(values: Sequence[float]) -> float:
+    """Returns the root of the mean of squares; 0 of nothing."""
+    return math.sqrt(sum(value * value for value in values) / len(values)) if values else 0.0

@@ -9,8 +9,8 @@ from samestep.common.batch import Batch
 from samestep.common.program import Arrays
 from samestep.common.reference.mutants import GPT, Context, Mutant, in_records
 from samestep.common.reference.program import TrainingProgram
-from samestep.common.reference.silent_bugs import Part, combine, parts_of
 from samestep.common.reference.techniques.precision import LOSS_SCALE
+from samestep.common.reference.wrong_steps import Part, change_gradients, combine, parts_of, times
 from samestep.common.techniques.clip_norm.statement import clip
 from samestep.common.workload.models.transformer import TOKENS
 
@@ -36,7 +36,7 @@ def clip_by(norm_of: Callable[[Arrays, int], float], program: TrainingProgram, c
         norm = norm_of(gradients, context.devices)
         scale = min(1.0, bound / norm) if norm else 1.0
         _set_bound(program, None)
-        right({name: g * scale for name, g in gradients.items()})
+        right(times(gradients, scale))
 
     program.apply = apply
     return bound is not None
@@ -60,21 +60,18 @@ def clip_each(of_shards: bool, program: TrainingProgram, context: Context) -> bo
         program: The program to be made wrong.
         context: Has the number of shards.
     """
-    bound, right, count = program.techniques.clip_norm, program.gradients, context.devices
+    bound, count = program.techniques.clip_norm, context.devices
     if bound is None:
         return False
     _set_bound(program, None)
 
-    def gradients(batch: Batch) -> Part:
-        loss, values = right(batch)
+    def change(batch: Batch, loss: float, values: Arrays) -> Part:
         if not of_shards:
             return loss, {name: clip({name: g}, bound)[name] for name, g in values.items()}
-        own = [
-            (0.0, clip({n: g * count for n, g in g_of.items()}, bound)) for _, g_of in parts_of(program, batch, count)
-        ]
+        own = [(0.0, clip(times(gradients, count), bound)) for _, gradients in parts_of(program, batch, count)]
         return loss, combine(program, own, [1 / count] * count)
 
-    program.gradients = gradients
+    change_gradients(program, change)
     return count > 1 or not of_shards
 
 
@@ -126,8 +123,7 @@ def clip_before_unscaling(program: TrainingProgram, context: Context) -> bool:
 
     def apply(gradients: Arrays) -> None:
         _set_bound(program, None)
-        clipped = clip({name: g * LOSS_SCALE for name, g in gradients.items()}, bound)
-        right({name: g / LOSS_SCALE for name, g in clipped.items()})
+        right(times(clip(times(gradients, LOSS_SCALE), bound), 1 / LOSS_SCALE))
 
     program.apply = apply
     return True

@@ -1,12 +1,12 @@
 """Mistakes of mixed precision that raised no error, as mutants."""
 
+from functools import partial
+
 import numpy as np
 
-from samestep.common.batch import Batch
 from samestep.common.program import Arrays
-from samestep.common.reference.mutants import GPT, Context, Mutant, in_records
+from samestep.common.reference.mutants import GPT, Context, Mutant, in_records, weigh_shards
 from samestep.common.reference.program import TrainingProgram
-from samestep.common.reference.silent_bugs import combine, parts_of
 from samestep.common.techniques.precision.bound import MASTERS_IN_TWO_BYTES
 
 LOSS_SCALE = 2.0**16
@@ -34,23 +34,6 @@ def to_bf16(value: np.ndarray) -> np.ndarray:
     """Rounds numbers to the 8 significant bits of bf16, half to even."""
     mantissa, exponent = np.frexp(value)
     return np.ldexp(np.rint(mantissa * 2.0**8), exponent - 8)
-
-
-def loss_scale_differs_by_rank(program: TrainingProgram, context: Context) -> bool:
-    """Gives the first rank twice the loss scale of the others; each divides the sum by its own.
-
-    Args:
-        program: The program to be made wrong.
-        context: Has the number of shards.
-    """
-    count = context.devices
-
-    def gradients(batch: Batch) -> tuple[float, Arrays]:
-        parts = parts_of(program, batch, count)
-        return sum(loss for loss, _ in parts), combine(program, parts, [1.0, *[0.5] * (count - 1)])
-
-    program.gradients = gradients
-    return count > 1
 
 
 def skipped_on_one_rank(program: TrainingProgram, context: Context) -> bool:
@@ -81,7 +64,7 @@ MISTAKES = (
     Mutant(
         "loss_scale_differs_by_rank",
         "the first of {devices} ranks has twice the loss scale of the others, whose shards count half",
-        loss_scale_differs_by_rank,
+        partial(weigh_shards, lambda shard, count: 0.5 if shard else 1.0),
         GPT,
     ),
     in_records("skipped_on_one_rank", skipped_on_one_rank, GPT),

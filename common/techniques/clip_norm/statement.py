@@ -1,6 +1,6 @@
 """Clipping, stated once: a gradient with a larger norm is scaled down to the bound, as a whole."""
 
-import numpy as np
+import math
 
 from samestep.common.program import Arrays
 
@@ -12,6 +12,6 @@ def clip(gradients: Arrays, bound: float) -> Arrays:
         gradients: The gradients of every parameter.
         bound: The largest norm allowed.
     """
-    norm = np.sqrt(sum(float((g * g).sum()) for g in gradients.values()))
+    norm = math.sqrt(sum(float((g * g).sum()) for g in gradients.values()))
     scale = min(1.0, bound / norm) if norm else 1.0
     return {name: g * scale for name, g in gradients.items()}

@@ -1,26 +1,19 @@
 """Clipping as a technique."""
 
-from typing import TYPE_CHECKING
-
+from samestep.common.program import Arrays
 from samestep.common.techniques import Techniques
 from samestep.common.techniques.clip_norm.flag import ClipFlags
+from samestep.common.techniques.clip_norm.statement import clip
 from samestep.common.techniques.technique import Technique
 
-if TYPE_CHECKING:
-    from samestep.common.program import Arrays
 
-
-def transform(gradients: "Arrays", techniques: Techniques) -> "Arrays":
+def transform(gradients: Arrays, techniques: Techniques) -> Arrays:
     """Clips the gradient of the whole batch, as `statement.clip` says.
 
     Args:
         gradients: The gradients of every parameter.
         techniques: Those of the run.
     """
-    from samestep.common.techniques.clip_norm.statement import (
-        clip,  # here: it needs NumPy, which a prediction does without
-    )
-
     assert techniques.clip_norm is not None
     return clip(gradients, techniques.clip_norm)
 

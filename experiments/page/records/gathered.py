@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from samestep.common.judging.recorded.pairing import pair
+from samestep.common.judging.recorded.differences import THRESHOLD, times_rounding
 from samestep.common.judging.recorded.verdict import RecordedVerdict
 from samestep.common.judging.recorded.walk import ComparedTensors, Walk
-from samestep.common.judging.recorded.yardstick import THRESHOLD, times_rounding
 from samestep.common.steps.recorded_run import RecordedRun, RunStep
 from samestep.experiments.page.curves import Place
 from samestep.experiments.recording.diffing import Diffed, judge_as_kept
@@ -135,7 +134,7 @@ def gather_pair(a: Reruns, b: Reruns) -> GatheredPair:
         ConfigError: They have nothing in common, or are damaged.
     """
     found, yardstick = judge_as_kept(a, b)
-    walk = Walk(a.run, b.run, pair(a.run, b.run), yardstick)
+    walk = Walk(a.run, b.run, yardstick)
     first = found.verdict.first
     wanted = None if first is None else first.step
     phase = "weight" if first is not None and first.phase in ("update", "initial weights") else "gradient"

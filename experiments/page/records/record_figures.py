@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from samestep.common.frameworks import FRAMEWORKS
-from samestep.common.judging.recorded.yardstick import THRESHOLD
+from samestep.common.judging.recorded.differences import THRESHOLD
 from samestep.experiments.page.axes import AxisScale, linear, logarithmic
 from samestep.experiments.page.curves import Panel, Place, curve, dot, thin
 from samestep.experiments.page.records.gathered import GatheredPair, GatheredRecord, ShownTensor

@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from samestep.common.mistakes.evidence import Evidence, SeenTensor, Side
+from samestep.common.mistakes.evidence import Evidence, Side
+from samestep.common.mistakes.seen_tensor import SeenTensor
 from samestep.common.mistakes.table import causes
 
 SIDE = Side(1, 1, 1, 1.0, (1.0,), {0: (1, 2)}, {}, (), (), False, ())

@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from samestep.common.mistakes.evidence import Evidence, SeenTensor, Side
+from samestep.common.mistakes.evidence import Evidence, Side
+from samestep.common.mistakes.seen_tensor import SeenTensor
 from samestep.common.mistakes.table import causes
 
 SIDE = Side(1, 2, 2, 1.0, (0.9, 1.1), {0: (1, 2)}, {"lr": 0.1, "weight_decay": 0.5}, (), (), False, ())

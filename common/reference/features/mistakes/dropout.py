@@ -10,9 +10,10 @@ from samestep.common.features.dropout.feature import rate_of
 from samestep.common.keys import example_keys
 from samestep.common.program import Arrays
 from samestep.common.reference.features.dropout import Dropout
-from samestep.common.reference.models.layers import Saved, layers_below
+from samestep.common.reference.models.layers import Saved
 from samestep.common.reference.mutants import GPT, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
+from samestep.common.reference.wrong_steps import layers_of
 
 _CELL = f"{GPT}+dropout=0.2"
 
@@ -48,7 +49,7 @@ def unscaled_dropout(program: TrainingProgram, context: Context) -> bool:
         program: The program to be made wrong.
         context: Has the number of shards.
     """
-    found = [each for each in layers_below(program.model) if isinstance(each, Dropout)]
+    found = layers_of(program, Dropout)
     for layer in found:
         right, keep = layer.forward, 1 - layer.rate
         vars(layer)["forward"] = partial(_scaled_forward, right, keep)

@@ -6,12 +6,10 @@ from functools import partial
 
 import numpy as np
 
-from samestep.common.batch import Batch
-from samestep.common.program import Arrays
 from samestep.common.reference.models.experts import Experts, Routed
-from samestep.common.reference.models.layers import layers_below
 from samestep.common.reference.mutants import GPT, Context, Mutant
 from samestep.common.reference.program import TrainingProgram
+from samestep.common.reference.wrong_steps import change_gradients, layers_of
 
 _CELL = f"{GPT}+experts=4+balance=0.5"
 
@@ -24,7 +22,7 @@ def _each(change: Callable[[Experts, Context], object], program: TrainingProgram
         program: The program to be made wrong.
         context: Has the number of shards.
     """
-    found = [each for each in layers_below(program.model) if isinstance(each, Experts)]
+    found = layers_of(program, Experts)
     for layer in found:
         change(layer, context)
     return bool(found)
@@ -127,16 +125,13 @@ def expert_gradients_over_replicas(program: TrainingProgram, context: Context) -
         program: The program to be made wrong.
         context: Has the number of ranks.
     """
-    right = program.gradients
-    mixtures = [each for each in layers_below(program.model) if isinstance(each, Experts)]
-    names = {name for mixture in mixtures for expert in mixture.experts for name in expert.names}
-
-    def gradients(batch: Batch) -> tuple[float, Arrays]:
-        loss, values = right(batch)
-        return loss, {name: g * context.devices if name in names else g for name, g in values.items()}
-
-    program.gradients = gradients
-    return bool(names) and context.devices > 1
+    experts = (expert for mixture in layers_of(program, Experts) for expert in mixture.experts)
+    names, count = {name for expert in experts for name in expert.names}, context.devices
+    change_gradients(
+        program,
+        lambda batch, loss, values: (loss, {n: g * count if n in names else g for n, g in values.items()}),
+    )
+    return bool(names) and count > 1
 
 
 def _mistake(change: Callable[[Experts, Context], object], sentence: str) -> Mutant:

@@ -1,0 +1,152 @@
+"""How far tensors are apart in two recorded runs, and what that is divided by: how far a rounding moves them."""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from samestep.common.judging.recorded.pairing import Pairing
+from samestep.common.request import UNIT_ROUNDOFF
+from samestep.common.steps.record import Phase, RecordHeader
+from samestep.common.steps.recorded_run import Sums
+
+THRESHOLD = 10.0
+"""How many times the yardstick a difference must have to be no rounding. Of 500 healthy pairs (`benchmarks/alarms.py`) the
+worst that are the same have 3.68."""
+FLOAT64 = 1e-10
+"""The yardstick of a float64 record, relative to the norm: a thousand times what healthy pairs have."""
+DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
+"""How a record spells a dtype -> how `UNIT_ROUNDOFF` does."""
+_NOTHING, _FINITE, _INFINITE, _NO_NUMBER = range(4)
+"""What a tensor holds: nothing or zeros, finite numbers, something infinite, or something that is not a number."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RoundingScale:
+    """What differences are divided by.
+
+    Attributes:
+        rounding: For each tensor, the norm of the difference that rounding makes.
+        same: The most that a difference may have of it to be rounding.
+        different: From how much on it is none. Between the two, nobody can tell.
+    """
+
+    rounding: np.ndarray
+    same: float = THRESHOLD
+    different: float = THRESHOLD
+
+
+def floor(sums: Sums, pairing: Pairing, phase: Phase) -> np.ndarray | float:
+    """Returns what a tensor would have if its gradient were as large as those of the model are.
+
+    The true gradient of a key bias is zero: what it holds is rounding of larger numbers that cancel.
+
+    Args:
+        sums: What was seen of the tensors.
+        pairing: The pairing of the tensors.
+        phase: What was seen.
+    """
+    if phase == "weight":
+        return 0.0
+    sizes, square = pairing.sizes, finite(sums.square)
+    trained = pairing.are_parameters & (square > 0)
+    size = float(trained @ sizes)
+    return np.sqrt(float(trained @ square) / size * sizes) if size else 0.0
+
+
+def finite(numbers: np.ndarray) -> np.ndarray:
+    """Returns the same with zeros for what is not a finite number."""
+    is_finite = np.isfinite(numbers)
+    return numbers if is_finite.all() else np.where(is_finite, numbers, 0.0)
+
+
+def roundoff(dtype: str) -> float:
+    """Returns the unit roundoff of a dtype; that of float32 for one that nobody trains in.
+
+    Args:
+        dtype: As a record spells it, such as "bfloat16".
+    """
+    return UNIT_ROUNDOFF.get(DTYPES.get(dtype, dtype), UNIT_ROUNDOFF["float32"])
+
+
+def roundoff_of_weights(header: RecordHeader) -> float:
+    """Returns the unit roundoff of the fewest digits that a run keeps weights in.
+
+    Args:
+        header: That of its record.
+    """
+    return max((roundoff(each.dtype) for each in header.tensors if each.is_trained), default=roundoff(""))
+
+
+def coarsest_roundoff(header: RecordHeader) -> float:
+    """Returns the unit roundoff of the fewest digits that a run keeps weights in, or computes products in.
+
+    Args:
+        header: That of its record.
+    """
+    kept = roundoff_of_weights(header)
+    return max(kept, roundoff(header.products)) if header.products else kept
+
+
+def unit_of(pairing: Pairing, is_float64: bool) -> np.ndarray:
+    """Returns the unit of each tensor's yardstick.
+
+    Args:
+        pairing: The pairing of the tensors.
+        is_float64: Whether the records are of runs in float64.
+    """
+    if is_float64:
+        return np.full(len(pairing.tensors), FLOAT64)
+    return np.array([roundoff(each.dtype) for each in pairing.tensors])
+
+
+def apart_of(one: Sums, other: Sums) -> np.ndarray:
+    """Returns how far tensors are apart: the estimate of the norm of their difference.
+
+    It is infinite where only one has numbers, or only one is infinite, or not a number.
+
+    Args:
+        one: What was seen of them in a run.
+        other: In the other run.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        between = one.projections - other.projections
+        difference = np.sqrt(np.einsum("ij,ij->i", between, between) / between.shape[1])
+    if not np.isnan(difference).any():
+        return difference
+    kinds = [_kind(each) for each in (one, other)]
+    difference = np.where((kinds[0] == _NOTHING) & (kinds[1] == _NOTHING), 0.0, difference)
+    return np.where(np.isnan(difference), np.where(kinds[0] == kinds[1], 0.0, math.inf), difference)
+
+
+def multiples(apart: np.ndarray, rounding: np.ndarray) -> np.ndarray:
+    """Returns how many times differences have what rounding makes; 0 where nobody knows.
+
+    Args:
+        apart: The difference of each tensor.
+        rounding: What rounding makes of it.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        times = apart / rounding
+    times[(apart == 0) | np.isnan(times)] = 0.0
+    return times
+
+
+def times_rounding(apart: float, rounding: float) -> float:
+    """Returns how many times a difference has what rounding makes. Infinitely many times, if that is nothing.
+
+    Args:
+        apart: The difference.
+        rounding: What rounding makes.
+    """
+    if not apart:
+        return 0.0
+    return apart / rounding if rounding else math.inf
+
+
+def _kind(sums: Sums) -> np.ndarray:
+    """Returns what each tensor holds."""
+    square = sums.square
+    kinds = np.where(np.isfinite(square), _FINITE, np.where(np.isnan(square), _NO_NUMBER, _INFINITE))
+    kinds[(square == 0) | (np.isnan(square) & (sums.bits == 0))] = _NOTHING
+    return kinds

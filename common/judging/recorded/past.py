@@ -1,0 +1,119 @@
+"""What a run did before a step, as far as a cause may need it, in a memory that hardly grows."""
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from samestep.common.judging.recorded.pairing import Pairing
+from samestep.common.steps.projections import PROJECTIONS
+from samestep.common.steps.record import Phase
+from samestep.common.steps.recorded_run import RunStep, Sums, digest_of, own_rows
+
+MOST_REMEMBERED = 100_000
+"""Steps of which rates and digests are kept: beyond that, a repeated epoch is not recognized as one."""
+_BITS = 27
+"""The size of the table is two to that power, in bits: 16 MiB."""
+_MOST = 2**25
+"""Examples that are remembered. Then the table calls a fifth of what is new seen, which is far from most of a batch."""
+_TOGETHER = 16
+"""Steps whose examples enter the table at once, which takes less time than one after the other."""
+
+
+class SeenExamples:
+    """Remembers hashes of examples: one bit of a table for each."""
+
+    def __init__(self) -> None:
+        """Has seen none."""
+        self._table, self._count = np.zeros(2 ** (_BITS - 3), np.uint8), 0
+        self._waiting: list[Sequence[int]] = []
+
+    def add(self, examples: Sequence[int]) -> None:
+        """Remembers the examples of a step.
+
+        Args:
+            examples: Their hashes.
+        """
+        if len(self._waiting) > _TOGETHER:
+            self._take()
+        self._waiting.append(examples)
+
+    def knew_last(self) -> bool:
+        """Returns whether most examples of the last step were in steps before it."""
+        self._take()
+        if not self._waiting or not self._waiting[0]:
+            return False
+        bytes_, bits = _places(self._waiting[0])
+        return 2 * int(np.count_nonzero(self._table[bytes_] & bits)) > len(bits)
+
+    def _take(self) -> None:
+        """Enters all steps into the table but the last."""
+        *before, last = self._waiting or [[]]
+        self._waiting = [last]
+        if before and self._count < _MOST:
+            together = [*itertools.chain.from_iterable(before)]
+            bytes_, bits = _places(together)
+            np.bitwise_or.at(self._table, bytes_, bits)
+            self._count += len(together)
+
+
+@dataclasses.dataclass(eq=False)
+class Past:
+    """What one run did before a step.
+
+    Attributes:
+        world: Its number of processes.
+        pairing: The pairing of the tensors of both runs.
+        side: 0 if the run is A, 1 if it is B.
+        usual_passes: The most backward passes that a step had.
+        rates: The learning rate of each step.
+        digests: A hash of the examples of each step.
+        last: What was seen of all its own tensors in the step before.
+        strays: The projections of gradients that steps left and that no update used yet; NaN or None where there are none.
+        examples: Those of all steps.
+    """
+
+    world: int
+    pairing: Pairing
+    side: int
+    usual_passes: int = 0
+    rates: list[float] = dataclasses.field(default_factory=list)
+    digests: list[int | None] = dataclasses.field(default_factory=list)
+    last: Mapping[Phase, Sums] = dataclasses.field(default_factory=dict)
+    strays: np.ndarray | None = None
+    examples: SeenExamples = dataclasses.field(default_factory=SeenExamples)
+
+    def before(self, phase: Phase) -> Sums | None:
+        """Returns what the tensors that both runs have were in a phase of the step before; None if it was not looked at."""
+        return self.pairing.of(self.last[phase], self.side) if phase in self.last else None
+
+    def left(self) -> np.ndarray:
+        """Returns the strays of the tensors that both runs have; zeros where there are none."""
+        places = self.pairing.places[self.side]
+        return np.zeros((len(places), PROJECTIONS)) if self.strays is None else np.nan_to_num(self.strays[places])
+
+    def note(self, step: RunStep) -> None:
+        """Notes what a step was given, before it is judged."""
+        if step.number < 0 or len(self.rates) >= MOST_REMEMBERED:
+            return
+        self.rates.append(step.scalars.get("lr", float("nan")))
+        own = None if step.rows is None else own_rows(step.rows)
+        self.digests.append(digest_of(own))
+        self.examples.add(own or ())
+
+    def end(self, step: RunStep) -> None:
+        """Notes what a step did, after it was judged."""
+        self.usual_passes, self.last = max(self.usual_passes, step.passes), step.sums or {}
+        if self.strays is not None and "gradient" in self.last:
+            self.strays[~np.isnan(self.last["gradient"].square)] = np.nan
+        if "stray" in self.last:
+            left = self.last["stray"].projections
+            before = np.full_like(left, np.nan) if self.strays is None else self.strays
+            self.strays = np.where(np.isnan(left), before, left)
+
+
+def _places(examples: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the bytes and the bits of the table that belong to examples."""
+    places = np.fromiter(examples, np.uint64, len(examples)) & np.uint64(2**_BITS - 1)
+    return places >> np.uint64(3), np.uint8(1) << (places & np.uint64(7)).astype(np.uint8)

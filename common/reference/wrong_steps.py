@@ -1,0 +1,118 @@
+"""How mutants make a program wrong: by its gradients, by the weights of parts of its batch, by its batches or by its layers."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from samestep.common.batch import Batch
+from samestep.common.program import Arrays
+from samestep.common.reference.models.layers import layers_below
+from samestep.common.reference.program import TrainingProgram
+from samestep.common.reference.step import accumulate
+from samestep.common.techniques import Techniques
+
+Part = tuple[float, Arrays]
+"""The loss of a part of the batch and its gradients, each divided by the targets of the GLOBAL batch."""
+T = TypeVar("T")
+
+
+def change_gradients(program: TrainingProgram, change: Callable[[Batch, float, Arrays], Part]) -> None:
+    """Has a program go on with other gradients than the right ones, or report another loss.
+
+    Args:
+        program: The program to be made wrong.
+        change: (batch, right loss, right gradients) -> loss and gradients.
+    """
+    right = program.gradients
+    program.gradients = lambda batch: change(batch, *right(batch))
+
+
+def train_on(program: TrainingProgram, batch_of: Callable[[Batch], Batch]) -> None:
+    """Has a program take its steps on other batches.
+
+    Args:
+        program: The program to be made wrong.
+        batch_of: The right batch -> the wrong one.
+    """
+    right = program.gradients
+    program.gradients = lambda batch: right(batch_of(batch))
+
+
+def weigh_parts(
+    program: TrainingProgram, weights_of: Callable[[Batch], Sequence[float]], on_loss: bool = False
+) -> None:
+    """Has a program weigh contiguous equal parts of its batch, each by 1 in the right step.
+
+    Args:
+        program: The program to be made wrong.
+        weights_of: Returns the weight of each part, as many for each device.
+        on_loss: Whether the reported loss is weighed as well.
+    """
+
+    def gradients(batch: Batch) -> Part:
+        weights = weights_of(batch)
+        parts = parts_of(program, batch, len(weights))
+        loss = sum((w if on_loss else 1.0) * loss for w, (loss, _) in zip(weights, parts, strict=True))
+        return loss, combine(program, parts, weights)
+
+    program.gradients = gradients
+
+
+def parts_of(program: TrainingProgram, batch: Batch, count: int) -> list[Part]:
+    """Takes contiguous parts of a batch forward and backward, each alone.
+
+    Args:
+        program: The program with the weights.
+        batch: The global batch.
+        count: The number of equal parts.
+    """
+    plain = dataclasses.replace(program.run, techniques=Techniques())
+    trained = program.model, program.context, program.loss, program.params | program.buffers
+    found = []
+    for number in range(count):
+        part = batch.part(number, count)
+        loss, gradients = accumulate(*trained, part, plain, program.examples)
+        share = part.num_targets / batch.num_targets
+        found.append((loss * share, times(gradients, share)))
+    return found
+
+
+def combine(program: TrainingProgram, parts: Sequence[Part], weights: Sequence[float]) -> Arrays:
+    """Adds up the gradients of parts, and exchanges the sums of each device as the program does.
+
+    Args:
+        program: Whose run says how many devices there are.
+        parts: The parts, in order, as many for each device.
+        weights: The weights of each part; all are 1 in the right step.
+    """
+    scaled = [times(values, weight) for weight, (_, values) in zip(weights, parts, strict=True)]
+    if program.exchange is None:
+        return _added(scaled)
+    each = len(scaled) // program.run.num_devices
+    shards = [_added(scaled[number : number + each]) for number in range(0, len(scaled), each)]
+    total, program.local = program.exchange(program.run, shards, program.local)
+    return total
+
+
+def times(gradients: Arrays, factor: float) -> Arrays:
+    """Returns gradients times a factor.
+
+    Args:
+        gradients: By name.
+        factor: The factor.
+    """
+    return {name: gradient * factor for name, gradient in gradients.items()}
+
+
+def _added(parts: Sequence[Arrays]) -> Arrays:
+    return {name: sum(part[name] for part in parts) for name in parts[0]}
+
+
+def layers_of(program: TrainingProgram, kind: type[T]) -> list[T]:
+    """Returns the layers of one kind that a program has.
+
+    Args:
+        program: The program.
+        kind: Their class.
+    """
+    return [layer for layer in layers_below(program.model) if isinstance(layer, kind)]

@@ -1,0 +1,97 @@
+"""What hardly any number decides names no mistake, and numbers that divide by nothing end no judgement."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from samestep.common.mistakes.evidence import Evidence, Side
+from samestep.common.mistakes.seen_tensor import SeenTensor
+from samestep.common.mistakes.table import causes
+from samestep.common.steps.gradient_transforms import CLIP_MOST, CLIP_NORM
+
+ADAM = {"lr": 0.1, "betas.0": 0.9, "betas.1": 0.999}
+SIDE = Side(1, 1, 1, 1.0, (1.0,), None, ADAM, (), (), False, ())
+DRAWN = np.random.default_rng(0).normal(size=(4, 8))
+
+
+def seen(ratio: float, size: int = 64, **more: object) -> list[SeenTensor]:
+    """Two tensors, in B as many times those of A."""
+    return [
+        SeenTensor(name, "kernel", "parameter", size, one, ratio * one, 1e-7, 10.0, **more)
+        for name, one in zip("uv", DRAWN, strict=False)
+    ]
+
+
+def named(evidence: Evidence) -> list[str]:
+    return [each.name for each in causes(evidence)]
+
+
+def updated(step: int, ratio: float) -> list[str]:
+    return named(Evidence("update", step, SIDE, SIDE, seen(1.0), seen(ratio)))
+
+
+def correction(steps: int) -> float:
+    """By what Adam multiplies an update, to correct the bias of its moments."""
+    return math.sqrt(1 - 0.999**steps) / (1 - 0.9**steps)
+
+
+def test_a_late_update_of_any_factor_is_no_count_of_steps_that_was_lost() -> None:
+    """Of thousands of counts, one corrects by nearly any factor."""
+    assert updated(5000, 0.9) == ["update_times"]
+    assert updated(5000, correction(1) / correction(5001)) == ["step_count_lost"]
+
+
+def test_a_decay_of_the_moments_that_is_too_small_for_a_float_ends_no_judgement() -> None:
+    assert 0.9**8000 == 0
+    assert updated(7999, 1.5) == ["update_times"]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "expected"), [([0.1, 0.1, 0.1], "other_hyperparameter"), ([0.1, 0.1, 0.1, 0.01], "late_rate")]
+)
+def test_a_rate_that_stays_where_the_other_falls_does_not_lag(theirs: list[float], expected: str) -> None:
+    """One rate is that of the step before wherever a schedule is forgotten."""
+    a, b = (
+        dataclasses.replace(SIDE, rates=rates, scalars={"lr": rates[2]})
+        for rates in ([0.1, 0.1, 0.01, 0.01][: len(theirs)], theirs)
+    )
+    assert named(Evidence("hyper-parameters", 2, a, b)) == [expected]
+
+
+def test_what_a_step_before_left_is_named_only_if_it_makes_the_difference() -> None:
+    """A fifth of a difference just above rounding brings it below."""
+    one, other, left = DRAWN[0], DRAWN[0] + 1.0e-6 * DRAWN[1], 0.2e-6 * DRAWN[1]
+    length = math.sqrt(float(np.mean(DRAWN[1] ** 2)))
+    gradients = [
+        SeenTensor("u", "kernel", "parameter", 64, one, other, 0.9e-7 * length, 10.0, strays=(left, left)),
+    ]
+    assert not named(Evidence("gradient", 1, SIDE, SIDE, gradients))
+    whole = [dataclasses.replace(each, strays=(5 * left, 5 * left)) for each in gradients]
+    assert named(Evidence("gradient", 1, SIDE, SIDE, whole)) == ["stray_gradients"]
+
+
+@pytest.mark.parametrize(("size", "is_named"), [(1, False), (64, True)])
+def test_any_difference_of_one_number_is_a_multiple_of_its_weight(size: int, is_named: bool) -> None:
+    before, side = DRAWN[2], dataclasses.replace(SIDE, passes=2, usual_passes=2, scalars=ADAM | {"weight_decay": 0.5})
+    moves = [SeenTensor("u", "bias", "parameter", size, DRAWN[0], DRAWN[0] - 0.0501 * before, 1e-7, 10.0, before)]
+    found = named(Evidence("update", 0, dataclasses.replace(SIDE, passes=1), side, (), moves))
+    assert ("decay_each_microbatch" in found) == is_named
+
+
+def test_a_step_without_a_backward_pass_that_is_clipped_ends_no_judgement() -> None:
+    sides = [
+        dataclasses.replace(SIDE, passes=0, loss=None, parts=(), scalars={CLIP_NORM: norm, CLIP_MOST: 1.0})
+        for norm in (2.0, 3.0)
+    ]
+    assert named(Evidence("gradient", 1, *sides, seen(2 / 3))) == ["clip_by_other_norm"]
+
+
+@pytest.mark.parametrize("phase", ["loss", "gradient"])
+def test_gradients_that_are_clipped_to_nothing_end_no_judgement(phase: str) -> None:
+    clipped = dataclasses.replace(SIDE, scalars={CLIP_NORM: 2.0, CLIP_MOST: 0.0})
+    other = dataclasses.replace(SIDE, loss=1.5)
+    gradients = [dataclasses.replace(each, norms=(0.0, 1.0), earlier=DRAWN[3]) for each in seen(1.0)]
+    gradients = [dataclasses.replace(each, one=np.zeros(8)) for each in gradients]
+    assert isinstance(named(Evidence(phase, 1, clipped, other, gradients)), list)
