@@ -20,7 +20,7 @@ from samestep.experiments.recording.diffing import diff
 SEEDS = range(10)
 NAMES = {
     "off": (),
-    "target": ("other_targets", "targets_differ", "mean_of_means"),
+    "target": ("other_loss", "targets_differ", "mean_of_means"),
     "twice": ("padded_sample_twice",),
     "wire": ("gradients_rounded_to_bf16",),
 }

@@ -62,7 +62,7 @@ PLANTED = (
         "the state is not carried over",
         "hidden = repackage_hidden(hidden)\n            output, h",
         "hidden = model.init_hidden(args.batch_size)\n            output, h",
-        "other_targets",
+        "other_loss",
     ),
     Planted(_LSTM, "the rate is divided by the targets", "alpha=-lr)", "alpha=-lr / len(targets))", "update_times"),
     Planted(_LSTM, "updates by sub_", "p.data.add_(p.grad, alpha=-lr)", "p.data.sub_(lr * p.grad)", is_wrong=False),
@@ -80,11 +80,11 @@ PLANTED = (
     Planted(_SEQUENCE, "the loss by hand", "criterion(out, target)", "((out - target) ** 2).mean()", is_wrong=False),
     Planted(_GAT, "model.train() is forgotten", "    model.train()\n", "", "evaluation_mode"),
     Planted(_GAT, "zero_grad is forgotten", "    optimizer.zero_grad()\n", "", "gradients_not_cleared"),
-    Planted(_GAT, "trained on all nodes", _WHOLE, "criterion(output, target)", "other_targets"),
+    Planted(_GAT, "trained on all nodes", _WHOLE, "criterion(output, target)", "other_loss"),
     Planted(_GAT, "nodes in another order", _WHOLE, _FLIPPED, is_wrong=False),
     Planted(_GCN, "model.train() is forgotten", "    model.train()\n", "", "evaluation_mode"),
     Planted(_GCN, "decay apart", "optimizer = Adam(", "optimizer = torch.optim.AdamW(", "other_hyperparameter"),
-    Planted(_GCN, "trained on all nodes", _WHOLE, "criterion(output, target)", "other_targets"),
+    Planted(_GCN, "trained on all nodes", _WHOLE, "criterion(output, target)", "other_loss"),
     Planted(_GCN, "nodes in another order", _WHOLE, _FLIPPED, is_wrong=False),
     Planted(
         _VIT,
@@ -116,9 +116,9 @@ PLANTED = (
     ),
     Planted(_DENSE, "foreach", "nesterov=True", "nesterov=True, foreach=True", is_wrong=False),
     Planted(
-        _WEATHER, "targets of a step earlier", "iloc[start:end][[1]]", "iloc[start - 1:end - 1][[1]]", "other_targets"
+        _WEATHER, "targets of a step earlier", "iloc[start:end][[1]]", "iloc[start - 1:end - 1][[1]]", "other_loss"
     ),
-    Planted(_WEATHER, "mean absolute error", 'loss="mse"', 'loss="mae"', "other_targets"),
+    Planted(_WEATHER, "mean absolute error", 'loss="mse"', 'loss="mae"', "other_loss"),
     Planted(_WEATHER, "run eagerly", 'loss="mse"', 'loss="mse", run_eagerly=True', is_wrong=False),
     Planted(_REVIEWS, "trained on the validation set", "model.fit(train_ds, ", "model.fit(val_ds, "),
     Planted(_REVIEWS, "run eagerly", "model.compile(", "model.compile(run_eagerly=True, ", is_wrong=False),

@@ -30,8 +30,7 @@ class Side:
         later: A hash of the examples of each step after this one, if the data differ.
         following: The multiset of the examples of the step after this one, likewise.
         only: The shapes of the parameters that the other run has not, by name.
-        again: How many examples all steps together were given more often than those of the other run, which has them as well;
-            None if nobody knows.
+        again: How many examples all steps were given more often than those of the other run, which has them; None if unknown.
         alone: How many examples all steps were given that the other run does not have at all; None if nobody knows.
         repeated: How many examples came again within one pass through a DataLoader; None if nobody knows.
         distinct: At least how many different examples all steps were given.
@@ -41,6 +40,7 @@ class Side:
         trained_alone: The names of the parameters that got a gradient and that the other run does not have.
         shares_layers: Whether its ranks hold parts of the same layers (tensor parallelism), so they need the same examples.
         earlier: The learning rates of the steps that it took before all of these, where the other one goes on after them.
+        class_weights: A hash of the weights that its loss functions were given for classes; 0 where none were seen.
     """
 
     world: int
@@ -68,6 +68,7 @@ class Side:
     trained_alone: tuple[str, ...] = ()
     shares_layers: bool = False
     earlier: tuple[float, ...] = ()
+    class_weights: int = 0
 
     @property
     def examples(self) -> collections.Counter[int]:

@@ -14,8 +14,8 @@ def _targets_differ(evidence: Evidence) -> Words | None:
     return {"what": what, "count": str((a - b).total()), "total": str(a.total())}
 
 
-def _other_targets(evidence: Evidence) -> Words | None:
-    """Returns the same inputs and weights give another loss, and no factor explains it."""
+def _other_loss(evidence: Evidence) -> Words | None:
+    """The same inputs and weights give another loss, and no factor explains it."""
     ratio = evidence.loss_ratio
     rows = evidence.a.rows is not None and evidence.a.examples == evidence.b.examples
     # of what one run alone has, or what a script has written, nobody knows whether it is the same
@@ -23,7 +23,23 @@ def _other_targets(evidence: Evidence) -> Words | None:
     is_known = bool(evidence.moves) and not differing(evidence.moved)  # else the weights before the step may be others
     if ratio is None or not rows or has_others or not is_known or common_ratio(evidence.gradients) is not None:
         return None
-    return {}
+    are_same = evidence.a.targets is not None and evidence.a.targets == evidence.b.targets
+    return (
+        {"but": ", nor a target that is recorded", "targets": ""}
+        if are_same
+        else {"but": "", "targets": "other targets, "}
+    )
+
+
+def _class_weights(evidence: Evidence) -> Words | None:
+    """The same inputs, targets and weights give another loss, whose function is given other weights of classes."""
+    ours, theirs = evidence.a.class_weights, evidence.b.class_weights
+    found = _other_loss(evidence)
+    if ours == theirs or found is None or found["targets"]:  # the latter: they may be others
+        return None
+    alone = "A" if not theirs else "B" if not ours else ""
+    whose, others = (f"function of {alone} alone is", "") if alone else ("functions of A and B are", "other ")
+    return {"what": f"the loss {whose} given {others}weights of classes"}
 
 
 def _evaluates(evidence: Evidence) -> Words | None:
@@ -51,10 +67,17 @@ TARGETS = (
         "meta-pytorch/torchtune#2613",
     ),
     Mistake(
-        "other_targets",
+        "class_weights",
         ("loss",),
-        _other_targets,
-        "the same inputs and weights give another loss, and no single factor explains it: other targets, other weights of "
+        _class_weights,
+        "inputs, weights and all targets that are recorded are the same, but {what}",
+        "",
+    ),
+    Mistake(
+        "other_loss",
+        ("loss",),
+        _other_loss,
+        "the same inputs and weights give another loss, and no single factor explains it{but}: {targets}other weights of "
         "examples or classes, another loss function, another computation or another state in a layer, or other random numbers, "
         "as in dropout",
     ),

@@ -49,7 +49,7 @@ LOSSES = (
         "metric_loss",
         Side(("pytorch-metric-learning==0.9.99",), ("TripletMarginLoss", "smooth_loss=true", "margin=0.5")),
         Side(("pytorch-metric-learning==0.9.98",), ("TripletMarginLoss", "smooth_loss=true", "margin=0.5")),
-        "other_targets",
+        "other_loss",
         "step 0, loss",
     ),
     Piece(
@@ -60,7 +60,7 @@ LOSSES = (
         "self_supervised",
         Side(("lightly==1.5.21",), ("dcl",)),
         Side(("lightly==1.5.20",), ("dcl",)),
-        "other_targets",
+        "other_loss",
         "step 0, loss",
     ),
 )

@@ -130,7 +130,7 @@ RUNS = (
         "resumed",
         "vllm-project/speculators#1027",
         "after a resume dropout draws what it drew at first",
-        "other_targets",
+        "other_loss",
         "step 2, loss",
         words="dropout",
     ),

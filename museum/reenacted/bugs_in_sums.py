@@ -103,7 +103,7 @@ SUMS = (
         "losses",
         "NVIDIA/Megatron-LM#1754",
         "a vocabulary that was padded takes part in the softmax",
-        "other_targets",
+        "other_loss",
         "step 0, loss",
     ),
     Reenacted(
@@ -168,7 +168,7 @@ SUMS = (
         "losses",
         "tenstorrent/tt-metal#55947",
         "dropout draws the same mask wherever it is asked",
-        "other_targets",
+        "other_loss",
         "step 0, loss",
         words="dropout",
     ),

@@ -149,7 +149,7 @@ class _Training:
         w = {name.removeprefix("net."): value for name, value in self.weights[rank].items()}
         indices = indices[::-1] if self.s.flipped else indices
         x, y, counted = self.x[indices], self.y[indices].copy(), self.counted[indices]
-        if self.s.mistake in ("other_targets", "targets_differ", "evaluation_mode", "statistics_stand_still"):
+        if self.s.mistake in ("other_loss", "targets_differ", "evaluation_mode", "statistics_stand_still"):
             y[indices == indices.min()] = (y[indices == indices.min()] + 1) % CLASSES
         z = x @ w["embed.weight"] + w["embed.bias"]
         h = np.maximum(z, 0) if self.s.relu else np.tanh(z)

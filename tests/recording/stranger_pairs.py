@@ -7,7 +7,9 @@ PAIRS = [
     ("terms", "idle", "same", "one of the two calls its model more often on the same examples, which changes nothing"),
     ("terms", "clipped", "same", "B clips its gradients to a norm of 100, and A does not; no step shows it"),
     ("terms", "twice", "unnamed", "A calls its model on 8 examples 8 times, and B on the same 16 times"),
-    ("terms", "flat", "other_targets", "the same inputs and weights give another loss"),
+    ("terms", "flat", "other_loss", "the same inputs and weights give another loss"),
+    ("terms", "weighted", "class_weights", "but the loss function of B alone is given weights of classes"),
+    ("terms weighted", "heavier", "class_weights", "the loss functions of A and B are given other weights of classes"),
     (
         "closures",
         "kept",
@@ -73,7 +75,7 @@ NEWCOMERS = [
 ]
 """As above, of newcomers.py."""
 GUESTS = [
-    ("contrastive", "one", "other_targets", "the same inputs and weights give another loss"),
+    ("contrastive", "one", "other_loss", "the same inputs and weights give another loss"),
     ("scheduled", "skipped", "late_rate", "from step 2 on, B uses the learning rate that A used one step earlier"),
     ("scheduled", "infinite", "unnamed", "in A and inf in B"),
     ("unfrozen", "late", "missing_gradients", "get gradients in A alone: frozen, detached"),
@@ -84,7 +86,7 @@ GUESTS = [
     ("grown", "early", "unnamed", "step 2, update, layer "),
     ("chosen", "logs", "same", "some examples are computed from the weights"),
     ("chosen", "reached", "unnamed", "step 0, gradient, layer Sequential.2: "),
-    ("chosen", "double", "other_targets", "step 0, loss"),
+    ("chosen", "double", "other_loss", "step 0, loss"),
     ("clients", "uneven", "named", "step 2, initial weights, layer "),
     ("clients", "twice", "unnamed", "step 3, gradient, layer "),
     ("folds", "stale", "missing_gradients", "not reached or held by no optimizer in B"),

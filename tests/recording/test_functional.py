@@ -75,7 +75,7 @@ def test_lengths_of_inputs_and_padding_are_no_labels(folder: Path) -> None:
     assert judge(whole, padded).kind == "same"
     assert [step.targeted for step in whole.steps] == [step.targeted for step in padded.steps]
     verdict = judge(whole, shorter)
-    assert [cause.name for cause in verdict.causes] == ["other_targets"] and "step 0, loss" in verdict.headline
+    assert [cause.name for cause in verdict.causes] == ["other_loss"] and "step 0, loss" in verdict.headline
 
 
 def test_a_missing_detach_is_named_where_it_matters(folder: Path, records: dict[str, list[Rank]]) -> None:

@@ -54,7 +54,7 @@ def test_no_healthy_pair_differs(tmp_path: Path, layout: str, kind: str, seeds: 
     [
         ("off_by_a_little", {}),
         ("one_norm_off", {}),
-        ("other_targets", {}),
+        ("other_loss", {}),
         ("gradients_rounded_to_bf16", {"world": 2}),
         ("padded_sample_twice", {"world": 2}),
     ],

@@ -48,7 +48,7 @@ MADE = {
     "same_order_each_epoch": {},
     "position_lost": {},
     "other_order": {},
-    "other_targets": {},
+    "other_loss": {},
     "evaluation_mode": {},
     "stray_gradients": {},
     "targets_differ": {"sees_targets": True},
@@ -126,7 +126,7 @@ def test_it_is_named(tmp_path: Path, name: str, optimizer: str) -> None:
     assert verdict.first.phase == phase and step in (None, verdict.first.step)
 
 
-@pytest.mark.parametrize("name", ["sum_for_mean", "clip_forgotten", "decay_each_microbatch", "other_targets"])
+@pytest.mark.parametrize("name", ["sum_for_mean", "clip_forgotten", "decay_each_microbatch", "other_loss"])
 def test_evaluation_mode_is_named_only_where_nothing_explains_more(tmp_path: Path, name: str) -> None:
     """A factor, a clipping or a decay explains every number; the mode and other targets say only that they differ."""
     a = Script(**common_of(name))
@@ -135,7 +135,7 @@ def test_evaluation_mode_is_named_only_where_nothing_explains_more(tmp_path: Pat
     pairing = pair(one, other)
     reruns = [recorded(dataclasses.replace(a, perturbed=seed), tmp_path) for seed in range(4)]
     verdict = judge(one, dataclasses.replace(other, steps=steps), measure(one, reruns, pairing))
-    expected = "evaluation_mode" if name == "other_targets" else name
+    expected = "evaluation_mode" if name == "other_loss" else name
     assert [cause.name for cause in verdict.causes] == [expected], verdict.headline
 
 

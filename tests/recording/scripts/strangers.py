@@ -57,7 +57,8 @@ def terms():
             optimizer.zero_grad()
             out = model(inputs[part])
             soft = functional.binary_cross_entropy_with_logits(out, inputs[part, :3].sigmoid())
-            hard = 0.1 * functional.cross_entropy(out, targets[part])
+            weight = torch.tensor([1.0, 2.0, 5.0 if "heavier" in words else 0.5]) if "weighted" in words else None
+            hard = 0.1 * functional.cross_entropy(out, targets[part], weight)
             (soft + hard if "flat" in words else soft + hard + out.square().mean()).backward()
         if "idle" in words:
             print("right:", (model(inputs[part]).argmax(1) == targets[part]).float().mean())

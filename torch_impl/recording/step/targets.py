@@ -38,6 +38,14 @@ _INPUTS = {
 """Node -> what it saves of what it was given. Others save results, whose last bits may differ, or random masks."""
 
 
+_WEIGHTS = {
+    "NllLossBackward0": "weight",
+    "NllLoss2DBackward0": "weight",
+    "BinaryCrossEntropyWithLogitsBackward0": "pos_weight",
+}
+"""Node of a loss -> what it saves of the weights that classes have. Weights of examples change with the batch."""
+
+
 class Targets:
     """Those of one step after the other."""
 
@@ -49,7 +57,7 @@ class Targets:
     def clear(self) -> None:
         """Begins a step."""
         self._sums: list[Sums] = []
-        self._kinds = set[str]()
+        self._kinds, self._weights = set[str](), set[int]()
         self._given: list[torch.Tensor] = []
         self._beside: list[torch.Tensor] = []
 
@@ -73,6 +81,7 @@ class Targets:
         if losses and self._num_misses < _MOST_MISSES:
             nodes = _nodes(losses, _MOST_NODES)
             found = _targets_of(nodes)
+            self._weights.update(_weights_of(nodes))
             self._num_misses = 0 if found else self._num_misses + 1
             if len(nodes) >= _MOST_NODES and len(found) > 1:  # there may be more, of which a node less would show one
                 self._kinds.add(f"the first {len(found)}")
@@ -96,8 +105,12 @@ class Targets:
             self._sums.append(sums)
 
     def kinds(self) -> dict[str, int]:
-        """Returns a hash of what kinds of targets there are: a loss with another term has others, wherever it is looked at."""
-        return _hash_of(frozenset(self._kinds)) if self._sums else {}
+        """Returns a hash of what kinds of targets there are: a loss with another term has others, wherever it is looked at.
+
+        With it comes one of the weights of classes, if losses are given any.
+        """
+        weights = {"class_weights": sum(self._weights)} if self._weights else {}
+        return _hash_of(frozenset(self._kinds)) | weights if self._sums else {}
 
     def sums(self) -> bytes | None:
         """Returns the sum of each example with its targets, which is mixed where it is read; None if no loss had any."""
@@ -119,6 +132,14 @@ def _targets_of(nodes: Sequence[torch.autograd.graph.Node]) -> list[torch.Tensor
             ignored = getattr(node, "_saved_ignore_index", None)
             found.append(target if ignored is None else _counted(target, signed(ignored), _counts_all(node, target)))
     return found
+
+
+def _weights_of(nodes: Sequence[torch.autograd.graph.Node]) -> Iterator[int]:
+    """Yields a hash of the weights of classes of each loss; those on a device are not waited for."""
+    for node in nodes:
+        saved = _saved(node, _WEIGHTS[node.name()]) if node.name() in _WEIGHTS else None
+        if saved is not None and saved.is_cpu:
+            yield zlib.crc32(saved.to(torch.float32).contiguous().numpy())
 
 
 def _counted(target: torch.Tensor, ignored: int, counts_all: bool) -> torch.Tensor:
