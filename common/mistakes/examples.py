@@ -108,28 +108,33 @@ def _same_order(evidence: Evidence) -> Words | None:
     return {"earlier": str(earlier[-1])}
 
 
-def _found_at(evidence: Evidence) -> int | None:
-    """Returns the step of A that has the examples of B's step; None if there is none, or if nobody knows whose turn it is."""
+def _found_at(evidence: Evidence) -> list[int]:
+    """Returns the steps of A that have the examples of B's, the nearest first; none if nobody knows whose turn it is."""
     a, b = evidence.a, evidence.b
     now = b.digests[-1] if b.digests else None
-    found = [number for number, digest in enumerate([*a.digests, *a.later]) if digest == now]
-    is_known = evidence.gradients or a.examples.total() == b.examples.total()
-    if now is None or not found or now == a.digests[-1] or not is_known:
-        return None
-    return min(found, key=lambda number: abs(number - len(b.digests) + 1))
+    is_known = now is not None and (evidence.gradients or a.examples.total() == b.examples.total())
+    every = enumerate([*a.digests, *a.later] if is_known and now != a.digests[-1] else [])
+    return sorted(
+        (number for number, digest in every if digest == now), key=lambda each: abs(each - len(b.digests) + 1)
+    )
 
 
 def _shifted(evidence: Evidence) -> Words | None:
-    """B's step has the examples of another step of A."""
-    other = _found_at(evidence)
-    repeated = evidence.a.repeated, evidence.b.repeated  # within a pass, which has a name of its own
-    return None if other is None or (0 in repeated and any(repeated)) else {"other": str(other)}
+    """B's step has the examples of another step of A, and B's next one, if there is one, those of the step after that."""
+    a, b, found = evidence.a, evidence.b, _found_at(evidence)
+    after = [*a.digests, *a.later]
+    if known := [each for each in found if b.later and each + 1 < len(after)]:
+        found = [each for each in known if after[each + 1] == b.later[0]]
+    repeated = a.repeated, b.repeated  # within a pass, which has a name of its own
+    is_named = (0 in repeated and any(repeated)) or _reordered(evidence) is not None
+    is_told = found and (known or evidence.step)  # the first step may be of another loader
+    return {"other": str(found[0])} if is_told and not is_named else None
 
 
 def _last_dropped(evidence: Evidence) -> Words | None:
     """A's step has fewer examples than B's, which are those of A's next step, the first one of a pass."""
     ours, theirs = evidence.a.examples.total(), evidence.b.examples.total()
-    is_next = _found_at(evidence) == len(evidence.b.digests)
+    is_next = _found_at(evidence)[:1] == [len(evidence.b.digests)]
     return {"less": counted(ours, "example"), "usual": str(theirs)} if is_next and 0 < ours < theirs else None
 
 
@@ -141,9 +146,8 @@ def _reordered(evidence: Evidence) -> Words | None:
 
 def _repeated(evidence: Evidence) -> Words | None:
     """Within one pass, B is given examples again, and A is not."""
-    return (
-        {"more": counted(evidence.b.repeated, "example")} if evidence.b.repeated and evidence.a.repeated == 0 else None
-    )
+    ours, theirs = evidence.a.repeated, evidence.b.repeated
+    return {"more": counted(theirs, "example")} if theirs and ours == 0 else None
 
 
 def _overlapping(evidence: Evidence) -> Words | None:

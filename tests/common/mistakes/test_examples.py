@@ -41,3 +41,30 @@ def test_a_batch_that_is_as_large_as_two_of_a_later_pass_is_missing_none() -> No
     evidence = Evidence("data", 2, less, side((1, 2, 3, 4), 0))
     found = [[each.name for each in causes(one)] for one in (evidence, evidence.swapped())]
     assert found == [[]] * 2  # over all steps they are the same, in one order
+
+
+def shuffled(steps: tuple[int, ...], step: int, again: int = 2) -> Side:
+    """A run that is given whole batches, each called by its number, and the step that is judged."""
+    known = {"again": again, "alone": 0, "repeated": None, "later": steps[step + 1 :]}
+    rows = {0: (steps[step],)}
+    return Side(1, 1, 1, 1.0, (), rows, {}, (), steps[: step + 1], False, (), **known)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "step", "again", "expected"),
+    [
+        ((0, 1, 2, 3, 4, 5), (0, 1, 0, 1, 2, 3), 2, 2, ["position_lost"]),  # begins again
+        ((0, 1, 2, 3, 4, 5), (0, 1, 4, 5, 6, 7), 2, 2, ["position_lost"]),  # what waited in a buffer is lost
+        ((0, 1, 2), (0, 1, 0), 2, 2, ["position_lost"]),
+        ((7, 0, 8, 1, 7, 0), (0, 0, 1, 1, 0, 0), 0, 2, []),  # each second one is of another loader
+        ((7, 0), (0, 0), 0, 2, []),
+        ((0, 0, 1, 1, 2, 2), (0, 0, 2, 2, 1, 1), 2, 0, ["other_order"]),  # folds
+    ],
+)
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_a_place_in_the_data_is_lost_where_the_steps_after_it_go_on_from_there(
+    ours: tuple[int, ...], theirs: tuple[int, ...], step: int, again: int, expected: list[str], is_swapped: bool
+) -> None:
+    evidence = Evidence("data", step, *(shuffled(each, step, again) for each in (ours, theirs)))
+    found = causes(evidence.swapped() if is_swapped else evidence)
+    assert [each.name for each in found] == expected
