@@ -8,8 +8,7 @@ from samestep.common.request import RunConfig
 from samestep.common.strategy import Run
 from samestep.common.techniques.used import used
 from samestep.common.workload.optimizers.spec import OptimizerSpec
-from samestep.common.workload.optimizers.table import OPTIMIZERS, USER
-from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
+from samestep.common.workload.optimizers.table import OPTIMIZERS, USER, optimizer_named
 from samestep.common.workload.workload import Workload
 
 
@@ -25,7 +24,7 @@ def read_optimizer(config: RunConfig, workload: Workload) -> OptimizerSpec:
     """
     name = config.optimizer or next(iter(workload.learning_rates))
     if name != USER:
-        made = OPTIMIZERS[name](config.learning_rate or workload.learning_rate(name))
+        made = optimizer_named(name)(config.learning_rate or workload.learning_rate(name))
         for technique in used(config.techniques):
             made = technique.change_optimizer(made, config.techniques)
         return made
@@ -35,6 +34,8 @@ def read_optimizer(config: RunConfig, workload: Workload) -> OptimizerSpec:
     elif found.refused:
         why = found.refused
     else:
+        from samestep.common.workload.optimizers.user_optimizer import UserOptimizer  # here: most runs take one of ours
+
         rate = config.learning_rate or workload.learning_rate(name)
         return UserOptimizer(rate, workload.model.facts.source, found.kept, found.groups, found.learning_rate)
     raise ConfigError(f"{workload.name} {why}; or choose --optimizer {_listed(OPTIMIZERS)}.")
@@ -52,7 +53,7 @@ def check_optimizer(run: Run) -> None:
     if optimizer.name == USER:
         _check_own(run, is_sharded)
     if is_cut and not optimizer.is_elementwise:
-        others = _listed(name for name, each in OPTIMIZERS.items() if each.is_elementwise)
+        others = _listed(name for name in OPTIMIZERS if optimizer_named(name).is_elementwise)
         raise ConfigError(
             f"--optimizer {optimizer.name} updates whole matrices, which {run.name} cuts; choose {others}, or a row that "
             f"keeps parameters whole."

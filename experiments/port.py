@@ -12,7 +12,7 @@ from samestep.common.flags import MAX_FACTOR, MAX_STEPS, flag, read_fields
 from samestep.common.request import MAX_SECONDS, MAX_SEED, RunConfig
 from samestep.common.workload.accepted import ACCEPTABLE, check_accepted
 from samestep.common.workload.declared import absolute_source
-from samestep.common.workload.optimizers.table import DEFAULT, OPTIMIZERS
+from samestep.common.workload.optimizers.table import DEFAULT, OPTIMIZERS, optimizer_named
 from samestep.experiments.cli import github_actions
 from samestep.experiments.cli.ending import run_command
 from samestep.experiments.cli.parser import Parser, add_flags
@@ -21,7 +21,7 @@ from samestep.experiments.printing.formats import add_format, write
 if TYPE_CHECKING:
     from samestep.common.runtime.parent.models.converting import WeightsFile
 
-_ELEMENTWISE = {name: kind for name, kind in OPTIMIZERS.items() if kind.is_elementwise}
+_ELEMENTWISE = {name: kind for name in OPTIMIZERS if (kind := optimizer_named(name)).is_elementwise}
 """What needs no roles of parameters, which two implementations need not have in common."""
 _RATES = ", ".join(f"2^{math.log2(kind.default_rate):.0f} for {name}" for name, kind in reversed(_ELEMENTWISE.items()))
 

@@ -8,7 +8,7 @@ from samestep.common.catalog import catalogue, strategy_info
 from samestep.common.cell import Cell
 from samestep.common.mesh import AXES
 from samestep.common.strategy import StrategyInfo
-from samestep.common.workload.optimizers.table import MISTAKES
+from samestep.common.workload.optimizers.table import OPTIMIZERS, mistakes_of
 
 SIZED = {
     "mlp": "digits-mlp+width=32",
@@ -18,7 +18,7 @@ SIZED = {
 }
 USUAL_OPTIMIZERS = ("sgd", "adamw")
 """What every row and every product trains with; the others are in `tests/parity/test_optimizers.py`."""
-OWNERS = {wrong.__name__: optimizer for optimizer, updates in MISTAKES.items() for wrong in updates}
+OWNERS = {wrong.__name__: optimizer for optimizer in OPTIMIZERS for wrong in mistakes_of(optimizer)}
 """Mutant -> the optimizer whose update it changes."""
 REGRESSION = "synthetic-regression+width=32"
 """The mlp on real targets."""

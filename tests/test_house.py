@@ -244,7 +244,7 @@ def technique_files() -> dict[str, set[str]]:
 
 def optimizer_files() -> dict[str, set[str]]:
     return {
-        name: files_of(name, [name, kind.__name__], "optimizers") - of_other_units(name, "optimizers", OPTIMIZERS)
+        name: files_of(name, [name, kind], "optimizers") - of_other_units(name, "optimizers", OPTIMIZERS)
         for name, kind in OPTIMIZERS.items()
     }
 

@@ -15,7 +15,7 @@ from samestep.common.files.writing import replacing
 from samestep.common.porting.turning import Turned
 from samestep.common.workload.models.layer import Stilled
 from samestep.common.workload.optimizers.spec import OptimizerSpec
-from samestep.common.workload.optimizers.table import OPTIMIZERS
+from samestep.common.workload.optimizers.table import optimizer_named
 
 ASKED, CALLS, ARRAYS = "port.json", "trace.json", "trace.npz"
 NUDGE = 1e-8
@@ -105,7 +105,7 @@ class TraceRequest:
     @property
     def update(self) -> OptimizerSpec:
         """Our optimizer."""
-        return OPTIMIZERS[self.optimizer](self.learning_rate)
+        return optimizer_named(self.optimizer)(self.learning_rate)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

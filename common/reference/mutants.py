@@ -19,7 +19,7 @@ from samestep.common.reference.models.transformer import Attention
 from samestep.common.reference.program import TrainingProgram
 from samestep.common.reference.wrong_steps import change_gradients, layers_of, times, train_on, weigh_parts
 from samestep.common.workload.optimizers.spec import Update
-from samestep.common.workload.optimizers.table import MISTAKES
+from samestep.common.workload.optimizers.table import OPTIMIZERS, mistakes_of
 
 GPT = "prose-gpt+layers=1+heads=2+width=8+context=8"
 """The cell of mistakes that matter in any transformer."""
@@ -180,8 +180,8 @@ MUTANTS = (
     in_records("stale_gradient", _stale_gradient),
     *(
         Mutant(wrong.__name__, said, partial(_update, optimizer, wrong))
-        for optimizer, mistakes in MISTAKES.items()
-        for wrong, said in mistakes.items()
+        for optimizer in OPTIMIZERS
+        for wrong, said in mistakes_of(optimizer).items()
     ),
     Mutant(
         "float32_hyper_parameters",

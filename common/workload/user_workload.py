@@ -5,7 +5,7 @@ from pathlib import Path
 from samestep.common.errors import ConfigError
 from samestep.common.workload.models.description import DATA
 from samestep.common.workload.models.user_model import UserModelSpec
-from samestep.common.workload.optimizers.table import DEFAULT, OPTIMIZERS, USER
+from samestep.common.workload.optimizers.table import DEFAULT, USER, optimizer_named
 from samestep.common.workload.workload import Workload
 
 BATCH_SIZE, STEPS = 48, 50
@@ -39,7 +39,7 @@ def user_workload(asked: str, described: str | None, data: str | None, seed: int
         fitted, split = UserSpec(str(path) if path.exists() else data, as_given=True).fit(model)
     except ConfigError as error:
         raise ConfigError(str(error).replace(str(path), data)) from None
-    rates = {DEFAULT: OPTIMIZERS[DEFAULT].default_rate}
+    rates = {DEFAULT: optimizer_named(DEFAULT).default_rate}
     if found.optimizer is not None:
         rates = {USER: found.optimizer.learning_rate, **rates}
     return Workload(found.title, fitted, split, found.metric, rates, BATCH_SIZE, STEPS)

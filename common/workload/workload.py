@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from samestep.common.flags import flags
 from samestep.common.workload.data.spec import DataSpec
 from samestep.common.workload.models.spec import ModelSpec
-from samestep.common.workload.optimizers.table import OPTIMIZERS
+from samestep.common.workload.optimizers.table import optimizer_named
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Workload:
     def learning_rate(self, optimizer: str) -> float:
         """Returns the default rate of one of our optimizers, or of the user's."""
         given = self.learning_rates
-        return given[optimizer] if optimizer in given else OPTIMIZERS[optimizer].default_rate
+        return given[optimizer] if optimizer in given else optimizer_named(optimizer).default_rate
 
 
 def _described(spec: ModelSpec | DataSpec) -> list[object]:

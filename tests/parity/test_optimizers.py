@@ -5,7 +5,7 @@ import pytest
 from samestep.common.catalog import strategy_info
 from samestep.common.errors import ConfigError
 from samestep.common.runtime.records import RunResult
-from samestep.common.workload.optimizers.table import OPTIMIZERS
+from samestep.common.workload.optimizers.table import OPTIMIZERS, optimizer_named
 from tests.cells import SIZED, USUAL_OPTIMIZERS, every_row, sized, traced_once
 from tests.conftest import RunCell
 from tests.ledgers import sends_what_was_predicted
@@ -44,7 +44,7 @@ def test_it_takes_the_oracles_step_and_holds_what_is_predicted(
     def run() -> RunResult:
         return run_cell(cell, model_of(cell), devices=devices, dtype="float64", optimizer=optimizer, steps=4)
 
-    if not OPTIMIZERS[optimizer].is_elementwise and (info.cuts_parameters or info.axes[:1] in CUTTING):
+    if not optimizer_named(optimizer).is_elementwise and (info.cuts_parameters or info.axes[:1] in CUTTING):
         with pytest.raises(ConfigError, match=f"--optimizer {optimizer} updates whole matrices, which {cell} cuts"):
             run()
         return

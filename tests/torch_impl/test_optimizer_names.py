@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from samestep.common.runtime.checkpoints.usual_names import neutral_slot, usual_slot
-from samestep.common.workload.optimizers.table import OPTIMIZERS
+from samestep.common.workload.optimizers.table import OPTIMIZERS, optimizer_named
 from samestep.torch_impl.optimizers import build_optimizer, slot_keys
 
 pytestmark = pytest.mark.torch
@@ -12,7 +12,8 @@ pytestmark = pytest.mark.torch
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_usual_names_are_torchs_keys(name: str) -> None:
-    spec, parameters = OPTIMIZERS[name](learning_rate=0.5), [torch.nn.Parameter(torch.ones(*[2] * n)) for n in (1, 2)]
+    spec = optimizer_named(name)(learning_rate=0.5)
+    parameters = [torch.nn.Parameter(torch.ones(*[2] * n)) for n in (1, 2)]
     optimizer = build_optimizer(spec, parameters)
     for parameter in parameters:
         parameter.grad = torch.ones_like(parameter)

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from samestep.common.workload.optimizers.table import OPTIMIZERS
+from samestep.common.workload.optimizers.table import OPTIMIZERS, optimizer_named
 
 _USUAL = {"kernel": "weight", "table": "weight", "scale": "weight"}
-_USUAL_SLOTS = {slot: key for kind in OPTIMIZERS.values() for slot, key in kind.keys.items()}
+_USUAL_SLOTS = {slot: key for name in OPTIMIZERS for slot, key in optimizer_named(name).keys.items()}
 _SAME_LAYOUT = ("table", "scale", "bias")
 _CONVOLUTION = (3, 2, 0, 1)
 """[height, width, in, out] -> [out, in, height, width]."""

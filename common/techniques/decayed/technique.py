@@ -8,7 +8,7 @@ from samestep.common.techniques import Techniques
 from samestep.common.techniques.decayed.flag import DecayFlags
 from samestep.common.techniques.technique import Technique
 from samestep.common.workload.optimizers.spec import OptimizerSpec
-from samestep.common.workload.optimizers.table import OPTIMIZERS, USER
+from samestep.common.workload.optimizers.table import OPTIMIZERS, USER, optimizer_named
 
 
 def spare_vectors(optimizer: OptimizerSpec, techniques: Techniques) -> OptimizerSpec:
@@ -29,7 +29,7 @@ def refuse(run: Run) -> None:
     """Refuses an optimizer without weight decay, and the user's, which has its own groups."""
     if run.optimizer.spares_vectors:
         return
-    name, decaying = run.optimizer.name, ", ".join(name for name, kind in OPTIMIZERS.items() if _decays(kind))
+    name, decaying = run.optimizer.name, ", ".join(name for name in OPTIMIZERS if _decays(optimizer_named(name)))
     why = "groups its parameters itself" if name == USER else "has no weight decay"
     raise ConfigError(
         f"--decayed {run.techniques.decayed}: --optimizer {name} {why}; choose one of {decaying}, or leave out --decayed."

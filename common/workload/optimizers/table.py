@@ -1,27 +1,30 @@
-"""The optimizers by name."""
+"""The optimizers by name. Each is imported where it is asked for, since most commands need one of them at most."""
 
+import importlib
 from collections.abc import Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-from samestep.common.workload.optimizers import adafactor, adamw, lion, muon, sgd
-from samestep.common.workload.optimizers.spec import OptimizerSpec, Update
-from samestep.common.workload.optimizers.user_optimizer import UserOptimizer
+if TYPE_CHECKING:
+    from samestep.common.workload.optimizers.spec import OptimizerSpec, Update
 
-OPTIMIZERS: Mapping[str, type[OptimizerSpec]] = {
-    "sgd": sgd.Sgd,
-    "adamw": adamw.AdamW,
-    "lion": lion.Lion,
-    "muon": muon.Muon,
-    "adafactor": adafactor.Adafactor,
-}
-MISTAKES: Mapping[str, Mapping[Update, str]] = {
-    "sgd": sgd.MISTAKES,
-    "adamw": adamw.MISTAKES,
-    "lion": lion.MISTAKES,
-    "muon": muon.MISTAKES,
-    "adafactor": adafactor.MISTAKES,
-}
-"""Optimizer -> its wrong updates, each with what it means."""
+OPTIMIZERS = {"sgd": "Sgd", "adamw": "AdamW", "lion": "Lion", "muon": "Muon", "adafactor": "Adafactor"}
+"""Name -> its class, in the file of the name."""
 DEFAULT = "adamw"
 """What trains a user's model, unless another is asked for."""
-USER = UserOptimizer.name
+USER = "own"
 """What `--optimizer` calls the one that the user's file builds."""
+
+
+def optimizer_named(name: str) -> "type[OptimizerSpec]":
+    """Returns the class of one of our optimizers."""
+    return getattr(_module(name), OPTIMIZERS[name])
+
+
+def mistakes_of(name: str) -> "Mapping[Update, str]":
+    """Returns the wrong updates of one of our optimizers, each with what it means."""
+    return _module(name).MISTAKES
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"{__package__}.{name}")

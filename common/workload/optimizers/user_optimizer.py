@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from samestep.common.workload.array_type import Array, Arrays
 from samestep.common.workload.models.spec import Param
+from samestep.common.workload.optimizers.table import USER
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +24,7 @@ class UserOptimizer:
     slots: tuple[str, ...] = ()
     groups: tuple[tuple[str, ...], ...] = ()
     file_rate: float = 0.0
-    name: str = dataclasses.field(default="own", init=False)
+    name: str = dataclasses.field(default=USER, init=False)
     keys: ClassVar = dict[str, str]()
     default_rate: ClassVar = 0.0  # its own
     is_elementwise: ClassVar = True  # `check_optimizer` asks what the experiments showed

@@ -6,9 +6,9 @@ import pytest
 
 from samestep.common.mistakes.table import MISTAKES, _other_way, of_step
 from samestep.common.reference.known import KNOWN
-from samestep.common.workload.optimizers.table import MISTAKES as OF_OPTIMIZERS
+from samestep.common.workload.optimizers.table import OPTIMIZERS, mistakes_of
 
-OWN = {wrong.__name__ for updates in OF_OPTIMIZERS.values() for wrong in updates}
+OWN = {wrong.__name__ for optimizer in OPTIMIZERS for wrong in mistakes_of(optimizer)}
 """Mutants of an optimizer, which say what they are themselves."""
 ROWS = {mistake.name: mistake for mistake in MISTAKES}
 

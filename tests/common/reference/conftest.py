@@ -8,7 +8,7 @@ from samestep.common.reference.program import TrainingProgram
 from samestep.common.request import RunConfig
 from samestep.common.run import parse
 from samestep.common.workload.data.synthetic import SyntheticSpec
-from samestep.common.workload.optimizers.table import OPTIMIZERS
+from samestep.common.workload.optimizers.table import optimizer_named
 from samestep.common.workload.table import workload_named
 
 
@@ -22,7 +22,7 @@ def training():
         run = parse(config)
         rates = {"sgd": 0.05, "adamw": 0.01}
         name = run.optimizer.name
-        optimizer = OPTIMIZERS[name](config.learning_rate or rates[name])
+        optimizer = optimizer_named(name)(config.learning_rate or rates[name])
         split = data.load()
         stream = batches(split.train_inputs, split.train_targets, batch_size, config.seed, first)
         program = TrainingProgram(dataclasses.replace(run, workload=workload, optimizer=optimizer))

@@ -21,7 +21,7 @@ from samestep.common.workload.accepted import ACCEPTABLE
 from samestep.common.workload.declaration import BUILDERS
 from samestep.common.workload.models.description import DATA, Description, read_description, read_initials
 from samestep.common.workload.models.dtypes import note_on_dtypes
-from samestep.common.workload.optimizers.table import DEFAULT, OPTIMIZERS
+from samestep.common.workload.optimizers.table import DEFAULT, optimizer_named
 
 Trace = Callable[[dict[Path, str]], None]
 """(folder -> framework): traces what each folder asks for."""
@@ -92,7 +92,7 @@ def _ask(folder: Path, side: str, about: Description, config: RunConfig) -> None
         batch_size=0 if config.batch_size is None else config.batch_size,
         steps=0 if config.steps is None else config.steps,
         optimizer=name,
-        learning_rate=config.learning_rate or OPTIMIZERS[name].default_rate,
+        learning_rate=config.learning_rate or optimizer_named(name).default_rate,
     )
     write_json(folder / ASKED, asked)
 

@@ -9,7 +9,7 @@ import pytest
 
 from samestep.common.workload.models.spec import Param, Role
 from samestep.common.workload.optimizers.spec import OptimizerSpec
-from samestep.common.workload.optimizers.table import DEFAULT, MISTAKES, OPTIMIZERS
+from samestep.common.workload.optimizers.table import DEFAULT, OPTIMIZERS, mistakes_of, optimizer_named
 from tests.product import FILES, ROOT, files_with, of_other_units
 
 FOREIGN = {
@@ -36,7 +36,7 @@ def test_it_is_named_in_the_files_that_contributing_names_and_in_no_other(name: 
     assert row is not None
     named = {each.replace("NAME", name) for each in re.findall(r"`([^`]+)`", row[2])}
     own = {file for file in FILES if Path(file).name == f"{name}.py"}
-    found = own | files_with(name) | files_with(OPTIMIZERS[name].__name__)
+    found = own | files_with(name) | files_with(optimizer_named(name).__name__)
     found -= of_other_units(name, "optimizers", OPTIMIZERS)
     assert found - FOREIGN <= named
     assert len(named) == int(row[1])
@@ -45,7 +45,7 @@ def test_it_is_named_in_the_files_that_contributing_names_and_in_no_other(name: 
 
 @every_optimizer
 def test_its_state_has_its_slots_in_their_order(name: str) -> None:
-    spec = OPTIMIZERS[name](0.1)
+    spec = optimizer_named(name)(0.1)
     kept = [tuple(spec.state(param)) for param in (Param((4,), "bias"), Param((4, 3), "kernel"))]
     for slots in kept:
         assert slots == tuple(slot for slot in spec.slots if slot in slots)
@@ -56,7 +56,7 @@ def test_its_state_has_its_slots_in_their_order(name: str) -> None:
 
 @every_optimizer
 def test_an_elementwise_update_of_a_part_is_the_part_of_the_update(name: str) -> None:
-    spec = OPTIMIZERS[name](0.1)
+    spec = optimizer_named(name)(0.1)
     w, g, state = drawn(spec)
     part, part_state = w[1:3].copy(), {s: value[1:3].copy() if len(value) > 1 else value for s, value in state.items()}
     spec.update(5, part, g[1:3], part_state)
@@ -67,7 +67,7 @@ def test_an_elementwise_update_of_a_part_is_the_part_of_the_update(name: str) ->
 
 @every_optimizer
 def test_its_average_of_gradients_is_the_one_it_names(name: str) -> None:
-    spec = OPTIMIZERS[name](0.1)
+    spec = optimizer_named(name)(0.1)
     w, g, state = drawn(spec)
     if spec.gradient_average is None:
         assert not any("first_moment" in slot or "momentum" in slot for slot in spec.slots)
@@ -80,7 +80,7 @@ def test_its_average_of_gradients_is_the_one_it_names(name: str) -> None:
 
 @every_optimizer
 def test_it_counts_steps_if_it_says_so(name: str) -> None:
-    spec, reached = OPTIMIZERS[name](0.1), []
+    spec, reached = optimizer_named(name)(0.1), []
     for step in (1, 7):
         w, g, state = drawn(spec, "table")
         spec.update(step, w, g, state)
@@ -90,7 +90,7 @@ def test_it_counts_steps_if_it_says_so(name: str) -> None:
 
 @every_optimizer
 def test_a_parameter_without_a_gradient_rests_if_it_says_so(name: str) -> None:
-    spec = OPTIMIZERS[name](0.1)
+    spec = optimizer_named(name)(0.1)
     w, g, state = drawn(spec)
     before = w.copy()
     spec.update(1, w, 0 * g, {slot: 0 * value for slot, value in state.items()})
@@ -99,7 +99,7 @@ def test_a_parameter_without_a_gradient_rests_if_it_says_so(name: str) -> None:
 
 @every_optimizer
 def test_its_first_step_is_as_long_for_a_small_gradient_if_it_moves_by_the_sign(name: str) -> None:
-    spec, moves = OPTIMIZERS[name](0.1), []
+    spec, moves = optimizer_named(name)(0.1), []
     for size in (1.0, 1e-3):
         w, g, state = drawn(spec)
         w[:] = 0
@@ -110,8 +110,8 @@ def test_its_first_step_is_as_long_for_a_small_gradient_if_it_moves_by_the_sign(
 
 @every_optimizer
 def test_each_mistake_is_another_update(name: str) -> None:
-    spec = OPTIMIZERS[name](0.1)
-    for wrong, said in MISTAKES[name].items():
+    spec = optimizer_named(name)(0.1)
+    for wrong, said in mistakes_of(name).items():
         right, mistaken = (drawn(spec) for _ in range(2))
         spec.update(3, *right)
         wrong(spec, 3, *mistaken)
@@ -120,7 +120,7 @@ def test_each_mistake_is_another_update(name: str) -> None:
 
 def test_only_hyper_parameters_are_fields_beside_the_name_and_the_rate() -> None:
     assert DEFAULT in OPTIMIZERS
-    for kind in OPTIMIZERS.values():
+    for kind in map(optimizer_named, OPTIMIZERS):
         *numbers, name = (field.name for field in dataclasses.fields(kind))
         assert numbers[0] == "learning_rate"
         assert name == "name"
