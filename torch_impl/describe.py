@@ -15,7 +15,7 @@ from samestep.common.workload.declared import IDS, call_user, load_model
 from samestep.common.workload.draws import DRAWS
 from samestep.common.workload.models.description_report import EXAMPLES, BuildReport, LossOfEach, kind_of, write_found
 from samestep.common.workload.models.dtypes import is_real
-from samestep.common.workload.models.habits import Habits
+from samestep.common.workload.models.findings import Habits
 from samestep.common.workload.models.probing import FORWARD_PASS, find_habits
 from samestep.common.workload.models.spec import layer
 from samestep.torch_impl import weights

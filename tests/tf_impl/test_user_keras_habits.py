@@ -11,7 +11,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.models.description import read_description
-from samestep.common.workload.models.habits import Habits
+from samestep.common.workload.models.findings import Habits
 
 pytestmark = pytest.mark.tf
 ZOO = Path(__file__).parents[1] / "own" / "keras_zoo.py"

@@ -11,7 +11,7 @@ from samestep.common.run import parse
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.models.description import read_description
-from samestep.common.workload.models.habits import Habits
+from samestep.common.workload.models.findings import Habits
 from tests.cells import slow
 from tests.lent import LentLauncher
 from tests.own.asked import ZOO

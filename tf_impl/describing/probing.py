@@ -15,7 +15,7 @@ from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import RETURNED, Model
 from samestep.common.workload.declared import call_user
 from samestep.common.workload.draws import DRAWS
-from samestep.common.workload.models.habits import Habits
+from samestep.common.workload.models.findings import Habits
 from samestep.common.workload.models.loss_check import part_losses, reduction_of
 from samestep.common.workload.models.probing import EXAMPLES, FORWARD_PASS, How, ProbedPass, Rows, SeenLayer, cut
 from samestep.tf_impl.features.applied import norms_of

@@ -12,7 +12,7 @@ from samestep.common.ledger import Send
 from samestep.common.strategy import Run
 from samestep.common.techniques.fixed_order.flag import MOST_LEAVES, FixedOrderFlags
 from samestep.common.techniques.technique import Technique
-from samestep.common.workload.models.habits import Habits
+from samestep.common.workload.models.findings import Habits
 from samestep.common.workload.models.spec import Param
 
 

@@ -11,10 +11,10 @@ from samestep.common.workload.data.dataset import Split
 from samestep.common.workload.declaration import BUILDERS, LOSS_METRIC, METRICS, NAMED_METRICS, RETURNED, Model
 from samestep.common.workload.declared import call_metric
 from samestep.common.workload.models.description import Description, write_description
-from samestep.common.workload.models.findings import Findings
+from samestep.common.workload.models.findings import Findings, Returns
 from samestep.common.workload.models.layer import ParameterLayer
 from samestep.common.workload.models.loss_check import find_loss
-from samestep.common.workload.models.returned import IsTensor, Returns
+from samestep.common.workload.models.returned import IsTensor
 from samestep.common.workload.models.spec import ArraySpec, Param, Role, Segment
 
 EXAMPLES = 2

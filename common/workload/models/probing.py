@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from samestep.common.errors import ConfigError
-from samestep.common.workload.models.habits import Habits
+from samestep.common.workload.models.findings import Habits
 from samestep.common.workload.models.returned import Shaped
 from samestep.common.workload.reductions import MEAN, SUM
 

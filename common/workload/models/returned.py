@@ -4,12 +4,9 @@ The mirrors say what a tensor is.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from samestep.common.errors import ConfigError
-
-Returns = Literal["outputs", "several", "loss"]
-"""A tensor with the outputs of each example; several tensors, which only a loss of the user's knows what to do with; the loss."""
 
 
 class Shaped(Protocol):
