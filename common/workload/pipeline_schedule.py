@@ -59,7 +59,8 @@ SCHEDULES: Mapping[str, Schedule] = {
 }
 
 
-def group_segments(segments: Sequence[Segment], num_stages: int) -> Stages:
+@functools.lru_cache(maxsize=8)  # every rank of a pipeline asks
+def group_segments(segments: tuple[Segment, ...], num_stages: int) -> Stages:
     """Groups segments into contiguous stages whose largest has the fewest FLOPs possible.
 
     Of several such groupings, each of whose beginnings is as good as it can be, the first in the order of where their
@@ -69,7 +70,21 @@ def group_segments(segments: Sequence[Segment], num_stages: int) -> Stages:
         segments: A model's, in order; at least `num_stages` of them.
         num_stages: Pipeline ranks x stages per rank.
     """
-    return _grouped(tuple(segments), num_stages)
+    total = [0, *itertools.accumulate(segment.flops for segment in segments)]
+    ends = range(1, len(segments) - num_stages + 2)
+    costs, places = {end: total[end] for end in ends}, dict.fromkeys(ends, 0)
+    chosen = [dict.fromkeys(ends, 0)]
+    for _ in range(1, num_stages):
+        starts = _last_starts(total, costs, places)
+        costs = {end: max(costs[start], total[end] - total[start]) for end, start in starts.items()}
+        keys = {end: (places[start], start) for end, start in starts.items()}
+        order = {key: place for place, key in enumerate(sorted(set(keys.values())))}
+        places = {end: order[key] for end, key in keys.items()}
+        chosen.append(starts)
+    cuts = [len(segments)]
+    for starts in reversed(chosen):
+        cuts.append(starts[cuts[-1]])
+    return tuple(tuple(segments[start:end]) for start, end in itertools.pairwise(reversed(cuts)))
 
 
 def stages_of_ranks(model: ModelSpec, schedule: str, mesh: Mesh) -> tuple[Stages, ...]:
@@ -88,25 +103,6 @@ def _stages_of_ranks(model: ModelSpec, schedule: str, num_ranks: int) -> tuple[S
     holders = SCHEDULES[schedule].stage_ranks(num_ranks)
     stages = list(zip(group_segments(model.segments(), len(holders)), holders, strict=True))
     return tuple(tuple(stage for stage, holder in stages if holder == rank) for rank in range(num_ranks))
-
-
-@functools.lru_cache(maxsize=8)  # every rank of a pipeline asks
-def _grouped(segments: tuple[Segment, ...], num_stages: int) -> Stages:
-    total = [0, *itertools.accumulate(segment.flops for segment in segments)]
-    ends = range(1, len(segments) - num_stages + 2)
-    costs, places = {end: total[end] for end in ends}, dict.fromkeys(ends, 0)
-    chosen = [dict.fromkeys(ends, 0)]
-    for _ in range(1, num_stages):
-        starts = _last_starts(total, costs, places)
-        costs = {end: max(costs[start], total[end] - total[start]) for end, start in starts.items()}
-        keys = {end: (places[start], start) for end, start in starts.items()}
-        order = {key: place for place, key in enumerate(sorted(set(keys.values())))}
-        places = {end: order[key] for end, key in keys.items()}
-        chosen.append(starts)
-    cuts = [len(segments)]
-    for starts in reversed(chosen):
-        cuts.append(starts[cuts[-1]])
-    return tuple(tuple(segments[start:end]) for start, end in itertools.pairwise(reversed(cuts)))
 
 
 def _last_starts(total: Sequence[int], costs: Mapping[int, int], places: Mapping[int, int]) -> dict[int, int]:

@@ -201,12 +201,12 @@ flops_lists = st.lists(st.integers(0, 50), min_size=1, max_size=8)
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(flops_lists, st.data())
 def test_stages_are_contiguous_complete_and_as_even_as_can_be(flops, data):
-    segments = [Segment(f"layers/{index}", each) for index, each in enumerate(flops)]
+    segments = tuple(Segment(f"layers/{index}", each) for index, each in enumerate(flops))
     count = data.draw(st.integers(1, len(segments)))
     grouped = group_segments(segments, count)
     assert len(grouped) == count
     assert all(grouped)
-    assert [segment for stage in grouped for segment in stage] == segments
+    assert tuple(segment for stage in grouped for segment in stage) == segments
     every_way = (
         max(sum(flops[start:end]) for start, end in itertools.pairwise((0, *inner, len(flops))))
         for inner in itertools.combinations(range(1, len(flops)), count - 1)
