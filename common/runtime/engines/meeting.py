@@ -11,9 +11,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from samestep.common.errors import WorkerFailed
+from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.runtime.directory import write_json
+from samestep.common.runtime.measured import validate
 
 POLL_SECONDS = 0.02
 MEETING = "meeting.json"
@@ -40,7 +41,22 @@ class Arrival:
     confirmed: str = ""
 
 
-def meet(directory: Path, roles: Sequence[str], index: int, own: Arrival, seconds: float) -> list[Arrival]:
+@dataclasses.dataclass(frozen=True)
+class Collected:
+    """The list that process 0 announces.
+
+    Attributes:
+        version: Its number, a random one.
+        complete: Whether every process has confirmed it.
+        arrivals: What each process told.
+    """
+
+    version: str = ""
+    complete: bool = False
+    arrivals: tuple[Arrival, ...] = ()
+
+
+def meet(directory: Path, roles: Sequence[str], index: int, own: Arrival, seconds: float) -> Sequence[Arrival]:
     """Waits for all processes of a run.
 
     Args:
@@ -58,24 +74,24 @@ def meet(directory: Path, roles: Sequence[str], index: int, own: Arrival, second
     """
     deadline = time.monotonic() + seconds
     own = _arrive(directory, roles[index], own)
-    version, collected = "", []
+    collected = Collected()
     while time.monotonic() < deadline:
         if index == 0:
             present = [own, *(_read(_file(directory, role)) for role in roles[1:])]
-            come = [dataclasses.replace(each, confirmed="") for each in present if each]
-            if all(present) and come != collected:
-                version, collected = os.urandom(8).hex(), come
-                _announce(directory, version, collected)
-            if collected and all(each and each.confirmed == version for each in present[1:]):
-                _announce(directory, version, collected, complete=True)
-                return collected
+            come = tuple(dataclasses.replace(each, confirmed="") for each in present if each)
+            if all(present) and come != collected.arrivals:
+                collected = Collected(os.urandom(8).hex(), arrivals=come)
+                write_json(directory / MEETING, collected)
+            if come == collected.arrivals and all(each and each.confirmed == collected.version for each in present[1:]):
+                write_json(directory / MEETING, dataclasses.replace(collected, complete=True))
+                return come
         else:
-            version, complete, arrivals = _collected(directory)
-            if len(arrivals) == len(roles) and arrivals[index].nonce == own.nonce:
-                if complete and own.confirmed == version:
-                    return arrivals
-                if own.confirmed != version:
-                    own = dataclasses.replace(own, confirmed=version)
+            collected = _collected(directory)
+            if len(collected.arrivals) == len(roles) and collected.arrivals[index].nonce == own.nonce:
+                if collected.complete and own.confirmed == collected.version:
+                    return collected.arrivals
+                if own.confirmed != collected.version:
+                    own = dataclasses.replace(own, confirmed=collected.version)
                     _write(directory, roles[index], own)
         time.sleep(POLL_SECONDS)
     raise WorkerFailed(_missing(directory, roles, index, seconds))
@@ -90,10 +106,6 @@ def _arrive(directory: Path, role: str, own: Arrival) -> Arrival:
     return own
 
 
-def _announce(directory: Path, version: str, arrivals: Sequence[Arrival], complete: bool = False) -> None:
-    write_json(directory / MEETING, {"version": version, "complete": complete, "arrivals": arrivals})
-
-
 def read_hosts(directory: Path, roles: Sequence[str]) -> tuple[dict[str, str], ...]:
     """Returns what each host of a run is, and which of its processes it had; nothing of a run that a launcher of ours started.
 
@@ -101,8 +113,9 @@ def read_hosts(directory: Path, roles: Sequence[str]) -> tuple[dict[str, str], .
         directory: The run directory.
         roles: The roles of all processes.
     """
-    _, is_complete, arrivals = _collected(directory)
-    if not is_complete or len(arrivals) != len(roles):
+    collected = _collected(directory)
+    arrivals = collected.arrivals
+    if not collected.complete or len(arrivals) != len(roles):
         return ()
     of_hosts: dict[str, list[int]] = {}
     for number, each in enumerate(arrivals):
@@ -121,8 +134,9 @@ def address_for_others(directory: Path, roles: Sequence[str], role: str) -> str:
         roles: Of all processes.
         role: That of the process.
     """
-    _, is_complete, arrivals = _collected(directory)
-    if not is_complete or len({each.host for each in arrivals}) < 2 or len(arrivals) != len(roles):
+    collected = _collected(directory)
+    arrivals = collected.arrivals
+    if not collected.complete or len({each.host for each in arrivals}) < 2 or len(arrivals) != len(roles):
         return ""
     return arrivals[list(roles).index(role)].address[0]
 
@@ -174,23 +188,13 @@ def _write(directory: Path, role: str, arrival: Arrival) -> None:
 
 def _read(path: Path) -> Arrival | None:
     try:
-        return _arrival(read_json(path))
-    except (Unreadable, TypeError, ValueError, KeyError):
+        return validate(Arrival, read_json(path), "it")
+    except (Unreadable, ConfigError):
         return None  # not there yet
 
 
-def _arrival(values: object) -> Arrival:
-    if not isinstance(values, dict):
-        raise TypeError
-    (host, port), facts = values["address"], values["facts"]
-    texts = {str(name): str(value) for name, value in facts.items()}
-    return Arrival(str(values["nonce"]), str(values["host"]), (str(host), int(port)), texts, str(values["confirmed"]))
-
-
-def _collected(directory: Path) -> tuple[str, bool, list[Arrival]]:
+def _collected(directory: Path) -> Collected:
     try:
-        values = read_json(directory / MEETING)
-        assert isinstance(values, dict)
-        return str(values["version"]), values["complete"] is True, [_arrival(each) for each in values["arrivals"]]
-    except (Unreadable, TypeError, ValueError, KeyError, AssertionError):
-        return "", False, []  # not there yet
+        return validate(Collected, read_json(directory / MEETING), "it")
+    except (Unreadable, ConfigError):
+        return Collected()  # not there yet

@@ -3,16 +3,18 @@
 import fcntl
 import os
 import platform
+import signal
 import socket
 import struct
 import sys
+import threading
+import time
 from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 
 from samestep.common.files.reading import Unreadable, memory_bytes, read_bytes
 from samestep.common.runtime.directory import read_error, reserve_error
 from samestep.common.runtime.engines.meeting import Arrival, find_differences, meet, read_hosts
-from samestep.common.runtime.engines.orphans import end_with_parent
 from samestep.common.runtime.engines.table import (
     BY_HAND,
     Place,
@@ -25,6 +27,8 @@ from samestep.common.runtime.topology import LAUNCHED_AT, RESTARTS, bypass_proxi
 from samestep.common.strategy import ProcessSpec
 
 LOOPBACK = "127.0.0.1"
+LOOK_SECONDS = 1.0
+"""How often a process looks whether what started it is still there."""
 PATIENCE = 0.8
 """The share of the run's timeout after which a process stops waiting for the others."""
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
@@ -82,7 +86,7 @@ def join(
     if LAUNCHED_AT in environment:
         return
     if [*engines_of(environment), BY_HAND][0] is not BY_HAND:  # what is started by hand may outlive its shell
-        end_with_parent()
+        threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True, name="parent-watch").start()
     if index == 0 and read_error(directory):  # of an earlier attempt
         reserve_error(directory)
     place = None if _has_all(environment, specs) else find_place(environment, len(specs))
@@ -94,6 +98,13 @@ def join(
     if index == 0 and (differences := find_differences(read_hosts(directory, [spec.role for spec in specs]))):
         print(f"samestep: the hosts of this run differ: {differences}", file=sys.stderr, flush=True)
     _connect(environment, specs, index, met, place)
+
+
+def _end_with(parent: int) -> None:
+    """Ends this process soon after the one that started it: what its engine has lost nothing else would end."""
+    while os.getppid() == parent:
+        time.sleep(LOOK_SECONDS)
+    os.kill(os.getpid(), signal.SIGKILL)  # it may be inside a collective, where no handler would run
 
 
 def _has_all(environment: Mapping[str, str], specs: Sequence[ProcessSpec]) -> bool:
