@@ -173,9 +173,5 @@ class Traffic:
 def _difference(before: Counters | None, after: Counters | None, steps: int) -> Bytes:
     if before is None or after is None:
         return _NOTHING
-    return tuple((new - old) / steps for new, old in zip(_bytes(after), _bytes(before), strict=True))
-
-
-def _bytes(counters: Counters) -> tuple[int, ...]:
-    away = counters.sent_away_bytes, counters.received_away_bytes
-    return counters.sent_bytes, counters.received_bytes, *away
+    carried = zip(after[: len(_NOTHING)], before[: len(_NOTHING)], strict=True)
+    return tuple((new - old) / steps for new, old in carried)

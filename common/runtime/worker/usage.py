@@ -38,18 +38,18 @@ class Counters(NamedTuple):
     Attributes:
         sent_bytes: The bytes sent over TCP.
         received_bytes: The bytes received over TCP.
-        peak_rss_bytes: The most memory it has had.
-        cpu_seconds: The time that its threads had a core.
         sent_away_bytes: The part of `sent_bytes` that went to other hosts.
         received_away_bytes: The part of `received_bytes` that came from them.
+        peak_rss_bytes: The most memory it has had.
+        cpu_seconds: The time that its threads had a core.
     """
 
     sent_bytes: int
     received_bytes: int
-    peak_rss_bytes: int
-    cpu_seconds: float = 0.0
     sent_away_bytes: int = 0
     received_away_bytes: int = 0
+    peak_rss_bytes: int = 0
+    cpu_seconds: float = 0.0
 
 
 def serve(file: ProcessFile, beat_seconds: float, is_over: Callable[[], bool], address: str = "") -> None:
@@ -103,9 +103,8 @@ def count(sends: bool = True) -> Counters:
     Args:
         sends: Whether to ask its connections one by one what they have carried.
     """
-    sent, received, *away = tcp_bytes() if sends else (0, 0)
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return Counters(sent, received, used.ru_maxrss * 1024, used.ru_utime + used.ru_stime, *away)
+    carried, used = tcp_bytes() if sends else (0, 0, 0, 0), resource.getrusage(resource.RUSAGE_SELF)
+    return Counters(*carried, used.ru_maxrss * 1024, used.ru_utime + used.ru_stime)
 
 
 def ask(directory: Path, role: str) -> Counters | None:

@@ -8,27 +8,14 @@ References:
 import os
 import socket
 import stat
-from typing import NamedTuple
 
 _TCP_INFO_BYTES = 256
 _ESTABLISHED = 1
 _RECEIVED_AT, _SENT_AT, _SENT_AGAIN_AT = 128, 200, 208
 
 
-class Carried(NamedTuple):
-    """What TCP connections have carried.
-
-    Attributes:
-        sent_bytes: To anybody.
-        received_bytes: From anybody.
-        sent_away_bytes: The part of `sent_bytes` that went to other hosts.
-        received_away_bytes: The part of `received_bytes` that came from them.
-    """
-
-    sent_bytes: int
-    received_bytes: int
-    sent_away_bytes: int = 0
-    received_away_bytes: int = 0
+Carried = tuple[int, int, int, int]
+"""Bytes that were sent and received, and the parts of both that went to other hosts and came from them."""
 
 
 def tcp_bytes() -> Carried:
@@ -55,7 +42,7 @@ def tcp_bytes() -> Carried:
             out, back = _number(info, _SENT_AT) - _number(info, _SENT_AGAIN_AT), _number(info, _RECEIVED_AT)
             sent, received = sent + out, received + back
             sent_away, received_away = sent_away + is_away * out, received_away + is_away * back
-    return Carried(sent, received, sent_away, received_away)
+    return sent, received, sent_away, received_away
 
 
 def _number(info: bytes, at: int) -> int:
