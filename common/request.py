@@ -88,6 +88,16 @@ class TrainedConfig:
         0, "determines the initial weights and the order of the examples", least=0, most=MAX_SEED, in_cell=True
     )
     threads: int = flag(1, "threads per device", least=1, most=MAX_THREADS, in_cell=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """How and where a run is started: the fields of a request that decide none of its numbers.
+
+    Attributes:
+        described: The folder with the description of `model`, once a worker has made it.
+    """
+
     out: str | None = flag(
         None,
         "directory of the run, or in a comparison of its runs; must not hold a run already (default: new ones under runs/)",
@@ -99,12 +109,6 @@ class TrainedConfig:
     data: str | None = flag(
         None, "train on your own arrays: a .npz file; with --model also FILE.py:FUNCTION, which returns them"
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class RunConfig(Features, TrainedConfig):
-    """One run, as asked for. Crosses process boundaries as `config.json`; None means the workload's own default."""
-
     start_from: str | None = flag(
         None,
         "continue the run in this directory, which must have kept its state (--keep-state) or a checkpoint; or "
@@ -171,35 +175,6 @@ class RunConfig(Features, TrainedConfig):
     )
     profile: bool = flag(False, "like --trace, and keep the framework's own profile of these steps as well")
     described: str | None = None
-    options: dict[str, Scalar] = dataclasses.field(default_factory=dict)
-    techniques: Techniques = dataclasses.field(default_factory=Techniques)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Launch:
-    """How and where a run is started: the fields of a request that decide none of its numbers. See `RunConfig`.
-
-    Attributes:
-        described: The folder with the description of `model`, once a worker has made it.
-    """
-
-    out: str | None
-    model: str | None
-    data: str | None
-    described: str | None
-    start_from: str | None
-    prepare: bool
-    timeout_seconds: float
-    bandwidth: str | None
-    parity: bool | None
-    keep_state: bool
-    evaluate: bool | None
-    save_every: str | None
-    keep: int
-    restarts: int
-    elastic: str | None
-    trace: bool
-    profile: bool
 
     @property
     def traces(self) -> bool:
@@ -220,6 +195,19 @@ class Launch:
     def needs_state(self) -> bool:
         """Whether the state that the run ends with is of any use: to be judged, or to be kept."""
         return self.keep_state or self.parity is not False
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig(
+    # A dataclass has the fields of its last base first.
+    Launch,
+    Features,
+    TrainedConfig,
+):
+    """One run, as asked for. Crosses process boundaries as `config.json`; None means the workload's own default."""
+
+    options: dict[str, Scalar] = dataclasses.field(default_factory=dict)
+    techniques: Techniques = dataclasses.field(default_factory=Techniques)
 
 
 def launch_of(config: RunConfig) -> Launch:

@@ -18,11 +18,11 @@ class CompareSettings(TypedDict, total=False):
     dtype: str
     seed: int
     threads: int
+    dropout: bool | None
+    batch_norm: str
     out: str | None
     model: str | None
     data: str | None
-    dropout: bool | None
-    batch_norm: str
     timeout_seconds: float
     bandwidth: str | None
     parity: bool | None
@@ -89,9 +89,9 @@ class PredictSettings(OptionSettings, total=False):
     batch_size: int | None
     optimizer: str | None
     dtype: str
+    batch_norm: str
     model: str | None
     data: str | None
-    batch_norm: str
     devices: int | None
     backend: str | None
     device_memory: str | None
