@@ -10,7 +10,6 @@ import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
 
 from samestep.common.errors import ConfigError
 from samestep.common.request import MAX_PROCESSES
@@ -26,24 +25,6 @@ UNEVALUATED = "SAMESTEP_UNEVALUATED"
 """Set by our launcher where only the losses and the state are asked for: the held-out examples are left alone."""
 TIMEOUT = "SAMESTEP_TIMEOUT_SECONDS"
 """Set by a worker for its strategy: how long it may wait for other processes."""
-
-
-if TYPE_CHECKING:
-
-    class ClientOptions(Protocol):
-        """Options that say how many processes share the devices."""
-
-        @property
-        def clients(self) -> int: ...  # noqa: D102
-
-    class ServerOptions(Protocol):
-        """Options of parameter servers."""
-
-        @property
-        def parameter_servers(self) -> int: ...  # noqa: D102
-
-        @property
-        def consistency(self) -> str: ...  # noqa: D102
 
 
 def one_process(run: Run) -> list[ProcessSpec]:
@@ -77,13 +58,13 @@ def workers(run: Run) -> list[ProcessSpec]:
     return tf_cluster({"worker": run.num_devices})
 
 
-def clients(run: "Run[ClientOptions]") -> list[ProcessSpec]:
-    """As many TensorFlow workers as the option `clients` says, which share the devices."""
+def clients(run: Run) -> list[ProcessSpec]:
+    """Returns as many TensorFlow workers as the option `clients` says, which share the devices."""
     count = run.options.clients
     return one_process(run) if count == 1 else tf_cluster({"worker": count})
 
 
-def chief_workers_and_servers(run: "Run[ServerOptions]") -> list[ProcessSpec]:
+def chief_workers_and_servers(run: Run) -> list[ProcessSpec]:
     """Returns a chief, one worker per device, and as many servers as the option `parameter_servers` says.
 
     Asynchronous, the chief hands a dead worker's updates to the others.
