@@ -2,9 +2,10 @@
 
 import dataclasses
 import functools
+import itertools
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,16 +13,19 @@ from samestep.common.catalog import read_options, strategy_info
 from samestep.common.errors import ERRORS, ConfigError, unknown
 from samestep.common.files.reading import Unreadable, read_json
 from samestep.common.flags import check_fields
-from samestep.common.request import RunConfig
-from samestep.common.runtime.possible import find_huge_number, why_impossible
+from samestep.common.request import MAX_PREDICTED_DEVICES, RunConfig
 
 if TYPE_CHECKING:
     from samestep.common.runtime.records import RunResult
 
 _ELSEWHERE = ("out", "described")
 """Of a request: where its files were, which may have been moved."""
-_NOT_ALWAYS_FINITE = ("metric_value",)
+_NOT_ALWAYS_THERE = "metric_value"
 """There is no AUC of examples of one class."""
+_MOST_WHOLE = 2**63
+"""Beyond any count of bytes. Whole numbers of JSON have no limit, and those of what reads them do."""
+_MOST_REAL = 1e100
+"""Beyond anything that is measured."""
 _REPEATED = ("framework", "strategy", "workload", "mesh", "dtype", "seed", "optimizer")
 """What a result has twice, in its request as well."""
 
@@ -64,8 +68,8 @@ def check_result(path: Path, values: object, result: "RunResult") -> None:
     Raises:
         ConfigError: It does; the message says where.
     """
-    odd = filter(None, (find_huge_number(values), why_impossible(result)))
-    for wrong in (*_damages(values, result, ""), *_contradictions(result), *odd):
+    impossible = (said for said, holds in _RULES.items() if not holds(result))
+    for wrong in itertools.chain(_damages(values, result, ""), _contradictions(result), impossible):
         raise ConfigError(f"{path} is not a result: {wrong}.")
 
 
@@ -128,26 +132,27 @@ def check_error(directory: Path) -> None:
 
 
 def _damages(values: object, made: object, place: str) -> Iterator[str]:
-    """Finds what no run writes in some values: unknown fields, and numbers that are not finite."""
+    """Finds what no run writes in some values: unknown fields, and numbers that nobody measures."""
     if isinstance(values, dict):
         known = _names(type(made)) if dataclasses.is_dataclass(made) and not isinstance(made, type) else None
         for name, each in values.items():
             if known is not None and name not in known:
                 yield f"it has an unknown field {_short(f'{place}{name}')}"
-            elif name not in _NOT_ALWAYS_FINITE and isinstance(each, (float, list, dict)):
+            elif not (name == _NOT_ALWAYS_THERE and isinstance(each, float) and math.isnan(each)):
                 yield from _damages(each, getattr(made, name) if known is not None else None, f"{place}{name}.")
-    elif isinstance(values, list) and not _are_finite(values):
+    elif isinstance(values, list) and not _are_losses(values):
         members = made if isinstance(made, list | tuple) else [None] * len(values)
         for number, (each, member) in enumerate(zip(values, members, strict=True)):
-            if not math.isfinite(each) if type(each) is float else isinstance(each, (list, dict)):
-                yield from _damages(each, member, f"{place}{number}.")
-    elif isinstance(values, float) and not math.isfinite(values):
-        yield f"its {place.removesuffix('.')} is {values}"
+            yield from _damages(each, member, f"{place}{number}.")
+    elif isinstance(values, float) and not abs(values) < _MOST_REAL:
+        yield f"its {place.removesuffix('.')} is {values}, and no measured number is"
+    elif isinstance(values, int) and abs(values) >= _MOST_WHOLE:
+        yield f"its {place.removesuffix('.')} is larger than 2^{math.log2(_MOST_WHOLE):.0f}"
 
 
-def _are_finite(values: list[object]) -> bool:
-    """Whether a list holds finite floats and nothing else, as the losses of a run are: that is seen without a loop."""
-    return set(map(type, values)) == {float} and all(map(math.isfinite, values))  # pyrefly: ignore
+def _are_losses(values: list[object]) -> bool:
+    """Whether a list holds measured real numbers and nothing else, as the losses of a run are: there may be a million."""
+    return set(map(type, values)) == {float} and all(abs(each) < _MOST_REAL for each in values)  # pyrefly: ignore
 
 
 @functools.cache
@@ -158,3 +163,22 @@ def _names(record: type) -> frozenset[str]:
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:60]} ..."
+
+
+_COMPLETE = ("mesh", "steps", "batch_size", "optimizer", "learning_rate")
+"""What a request has once it was parsed."""
+_RULES: Mapping[str, Callable[["RunResult"], object]] = {
+    "it predicts no device": lambda r: r.predicted.footprints,
+    "config is not complete": lambda r: None not in [getattr(r.config, name) for name in _COMPLETE],
+    "machine has no processor": lambda r: "cpu" in r.machine,
+    "examples_per_second is not positive": lambda r: r.examples_per_second is None or r.examples_per_second.median > 0,
+    "it predicts more devices than there are": lambda r: 0 < _devices(r) <= MAX_PREDICTED_DEVICES,
+    "parity has a deviation below 0": lambda r: (r.parity.max_relative_loss or 0) >= 0,
+    "parity has a bound that is not above 0": lambda r: r.parity.loss_bound is None or r.parity.loss_bound > 0,
+}
+"""What must be so, by what is said otherwise."""
+
+
+def _devices(result: "RunResult") -> int:
+    counts = [footprint.count for footprint in result.predicted.footprints]
+    return sum(counts) if min(counts) > 0 else 0
