@@ -1,5 +1,6 @@
 """The oracle's curves: taken as far as there is time for, continued later, and kept whole or not at all."""
 
+import ast
 import dataclasses
 import itertools
 import math
@@ -242,6 +243,22 @@ def test_what_decides_the_numbers_decides_the_folder_and_nothing_else_does(
     monkeypatch.setattr(reference_curves, "_source_digest", lambda: "another")
     different.append(named())
     assert len(set(different)) == len(different)
+
+
+COMMON = Path(reference_curves.__file__).parents[3]
+COMPUTES_NO_STEP = {"costs", "files", "judging", "mistakes", "runtime"}
+"""Folders of `common/` that the oracle's files import from as well: for its row in the catalogue, its arrays, its mutants."""
+
+
+def test_all_that_the_oracle_computes_with_names_its_curves() -> None:
+    own = [path for folder in ("reference", "workload") for path in (COMMON / folder).rglob("*.py")]
+    nodes = (node for path in own for node in ast.walk(ast.parse(path.read_text())))
+    named = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    parts = [module.split(".")[2:] for module in named if module.startswith("samestep.common.")]
+    files = {COMMON.joinpath(*each).with_suffix(".py") for each in parts if each[0] not in COMPUTES_NO_STEP}
+    assert COMMON / "techniques" / "schedule" / "statement.py" in reference_curves.sources()
+    assert {path for path in files if path.is_file()} <= {*own, *reference_curves.sources()}
+    assert {*own} <= {*reference_curves.sources()}
 
 
 def test_a_run_that_continues_is_judged_from_its_first_step_on(oracle: Oracle, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ decides the numbers. The number of steps decides none of them, so a later run co
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -126,10 +127,16 @@ def curves_directory() -> Path:
     return cache_directory() / "oracle"
 
 
+@functools.cache
 def _source_digest() -> str:
+    return hashlib.sha256(b"".join(map(read_bytes, sources()))).hexdigest()
+
+
+def sources() -> list[Path]:
+    """Returns the files of ours that decide what the oracle computes."""
     common = Path(__file__).parents[3]
-    sources = [common / "batch.py", *sorted(common.glob("workload/**/*.py")), *sorted(common.glob("reference/**/*.py"))]
-    return hashlib.sha256(b"".join(read_bytes(path) for path in sources)).hexdigest()
+    folders = (common / name for name in ("features", "reference", "techniques", "workload"))
+    return sorted([*common.glob("*.py"), *(path for folder in folders for path in folder.rglob("*.py"))])
 
 
 def _find(folder: Path, first: int, last: int, beyond: bool, names: Collection[str]) -> Curve | None:
