@@ -14,7 +14,7 @@ import pytest
 import samestep
 from samestep.common.cell import Cell
 from samestep.common.errors import ConfigError, Unavailable, WorkerFailed
-from samestep.common.files.writing import create
+from samestep.common.files.writing import create, open_directory
 from samestep.common.runtime.directory import open_run, write_json
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.runtime.records import load_result
@@ -45,6 +45,25 @@ def names(started: list) -> list[str]:
 
 def summary(comparison: Comparison) -> list[tuple[str, str, str, int]]:
     return [(row.cell, row.status, row.reason, len(row.results)) for row in comparison.rows]
+
+
+def test_a_comparison_that_begins_in_the_same_second_as_another_has_its_own_directory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make_up(monkeypatch, {})
+    found = execution.new_directory("comparison-digits-mlp")
+    names = iter([found, found, found.with_name("next")])
+    monkeypatch.setattr(execution, "new_directory", lambda name: next(names))
+    right = execution._check
+
+    def check(*given: object) -> object:  # and meanwhile another command makes the directory
+        open_directory(found)
+        return right(*given)
+
+    monkeypatch.setattr(execution, "_check", check)
+    comparison = samestep.compare(CELLS, batch_size=48)
+    assert comparison.directory == found.with_name("next")
+    assert not (found / "compare.toml").exists()
 
 
 # --- rounds -----------------------------------------------------------------------------------------------------------

@@ -1,19 +1,20 @@
 """The directory of a run, and the attempts at it: each goes on from the newest checkpoint, which the workers find themselves."""
 
+import contextlib
 import dataclasses
 import datetime
 import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.files.writing import open_directory
 from samestep.common.request import Launch
 from samestep.common.run import as_config
-from samestep.common.runtime.directory import is_running, open_run, refuse_run, reserve_error, write_config
+from samestep.common.runtime.directory import is_running, open_run, refuse_run, reserve_error, write_config, write_error
 from samestep.common.runtime.parent.processes.following import Progress
 from samestep.common.runtime.process_file import forget
 from samestep.common.runtime.topology import LAUNCHED_AT, RESTARTS
@@ -214,3 +215,18 @@ def begin_again(directory: Path) -> Path:
     except OSError as error:
         raise ConfigError(f"{directory} cannot be written ({error.strerror}); the run cannot go on there.") from None
     return directory
+
+
+@contextlib.contextmanager
+def recorded_end(directory: Path) -> Iterator[None]:
+    """Makes a context that writes what ends it into a run directory: an interruption, or an error."""
+    try:
+        yield
+    except _TriesAll:  # the run goes on
+        raise
+    except BaseException as error:
+        by = f" by {error}" if error.args else ""
+        interrupted = WorkerFailed(f"the run in {directory} was interrupted{by}")
+        ended = interrupted if isinstance(error, KeyboardInterrupt) else error
+        write_error(directory, "parent", ended, first=False)
+        raise

@@ -5,12 +5,14 @@ import os
 import re
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from samestep.common.errors import SamestepError, WorkerFailed
 from samestep.common.request import Launch
-from samestep.common.runtime.directory import read_error, write_error
+from samestep.common.runtime.directory import read_error
+from samestep.common.runtime.parent.attempts import recorded_end
 from samestep.common.runtime.parent.processes.following import Progress, StepTail
 from samestep.common.runtime.parent.processes.obituary import last_lines, read_log
 from samestep.common.strategy import Run
@@ -60,10 +62,8 @@ class Job(Protocol):
         """Has the engine end it; returns once nothing of it runs."""
 
 
-class Submit(Protocol):
-    """Hands a prepared run to an engine."""
-
-    def __call__(self, directory: Path, run: Run) -> Job: ...  # noqa: D102
+Submit = Callable[[Path, Run], Job]
+"""(directory, run) -> what an engine made of a prepared run that was handed to it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,17 +96,11 @@ class Elsewhere:
         Raises:
             SamestepError: It has none; nothing of it runs any more.
         """
-        try:
+        with recorded_end(directory):
             job = self.submit(directory, run)
             end = follow(directory, job, progress)
             if not os.path.exists(directory / "result.json"):
                 raise _failure(directory, job, end)
-        except KeyboardInterrupt:
-            write_error(directory, "parent", WorkerFailed(f"the run in {directory} was interrupted"), first=False)
-            raise
-        except SamestepError as error:
-            write_error(directory, "parent", error, first=False)
-            raise
 
 
 def follow(directory: Path, job: Job, progress: Progress | None) -> JobEnd:

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from samestep.common.catalog import framework_info, row_module
-from samestep.common.errors import ConfigError, SamestepError, WorkerFailed
+from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.files.written import seal
 from samestep.common.request import Launch, RunConfig
-from samestep.common.runtime.directory import write_error
 from samestep.common.runtime.measured import Measured, adapter
-from samestep.common.runtime.parent.attempts import Attempts, begin_again, prepare
+from samestep.common.runtime.parent.attempts import Attempts, begin_again, prepare, recorded_end
 from samestep.common.runtime.parent.judging.finishing import Finished, LaunchedRerun, finish
 from samestep.common.runtime.parent.processes.following import Progress
 from samestep.common.runtime.parent.processes.fork_client import ForkClient
@@ -111,26 +110,20 @@ class Launcher:
         self, directory: Path, run: Run, launch: Launch, seconds: float, environment: dict[str, str]
     ) -> RunResult:
         """Writes the result of a run whose processes are done, or why it has none."""
-        try:
-            return finish(
-                Finished(
-                    directory=directory,
-                    run=run,
-                    launch=launch,
-                    seconds=seconds,
-                    alone=self.reference_rerun(launch),
-                    rerun=LaunchedRerun(self.execute, self._scratch.name, launch, environment),
-                    ask=self._ports.ask if launch.model else None,
-                )
-            )
-        except (OSError, ConfigError) as error:  # a disk that is full, or a file that somebody removed or damaged
-            failure = WorkerFailed(f"the run in {directory} trained, but it has no result: {error}")
-            write_error(directory, "parent", failure)
-            raise failure from None
-        except BaseException as error:
-            is_interrupt = isinstance(error, KeyboardInterrupt)
-            write_error(directory, "parent", _interrupted(directory, error) if is_interrupt else error)
-            raise
+        finished = Finished(
+            directory=directory,
+            run=run,
+            launch=launch,
+            seconds=seconds,
+            alone=self.reference_rerun(launch),
+            rerun=LaunchedRerun(self.execute, self._scratch.name, launch, environment),
+            ask=self._ports.ask if launch.model else None,
+        )
+        with recorded_end(directory):
+            try:
+                return finish(finished)
+            except (OSError, ConfigError) as error:  # a disk that is full, or a file that somebody removed or damaged
+                raise WorkerFailed(f"the run in {directory} trained, but it has no result: {error}") from None
 
     def execute(
         self,
@@ -153,17 +146,13 @@ class Launcher:
             SamestepError: A process failed; nothing is left running.
         """
         shared = {LAUNCHED_AT: str(time.time()), **(environment or {})}
-        try:
-            start(directory, run, launch, self._serve(run, launch), shared, progress).wait()
-        except KeyboardInterrupt as interrupt:
-            write_error(directory, "parent", _interrupted(directory, interrupt), first=False)
-            raise
-        except (SamestepError, OSError) as error:  # an OSError: no descriptor is left, or no process
-            failure = error if isinstance(error, SamestepError) else WorkerFailed(f"{directory} was given up: {error}")
-            write_error(directory, "parent", failure, first=False)
-            raise failure from None
-        finally:
-            seal(directory)
+        with recorded_end(directory):
+            try:
+                start(directory, run, launch, self._serve(run, launch), shared, progress).wait()
+            except OSError as error:  # no descriptor is left, or no process
+                raise WorkerFailed(f"{directory} was given up: {error}") from None
+            finally:
+                seal(directory)
 
     def describe(self, config: RunConfig) -> RunConfig:
         """Has a worker describe the user's model that a request names.
@@ -196,10 +185,14 @@ class Launcher:
         Raises:
             SamestepError: A model cannot be built, or a parameter has no counterpart.
         """
-        from samestep.common.runtime.parent.models.converting import port_along  # here: a run does without
+        from samestep.common.runtime.parent.models.converting import convert  # here: a run does without
+        from samestep.common.runtime.parent.models.porting import port
 
         with tempfile.TemporaryDirectory(dir=self._scratch.name) as folder:
-            return port_along(Path(folder), config, self._server_for_models, accepted, checkpoint)
+            ported = port(Path(folder), config, self._server_for_models, accepted)
+            if checkpoint is not None:
+                convert(Path(folder), *ported, checkpoint, self._server_for_models)
+            return ported
 
     @functools.cached_property
     def _descriptions(self) -> "Descriptions":
@@ -241,8 +234,3 @@ class Launcher:
     def reference_rerun(self, launch: Launch) -> LaunchedRerun:
         """Makes what takes the steps of the reference of a run that was started so."""
         return LaunchedRerun(self.execute, self._scratch.name, launch.of_reference, {})
-
-
-def _interrupted(directory: Path, interrupt: BaseException) -> WorkerFailed:
-    by = f" by {interrupt}" if interrupt.args else ""
-    return WorkerFailed(f"the run in {directory} was interrupted{by}")

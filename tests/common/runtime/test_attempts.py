@@ -20,7 +20,8 @@ from samestep.common.run import parse
 from samestep.common.runtime.checkpoints.committed import Commit, find_folders, newest
 from samestep.common.runtime.checkpoints.saving import Saver
 from samestep.common.runtime.checkpoints.writing import write_checkpoint
-from samestep.common.runtime.parent.attempts import Attempts, check_unfinished, prepare
+from samestep.common.runtime.directory import read_error, reserve_error
+from samestep.common.runtime.parent.attempts import Attempts, check_unfinished, prepare, recorded_end
 from samestep.common.runtime.parent.processes.watch import Progress
 from samestep.common.runtime.process_file import ProcessFile
 from samestep.common.strategy import Run
@@ -126,3 +127,22 @@ def test_an_interval_in_seconds_is_no_time_of_day(tmp_path: Path, monkeypatch: p
         monkeypatch.setattr(time, "monotonic", lambda: later)
         saver.offer(program, 6, [1.0])
     assert [each.name for each in find_folders(tmp_path)] == ["step-000006"]
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        (KeyboardInterrupt(), "was interrupted"),
+        (KeyboardInterrupt("SIGTERM"), "was interrupted by SIGTERM"),
+        (WorkerFailed("rank-1 died"), "rank-1 died"),
+        (ZeroDivisionError("a defect"), "ZeroDivisionError: a defect"),
+    ],
+    ids=["Ctrl-C", "SIGTERM", "ours", "a defect"],
+)
+def test_what_ends_a_run_is_written_into_its_directory(tmp_path: Path, ends: BaseException, said: str) -> None:
+    open_directory(tmp_path / "run")
+    reserve_error(tmp_path / "run")
+    with pytest.raises(type(ends)), recorded_end(tmp_path / "run"):
+        raise ends
+    role, error = read_error(tmp_path / "run") or ("", None)
+    assert role == "parent" and str(error).endswith(said)

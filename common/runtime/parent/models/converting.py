@@ -13,7 +13,6 @@ from samestep.common.files.reading import Unreadable, open_plain, read_json
 from samestep.common.files.safetensors import SUFFIX, read_safetensors
 from samestep.common.files.writing import replacing
 from samestep.common.frameworks import conventions
-from samestep.common.judging.ported import PortedModel
 from samestep.common.porting.case import DIFFERENT, PortCase, PortVerdict
 from samestep.common.porting.matching.pairing import Pair
 from samestep.common.porting.model_trace import ASKED, TraceRequest
@@ -21,7 +20,7 @@ from samestep.common.porting.starting_weights import read_weights, saved_weights
 from samestep.common.request import RunConfig
 from samestep.common.runtime.directory import write_json
 from samestep.common.runtime.parent.models.description_request import Servers, run_tasks
-from samestep.common.runtime.parent.models.porting import SIDES, port
+from samestep.common.runtime.parent.models.porting import SIDES
 from samestep.common.workload.models.layer import LayerTensor
 
 _NO_WEIGHTS = "num_batches_tracked"
@@ -77,28 +76,6 @@ class WeightsFile:
             raise ConfigError(
                 f"{' and '.join(taken)} {'are' if len(taken) > 1 else 'is'} there already; move it away first."
             )
-
-
-def port_along(
-    folder: Path,
-    config: RunConfig,
-    server: Servers,
-    accepted: Sequence[str] = (),
-    checkpoint: WeightsFile | None = None,
-) -> PortedModel:
-    """Judges whether two implementations are the same model, and takes a checkpoint along if they are.
-
-    Args:
-        folder: A new one.
-        config: As for `port`.
-        server: Finds the fork servers.
-        accepted: As for `port`.
-        checkpoint: The checkpoint of one of the two; None if there is none to take along.
-    """
-    case, verdict = port(folder, config, server, accepted)
-    if checkpoint is not None:
-        convert(folder, case, verdict, checkpoint, server)
-    return case, verdict
 
 
 def convert(folder: Path, case: PortCase, verdict: PortVerdict, checkpoint: WeightsFile, server: Servers) -> None:
