@@ -21,6 +21,7 @@ from samestep.experiments.printing.text import fill, github, short
 
 if TYPE_CHECKING:
     from samestep.common.runtime.parent.launcher import Launcher
+    from samestep.common.seconds.core_time import Cores
     from samestep.experiments.advising.local_machine import Here  # --help needs no NumPy
 
 RANKS = 2
@@ -57,16 +58,6 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-@dataclasses.dataclass(frozen=True)
-class Rates:
-    """What `torch_impl.rates` prints: rates by size, seconds, and for each exchange its latency and its rate."""
-
-    matmul: list[tuple[int, float]]
-    element_seconds: float
-    memory_bytes_per_second: float
-    exchanges: dict[str, tuple[float, float]]
-
-
 def calibrate() -> "Here":
     """Measures this machine.
 
@@ -74,23 +65,14 @@ def calibrate() -> "Here":
         WorkerFailed: A process that measures died, or the machine is too busy for figures that are possible.
     """
     from samestep.common.files.reading import memory_bytes
-    from samestep.common.seconds.core_time import Cores
     from samestep.experiments.advising.local_machine import make_here
     from samestep.experiments.advising.physical import odd_figure
 
-    def measured_on(cores: Cores, memory: float) -> "Here":
+    def measured_on(cores: "Cores", memory: float) -> "Here":
         return make_here(cores, len(os.sched_getaffinity(0)), memory_bytes(), memory)
 
-    def measure() -> tuple[Cores, float]:
-        found = _measure_rates()
-        cores = Cores(
-            matmul=dict(found.matmul),
-            element_seconds=found.element_seconds,
-            latency_seconds={name: latency for name, (latency, _) in found.exchanges.items()},
-            exchange_bytes_per_second={name: rate for name, (_, rate) in found.exchanges.items()},
-            overhead_seconds={},
-        )
-        memory = found.memory_bytes_per_second
+    def measure() -> "tuple[Cores, float]":
+        cores, memory = _measure_rates()
         if not odd_figure(cores, memory):
             overhead = _measure_overhead(measured_on(cores, memory))
             cores = dataclasses.replace(cores, overhead_seconds=overhead)
@@ -118,10 +100,11 @@ def measure_again(measure: Callable[[], Measured], judge: Callable[[Measured], s
     )
 
 
-def _measure_rates() -> Rates:
-    """Has two processes measure, each on a core where there are two."""
+def _measure_rates() -> "tuple[Cores, float]":
+    """Has two processes measure the cores and the memory, each on a core where there are two."""
     from samestep.common.runtime.measured import adapter
     from samestep.common.runtime.parent.asking import Question, ask
+    from samestep.common.seconds.core_time import Cores
 
     allowed = sorted(os.sched_getaffinity(0))
     with make_scratch() as scratch:
@@ -135,7 +118,8 @@ def _measure_rates() -> Rates:
             )
             for rank in range(RANKS)
         ]
-        return adapter(Rates).validate_python(ask(ranks, TIMEOUT_SECONDS)[0])
+        told, _ = ask(ranks, TIMEOUT_SECONDS)
+    return adapter(tuple[Cores, float]).validate_python(told)
 
 
 def _measure_overhead(here: "Here") -> Mapping[str, tuple[float, float]]:

@@ -1,6 +1,7 @@
 """Measures what a core computes and what two processes exchange: `python -m samestep.torch_impl.rates RANK STORE`.
 
-Rank 0 prints JSON. Every figure is the median of repetitions, which a moment of load does not move.
+Rank 0 prints JSON: what `Cores` has, and the rate of the memory. Every figure is the median of repetitions, which a moment of
+load does not move.
 """
 
 import json
@@ -32,20 +33,20 @@ def main() -> None:
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     dist.init_process_group("gloo", store=dist.FileStore(store, RANKS), rank=rank, world_size=RANKS)
-    found = {
-        "matmul": [[size, 2 * size**3 / _median(_matmul(size))] for size in SIZES],
+    cores: dict[str, object] = {
+        "matmul": {size: 2 * size**3 / _median(_matmul(size)) for size in SIZES},
         "element_seconds": _median(_gelu()) / ELEMENTS,
-        "memory_bytes_per_second": 2 * COPIED_BYTES / _median(_copy()),
-        "exchanges": exchanges(rank),
     }
+    memory_bytes_per_second = 2 * COPIED_BYTES / _median(_copy())
+    cores["latency_seconds"], cores["exchange_bytes_per_second"] = exchanges(rank)
     if rank == 0:
-        print(json.dumps(found))
+        print(json.dumps([cores, memory_bytes_per_second]))
     dist.barrier()
     os._exit(0)  # gloo's threads may crash in their own teardown
 
 
-def exchanges(rank: int) -> Mapping[str, tuple[float, float]]:
-    """Measures what the ledger calls sends: seconds of a small one, and bytes a second of a large one.
+def exchanges(rank: int) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    """Measures what the ledger calls sends: seconds of a small one, and bytes a second of a large one, by operation.
 
     Args:
         rank: The rank of this process.
@@ -55,7 +56,7 @@ def exchanges(rank: int) -> Mapping[str, tuple[float, float]]:
         dist.send(tensor, 1) if rank == 0 else dist.recv(tensor, 0)
         dist.recv(tensor, 1) if rank == 0 else dist.send(tensor, 0)
 
-    found = {}
+    latencies, rates = dict[str, float](), dict[str, float]()
     operations: dict[str, Callable[[torch.Tensor], object]] = {
         "all_reduce": dist.all_reduce,
         "all_gather": lambda tensor: dist.all_gather_into_tensor(tensor.new_empty(RANKS * tensor.numel()), tensor),
@@ -66,8 +67,8 @@ def exchanges(rank: int) -> Mapping[str, tuple[float, float]]:
     for name, operation in operations.items():
         each = 2 if name == "send" else 1  # there and back
         small, large = (_together(operation, torch.zeros(count)) / each for count in (RANKS, LARGE))
-        found[name] = (small, 4 * LARGE / max(large - small, 1e-9))
-    return found
+        latencies[name], rates[name] = small, 4 * LARGE / max(large - small, 1e-9)
+    return latencies, rates
 
 
 def _matmul(size: int) -> Callable[[], object]:

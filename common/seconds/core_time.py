@@ -53,7 +53,7 @@ class Cores:
     element_seconds: float
     latency_seconds: Mapping[str, float]
     exchange_bytes_per_second: Mapping[str, float]
-    overhead_seconds: Mapping[str, tuple[float, float]]
+    overhead_seconds: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

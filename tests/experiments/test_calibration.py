@@ -13,6 +13,7 @@ import pytest
 
 from samestep.common.costs.sizes import MESSAGES
 from samestep.common.errors import ConfigError, WorkerFailed
+from samestep.common.runtime.measured import adapter
 from samestep.common.runtime.parent.launcher import Launcher
 from samestep.common.seconds.core_time import Cores
 from samestep.common.seconds.machine import Machine, load_machine
@@ -130,11 +131,16 @@ def test_what_measures_prints_what_is_read(tmp_path: Path) -> None:
             process.kill()
     assert [process.returncode for process in started] == [0, 0]
     assert nothing == ""
-    found = json.loads(told)
-    assert [size for size, _ in found["matmul"]] == [16, 32]
-    assert set(found["exchanges"]) == {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "send"}
-    figures = [rate for _, rate in found["matmul"]] + [each for pair in found["exchanges"].values() for each in pair]
-    assert min(*figures, found["element_seconds"], found["memory_bytes_per_second"]) > 0
+    found, memory = adapter(tuple[Cores, float]).validate_python(json.loads(told))
+    assert list(found.matmul) == [16, 32]
+    assert {*found.latency_seconds} == {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "send"}
+    figures = [
+        *found.matmul.values(),
+        *found.latency_seconds.values(),
+        *found.exchange_bytes_per_second.values(),
+        memory,
+    ]
+    assert min(*figures, found.element_seconds) > 0
 
 
 POSSIBLE = Cores(
@@ -193,12 +199,11 @@ def test_it_is_not_read_back(
 
 def measuring(monkeypatch: pytest.MonkeyPatch, overheads: list[tuple[float, float]], send_rates: list[float]) -> None:
     """Has the measurements come out as they are listed, and the last one again."""
-    first = {name: (POSSIBLE.latency_seconds[name], 1e9) for name in MESSAGES}
-    plain = {"matmul": [*POSSIBLE.matmul.items()], "element_seconds": 1e-9, "memory_bytes_per_second": MEMORY}
 
-    def rates() -> calibrate.Rates:
+    def rates() -> tuple[Cores, float]:
         rate = send_rates.pop(0) if len(send_rates) > 1 else send_rates[0]
-        return calibrate.Rates(exchanges=first | {"send": (1e-4, rate)}, **plain)
+        sends = POSSIBLE.exchange_bytes_per_second | {"send": rate}
+        return dataclasses.replace(POSSIBLE, exchange_bytes_per_second=sends, overhead_seconds={}), MEMORY
 
     def overhead(launcher: object, row: str, here: object) -> tuple[float, float]:
         return overheads.pop(0) if len(overheads) > 1 else overheads[0]
