@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
+from samestep.common.cell import Cell
 from samestep.common.flags import Scalar
 from samestep.common.judging.percentiles import percentile
 from samestep.common.judging.speed_comparison import (
@@ -14,7 +15,7 @@ from samestep.common.judging.speed_comparison import (
     predict_speed,
 )
 from samestep.common.runtime.records import RunResult
-from samestep.experiments.printing.text import count, fill
+from samestep.experiments.printing.text import count, fill, marked
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 REFERENCE = "reference"
@@ -88,15 +89,22 @@ class MeasuredRow:
     Attributes:
         result: The result of its first round.
         speed: Its speed over all its rounds.
+        cell: The cell of the row; that of its run, unless given.
     """
 
     result: RunResult
     speed: Speed
+    cell: str = ""
 
     @classmethod
     def of(cls, result: RunResult) -> "MeasuredRow":
         """The row of a single run."""
         return cls(result, speed_of([result]))
+
+    @property
+    def name(self) -> str:
+        """`framework:strategy+option=value`, with a mesh that is not the usual one; what is emulated is marked."""
+        return marked(self.cell or Cell.of(self.result.config), self.result.emulation)
 
 
 def devices(result: RunResult) -> str:

@@ -1,7 +1,7 @@
 """What the tables of results say of one run, and the columns that this stands in."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 
 from samestep.common.cell import Cell
 from samestep.common.judging.speed_comparison import LEAST_ROUNDS
@@ -12,8 +12,6 @@ from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.printing.grid import Column
 from samestep.experiments.printing.text import common_unit, explain_emulation, in_unit, marked, short
 
-Name = Callable[[RunResult], str]
-"""How a row is called."""
 Line = MeasuredRow | tuple[str, str]
 """A row that has a result; or the name and the status of one that has none."""
 _FOR_VERDICT = 2
@@ -48,36 +46,20 @@ def misses(result: RunResult) -> dict[str, str]:
     return {quantity.name: far for quantity in QUANTITIES if (far := quantity.miss(result))}
 
 
-def explain_misses(results: Sequence[RunResult], name: Callable[[RunResult], str]) -> list[str]:
+def explain_misses(rows: Iterable[tuple[str, RunResult]]) -> list[str]:
     """Returns one line that says which predictions miss, and by how much; none if all hold.
 
     Args:
-        results: The results of the rows.
-        name: How a row is called.
+        rows: How each row is called, and its result.
     """
     told = [
-        f"{name(result)} {', '.join(f'{quantity} {error}' for quantity, error in found.items())}"
-        for result in results
+        f"{name} {', '.join(f'{quantity} {error}' for quantity, error in found.items())}"
+        for name, result in rows
         if (found := misses(result))
     ]
     if not told:
         return []
     return [f"{MARK} the prediction is more than {MOST_MISSED:.0%} off; measured against predicted: {'; '.join(told)}"]
-
-
-def named(results: Sequence[RunResult], names: Sequence[str]) -> Name:
-    """Returns how the rows of a table are called: by names that were given, else as their results are.
-
-    Args:
-        results: The rows.
-        names: One for each, or none.
-    """
-    given = {id(result): name for result, name in zip(results, names, strict=False)}
-
-    def name(result: RunResult) -> str:
-        return marked(given[id(result)], result.emulation) if given else cell(result)
-
-    return name
 
 
 def shared_columns(rows: Sequence[MeasuredRow]) -> list[Column[MeasuredRow]]:
@@ -121,14 +103,13 @@ def columns(
     return shown
 
 
-def columns_of_lines(measured: Sequence[Column[MeasuredRow]], name: Name) -> list[Column[Line]]:
+def columns_of_lines(measured: Sequence[Column[MeasuredRow]]) -> list[Column[Line]]:
     """Returns the columns of a table that names its rows, and has lines for rows without a result.
 
     Args:
         measured: The columns of those that have one.
-        name: How a row is called.
     """
-    first: Column[Line] = Column("strategy", lambda line: line[0] if isinstance(line, tuple) else name(line.result))
+    first: Column[Line] = Column("strategy", lambda line: line[0] if isinstance(line, tuple) else line.name)
     return [first, *map(_of_lines, measured)]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from samestep.common.runtime.records import HostBytes, RunResult
+from samestep.experiments.comparing.speeds import MeasuredRow
 from samestep.experiments.printing.grid import Column, table
 from samestep.experiments.printing.text import common_unit, in_unit
 
@@ -50,16 +51,11 @@ def host_table(result: RunResult, width: int | None) -> str:
     return f"{table(host_columns(result.by_host), result.by_host, width)}\n\n* {MEANING}"
 
 
-def explain_between(results: Sequence[RunResult], names: Sequence[str]) -> str:
-    """Says in a line what the hosts of each row sent each other.
-
-    Args:
-        results: The rows, each on several hosts.
-        names: How they are called.
-    """
+def explain_between(rows: Sequence[MeasuredRow]) -> str:
+    """Says in a line what the hosts of each row sent each other, of those that have several."""
     said = []
-    for result, name in zip(results, names, strict=True):
-        sizes = [(each.sent_bytes, each.predicted_sent_bytes) for each in result.by_host]
+    for row in (row for row in rows if row.result.by_host):
+        sizes = [(each.sent_bytes, each.predicted_sent_bytes) for each in row.result.by_host]
         unit = common_unit(sum(filter(None, column)) for column in zip(*sizes, strict=True))
-        said.append(f"{name} {spell_sum(sizes, unit)} {unit}")
+        said.append(f"{row.name} {spell_sum(sizes, unit)} {unit}")
     return f"sent between hosts in a step (predicted): {', '.join(said)}"

@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from samestep.common.catalog import strategy_info
 from samestep.common.features.used import spell_switched
@@ -11,16 +12,14 @@ from samestep.common.request import ORACLE
 from samestep.common.runtime.records import RunResult
 from samestep.common.workload.table import resize, title
 from samestep.experiments.comparing.quantities import METRIC
-from samestep.experiments.comparing.speeds import MeasuredRow, Speed
+from samestep.experiments.comparing.speeds import MeasuredRow, Speed, speed_of
 from samestep.experiments.printing.columns import (
     Line,
-    Name,
     cell,
     columns,
     columns_of_lines,
     explain_emulations,
     explain_misses,
-    named,
     shared_columns,
 )
 from samestep.experiments.printing.grid import Column, Row, fit, joined, meanings, table
@@ -52,35 +51,35 @@ def comparison(
         speeds: The speeds by these names; without one, a result is the only round of its row.
         leave_out: The headers of columns that are not shown.
     """
-    width, name = width or screen_width(), named(results, names)
-    timed = [(speeds or {}).get(name(result)) for result in results]
-    measured = [MeasuredRow(r, s) if s else MeasuredRow.of(r) for r, s in zip(results, timed, strict=True)]
-    varying = [column for column in shared_columns(measured) if _in_common(column, measured, name) is None]
+    width, measured = width or screen_width(), _rows(results, names, speeds or {})
+    varying = [column for column in shared_columns(measured) if _in_common(column, measured) is None]
     rows: list[Line] = [*measured, *failures]
-    reference = next((name(row.result) for row in measured if row.speed.is_reference), "")
-    found = columns_of_lines(columns(varying, measured, _included(results), reference), name)
+    reference = next((row.name for row in measured if row.speed.is_reference), "")
+    found = columns_of_lines(columns(varying, measured, _included(results), reference))
     every = [each for each in found if each.header not in leave_out]
     shown = fit(every, rows, None if wide else width)
-    lines = _meanings(shown, results, name)
+    lines = _meanings(shown, measured)
     left_out = dict.fromkeys(column.header for column in every if column not in shown)
-    lines += _explain_between(results, name)
+    if any(row.result.by_host for row in measured):
+        from samestep.experiments.printing.host_table import explain_between  # here: most runs have one host
+
+        lines.append(explain_between(measured))
     lines += [f"not shown in {width} columns: {', '.join(left_out)}; --wide shows all"] if left_out else []
     return f"{table(shown, rows, None if wide else width)}\n\n{bullets(lines, width)}"
 
 
-def _meanings(shown: Sequence[Column[Row]], results: Sequence[RunResult], name: Name = cell) -> list[str]:
+def _rows(
+    results: Sequence[RunResult], names: Sequence[str] = (), speeds: Mapping[str, Speed] = MappingProxyType({})
+) -> list[MeasuredRow]:
+    """Returns the rows of a table; the arguments are those of `comparison`."""
+    named = zip(results, names or [""] * len(results), strict=True)
+    return [MeasuredRow(result, speeds.get(name) or speed_of([result]), name) for result, name in named]
+
+
+def _meanings(shown: Sequence[Column[Row]], rows: Sequence[MeasuredRow]) -> list[str]:
     """Returns what columns mean, what is emulated, and which predictions miss."""
-    lines = meanings(joined(shown))
-    return lines + explain_emulations(results) + explain_misses(results, name)
-
-
-def _explain_between(results: Sequence[RunResult], name: Name) -> list[str]:
-    several = [result for result in results if result.by_host]
-    if not several:
-        return []
-    from samestep.experiments.printing.host_table import explain_between  # here: most runs have one host
-
-    return [explain_between(several, list(map(name, several)))]
+    emulated = explain_emulations([row.result for row in rows])
+    return meanings(joined(shown)) + emulated + explain_misses((row.name, row.result) for row in rows)
 
 
 def _included(results: Sequence[RunResult]) -> str:
@@ -95,13 +94,13 @@ def said_once(results: Sequence[RunResult], names: Sequence[str] = ()) -> list[s
         results: The rows.
         names: As in `caption`.
     """
-    measured, name = list(map(MeasuredRow.of, results)), named(results, names)
-    return [column.header.rstrip() for column in shared_columns(measured) if _in_common(column, measured, name)]
+    measured = _rows(results, names)
+    return [column.header.rstrip() for column in shared_columns(measured) if _in_common(column, measured)]
 
 
-def _in_common(column: Column[MeasuredRow], measured: Sequence[MeasuredRow], name: Name) -> str | None:
+def _in_common(column: Column[MeasuredRow], measured: Sequence[MeasuredRow]) -> str | None:
     """What (nearly) all rows have in a column, and the exceptions; None if there are too many. The oracle makes no rule."""
-    rows = [(name(row.result), text) for row in measured if (text := column.value(row))]
+    rows = [(row.name, text) for row in measured if (text := column.value(row))]
     ruling = [value for row, value in rows if not row.startswith("numpy:")] or [value for _, value in rows]
     usual = statistics.mode(ruling) if ruling else ""
     exceptions = sharing((value, row) for row, value in rows if value != usual)
@@ -128,18 +127,18 @@ def caption(results: Sequence[RunResult], width: int | None = None, names: Seque
         f"{cores} core{'s' if cores > 1 else ''} of {first.machine['cpu']}."
     )
     called = {METRIC.name: first.metric_name.replace("_", " ")}
-    name, measured = named(results, names), list(map(MeasuredRow.of, results))
-    found = {called.get(c.header, c.header): _in_common(c, measured, name) for c in shared_columns(measured)}
+    measured = _rows(results, names)
+    found = {called.get(c.header, c.header): _in_common(c, measured) for c in shared_columns(measured)}
     shared = [f"{header} {value}" for header, value in found.items() if value]
     line += f" Every row: {', '.join(shared)}." if shared else ""
-    line += _hosts(results, name)
+    line += _hosts(measured)
     return fill(line, width)
 
 
-def _hosts(results: Sequence[RunResult], name: Name) -> str:
+def _hosts(rows: Sequence[MeasuredRow]) -> str:
     """Says where an engine started the processes of each row; "" if none did."""
-    spread = [result for result in results if result.hosts]
-    ran = sharing((" and ".join(host["host"] for host in result.hosts), name(result)) for result in spread)
+    spread = [(row.result.hosts, row.name) for row in rows if row.result.hosts]
+    ran = sharing((" and ".join(host["host"] for host in hosts), name) for hosts, name in spread)
     said = [f"on {where}: {', '.join(rows)}" for where, rows in ran.items()]
     return f" Ran {'; '.join(said)}." if said else ""
 
@@ -235,7 +234,7 @@ def _alone(result: RunResult) -> str:
     every = columns(shared_columns([alone]), [alone], IMPORT_INCLUDED)
     own = measures(result)
     rows = [[column.header, column.value(alone)] for column in joined(every)] + [[name, said] for name, said, _ in own]
-    lines = _meanings(every, [result]) + [f"{name}: {meaning}" for name, _, meaning in own]
+    lines = _meanings(every, [alone]) + [f"{name}: {meaning}" for name, _, meaning in own]
     return f"{github([cell(result), ''], rows, screen_width())}\n\n{bullets(lines)}"
 
 

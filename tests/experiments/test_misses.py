@@ -89,5 +89,5 @@ def test_the_page_marks_it_and_says_how_far() -> None:
 
 
 def test_the_line_calls_rows_as_the_table_does() -> None:
-    (line,) = explain_misses([off("torch:ddp", sent=2.0)], lambda result: "mine")
+    (line,) = explain_misses([("mine", off("torch:ddp", sent=2.0))])
     assert "mine sent +100 %" in line

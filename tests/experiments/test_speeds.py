@@ -143,6 +143,14 @@ def test_rows_that_are_all_confounded_do_not_lack_rounds() -> None:
     assert "take 5 rounds" not in table
 
 
+def test_a_row_that_is_emulated_has_its_rounds_in_the_table() -> None:
+    """Its speed was looked for under its marked name: the table had the first round alone, and not why it is not ranked."""
+    rows = [Row.of(Cell.parse(cell), *rounds(cell, 1.0, 5)) for cell in ("torch:ddp", "torch:dp")]
+    found = cells_of(Comparison(tuple(rows), reference="torch:ddp").table(wide=True), "torch:dp (emulated)")
+    assert ".." in found["examples/s"]
+    assert found["verdict"].startswith("(")
+
+
 def test_an_interrupted_comparison_judges_the_rounds_that_both_rows_have() -> None:
     rows = [
         Row.of(Cell.parse(cell), *rounds(cell, FACTORS[cell], count))
