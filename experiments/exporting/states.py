@@ -12,6 +12,7 @@ from samestep.common.frameworks import FRAMEWORKS
 from samestep.common.program import TrainState
 from samestep.common.runtime.checkpoints.committed import read_saved
 from samestep.common.runtime.checkpoints.usual_names import to_usual, usual_name
+from samestep.common.runtime.parent.check import refuse_stateless
 
 
 def export_state(directory: Path, framework: str, folder: Path) -> Path:
@@ -26,6 +27,7 @@ def export_state(directory: Path, framework: str, folder: Path) -> Path:
         ConfigError: There is no state that can be read, or the folder has something in it.
         Unavailable: The framework that writes the format is not installed.
     """
+    refuse_stateless(directory, f"samestep export {directory}")
     state = read_saved(directory, "samestep export")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"-o {folder} has something in it, which would be mixed with the export; name a new folder.")

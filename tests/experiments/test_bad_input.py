@@ -600,7 +600,12 @@ def test_a_start_from_a_run_that_kept_no_state_says_how_to_keep_one(
     capsys.readouterr()
     line = refused(run, *given, "--start-from", "old", "--steps", "3")
     again = line.partition("start from there: ")[2].split()
-    holds(line, "--start-from old holds a run that did not keep its state")
+    holds(line, "--start-from old holds a run that did not keep its state; repeat it")
+    with pytest.raises(ConfigError, match="samestep export old holds a run that did not keep its state; repeat it"):
+        export.main(["old", "--format", "safetensors"])
+    (here / "old" / "checkpoints" / "step-000002").mkdir(parents=True)
+    line = refused(run, *given, "--start-from", "old", "--steps", "3")
+    holds(line, "did not keep its state; take its checkpoint old/checkpoints/step-000002, or repeat it")
     assert again[:2] == ["samestep", "run"]
     assert run.main([*again[2:], "--out", "kept"]) == 0
     assert run.main([*given, "--start-from", "kept", "--steps", "3"]) == 0

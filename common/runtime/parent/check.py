@@ -12,6 +12,7 @@ from samestep.common.catalog import framework_info, require_row
 from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.files.reading import memory_bytes
 from samestep.common.request import DTYPES, Launch
+from samestep.common.runtime.checkpoints.committed import find_folders
 from samestep.common.runtime.directory import refuse_taken
 from samestep.common.runtime.parent.merge import command
 from samestep.common.runtime.records import load_result
@@ -114,7 +115,7 @@ def _check_start(run: Run, start_from: str) -> str:
     if run.strategy.compiled_cores(run.options):
         raise ConfigError(f"{run.name} compiles here and trains nothing to continue; leave out --start-from.")
     given = f"--start-from {start_from}"
-    _refuse_stateless(Path(start_from), given)
+    refuse_stateless(Path(start_from), given)
     from samestep.common.runtime.start import read_start
 
     state = read_start(run, start_from)
@@ -124,14 +125,25 @@ def _check_start(run: Run, start_from: str) -> str:
     return ""
 
 
-def _refuse_stateless(directory: Path, given: str) -> None:
-    """Refuses a run that trained but did not keep its state, with the line that keeps it."""
+def refuse_stateless(directory: Path, given: str) -> None:
+    """Refuses a run that trained but did not keep its state, with its newest checkpoint and the line that keeps the state.
+
+    Args:
+        directory: What may be the directory of a run.
+        given: What named it.
+
+    Raises:
+        ConfigError: It is one.
+    """
     if os.path.exists(directory / STATE) or not os.path.exists(directory / "result.json"):  # no error for a long path
         return
     result = load_result(directory)
     if result.status != "compiled":
         again = command(dataclasses.replace(result.config, keep_state=True))
-        raise ConfigError(f"{given} holds a run that did not keep its state; repeat it and start from there: {again}")
+        saved = next((f" take its checkpoint {each}, or" for each in find_folders(directory)), "")
+        raise ConfigError(
+            f"{given} holds a run that did not keep its state;{saved} repeat it and start from there: {again}"
+        )
 
 
 def allow_open_files(processes: int) -> None:
