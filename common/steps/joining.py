@@ -81,8 +81,10 @@ def read_run(directory: Path, watch: HowFar | None = None) -> RecordedRun:
     join = JoinedRanks.of(headers, str(directory), *_begun(files, heads))
     header = dataclasses.replace(headers[0], tensors=join.whole)
     later = frozenset(itertools.chain(*heads[0].groups))
+    own = {(each.name, each.piece) for each in headers[0].tensors}
+    elsewhere = [each.name for each in join.whole if each.role == "parameter" and (each.name, each.piece) not in own]
     steps = ReadAnew(functools.partial(_steps, files, heads, join, watch))
-    made = RecordedRun(str(directory), header, steps, later)
+    made = RecordedRun(str(directory), header, steps, later, elsewhere=tuple(elsewhere))
     return with_networks_joined(made, heads[0].groups)
 
 

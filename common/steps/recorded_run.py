@@ -4,12 +4,15 @@ import collections
 import dataclasses
 import functools
 import itertools
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from samestep.common.steps.record import Phase, RecordedTensor, RecordHeader
 
+OF_STAGE = re.compile(r"rank\d+\.")
+"""What the names of tensors begin with of which a later rank holds others than the ranks before it, under the same names."""
 _ORDER = 1e-4
 """By what share of a norm the order of a sum in float32 moves a projection, at most."""
 
@@ -146,6 +149,7 @@ class RecordedRun:
         steps: In order, from the frame of the initial weights on. They are read anew each time they are iterated over.
         later: The names of the tensors that were not there before the first step.
         earlier: The learning rates of the steps that are left out before the first one here, where another run is resumed.
+        elsewhere: The names of the parameters of which its first rank holds nothing, or a part.
     """
 
     name: str
@@ -153,6 +157,7 @@ class RecordedRun:
     steps: Iterable[RunStep]
     later: frozenset[str] = frozenset()
     earlier: tuple[float, ...] = ()
+    elsewhere: tuple[str, ...] = ()
 
     @property
     def tensors(self) -> tuple[RecordedTensor, ...]:

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samestep.common.errors import ConfigError, Unavailable
+from samestep.common.mistakes.mistake import few
 from samestep.common.steps.joining import read_run
+from samestep.common.steps.recorded_run import OF_STAGE, RecordedRun
 from samestep.experiments.printing.progress import spell_seconds
 from samestep.experiments.recording.commands import record_argument
 from samestep.experiments.recording.rerun_folder import count_steps
@@ -40,7 +42,21 @@ def read_sides(a: Argument, b: Argument, takes_weights: bool = False, is_quiet: 
     """
     commands = [_command(each) for each in (a, b)]  # both before anything runs
     one = _side("A", a, commands[0], None, is_quiet)
+    _refuse_parts(one, one.run.elsewhere if takes_weights else ())
     return one, _side("B", b, commands[1], one.initial_weights() if takes_weights else None, is_quiet)
+
+
+def _refuse_parts(side: Reruns, names: Sequence[str]) -> None:
+    """Refuses weights of one rank where other ranks need others.
+
+    Raises:
+        ConfigError: There are parameters, by these names, of which that is so.
+    """
+    if names:
+        raise ConfigError(
+            f"--weights-from takes the weights of one rank, and those of {side.name} hold different parts of their model "
+            f"({few(names)}); set the same seed in both scripts, or have both load one checkpoint."
+        )
 
 
 def _command(argument: Argument) -> list[str] | None:
@@ -73,6 +89,7 @@ def _side(who: str, argument: Argument, command: Sequence[str] | None, weights: 
         side = Reruns(read_run(Path(argument), watch), Path(argument).resolve(), who, is_quiet=is_quiet)
         if weights is None:
             return side
+        _refuse_parts(side, _of_stages(side.run))
         try:
             run = side.started_from(weights, count_steps(side.run))
         except Unavailable as error:
@@ -82,7 +99,14 @@ def _side(who: str, argument: Argument, command: Sequence[str] | None, weights: 
     if not is_quiet:
         print(f"samestep: {who} is recorded into {out} ...", file=sys.stderr, flush=True)
     run = record_argument(command, out, weights, is_quiet)
-    return Reruns(run, out, who, is_quiet=is_quiet, weights=str(weights or ""), repeated=sys.maxsize, is_told=True)
+    made = Reruns(run, out, who, is_quiet=is_quiet, weights=str(weights or ""), repeated=sys.maxsize, is_told=True)
+    _refuse_parts(made, _of_stages(run) if weights else ())
+    return made
+
+
+def _of_stages(run: RecordedRun) -> list[str]:
+    """Returns the parameters of later stages that are called like others of A may be: these would be loaded into them."""
+    return [name for name in run.elsewhere if OF_STAGE.match(name)]
 
 
 class _ReadingProgress:

@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samestep.common.errors import Unavailable
+from samestep.common.errors import ConfigError, Unavailable
 from samestep.common.judging.recorded.repeating import judge_again
 from samestep.common.steps.recording import RecordOptions
+from samestep.experiments.recording import sides
 from samestep.experiments.recording.diffing import diff, in_float64, judge_as_kept
 from samestep.experiments.recording.rerun_folder import count_steps
-from samestep.experiments.recording.reruns import SEEDS, NotRepeated
+from samestep.experiments.recording.reruns import SEEDS, NotRepeated, Reruns
 from tests.recording.judged import Fake, recorded, side
 from tests.recording.numpy_script import Script
 
@@ -182,6 +183,29 @@ def test_a_run_from_other_weights_is_run_again_from_these(tmp_path: Path) -> Non
     assert started == [None, *map(str, weights)]
     dataclasses.replace(b, run=runs[0], directory=Path(runs[0].name), weights=str(weights[0])).perturbed([3], 6)
     assert started[3:] == [str(weights[0])]
+
+
+def test_weights_of_one_rank_are_not_loaded_where_others_hold_other_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, spread = (side(Script(world=2, shards=each), tmp_path, "A", Fake()) for each in (False, True))
+    assert plain.run.elsewhere == () and len(spread.run.elsewhere) > 5
+    stages = dataclasses.replace(plain.run, elsewhere=("1.weight", "rank1.0.weight"))
+    runs = {"plain": plain.run, "spread": spread.run, "stages": stages}
+    monkeypatch.setattr(sides, "read_run", lambda path, *_: runs[path.name])
+    monkeypatch.setattr(Reruns, "initial_weights", lambda _: tmp_path / "weights.npz")
+    monkeypatch.setattr(Reruns, "started_from", lambda own, *_: own.run)
+    places = {name: tmp_path / name for name in runs}
+    for path in places.values():
+        path.mkdir()
+    for name, said in (("spread", r"net.unused.weight, net.embed"), ("stages", "1.weight, rank1.0.weight")):
+        with pytest.raises(ConfigError, match=rf"those of A hold different parts of their model \({said}"):
+            sides.read_sides(places[name], places["plain"], takes_weights=True)
+    with pytest.raises(
+        ConfigError, match=r"those of B hold different parts of their model \(rank1.0.weight\); set the same"
+    ):
+        sides.read_sides(places["plain"], places["stages"], takes_weights=True)
+    sides.read_sides(places["plain"], places["spread"], takes_weights=True)  # each rank is given its part
 
 
 def test_few_digits_hide_whether_a_script_was_edited(tmp_path: Path) -> None:
