@@ -234,7 +234,8 @@ def _apart(
         ]
         known = [(each, whole[each.name]) for each in made if each.role != FOLLOWER and each.name in whole]
         is_stage = bool(known) or number in (0, rank)
-        matrices = {each.name for each, other in known if each.piece == other.piece and len(each.piece.shape) > 1}
+        alike = [each for each, other in known if each.piece == other.piece and each.role == "parameter"]
+        matrices = {each.name for each in alike if len(each.piece.shape) > 1}
         begun = (own == first[each.name] for each, own in zip(made, bits, strict=False) if each.name in matrices)
         if is_stage and all(each.piece.shape == other.piece.shape for each, other in known) and all(begun):
             break

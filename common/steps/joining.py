@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -17,7 +17,7 @@ from samestep.common.steps.joined_ranks import JoinedRanks
 from samestep.common.steps.log import METRICS
 from samestep.common.steps.made_anew import with_networks_joined
 from samestep.common.steps.rank_reading import RankHead, read_head, read_steps
-from samestep.common.steps.record import rank_files
+from samestep.common.steps.record import Phase, rank_files
 from samestep.common.steps.recorded_run import ReadAnew, RecordedRun, RunStep
 
 HowFar = Callable[[int, float], None]
@@ -78,32 +78,53 @@ def read_run(directory: Path, watch: HowFar | None = None) -> RecordedRun:
         raise ConfigError(f"{directory} lacks rank {missing} of its {world} processes; record the script again.")
     if len(files) != world or len({(header.world, header.command) for header in headers}) > 1:
         raise ConfigError(f"{directory} holds ranks of several runs; record the script again, into a new directory.")
-    join = JoinedRanks.of(headers, str(directory), *_begun(files, heads))
+    begun, idle, is_unsure = _begun(files, heads)
+    join = JoinedRanks.of(headers, str(directory), begun, idle)
     header = dataclasses.replace(headers[0], tensors=join.whole)
     later = frozenset(itertools.chain(*heads[0].groups))
     own = {(each.name, each.piece) for each in headers[0].tensors}
     elsewhere = [each.name for each in join.whole if each.role == "parameter" and (each.name, each.piece) not in own]
+    shared = {rank for parts in join.held for held in parts if len(held) > 1 for rank, _ in held}
+    more = {"elsewhere": tuple(elsewhere), "joined": tuple(sorted(shared & idle)) if is_unsure else ()}
     steps = ReadAnew(functools.partial(_steps, files, heads, join, watch))
-    made = RecordedRun(str(directory), header, steps, later, elsewhere=tuple(elsewhere))
+    made = RecordedRun(str(directory), header, steps, later, **more)
     return with_networks_joined(made, heads[0].groups)
 
 
-def _begun(files: Sequence[Path], heads: Sequence[RankHead]) -> tuple[list[np.ndarray], set[int]]:
-    """Returns the bits of each rank's first weights, and the ranks that have no examples at the first step where others do.
+def _begun(files: Sequence[Path], heads: Sequence[RankHead]) -> tuple[list[np.ndarray], set[int], bool]:
+    """Returns what tells stages of a pipeline from replicas: numbers of each rank's tensors, of which replicas have the same.
 
-    They are the initial weights. If one rank alone has examples, as in a pipeline without replicas, they are those after the
-    first step: stages that are seeded alike start from the same numbers, and each then gets a gradient of its own.
+    They are the bits of the initial weights. If some ranks are given no examples, they are those of the first update: stages that
+    are seeded alike start from the same numbers, and each then gets a gradient of its own. Where ranks that are given examples
+    drift apart from the same weights, the first update tells nothing.
+
+    Returns:
+        The numbers; the ranks that have no examples at the first step where others do; and whether the initial weights alone tell
+        these from replicas.
     """
-    begun, idle = (list[np.ndarray](), list[np.ndarray]()), set[int]()
+    begun, after, idle = list[np.ndarray](), list[np.ndarray](), set[int]()
     for rank, (path, head) in enumerate(zip(files, heads, strict=True)) if len(files) > 1 else ():
         with _opened(path) as file:
             frames = [*itertools.islice(read_steps(file, str(path), head), 2)]
         if len(frames) < 2 or frames[0].stats is None:
-            return [], set()
-        for bits, frame in zip(begun, frames, strict=True):
-            bits.append((frame.stats or frames[0].stats)["weight"]["bits"])
+            return [], set(), False
+        begun.append(frames[0].stats["weight"]["bits"])
+        after.append(_updated(begun[-1], frames[1].stats or frames[0].stats))
         idle |= set() if frames[1].rows else {rank}
-    return begun[len(idle) == len(files) - 1], idle if len(idle) < len(files) else set()
+    if not 0 < len(idle) < len(files):
+        return begun, set(), False
+    own = [np.array([each.role == "parameter" for each in head.header.tensors], bool) for head in heads]
+    given = {
+        (begun[rank][own[rank]].tobytes(), after[rank][own[rank]].tobytes()) for rank in {*range(len(files))} - idle
+    }
+    is_told = len(given) == len({first for first, _ in given})
+    return after if is_told else begun, idle, not is_told
+
+
+def _updated(begun: np.ndarray, stats: Mapping[Phase, np.ndarray]) -> np.ndarray:
+    """Returns the bits of weights after an update, or of the gradients where it moves nothing, as at a learning rate of 0."""
+    is_still = np.array_equal(stats["weight"]["bits"], begun)
+    return stats["gradient" if is_still and "gradient" in stats else "weight"]["bits"]
 
 
 def _head_of(path: Path) -> RankHead:

@@ -150,6 +150,7 @@ class RecordedRun:
         later: The names of the tensors that were not there before the first step.
         earlier: The learning rates of the steps that are left out before the first one here, where another run is resumed.
         elsewhere: The names of the parameters of which its first rank holds nothing, or a part.
+        joined: The ranks that are taken for replicas of others and may be stages of a pipeline that begin with the same weights.
     """
 
     name: str
@@ -158,6 +159,7 @@ class RecordedRun:
     later: frozenset[str] = frozenset()
     earlier: tuple[float, ...] = ()
     elsewhere: tuple[str, ...] = ()
+    joined: tuple[int, ...] = ()
 
     @property
     def tensors(self) -> tuple[RecordedTensor, ...]:

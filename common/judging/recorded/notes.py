@@ -36,6 +36,12 @@ def find_notes(walk: Walk) -> tuple[str, ...]:
             "loss has no gradient or one set to zero, or the loss has the same slope for other targets or another margin, "
             "as L1 and hinge losses have"
         )
+    for who, run in (("A", walk.a), ("B", walk.b)):
+        if run.joined:
+            said.append(
+                f"ranks {few([*map(str, run.joined)])} of {who} begin with the weights of ranks that are given examples, and are "
+                "given none: they are taken for replicas, and may be stages of a pipeline"
+            )
     if one.framework != other.framework:
         said.append(f"A is a record of {one.framework}, B of {other.framework}")
     if others := reshaped(walk):

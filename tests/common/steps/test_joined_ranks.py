@@ -1,13 +1,28 @@
 """Replicas whose gradients differ, as where what the update used was exchanged in a copy of them: their mean is the gradient."""
 
+import dataclasses
 import math
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from samestep.common.files.writing import create
+from samestep.common.judging.recorded.judge import judge
 from samestep.common.steps.joined_ranks import JoinedRanks
+from samestep.common.steps.joining import read_run
 from samestep.common.steps.projections import PROJECTIONS, Piece
-from samestep.common.steps.record import SCHEMA, RecordedStep, RecordedTensor, RecordHeader, stats_dtype
+from samestep.common.steps.record import (
+    SCHEMA,
+    RecordedStep,
+    RecordedTensor,
+    RecordHeader,
+    header_frame,
+    rank_file,
+    stats_dtype,
+    step_frame,
+)
 from samestep.common.steps.recorded_run import Sums
 
 TENSORS = (RecordedTensor("weight", "float32", Piece.whole((8, 8))),)
@@ -62,3 +77,38 @@ def test_stages_with_the_same_shapes_are_known_by_their_first_weights_and_by_hav
     joined = JoinedRanks.of(headers, "it", [np.array([rank // 2], np.uint64) for rank in range(4)], idle)
     assert [each.name for each in joined.whole] == ["weight", "rank2.weight"][: len(expected)]
     assert [len(places) for parts in joined.held for places in parts] == expected
+
+
+@pytest.mark.parametrize(
+    ("updated", "gradients", "networks", "joined"),
+    [
+        ((5, 5, 6, 6), (1, 1, 2, 2), 2, ()),
+        ((0, 0, 0, 0), (1, 1, 2, 2), 2, ()),  # at a learning rate of 0
+        ((5, 5, 5, 5), (1, 1, 1, 1), 1, ()),  # ranks that have run out of examples
+        ((5, 7, 6, 6), (1, 3, 2, 2), 1, (2, 3)),  # replicas that drift, so stages need not be the reason
+    ],
+)
+def test_stages_with_replicas_that_are_seeded_alike_are_told_by_their_first_update(
+    tmp_path: Path,
+    updated: tuple[int, ...],
+    gradients: tuple[int, ...],
+    networks: int,
+    joined: tuple[int, ...],
+) -> None:
+    """Ranks 0 and 1 are given examples; the statistics of their batches are their own."""
+    tensors = (*TENSORS, dataclasses.replace(TENSORS[0], name="running_mean", role="buffer"))
+    for rank, (weight, gradient) in enumerate(zip(updated, gradients, strict=True)):
+        header = RecordHeader(SCHEMA, "torch", ("python",), "/", {}, {}, rank, 4, tensors)
+        begun, after = (np.concatenate([rows(1.0, bits), rows(1.0, bits + rank)]) for bits in (0, weight))
+        stats = {"gradient": np.concatenate([rows(1.0, gradient), rows(math.nan, 0)]), "weight": after}
+        steps = [
+            RecordedStep(-1, stats={"weight": begun}),
+            RecordedStep(0, (1.0,), (rank + 1,) if rank < 2 else (), stats=stats),
+        ]
+        with os.fdopen(create(tmp_path / rank_file(rank)), "wb") as file:
+            file.write(header_frame(header) + b"".join(map(step_frame, steps)))
+    run = read_run(tmp_path)
+    names = [each.name for each in run.tensors if each.role == "parameter"]
+    assert (names, run.joined) == (["weight", "rank2.weight"][:networks], joined)
+    notes = [note for note in judge(run, run).notes if "may be stages of a pipeline" in note]
+    assert [note.partition(" begin")[0] for note in notes] == ["ranks 2, 3 of A", "ranks 2, 3 of B"] * bool(joined)
