@@ -85,6 +85,11 @@ CHANGES: Mapping[str, Rearrangement] = {
     "flipped": Rearrangement("transposed", _same, _same),
     "reshaped": Rearrangement("reshaped", _reshape, _reshape),
     "space": Rearrangement("axes of space reversed", _reverse_space, _reverse_space),
+    "channels": Rearrangement(
+        "channels last",
+        lambda arrays, _: [np.moveaxis(arrays[0], 0, -1)],
+        lambda arrays, _: [np.moveaxis(arrays[0], -1, 0)],
+    ),
     "split": Rearrangement("split in {count}", _split, _pack),
     "packed": Rearrangement("packed", _pack, _split),
     "summed": Rearrangement(

@@ -50,13 +50,19 @@ def normalisation(x: np.ndarray, params: Params, layer: Aligned) -> Iterator[Can
     """
     own = [call.settings.get(name) for call in (layer.source, layer.target) for name in ("eps", "epsilon")]
     epsilons = dict.fromkeys([*(float(e) for e in own if isinstance(e, int | float)), *EPSILONS])
-    known, scale, added = _statistics(x, layer), params.get("scale", 1.0), biases(params)
+    held = {name: _beside(x, value) for name, value in {**params, **layer.params[1]}.items()}
+    known, scale, added = _statistics(x, layer), held.get("scale", 1.0), biases(held)
 
     def make(statistics: str, epsilon: float, bias: bool) -> np.ndarray:
         mean, variance = known[statistics]
         return (x - mean) / np.sqrt(variance + epsilon) * scale + added[bias]
 
     yield from each_way(make, statistics=known, epsilon=epsilons, bias=added)
+
+
+def _beside(x: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """Returns what is to be multiplied with an array, or added: of a norm over space alone the same for all channels."""
+    return value[..., None] if value.ndim > 1 and value.shape == x.shape[1:-1] else value
 
 
 def _statistics(x: np.ndarray, layer: Aligned) -> dict[str, tuple[np.ndarray, np.ndarray]]:

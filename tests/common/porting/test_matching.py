@@ -232,3 +232,18 @@ def test_names_decide() -> None:
         match(ours, theirs, {"a": "e"})
     with pytest.raises(ConfigError, match=r"names has 'a': 'c/bias', but \[\[4, 4\], \[4\]\] does not become"):
         match(ours, theirs, {"a": "c/bias"})
+
+
+def test_a_norm_over_channels_and_space_has_its_channels_last_in_keras() -> None:
+    ours, theirs = (
+        ParameterLayer(name="norm", kind=kind, call="norm", params={r: held(f"norm/{r}", shape) for r in roles})
+        for kind, shape, roles in (
+            ("LayerNorm", (4, 6, 4), ("scale", "bias")),
+            ("LayerNormalization", (6, 4, 4), ("scale", "bias")),
+        )
+    )
+    found, values = match([ours], [theirs]), neutral([ours])
+    assert table(found) == [("norm/scale",) * 2 + ("channels last",), ("norm/bias",) * 2 + ("channels last",)]
+    made = found.to_target(values)
+    assert all(np.array_equal(made[name], np.moveaxis(values[name], 0, -1)) for name in values)
+    assert all(np.array_equal(back, values[name]) for name, back in found.to_source(made).items())

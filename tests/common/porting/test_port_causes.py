@@ -1,5 +1,7 @@
 """Causes are recognised from arrays alone: what came out is computed here by the same formulas, and by noise."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,20 @@ def convolved(pads: formulas.Pads) -> np.ndarray:
 def test_padding() -> None:
     found = layer("convolution", X, convolved([(1, 1)] * 2), convolved([(0, 1)] * 2), kernel=KERNEL)
     assert cause(found) == "TensorFlow's SAME pads (0, 1), torch pads (1, 1)"
+
+
+@pytest.mark.parametrize("axes", [(1, 2), (1, 2, 3)])
+def test_the_epsilon_of_a_norm_over_space_is_named(axes: tuple[int, ...]) -> None:
+    scale = RNG.normal(size=(*X.shape[1:3], *X.shape[3:] * (len(axes) > 2)))
+    centred = X - X.mean(axes, keepdims=True)
+    one, other = (
+        centred / np.sqrt(X.var(axes, keepdims=True) + epsilon) * scale.reshape(*scale.shape, *[1] * (3 - len(axes)))
+        for epsilon in (1e-5, 1e-3)
+    )
+    found = layer("normalisation", X, one, other)
+    ours = np.moveaxis(scale, -1, 0) if scale.ndim > 2 else scale
+    found = dataclasses.replace(found, params=({"scale": ours}, {"scale": scale}))
+    assert cause(found) == "torch's epsilon is 1e-05, TensorFlow's 0.001"
 
 
 @pytest.mark.parametrize("family", ["linear", "activation", "normalisation"])
