@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -65,7 +64,7 @@ def describe(folder: Path, source: str, split: Split, seed: int) -> None:
         loops=reach.loops,
         unreached=reach.unreached,
         sums=call_user(probe.sums, source, "what it adds to its loss", habits),
-        featured=layers_of(built.layers(keras.layers.Layer)),
+        featured=layers_of(built.layers()),
         habits=habits,
         optimizer=describe_optimizer(model, {name: params[name] for name in built.trained}, source),
         layers=built.describe_layers(inputs),

@@ -53,7 +53,7 @@ def trace(folder: Path, asked: TraceRequest, split: Split) -> None:
     model = load_model(asked.model, "tf")
     begin_in_float64(asked.seed)
     built = UserModel(model, asked.model, as_inputs(split.train_inputs[:EXAMPLES]))
-    dropped = held_still(built.layers(keras.layers.Layer))
+    dropped = held_still(built.layers())
     spec, params = _described(folder), list(built.params.values())
     loss = amend_loss(_called(part_loss(spec, asked.batch_size), asked.model), built, asked.amendments)
     first = next(batches(split.train_inputs, split.train_targets, asked.batch_size, asked.seed))

@@ -131,7 +131,7 @@ def gathers(run: Run, phase: str, part: ShardPart) -> list[Send]:
 
 def times_called(model: ModelSpec) -> list[int]:
     """Returns how often a forward pass calls each block; one that is freed is gathered for each call."""
-    return [model.facts.use_of(block.name).calls for block in model.blocks() if parameters_of(model, block)]
+    return [model.facts.use_of(block.name).calls for block in model.facts.blocks if parameters_of(model, block)]
 
 
 def gathered_again(model: ModelSpec, blocks: Sequence[ShardPart], frees: bool) -> list[ShardPart]:
@@ -146,7 +146,7 @@ def gathered_again(model: ModelSpec, blocks: Sequence[ShardPart], frees: bool) -
         blocks: The parts of its blocks.
         frees: Whether a block is freed behind its forward pass.
     """
-    held = [block for block in model.blocks() if parameters_of(model, block)]
+    held = [block for block in model.facts.blocks if parameters_of(model, block)]
     ends = next((n for n, block in enumerate(held) if model.facts.use_of(block.name).gives_gradient), len(held))
     calls = zip(blocks, times_called(model), strict=True)
     behind = reversed(list(calls)[max(0, ends - 1) :]) if frees else reversed(list(calls))

@@ -147,7 +147,7 @@ def sharded_footprints(run: Run, frees: bool) -> tuple[Footprint, ...]:
 
 def gathered_together(model: ModelSpec) -> list[dict[str, Param]]:
     """Lists the parameters that are in no block, gathered for the whole pass; then those of each block."""
-    blocks = [parameters_of(model, block) for block in model.blocks()]
+    blocks = [parameters_of(model, block) for block in model.facts.blocks]
     named = {name for block in blocks for name in block}
     rest = {name: param for name, param in model.params().items() if name not in named}
     return [rest, *(block for block in blocks if block)]
@@ -194,7 +194,7 @@ def _collectives(run: Run, frees: bool) -> Iterator[Send]:
 def _sends_inside(run: Run) -> dict[str, list[list[Send]]]:
     """Phase -> what goes on inside each block; nobody knows in which block the sums of a framework's batch normalisation are."""
     model = run.workload.model
-    segments, blocks = model.segments(), [block.name for block in model.blocks() if parameters_of(model, block)]
+    segments, blocks = model.segments(), [block.name for block in model.facts.blocks if parameters_of(model, block)]
     forward, backward = sends_within(run, run.examples_per_pass, segments)
     found: dict[str, list[list[Send]]] = {}
     for phase, sends in (("forward", forward), ("backward", backward[::-1])):

@@ -47,7 +47,7 @@ class Probe:
             as_inputs(array[:EXAMPLES]) for array in (split.train_inputs, split.train_targets)
         )
         self.initial: Mapping[str, np.ndarray] = self._buffers()
-        norms = norms_of(built.layers(keras.layers.Layer))
+        norms = norms_of(built.layers())
         self.normalising: Collection[str] = {
             name
             for name, variable in built.buffers.items()

@@ -1,5 +1,6 @@
 """What a user's model returns, made what its loss takes: the outputs, all that it returns, or its own loss."""
 
+import functools
 from collections.abc import Callable, Mapping
 
 import tensorflow as tf
@@ -23,27 +24,18 @@ def finish_outputs(model: Model) -> Finish:
     Args:
         model: Its declaration.
     """
-    if isinstance(model.loss, Mapping):
-        return _finish_all
-    return _finish_loss if model.loss == RETURNED else _finish_logits
+    return functools.partial(_finish, model.loss)
 
 
-def _finish_logits(outputs: object, rows: int) -> object:
-    logits = logits_of(outputs, is_tensor)
-    check_outputs("the model", dtype_of(logits))
-    return _wide(logits)
-
-
-def _finish_loss(outputs: object, rows: int) -> object:
-    """Returns the loss once for each example, as every row takes apart and gathers what is of each example."""
-    loss = _wide(loss_of(outputs, is_tensor))
-    check_outputs("the model's loss", dtype_of(loss))
-    return tf.fill([rows], loss)
-
-
-def _finish_all(outputs: object, rows: int) -> object:
-    check_outputs("the model", dtype_of(main_outputs(outputs)))
-    return tf.nest.map_structure(_wide, outputs)
+def _finish(loss: object, outputs: object, rows: int) -> object:
+    if isinstance(loss, Mapping):
+        check_outputs("the model", dtype_of(main_outputs(outputs)))
+        return tf.nest.map_structure(_wide, outputs)
+    is_loss = loss == RETURNED
+    found = (loss_of if is_loss else logits_of)(outputs, is_tensor)
+    check_outputs("the model's loss" if is_loss else "the model", dtype_of(found))
+    # Once for each example, as every row takes apart and gathers what is of each example.
+    return tf.fill([rows], _wide(found)) if is_loss else _wide(found)
 
 
 def _wide(value: object) -> object:

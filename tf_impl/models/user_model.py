@@ -118,9 +118,9 @@ class UserModel:
         return self._outputs(self.model(x, training=False) if self._is_keras else self.model(x), x)
 
     def layers(self, *kinds: type) -> list[Any]:
-        """Returns the layers of a Keras model of some kinds, nested ones too."""
+        """Returns the layers of a Keras model, nested ones too: of some kinds, or all."""
         flat = self.model._flatten_layers() if self._is_keras else ()
-        return [layer for layer in flat if isinstance(layer, kinds)]
+        return [layer for layer in flat if isinstance(layer, kinds or object)]
 
     @property
     def trained(self) -> dict[str, tf.Variable]:
@@ -155,9 +155,7 @@ class UserModel:
         Returns:
             What undoes it.
         """
-        from keras import layers  # here: our own models do without it
-
-        return freeze(self.layers(layers.Layer), [self.buffers[name] for name in running])
+        return freeze(self.layers(), [self.buffers[name] for name in running])
 
     def switch_layers(self, features: Features, running: Collection[str] = ()) -> None:
         """Switches layers off whose effect depends on how the batch is split.
@@ -166,9 +164,7 @@ class UserModel:
             features: What a run switches.
             running: Other variables that training moves, by neutral name.
         """
-        from keras import layers  # here: our own models do without it
-
-        switch_layers(self.layers(layers.Layer), features, [self.buffers[name] for name in running])
+        switch_layers(self.layers(), features, [self.buffers[name] for name in running])
 
     def _outputs(self, outputs: object, x: Inputs) -> Any:
         try:

@@ -24,7 +24,7 @@ def find_blocks(run: Run, model: nn.Module) -> list[list[nn.Module]]:
         run: What is trained; the spec has the blocks.
         model: The model, not yet sharded.
     """
-    modules = [model.get_submodule(segment.name.replace("/", ".")) for segment in run.workload.model.blocks()]
+    modules = [model.get_submodule(segment.name.replace("/", ".")) for segment in run.workload.model.facts.blocks]
     # A list of modules has no forward pass that could gather it; its members together have.
     return [list(module) if isinstance(module, nn.ModuleList) else [module] for module in modules]
 

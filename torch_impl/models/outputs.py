@@ -2,7 +2,7 @@
 
 import copy
 import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import nn
@@ -11,9 +11,7 @@ from torch.utils import _pytree as pytree
 from samestep.common.workload.declaration import RETURNED, Model
 from samestep.common.workload.models.dtypes import check_outputs
 from samestep.common.workload.models.returned import logits_of, loss_of, main_of
-
-Finish = Callable[[object, int], object]
-"""(what a model returned, of how many examples) -> what its loss takes."""
+from samestep.torch_impl.models.inputs import tensors
 
 
 def is_tensor(value: object) -> bool:
@@ -30,36 +28,27 @@ def finish_outputs(module: nn.Module, model: Model, unread: Collection[int] = ()
         unread: The places of the tensors that it returns and that its loss does not read. Nothing is sent backward into them,
             which DDP would wait for.
     """
-    finish: Finish = _finish_logits
-    if isinstance(model.loss, Mapping):
-        finish = functools.partial(_finish_all, frozenset(unread))
-    elif model.loss == RETURNED:
-        finish = _finish_loss
-    module.register_forward_hook(
-        lambda _, args, named, outputs: finish(outputs, _rows((args, named))), with_kwargs=True
-    )
+    module.register_forward_hook(functools.partial(_finish, model.loss, frozenset(unread)), with_kwargs=True)
+
+
+def _finish(
+    loss: object, unread: frozenset[int], module: nn.Module, args: object, named: object, outputs: object
+) -> object:
+    if isinstance(loss, Mapping):
+        return _finish_all(unread, outputs)
+    is_loss = loss == RETURNED
+    found = _wide((loss_of if is_loss else logits_of)(outputs, is_tensor))
+    assert isinstance(found, torch.Tensor)
+    check_outputs("the model's loss" if is_loss else "the model", dtype_of(found))
+    # Once for each example, as every row takes apart and gathers what is of each example.
+    return found.expand(_rows((args, named))) if is_loss else found
 
 
 def _rows(inputs: object) -> int:
-    return len(next(each for each in pytree.tree_leaves(inputs) if isinstance(each, torch.Tensor) and each.ndim))
+    return len(next(each for each in tensors(inputs) if each.ndim))
 
 
-def _finish_logits(outputs: object, rows: int) -> object:
-    logits = _wide(logits_of(outputs, is_tensor))
-    assert isinstance(logits, torch.Tensor)
-    check_outputs("the model", dtype_of(logits))
-    return logits
-
-
-def _finish_loss(outputs: object, rows: int) -> object:
-    """Returns the loss once for each example, as every row takes apart and gathers what is of each example."""
-    loss = _wide(loss_of(outputs, is_tensor))
-    assert isinstance(loss, torch.Tensor)
-    check_outputs("the model's loss", dtype_of(loss))
-    return loss.expand(rows)
-
-
-def _finish_all(unread: frozenset[int], outputs: object, rows: int) -> object:
+def _finish_all(unread: frozenset[int], outputs: object) -> object:
     _make_known(outputs)
     check_outputs("the model", dtype_of(main_outputs(outputs)))
     leaves, structure = pytree.tree_flatten(outputs)

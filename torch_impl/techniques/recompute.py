@@ -32,7 +32,7 @@ def recompute(run: Run, model: nn.Module) -> None:
     if not spec.facts.is_built_here:
         modules = dict(model.named_modules())
         for block in (
-            modules[path] for path in (each.name.replace("/", ".") for each in spec.blocks()) if path in modules
+            modules[path] for path in (each.name.replace("/", ".") for each in spec.facts.blocks) if path in modules
         ):
             block.forward = _computed_twice(run, block.forward)
         return

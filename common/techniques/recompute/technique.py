@@ -28,7 +28,7 @@ def check_recomputation(run: Run) -> None:
                 "layers=, or leave it out."
             )
         return
-    if not model.blocks():  # only torch's describer finds any
+    if not model.facts.blocks:  # only torch's describer finds any
         raise ConfigError(
             f"--recompute computes blocks of a user's torch model again, and {run.workload.name} names none; leave it out."
         )
@@ -41,7 +41,7 @@ def check_recomputation(run: Run) -> None:
 
 def inner_segments(run: Run) -> Sequence[Segment]:
     """Returns the segments that are computed again: those between the first and the last, or else a user's blocks."""
-    return run.workload.model.segments()[1:-1] or run.workload.model.blocks()
+    return run.workload.model.segments()[1:-1] or run.workload.model.facts.blocks
 
 
 RECOMPUTE = Technique(flags=RecomputeFlags, refuse=check_recomputation, computed_twice=inner_segments)

@@ -63,10 +63,6 @@ class CnnSpec:
             Segment("output", 2 * self.hidden * self.outputs, (self.outputs,)),
         )
 
-    def blocks(self) -> tuple[Segment, ...]:
-        """Lists the segments."""
-        return self.segments()
-
     def inputs(self) -> ArraySpec:
         """Returns one image, channels last."""
         return ArraySpec(self.image)

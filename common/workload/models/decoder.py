@@ -168,10 +168,6 @@ class DecoderSpec:
         kernels = sum(param.met(self.top_k) for param in params if param.role == "kernel")
         return 2 * tokens * kernels + 2 * tokens**2 * self.heads * (2 * self.of_head + self.rotary_width)
 
-    def blocks(self) -> tuple[Segment, ...]:
-        """Lists the segments."""
-        return self.segments()
-
     def inputs(self) -> ArraySpec:
         """Returns one sequence of token ids."""
         return ArraySpec((self.context,), self.vocabulary)

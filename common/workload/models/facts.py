@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from samestep.common.workload.models.findings import DeclaredFindings, Use
 
 if TYPE_CHECKING:
-    from samestep.common.workload.models.spec import ModelSpec
+    from samestep.common.workload.models.spec import ModelSpec, Segment
 
 ORACLE_FRAMEWORK = "numpy"
 
@@ -19,6 +19,7 @@ class ModelFacts(DeclaredFindings):
     Attributes:
         reference_framework: The framework whose reference row judges its runs, in float64.
         counterpart: The same model in another framework, which has the reference and the initial weights.
+        blocks: What fully sharded data parallelism gathers together; what is in none of them is there for the whole step.
         folder: Where its initial weights and buffers lie, if they are not drawn here.
         is_built_here: Whether a mirror builds it layer by layer, and so decides where and how each of its tensors is made.
         takes_whole_logits: Whether its loss needs all logits of an example on one device.
@@ -30,6 +31,7 @@ class ModelFacts(DeclaredFindings):
 
     reference_framework: str = ORACLE_FRAMEWORK
     counterpart: "ModelSpec | None" = None
+    blocks: "tuple[Segment, ...]" = ()
     folder: str | None = None
     is_built_here: bool = True
     takes_whole_logits: bool = False

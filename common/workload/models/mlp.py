@@ -47,10 +47,6 @@ class MlpSpec:
         sizes = self._sizes()
         return tuple(Segment(f"layers/{i}", 2 * sizes[i] * sizes[i + 1], (sizes[i + 1],)) for i in range(self.layers))
 
-    def blocks(self) -> tuple[Segment, ...]:
-        """Lists the segments."""
-        return self.segments()
-
     def inputs(self) -> ArraySpec:
         """Flat real features."""
         return ArraySpec((self.features,))

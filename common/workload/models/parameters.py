@@ -28,7 +28,9 @@ def stated(model: ModelSpec) -> ModelFacts:
     products = sum(param.is_factor for param in params.values())
     # The first layer reads data, whose gradient nobody needs; of ids there is none.
     first = {} if model.inputs().ids else {layer(next(iter(params))): Use(positions, takes_gradient=False)}
+    shared = shared_parameters(model).keys()  # which are there for the whole step, as a tied table is
     return ModelFacts(
+        blocks=tuple(each for each in model.segments() if shared.isdisjoint(parameters_of(model, each))),
         rounded=TwoBytes(roundings=ROUNDINGS * products),
         uses=first,
         other_use=Use(positions),

@@ -56,10 +56,6 @@ class RankerSpec:
             Segment("output", self.hidden),
         )
 
-    def blocks(self) -> tuple[Segment, ...]:
-        """Lists the segments."""
-        return self.segments()
-
     def inputs(self) -> ArraySpec:
         """Returns one id per table."""
         return ArraySpec((len(self.rows()),), self.rows())

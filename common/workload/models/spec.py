@@ -163,9 +163,6 @@ class ModelSpec(Protocol):
     def segments(self) -> tuple[Segment, ...]:
         """Returns its smallest pieces, in order."""
 
-    def blocks(self) -> tuple[Segment, ...]:
-        """Returns what fully sharded data parallelism gathers together; the segments, of our own models."""
-
     def inputs(self) -> ArraySpec:
         """Returns what one example's inputs look like."""
 

@@ -168,10 +168,6 @@ class TransformerSpec:
     def _of_tied_head(self) -> tuple[str, ...] | None:
         return (*self._norm("head/norm"), TOKENS) if self.tied else None
 
-    def blocks(self) -> tuple[Segment, ...]:
-        """Lists the segments; without those that share the tied table, which is there for the whole step."""
-        return self.segments()[1:-1] if self.tied else self.segments()
-
     def inputs(self) -> ArraySpec:
         """Returns one sequence of token ids."""
         return ArraySpec((self.context,), self.vocabulary)

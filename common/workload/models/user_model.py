@@ -78,10 +78,6 @@ class UserModelSpec:
         """Returns what the file gives as `segments`, or the children of a sequential model; else one segment."""
         return self.described.segments
 
-    def blocks(self) -> tuple[Segment, ...]:
-        """Returns what FSDP gathers together; what is in none of them is gathered for the whole step."""
-        return self.described.blocks
-
     def inputs(self) -> ArraySpec:
         """Returns what an example's inputs are in the data that the model was described with."""
         return self.described.inputs
@@ -107,6 +103,7 @@ def _facts(spec: UserModelSpec) -> ModelFacts:
         reference_framework=(counterpart or spec).described.framework,
         counterpart=counterpart,
         folder=spec.path,
+        blocks=found.blocks,
         is_built_here=False,
         takes_whole_logits=True,
         ties_stages=False,
