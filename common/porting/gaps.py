@@ -27,18 +27,12 @@ def find_gap(case: PortCase, number: int, layer: Aligned) -> Gap:
         place = {id(call): at for at, call in enumerate(trace.calls)}
         aligned = [(each.source, each.target)[side] for each in case.layers]
         end = place.get(id(aligned[number]), len(trace.calls))
-        starts = [place[id(call)] for call in aligned[:number] if id(call) in place and place[id(call)] < end]
-        taken = set(map(id, aligned))
-        between = trace.calls[_first_unlike(case, side, starts, end) : end]
+        layers = [call for each, call in zip(case.layers[:number], aligned, strict=False) if each.family != FUNCTION]
+        # After the last layer before; functions that agree may come after what does not.
+        start = max((at + 1 for call in layers if (at := place.get(id(call), end)) < end), default=0)
+        taken, between = set(map(id, aligned)), trace.calls[start:end]
         sides.append([call for call in between if id(call) not in taken and not (moves(call) and not takes_part(call))])
     return sides[0], sides[1]
-
-
-def _first_unlike(case: PortCase, side: int, starts: list[int], end: int) -> int:
-    """Returns the place after the last layer before; functions that agree may come after what does not."""
-    calls = (case.source, case.target)[side].calls
-    layers = {id((each.source, each.target)[side]) for each in case.layers if each.family != FUNCTION}
-    return max((at + 1 for at in starts if id(calls[at]) in layers), default=0)
 
 
 def common_inputs(before: Sequence[Aligned], layer: Aligned) -> Both | None:
