@@ -111,18 +111,12 @@ def judge(log_ratios: Mapping[Key, Sequence[float]]) -> dict[Key, Difference]:
     Raises:
         ValueError: A logarithm is not finite.
     """
-    found = {name: _difference(logs) for name, logs in log_ratios.items()}
-    judged = {
-        name: logs for name, logs in log_ratios.items() if found[name].rounds >= LEAST_ROUNDS and found[name].deviation
-    }
-    corrected = dict(zip(judged, holm([p_value(logs) for logs in judged.values()]), strict=True))
-    separated = sum(p <= LEVEL for p in corrected.values())
-    level = LEVEL / max(1, len(judged) - separated)
+    found = _corrected({name: _difference(logs) for name, logs in log_ratios.items()})
+    separated = sum(each.verdict in (FASTER, SLOWER) for each in found.values())
+    judged = sum(each.verdict != NO_VERDICT for each in found.values())
+    level = LEVEL / max(1, judged - separated)
     """At which the correction tests the first pair that is not separated."""
-    return {
-        name: _with_verdict(difference, corrected[name], level) if name in corrected else difference
-        for name, difference in found.items()
-    }
+    return {name: _with_power(each, level) if each.verdict == NOT_SEPARATED else each for name, each in found.items()}
 
 
 def compare_apart(pairs: Mapping[Key, tuple[Speeds, Speeds]]) -> dict[Key, Difference]:
@@ -140,7 +134,11 @@ def compare_apart(pairs: Mapping[Key, tuple[Speeds, Speeds]]) -> dict[Key, Diffe
         ValueError: A speed is not a positive number.
     """
     logs = {name: tuple([_log(s) for s in row if s is not None] for row in pair) for name, pair in pairs.items()}
-    found = {name: _apart(*both) for name, both in logs.items() if all(both)}
+    return _corrected({name: _apart(*both) for name, both in logs.items() if all(both)})
+
+
+def _corrected(found: Mapping[Key, Difference]) -> dict[Key, Difference]:
+    """Returns pairs with their verdicts, by p-values that are corrected for the number of pairs."""
     raw = {
         name: each.p_value for name, each in found.items() if each.p_value is not None and each.rounds >= LEAST_ROUNDS
     }
@@ -170,20 +168,19 @@ def _verdict(ratio: float, corrected: float | None) -> str:
 
 
 def _difference(logs: Sequence[float]) -> Difference:
-    """Returns the numbers of a pair, without a verdict."""
+    """Returns the numbers of a pair, with the p-value of the pair alone."""
     if len(logs) == 1:
         return Difference(math.exp(logs[0]), None, None, 1, None)
-    mean, low, high = mean_interval(logs)
-    return Difference(math.exp(mean), math.exp(low), math.exp(high), len(logs), statistics.stdev(logs))
+    (mean, low, high), deviation = mean_interval(logs), statistics.stdev(logs)
+    alone = p_value(logs) if deviation else None
+    return Difference(math.exp(mean), math.exp(low), math.exp(high), len(logs), deviation, p_value=alone)
 
 
-def _with_verdict(difference: Difference, corrected: float, level: float) -> Difference:
-    judged = dataclasses.replace(difference, verdict=_verdict(difference.ratio, corrected), p_value=corrected)
-    if judged.verdict != NOT_SEPARATED:
-        return judged
+def _with_power(difference: Difference, level: float) -> Difference:
+    """Returns a pair that is not separated with what would separate it, at the level of a later test."""
     degrees, deviation = difference.rounds - 1, difference.deviation or 0.0
     return dataclasses.replace(
-        judged,
+        difference,
         detectable=math.exp(detectable(difference.rounds, degrees, level) * deviation),
         rounds_needed=pairs_needed(math.log(difference.ratio), deviation, degrees, level),
     )

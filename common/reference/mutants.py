@@ -5,8 +5,11 @@ run is not the same step, the mutant whose step it took says why.
 """
 
 import dataclasses
+import importlib
+import itertools
 import math
-from collections.abc import Callable, Mapping
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import numpy as np
@@ -75,6 +78,17 @@ def in_records(name: str, apply: Apply, cell: str = "") -> Mutant:
         cell: See there.
     """
     return Mutant(name, of_step(name), apply, cell)
+
+
+def mistakes_below(package: str, path: Iterable[str]) -> tuple[Mutant, ...]:
+    """Returns the mistakes of all modules of a package, in the order of their names.
+
+    Args:
+        package: The name of the package.
+        path: Where its modules are.
+    """
+    names = sorted(each.name for each in pkgutil.iter_modules(path))
+    return tuple(itertools.chain(*(importlib.import_module(f"{package}.{name}").MISTAKES for name in names)))
 
 
 def _scaled(factor: Callable[[int], float], program: TrainingProgram, context: Context) -> bool:

@@ -4,9 +4,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from samestep.common.errors import Unavailable, WorkerFailed, printable
 from samestep.common.steps.joining import read_run
@@ -19,26 +18,23 @@ _PASSED = "/dev/fd/", "/proc/self/fd/"
 """Where a shell puts what it passes on, as in `python <(generate)`."""
 
 
-class RunCommand(Protocol):
-    """Runs a command and records it."""
-
-    def __call__(self, command: Sequence[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
-        """Runs a command and records it.
-
-        Args:
-            command: Its words.
-            options: How it is recorded, and into which directory.
-            directory: Where it is started.
-            is_quiet: Whether its output is thrown away; else it goes to stderr.
-
-        Raises:
-            SamestepError: It failed.
-        """
-        ...
+RunCommand = Callable[[Sequence[str], RecordOptions, Path, bool], None]
+"""Runs a command and records it, as `run_again` does: (its words, how it is recorded, where it is started, whether its output is
+thrown away)."""
 
 
 def run_again(command: Sequence[str], options: RecordOptions, directory: Path, is_quiet: bool) -> None:
-    """See `RunCommand`."""
+    """Runs a command and records it.
+
+    Args:
+        command: Its words.
+        options: How it is recorded, and into which directory.
+        directory: Where it is started.
+        is_quiet: Whether its output is thrown away; else it goes to stderr.
+
+    Raises:
+        SamestepError: It failed.
+    """
     ended = record_command(command, options, subprocess.DEVNULL if is_quiet else sys.stderr.fileno(), directory)
     if options.stop_after != 0 and ended.why_nothing:
         raise WorkerFailed(ended.why_nothing) if ended.exit_code else Unavailable(ended.why_nothing)

@@ -114,10 +114,9 @@ def _factor(walk: Walk, one: RunStep, other: RunStep) -> float | None:
 
 def _gradient(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
     compared = walk.compare("gradient", one, other)
-    if compared is None or not (compared.differs | compared.is_unsure).any():
+    is_certain, differs = compared.apart_most if compared is not None else (False, np.zeros(1, bool))
+    if compared is None or not differs.any():
         return None
-    is_certain = bool(compared.differs.any())
-    differs = compared.differs if is_certain else compared.is_unsure
     seen = {each.name: each for each in walk.seen(compared)}
     name = _first_backward(walk, differs)
     phase = phase_of((one.scalars, other.scalars), [*seen.values()])
@@ -173,10 +172,9 @@ def _skipped(walk: Walk, one: RunStep, other: RunStep) -> Finding | None:
 
 def _update(walk: Walk, one: RunStep, other: RunStep, past: tuple[Past, Past]) -> Finding | None:
     compared = walk.compare("weight", one, other)
-    if compared is None or not (compared.differs | compared.is_unsure).any():
+    is_certain, differs = compared.apart_most if compared is not None else (False, np.zeros(1, bool))
+    if compared is None or not differs.any():
         return None
-    is_certain = bool(compared.differs.any())
-    differs = compared.differs if is_certain else compared.is_unsure
     name = _first_backward(walk, differs)
     place = next(place for place, tensor in enumerate(walk.pairing.tensors) if tensor.name == name)
     words = (

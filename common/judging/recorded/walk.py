@@ -47,6 +47,12 @@ class ComparedTensors:
         return (self.times > self.scale.same) & ~self.differs
 
     @property
+    def apart_most(self) -> tuple[bool, np.ndarray]:
+        """Whether any tensor differs for certain, and which do then; if none does, which may."""
+        is_certain = bool(self.differs.any())
+        return is_certain, self.differs if is_certain else self.is_unsure
+
+    @property
     def is_broken(self) -> np.ndarray:
         """Whether each holds, in one of the two, something infinite or not a number."""
         return np.any([~np.isfinite(sums.square) & (sums.bits != 0) for sums in (self.one, self.other)], axis=0)

@@ -1,13 +1,6 @@
 """Known mistakes of techniques, a file a technique, each with its `MISTAKES`."""
 
-import importlib
-import pkgutil
+from samestep.common.reference.mutants import Mutant, mistakes_below
 
-from samestep.common.reference.mutants import Mutant
-
-MISTAKES: tuple[Mutant, ...] = tuple(
-    mistake
-    for name in sorted(each.name for each in pkgutil.iter_modules(__path__))
-    for mistake in importlib.import_module(f"{__name__}.{name}").MISTAKES
-)
+MISTAKES: tuple[Mutant, ...] = mistakes_below(__name__, __path__)
 """Of every technique, in the order of their names."""

@@ -95,3 +95,14 @@ def test_gradients_that_are_clipped_to_nothing_end_no_judgement(phase: str) -> N
     gradients = [dataclasses.replace(each, norms=(0.0, 1.0), earlier=DRAWN[3]) for each in seen(1.0)]
     gradients = [dataclasses.replace(each, one=np.zeros(8)) for each in gradients]
     assert isinstance(named(Evidence(phase, 1, clipped, other, gradients)), list)
+
+
+def test_parts_that_draw_other_random_numbers_look_like_a_mean_of_means() -> None:
+    """As where two processes have dropout: losses of parts lie about the whole one, and each gradient has its own ratio."""
+    gradients = [
+        dataclasses.replace(each, other=each.one * (1.1 + 0.1 * number) + 0.1 * DRAWN[3])
+        for number, each in enumerate(seen(1.0))
+    ]
+    parted = dataclasses.replace(SIDE, world=2, loss=1.02, parts=(0.9, 1.14))
+    (cause,) = causes(Evidence("loss", 0, SIDE, parted, gradients))
+    assert cause.name == "mean_of_means" and "other random numbers, as in dropout" in cause.sentence
