@@ -11,17 +11,10 @@ from samestep.experiments.page.drawings.anatomy import anatomy
 from samestep.experiments.page.drawings.large_drawings import render_drawings
 from samestep.experiments.page.loaded import Entry, Loaded
 
-_HOW = (
-    "Drawn from one step of each run, which was observed. Left: what each device holds, to scale. Right: what is sent in "
-    "which phase, and between whom."
-)
-
 
 def write(loaded: Loaded) -> Markup | None:
     """Makes the section; None if no row took a step that can be drawn."""
-    more = "There are more rows: `samestep strategies CELL --picture` draws any strategy."
-    alt = "What each device of a row holds, and what a step sends"
-    return render_drawings(loaded, "Anatomy", alt, _HOW, more, draw)
+    return render_drawings(loaded, "anatomy", draw)
 
 
 def draw(entry: Entry, result: RunResult) -> Element | None:

@@ -11,18 +11,9 @@ from samestep.experiments.page.drawings.timeline import timeline
 from samestep.experiments.page.loaded import Entry, Loaded
 from samestep.experiments.printing.trace_file import Trace, load_trace
 
-_HOW = (
-    "The fastest of the steps that were traced after everything that counts. A bar is what a device computed, a thin line "
-    "below it a transfer from where it is handed over to where it is done. Idle is where no operator ran for 0.1 ms. "
-    "All rows have one axis. Tracing makes steps longer. Perfetto (ui.perfetto.dev) opens `trace.json` of a run, which has all "
-    "traced steps."
-)
-
 
 def write(loaded: Loaded) -> Markup | None:
     """Makes the section; None if no run was traced."""
-    more = "There are more traced rows, which are not drawn here."
-    alt = "What each device of a row did when, in one traced step"
     traces = {entry.directories: _trace_of(entry) for entry in loaded.entries}
     spans = [each.bounds(each.fastest()) for each in traces.values() if isinstance(each, Trace)]
     length = max((end - start for start, end in spans), default=0.0)
@@ -31,7 +22,7 @@ def write(loaded: Loaded) -> Markup | None:
         trace = traces[entry.directories]
         return timeline(trace, entry.name, length=length) if isinstance(trace, Trace) else trace
 
-    return render_drawings(loaded, "Timeline", alt, _HOW, more, drawn, is_zoomed=True)
+    return render_drawings(loaded, "timeline", drawn, is_zoomed=True)
 
 
 def _trace_of(entry: Entry) -> Trace | str | None:

@@ -21,7 +21,7 @@ import collections
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from samestep.common.axes.axis import Keeps
 from samestep.common.axes.used import as_left, segments_left, splits_between, used
@@ -81,62 +81,43 @@ def kept_by_stage(
     item_bytes, model, parts = run.product_bytes, run.workload.model, run.mesh.parts("features")
     if lists is None or model.name not in lists.kept or replaces_code(run.techniques):
         return None
-    splits_sequence = splits_between(run)
-    whole = _each(keep_again if twice else keep_all, lists, model, item_bytes, parts, splits_sequence, more)
+    about = (lists, model, item_bytes, parts, splits_between(run), not keeps_buffers(run))
+    whole = _each(keep_again if twice else keep_all, *about, more)
     if twice and any(name.endswith(AHEAD) for name in whole):
         return None
     if twice and lists.copies and run.mesh.parts("layers") > 1 and not keeps_wide(model):
         return None  # a stage takes float32, of which its products keep a copy
-    kept = _each(keep_inputs, lists, model, item_bytes, parts, splits_sequence, ()) if twice else whole
+    kept = _each(keep_inputs, *about, ()) if twice else whole
     held = [segments_left(run, stage) for stage in stages] or [model.segments()]
-    add_up = functools.partial(_add_up, has_statistics=not keeps_buffers(run))
-    return tuple(
-        _of_stage(model, stage, held, kept, whole if twice and lists.in_order else {}, add_up) for stage in held
-    )
+    again = whole if twice and lists.in_order else {}
+    return tuple(_of_stage(model, stage, held, kept, again) for stage in held)
 
 
 def _of_stage(
     model: ModelSpec,
     stage: Sequence[Segment],
     held: Sequence[Sequence[Segment]],
-    kept: Mapping[str, "_Each"],
-    whole: Mapping[str, "_Each"],
-    add_up: Callable[[Iterable[str], Mapping[str, "_Each"]], KeptBytes],
+    kept: Mapping[str, KeptBytes],
+    whole: Mapping[str, KeptBytes],
 ) -> KeptByStage:
     """Adds up what one of the stages that a device holds keeps; `whole` is what segments keep that are computed again."""
     segments, here = model.segments(), {segment for each in held for segment in each}
     *names, last = [name for segment in stage for name in (segment.name, f"{segment.name}{BEHIND}")]
     if (place := segments.index(stage[0])) == 0 or segments[place - 1] not in here:
         names = [f"{stage[0].name}{AHEAD}", *names]
-    now = add_up([*names, last, *([LOSS] if segments[-1] in stage else [])], kept)
+    now = _add_up([*names, last, *([LOSS] if segments[-1] in stage else [])], kept)
     again, reached = list[KeptBytes](), KeptBytes()
     for segment in stage if whole else ():
         # While one is whole again, those behind it have been backward; a graph has that within its backward pass.
         own = [segment.name, f"{segment.name}{BEHIND}"]
-        again.append(reached.plus(add_up(own, whole)).plus(now, -1))
-        reached = reached.plus(add_up(own, kept))
-    return KeptByStage(now, add_up(names, kept), largest(again))
+        again.append(reached.plus(_add_up(own, whole)).plus(now, -1))
+        reached = reached.plus(_add_up(own, kept))
+    return KeptByStage(now, _add_up(names, kept), largest(again))
 
 
-def _add_up(names: Iterable[str], kept: Mapping[str, "_Each"], has_statistics: bool) -> KeptBytes:
-    size = fixed = batch = 0
-    for name in names:
-        if (each := kept.get(name)) is not None:
-            size, fixed, batch = size + each.size, fixed + each.fixed, batch + each.batch
-            fixed += each.statistics if has_statistics else 0
-    return KeptBytes(size, fixed, batch)
-
-
-class _Each(NamedTuple):
-    """The bytes that a part of a model keeps on a device: of an example, of a micro-batch, and of the batch itself.
-
-    The statistics of a micro-batch are apart, since frozen ones are not kept.
-    """
-
-    size: int
-    fixed: int
-    statistics: int
-    batch: int
+def _add_up(names: Iterable[str], kept: Mapping[str, KeptBytes]) -> KeptBytes:
+    there = [kept[name] for name in names if name in kept]
+    return KeptBytes(*map(sum, zip(*there, strict=True)))
 
 
 @functools.lru_cache(maxsize=512)  # every rank of a pipeline asks, and a search asks for thousands of pipelines
@@ -147,16 +128,17 @@ def _each(
     item_bytes: int,
     parts: int,
     splits_sequence: bool,
+    has_statistics: bool,
     of_axes: Sequence[Keeps],
-) -> Mapping[str, _Each]:
+) -> Mapping[str, KeptBytes]:
+    """Returns what each part of a model keeps on a device; frozen statistics of a micro-batch are not kept."""
     kept, more = listed(lists, model, item_bytes), collections.Counter[str]()
     for segment, keeps in itertools.product(model.segments(), of_axes):
         more[segment.name] += keeps(model, segment, item_bytes, parts)
     return {
-        name: _Each(
+        name: KeptBytes(
             item_bytes * elements + more[name] + masks,
-            each.fixed_bytes + each.copied_bytes // parts,
-            each.statistics_bytes,
+            each.fixed_bytes + each.copied_bytes // parts + has_statistics * each.statistics_bytes,
             each.batch_bytes,
         )
         for name, each in kept.items()

@@ -21,29 +21,23 @@ Draw = Callable[[Entry, RunResult], Element | str | None]
 """Draws a row, says why it cannot be drawn, or returns None where there is nothing to draw."""
 
 
-def render_drawings(
-    loaded: Loaded, kind: str, alt: str, how: str, more: str, draw: Draw, is_zoomed: bool = False
-) -> Markup | None:
+def render_drawings(loaded: Loaded, kind: str, draw: Draw, is_zoomed: bool = False) -> Markup | None:
     """Renders a section; None if there is nothing to draw. The oracle, which has no phases to show, is left out.
 
     Args:
         loaded: What the report is about.
-        kind: What a drawing is.
-        alt: What the drawings show.
-        how: How to read them.
-        more: What is said if not all rows are drawn.
+        kind: What a drawing is; its template says how it is read.
         draw: Draws a row.
         is_zoomed: Whether the page zooms into all of them together, so that they are shown at once, and each has its own parts.
     """
     found = _drawn(loaded, draw)
     drawn = list(itertools.islice(found, MOST_DRAWN))
-    note = f"{how} {more if next(found, None) else ''}".strip()
-    common = None
+    has_more, common = next(found, None) is not None, None
     if not is_zoomed:
         shared, common = _share_parts([each for _, each in drawn if isinstance(each, Element)])
         drawn = [(entry, shared.pop(0) if isinstance(each, Element) else each) for entry, each in drawn]
-    content = {"note": note, "alt": alt, "kind": kind, "drawings": drawn, "common": common, "is_open": is_zoomed}
-    return render("drawings", content) if drawn else None
+    content = {"has_more": has_more, "kind": kind, "drawings": drawn, "common": common, "is_open": is_zoomed}
+    return render(kind, content) if drawn else None
 
 
 def _drawn(loaded: Loaded, draw: Draw) -> Iterator[tuple[Entry, Element | str]]:
