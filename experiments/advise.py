@@ -124,8 +124,7 @@ def _swept(given: Mapping[str, Scalar], axes: Mapping[str, Sequence[str]]) -> Do
     Raises:
         ConfigError: A name cannot vary, or no combination has a layout.
     """
-    from samestep.experiments.advising.sweep import document as swept  # here: an advice on one thing does without
-    from samestep.experiments.advising.sweep import sweep
+    from samestep.experiments.advising import sweep  # here: an advice on one thing does without
 
     workload = str(given.get("workload", RunConfig.workload))
     known = [*_VARIED, *(name for name in size_names(workload) if name not in _VARIED)]
@@ -142,15 +141,17 @@ def _swept(given: Mapping[str, Scalar], axes: Mapping[str, Sequence[str]]) -> Do
             flags_given["nodes"] = _nodes(str(flags_given.pop("devices")), str(flags_given.get("machine", _MACHINE)))
         return _advise({**flags_given, "workload": resize(workload, sizes) if sizes else workload}, False)
 
-    return swept(sweep(axes, advise_on))
+    return sweep.document(sweep.sweep(axes, advise_on))
 
 
 def _nodes(devices: str, machine: str) -> str:
     """Returns the number of nodes that have so many devices.
 
     Raises:
-        ConfigError: They do not fill nodes.
+        ConfigError: They do not fill nodes, or the machine has as many as it has.
     """
+    if machine == HERE:
+        raise ConfigError(f"--vary devices={devices}: --machine here has its own cores; take --vary nodes.")
     each = load_machine(machine).gpus_per_node
     if not devices.isdecimal() or int(devices) % each or not int(devices):
         raise ConfigError(f"{devices} devices do not fill nodes of {each}; give a multiple of {each}.")
@@ -191,10 +192,9 @@ def find_advice(
         timer, found = calibrated(timer, machine, Path(assumed.calibrate))
     with _described(_with_context(config, assumed.context)) as asked:
         base = parse_prediction(asked, None if is_here else assumed.weights)
-        training = Training(assumed.tokens, assumed.price)
-        training.check(base)
+        assumed.check(base)
         ranked = advise(base, machine, assumed.nodes, keep, timer, tell, with_changes)
-        return dataclasses.replace(ranked, calibration=found, training=training)
+        return dataclasses.replace(ranked, calibration=found, training=assumed)
 
 
 def _with_context(config: RunConfig, context: int | None) -> RunConfig:

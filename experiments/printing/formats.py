@@ -4,6 +4,7 @@ import argparse
 import csv
 import dataclasses
 import io
+import itertools
 import json
 import math
 import re
@@ -45,7 +46,7 @@ class Document:
         name: The name of the command.
         text: Makes what people read.
         record: Everything, as dataclasses and plain values: JSON has it whole.
-        rows: One for each row, with the same columns: raw numbers, their units in the names.
+        rows: One for each row, raw numbers with their units in the names; what a row lacks stays empty.
         cases: One for each row.
     """
 
@@ -116,10 +117,10 @@ def _plain(value: object) -> object:
 def _csv(document: Document) -> str:
     """Comma-separated values; an empty one was not measured."""
     file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(document.rows[0])
+    writer = csv.DictWriter(file, dict.fromkeys(itertools.chain(*document.rows)), lineterminator="\n")
+    writer.writeheader()
     for row in document.rows:
-        writer.writerow([str(value).lower() if isinstance(value, bool) else value for value in row.values()])
+        writer.writerow({n: str(value).lower() if isinstance(value, bool) else value for n, value in row.items()})
     return file.getvalue().rstrip("\n")
 
 

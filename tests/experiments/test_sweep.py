@@ -1,5 +1,7 @@
 """samestep advise --vary and --context: the best layout for each value in one table."""
 
+import csv
+import io
 import json
 
 import pytest
@@ -33,6 +35,14 @@ def test_several_names_vary_together_and_what_has_no_layout_says_why(capsys: pyt
     assert "context=64, batch_size=7: no strategy can take it" in " ".join(told.split())
 
 
+def test_a_value_without_a_layout_is_a_line_of_the_same_columns_in_csv(capsys: pytest.CaptureFixture[str]) -> None:
+    told = printed(capsys, "--vary", "batch_size=7,8", "--mesh", "data=8", "--format", "csv")
+    none, found = csv.DictReader(io.StringIO(told), strict=True)
+    assert none["why_not"].startswith("no strategy can take it") and none["cell"] == ""
+    assert found["why_not"] == "" and found["mesh"] == "data=8"
+    assert None not in {*none, *found}
+
+
 def test_days_are_told_of_so_many_tokens(capsys: pytest.CaptureFixture[str]) -> None:
     told = printed(capsys, "--vary", "layers=2,4", "--tokens", "1e9")
     header, _, *rows = [line for line in told.splitlines() if line.startswith("|")]
@@ -56,6 +66,7 @@ def test_a_published_batch_keeps_its_tokens(capsys: pytest.CaptureFixture[str]) 
         (["--vary", "nodes=1,1"], ["lists 1 twice"]),
         (["--vary", "nodes=1,2", "--nodes", "2"], ["both set nodes"]),
         (["--vary", "devices=12"], ["12 devices do not fill nodes of 8"]),
+        (["--vary", "devices=4", "--machine", "here"], ["--machine here has its own cores", "--vary nodes"]),
         (["--workload", "mnist-cnn", "--context", "64"], ["mnist-cnn has no size of that name"]),
     ],
 )
