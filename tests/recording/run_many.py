@@ -25,7 +25,7 @@ TORCH = (
 """What is shared with the scripts; every optimizer imports the first at its first step."""
 IMPORTED = {
     "torch": TORCH,
-    "keras": ("keras", "samestep.tf_impl.recording"),
+    "keras": ("keras", "samestep.tf_impl.recording.hooks", "samestep.tf_impl.recording"),
     "keras on torch": ("keras", "samestep.torch_impl.recording"),
 }
 SECONDS = 450
