@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import fcntl
+import functools
 import hashlib
 import itertools
 import json
@@ -224,6 +225,7 @@ def _shown(value: float | None) -> str:
     return "" if value is None else f"{value:.1e}"
 
 
+@functools.cache
 def _source_digest(framework: str) -> str:
     folders = (ROOT / "common", ROOT / FRAMEWORKS[framework].rpartition(".")[2])
     sources = [path.read_bytes() for folder in folders for path in sorted(folder.rglob("*.py"))]
