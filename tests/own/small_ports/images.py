@@ -69,6 +69,10 @@ wrong(
     "instance", "images", module("nn.GroupNorm(3, 12)"), layer("L.GroupNormalization(-1, epsilon=1e-5)"), "normalises"
 )
 wrong("groups", "images", module("nn.GroupNorm(3, 12)"), layer("L.GroupNormalization(4, epsilon=1e-5)"), "groups")
+KERAS_OF_ALL = "L.LayerNormalization(axis=(1, 2, 3), epsilon=1e-5)"
+right("norm of all", "images", module("nn.LayerNorm((12, 8, 8))"), layer(KERAS_OF_ALL))
+KERAS_OF_SPACE = "L.LayerNormalization(axis=(1, 2))"
+wrong("norm of space", "images", module("nn.LayerNorm((8, 8))"), layer(KERAS_OF_SPACE), "epsilon is 1e-05")
 JOINED = "O.concatenate([h[..., 4:], h[..., :4]], -1)"
 wrong("joined", "images", function("T.cat([h[..., :4], h[..., 4:]], -1)"), function(JOINED), "other order")
 SHUFFLED = "O.reshape(O.transpose(O.reshape(h, (-1, 8, 8, 3, 4)), (0, 1, 2, 4, 3)), (-1, 8, 8, 12))"
