@@ -1,6 +1,8 @@
 """The objects of this process."""
 
+import contextlib
 import gc
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -15,3 +17,15 @@ def objects_of(*classes: type) -> list[Any]:
     found = [each for each in objects if type(each) in kinds]
     objects.clear()  # it holds itself, so all objects would live on until garbage is collected
     return found
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Collects no garbage while many objects are made that stay: each collection would look through all that there are."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -52,7 +52,7 @@ def layouts(parameters: Sequence[torch.Tensor], called: Sequence[nn.Module]) -> 
     """
     modules = [each for module in called for each in module.modules()]
     found = {_LAYOUTS[name] for each in modules for kind in type(each).__mro__ if (name := kind.__name__) in _LAYOUTS}
-    sharded = {id(each) for module in modules if _is_fsdp2(module) for each in module.parameters()}
+    sharded = {id(each) for module in modules if _is_fsdp2(type(module)) for each in module.parameters()}
     if any(is_dtensor(each) and (each.device_mesh.ndim > 1 or id(each) not in sharded) for each in parameters):
         found.add("tp")
     return tuple(sorted(found))
@@ -67,8 +67,9 @@ _LAYOUTS = {
 }
 
 
-def _is_fsdp2(module: nn.Module) -> bool:
-    return any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__)
+@functools.lru_cache(1024)
+def _is_fsdp2(layer: type[nn.Module]) -> bool:
+    return any(kind.__name__ == "FSDPModule" for kind in layer.__mro__)
 
 
 def shards(module: nn.Module) -> dict[int, nn.Parameter]:
@@ -76,7 +77,7 @@ def shards(module: nn.Module) -> dict[int, nn.Parameter]:
 
     Whole ones lose their memory later, and after a call without gradients, as of a teacher, nobody knows when.
     """
-    states = [each._get_fsdp_state() for each in module.modules() if _is_fsdp2(each)]
+    states = [each._get_fsdp_state() for each in module.modules() if _is_fsdp2(type(each))]
     groups = [getattr(each, "_fsdp_param_groups", None) or [each._fsdp_param_group] for each in states]
     shards = [each for own in groups for group in own if group is not None for each in group.fsdp_params]
     return {id(each._unsharded_param): each.sharded_param for each in shards if hasattr(each, "_unsharded_param")}

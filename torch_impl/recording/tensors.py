@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
+from samestep.common.objects import uncollected
 from samestep.common.steps.record import FOLLOWER, RecordedTensor
 from samestep.torch_impl.recording.flat import flat_tensors
 from samestep.torch_impl.recording.held import Held
@@ -30,6 +31,7 @@ _WRAPPERS = {"module", "_forward_module", "_fsdp_wrapped_module", "_orig_mod", "
 """What wrappers call the module that they wrap: DDP, DataParallel and many others; FSDP; torch.compile; checkpoints."""
 
 
+@uncollected()
 def find_tensors(called: Sequence[nn.Module], leaves: Sequence[Held] = (), gone: Sequence[str] = ()) -> list[Held]:
     """Finds the tensors of the script.
 

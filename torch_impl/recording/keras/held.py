@@ -27,7 +27,8 @@ def followers_of_keras(modules: Iterable[nn.Module], called: Sequence[nn.Module]
         modules: All modules.
         called: The outermost modules that were called in training mode.
     """
-    layers = [each for each in modules if is_keras(each)]
+    if not (layers := [each for each in modules if is_keras(each)]):
+        return []
     trained = {id(each) for module in called for each in module.parameters() if each.requires_grad}
     return find_followers(layers, trained, called, _value_of, lambda each: _value_of(each) is not None)
 
