@@ -1,16 +1,12 @@
-import contextlib
 import gc
 import importlib.metadata
 import importlib.util
 import os
 import pathlib
 import shutil
-import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
-from _pytest.pathlib import import_path
 from packaging.requirements import Requirement
 
 # Decoded data and the oracle's curves are kept between test runs, apart from the user's own.
@@ -52,31 +48,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+def pytest_collection() -> Generator[None, object, object]:
     """What is imported and collected stays: to search it for garbage again and again took a third of such tests' time."""
     gc.disable()
     try:
-        if (worker := getattr(session.config, "workerinput", None)) and not sys.dont_write_bytecode:
-            _import_tests(worker, session.config)
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
-
-
-def _import_tests(worker: Mapping[str, Any], config: pytest.Config) -> None:
-    """Has each worker of xdist begin to import all tests at another file, if all are asked for.
-
-    To rewrite their assertions takes longer than all else of it. What one worker has rewritten, the others find.
-    """
-    folder = pathlib.Path(__file__).parent
-    if [config.rootpath / each for each in config.args] != [folder]:
-        return
-    files = sorted(folder.rglob("test_*.py"))
-    begin = int(worker["workerid"].removeprefix("gw")) * len(files) // worker["workercount"]
-    for path in files[begin:] + files[:begin]:
-        with contextlib.suppress(Exception):  # it is said when the file is collected
-            import_path(path, root=config.rootpath, consider_namespace_packages=False)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
