@@ -36,7 +36,7 @@ RUNS = (
         "scheduled",
         "huggingface/transformers#40245",
         "after a resume the schedule begins anew",
-        "other_hyperparameter",
+        "schedule_restarted",
         "step 3, hyper-parameters",
         world=2,
         is_slow=True,
