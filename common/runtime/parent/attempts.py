@@ -163,9 +163,8 @@ def first_new(name: Callable[[], Path]) -> Path:
             open_directory(path, is_new=True)
             return path
         except OSError as error:
-            if not (
-                isinstance(error, FileExistsError) and path.exists()
-            ):  # a file may have the name of a folder above it
+            if not (isinstance(error, FileExistsError) and path.exists()):
+                refuse_run(path)  # which names what is in its way: a file may have the name of a folder above it
                 raise ConfigError(_UNWRITABLE.format(path, error.strerror)) from None
 
 

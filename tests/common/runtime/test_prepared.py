@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from samestep.common.errors import WorkerFailed
+from samestep.common.errors import ConfigError, WorkerFailed
 from samestep.common.request import RunConfig, launch_of
 from samestep.common.run import parse
 from samestep.common.runtime.directory import read_config
@@ -193,3 +193,11 @@ def test_of_two_runs_that_begin_at_once_each_has_its_own_directory(
     free = [Path("runs/1"), Path("runs/1"), Path("runs/2")]  # as both find them
     monkeypatch.setattr(attempts, "new_directory", lambda name: free.pop(0))
     assert [prepare(parse(DDP), launch_of(DDP)) for _ in range(2)] == [Path("runs/1"), Path("runs/2")]
+
+
+def test_what_is_in_the_way_of_a_new_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").touch()
+    with pytest.raises(ConfigError) as refused:
+        prepare(parse(DDP), launch_of(DDP))
+    assert f"cannot be written ({tmp_path / 'runs'} is not a directory)" in str(refused.value)
