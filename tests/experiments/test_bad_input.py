@@ -599,9 +599,11 @@ def test_a_start_from_a_run_that_kept_no_state_says_how_to_keep_one(
     assert run.main([*given, "--steps", "2", "--out", "old"]) == 0
     capsys.readouterr()
     line = refused(run, *given, "--start-from", "old", "--steps", "3")
-    again = line.partition("start from there: ")[2].split()
+    again = line.partition("with --keep-state: ")[2].split()
     holds(line, "--start-from old holds a run that did not keep its state; repeat it")
-    with pytest.raises(ConfigError, match="samestep export old holds a run that did not keep its state; repeat it"):
+    with pytest.raises(
+        ConfigError, match="samestep export old holds a run that did not keep its state; repeat it with --keep-state"
+    ):
         export.main(["old", "--format", "safetensors"])
     (here / "old" / "checkpoints" / "step-000002").mkdir(parents=True)
     line = refused(run, *given, "--start-from", "old", "--steps", "3")

@@ -142,7 +142,7 @@ def refuse_stateless(directory: Path, given: str) -> None:
         again = command(dataclasses.replace(result.config, keep_state=True))
         saved = next((f" take its checkpoint {each}, or" for each in find_folders(directory)), "")
         raise ConfigError(
-            f"{given} holds a run that did not keep its state;{saved} repeat it and start from there: {again}"
+            f"{given} holds a run that did not keep its state;{saved} repeat it with --keep-state: {again}"
         )
 
 
