@@ -39,7 +39,7 @@ class Side:
         written: How many tensors the script has changed since the last update; 0 where nobody knows.
         trained_alone: The names of the parameters that got a gradient and that the other run does not have.
         shares_layers: Whether its ranks hold parts of the same layers (tensor parallelism), so they need the same examples.
-        earlier: The learning rates of the steps that it took before all of these, where the other one goes on after them.
+        earlier: The learning rate and a hash of the examples of each step before these, where the other goes on after them.
         class_weights: A hash of the weights that its loss functions were given for classes; 0 where none were seen.
     """
 
@@ -67,13 +67,19 @@ class Side:
     written: int = 0
     trained_alone: tuple[str, ...] = ()
     shares_layers: bool = False
-    earlier: tuple[float, ...] = ()
+    earlier: tuple[tuple[float, int | None], ...] = ()
     class_weights: int = 0
 
     @property
     def examples(self) -> collections.Counter[int]:
         """The multiset of the examples of all ranks, each rank's counted."""
         return collections.Counter(row for rows in (self.rows or {}).values() for row in rows)
+
+    @property
+    def given(self) -> Mapping[int, int | None]:
+        """A hash of the examples of each step; those before the steps that both runs have count down from -1."""
+        earlier = [digest for _, digest in self.earlier]
+        return dict(enumerate([*earlier, *self.digests, *self.later], -len(earlier)))
 
     @property
     def factor(self) -> float:

@@ -113,7 +113,7 @@ def _found_at(evidence: Evidence) -> list[int]:
     a, b = evidence.a, evidence.b
     now = b.digests[-1] if b.digests else None
     is_known = now is not None and (evidence.gradients or a.examples.total() == b.examples.total())
-    every = enumerate([*a.digests, *a.later] if is_known and now != a.digests[-1] else [])
+    every = a.given.items() if is_known and now != a.digests[-1] else ()
     return sorted(
         (number for number, digest in every if digest == now), key=lambda each: abs(each - len(b.digests) + 1)
     )
@@ -121,14 +121,14 @@ def _found_at(evidence: Evidence) -> list[int]:
 
 def _shifted(evidence: Evidence) -> Words | None:
     """B's step has the examples of another step of A, and B's next one, if there is one, those of the step after that."""
-    a, b, found = evidence.a, evidence.b, _found_at(evidence)
-    after = [*a.digests, *a.later]
-    if known := [each for each in found if b.later and each + 1 < len(after)]:
+    a, b, found, after = evidence.a, evidence.b, _found_at(evidence), evidence.a.given
+    if known := [each for each in found if b.later and each + 1 in after]:
         found = [each for each in known if after[each + 1] == b.later[0]]
-    repeated = a.repeated, b.repeated  # within a pass, which has a name of its own
-    is_named = (0 in repeated and any(repeated)) or _reordered(evidence) is not None
-    is_told = found and (known or evidence.step)  # the first step may be of another loader
-    return {"other": str(found[0])} if is_told and not is_named else None
+    is_repeated = 0 in (a.repeated, b.repeated) and (a.repeated or b.repeated)  # which has a name of its own
+    is_named = is_repeated or b.earlier or (not a.earlier and _reordered(evidence) is not None)
+    if not found or is_named or not (known or evidence.step):  # the last: the first step may be of another loader
+        return None
+    return {"own": "own " * bool(a.earlier), "other": str(found[0] + len(a.earlier))}
 
 
 def _last_dropped(evidence: Evidence) -> Words | None:
@@ -217,7 +217,7 @@ EXAMPLES = (
         "position_lost",
         ("data",),
         _shifted,
-        "B is given the examples of A's step {other}: its place in the data was lost or shifted",
+        "B is given the examples of A's {own}step {other}: its place in the data was lost or shifted",
         "huggingface/transformers#40245",
         has_sides=True,
         of_step="the data started over where the run resumed: its position in them was lost",

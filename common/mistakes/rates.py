@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from samestep.common.mistakes.evidence import Evidence
+from samestep.common.mistakes.evidence import Evidence, Side
 from samestep.common.mistakes.mistake import Mistake, Words, counted, near, spell
 from samestep.common.steps.gradient_transforms import COMPUTED
 
@@ -73,12 +73,35 @@ def _restarted(evidence: Evidence) -> Words | None:
     a, b, step = evidence.a, evidence.b, evidence.step
     if _rates(evidence) is None:
         return None
-    first, again = ([*a.earlier, *a.rates], b.rates) if a.earlier else (b.rates, b.rates[step:] if step else ())
-    common = [*zip(first, again, strict=False)]
+    if a.earlier:
+        times = _times_of_first(a, b)
+        spelt = "" if times is None or near(times, 1.0) else f"{spell(times)} times "
+        return None if times is None else {"step": str(step), "times": spelt, "who": "the other run"}
+    common = [*zip(b.rates, b.rates[step:] if step else (), strict=False)]
     is_same = all(near(one, other) for one, other in common) and len(common) > LEAST_RATES
-    # One that does not change is no schedule, but for one that A's has changed since.
-    is_changing = len({one for one, _ in common}) > (0 if a.earlier else LEAST_RATES)
-    return {"step": str(step), "who": "the other run" if a.earlier else "it"} if is_same and is_changing else None
+    is_changing = len({one for one, _ in common}) > LEAST_RATES  # one that does not change is no schedule
+    return {"step": str(step), "times": "", "who": "it"} if is_same and is_changing else None
+
+
+def _times_of_first(whole: Side, resumed: Side) -> float | None:
+    """Returns how many times the first rates of a whole run those of a resumed one are; None if it is no one number.
+
+    One whose optimizer is restored and whose schedule is not begins at the rate that the optimizer has, and its schedule then
+    multiplies that one, or computes the next one anew.
+    """
+    common = [*zip([*(rate for rate, _ in whole.earlier), *whole.rates], resumed.rates, strict=False)]
+    if len(common) <= LEAST_RATES:
+        return None
+    if all(
+        near(one, other) for one, other in common
+    ):  # also if they are constant, which those of the whole run are not
+        return 1.0
+    (first, begun), *rest = common
+    if all(near(one * begun, other * whole.rates[0]) for one, other in zip(whole.rates, resumed.rates, strict=False)):
+        return None  # only the rate is another one
+    kept = [1.0, begun / first] if first else [1.0]
+    found = (times for times in kept if all(near(times * one, other) for one, other in rest))
+    return next(found, None) if len({one for one, _ in rest}) > 1 else None
 
 
 def _shifted(evidence: Evidence) -> Words | None:
@@ -125,6 +148,14 @@ HYPER = (
         of_step="it used the learning rate of the step before: the schedule lags by one step",
     ),
     Mistake(
+        "schedule_restarted",
+        ("hyper-parameters",),
+        _restarted,
+        "from step {step} on, B uses {times}the learning rates with which {who} began: its schedule has started anew, or is "
+        "missing, as where its state is not restored in a resumed run",
+        has_sides=True,
+    ),
+    Mistake(
         "schedule_runs_n_times",
         ("hyper-parameters",),
         _schedule,
@@ -132,14 +163,6 @@ HYPER = (
         "huggingface/accelerate#2142",
         has_sides=True,
         of_step="the schedule runs {devices} times per step",
-    ),
-    Mistake(
-        "schedule_restarted",
-        ("hyper-parameters",),
-        _restarted,
-        "from step {step} on, B uses the learning rates with which {who} began: its schedule has started anew, or is missing, as "
-        "where its state is not restored in a resumed run",
-        has_sides=True,
     ),
     Mistake(
         "schedule_shifted",

@@ -148,7 +148,7 @@ class RecordedRun:
         header: That of the first rank; its pieces are whole tensors.
         steps: In order, from the frame of the initial weights on. They are read anew each time they are iterated over.
         later: The names of the tensors that were not there before the first step.
-        earlier: The learning rates of the steps that are left out before the first one here, where another run is resumed.
+        earlier: The learning rate and a hash of the examples of each step before these, where another run is resumed.
         elsewhere: The names of the parameters of which its first rank holds nothing, or a part.
         joined: The ranks that are taken for replicas of others and may be stages of a pipeline that begin with the same weights.
     """
@@ -157,7 +157,7 @@ class RecordedRun:
     header: RecordHeader
     steps: Iterable[RunStep]
     later: frozenset[str] = frozenset()
-    earlier: tuple[float, ...] = ()
+    earlier: tuple[tuple[float, int | None], ...] = ()
     elsewhere: tuple[str, ...] = ()
     joined: tuple[int, ...] = ()
 

@@ -13,7 +13,7 @@ from samestep.common.errors import ConfigError
 from samestep.common.judging.recorded.judge import judge
 from samestep.common.judging.recorded.pairing import pair
 from samestep.common.judging.recorded.verdict import RecordedVerdict
-from samestep.common.steps.recorded_run import ReadAnew, RecordedRun, RunStep
+from samestep.common.steps.recorded_run import ReadAnew, RecordedRun, RunStep, digest_of, own_rows
 
 _UNMEASURED = "reruns begin at the start of a command, so nothing measured how far rounding takes these steps"
 
@@ -37,7 +37,11 @@ def judge_resumed(a: RecordedRun, b: RecordedRun) -> RecordedVerdict | None:
     for who, whole, other, rest in (("AB", a, b, "A"), ("BA", b, a, "B")):
         if (number := _found_in(whole, other)) is None:
             continue
-        earlier = tuple(step.scalars.get("lr", math.nan) for step in whole.steps if 0 <= step.number <= number)
+        earlier = tuple(
+            (step.scalars.get("lr", math.nan), digest_of(own_rows(step.rows or {})))
+            for step in whole.steps
+            if 0 <= step.number <= number
+        )
         later = dataclasses.replace(
             whole, steps=ReadAnew(functools.partial(_after, whole.steps, number)), earlier=earlier
         )

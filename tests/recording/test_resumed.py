@@ -1,6 +1,8 @@
 """A run that goes on with the weights of another one is compared from there on."""
 
 import dataclasses
+import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -87,6 +89,57 @@ def test_nothing_else_is_a_lost_state(tmp_path: Path, wrong: str, optimizer: str
     for pair_of in ((whole, other), (other, whole)):
         verdict = diff(*pair_of, 20).verdict
         assert "optimizer_state_lost" not in [cause.name for cause in verdict.causes], verdict.headline
+
+
+@pytest.mark.parametrize("is_a", [False, True])
+def test_a_resumed_run_whose_data_start_over_has_lost_its_place_and_the_whole_one_has_not(
+    tmp_path: Path, is_a: bool
+) -> None:
+    whole, other = (side(Script(mistake=each), tmp_path, "A", Fake()) for each in ("", "position_lost"))
+    half = second_half(whole, LOST - 1)
+    first, *rest = half.run.steps
+    given = {step.number - LOST: step.rows for step in other.run.steps}
+    steps = [first, *(dataclasses.replace(step, rows=given[step.number]) for step in rest)]
+    half = dataclasses.replace(half, run=dataclasses.replace(half.run, steps=steps))
+    verdict = diff(*((half, whole) if is_a else (whole, half)), 20).verdict
+    assert [cause.name for cause in verdict.causes] == ["position_lost"], verdict.headline
+    who = "AB" if is_a else "BA"
+    assert f"{who[0]} is given the examples of {who[1]}'s own step {LOST - 2}" in verdict.headline
+
+
+def with_rates(run: Reruns, rates: Sequence[float]) -> Reruns:
+    """A record of the same steps with other learning rates."""
+    steps = [
+        dataclasses.replace(step, scalars={**step.scalars, "lr": rates[step.number]}) if step.number >= 0 else step
+        for step in run.run.steps
+    ]
+    return dataclasses.replace(run, run=dataclasses.replace(run.run, steps=steps))
+
+
+COSINE, STEPS = [1 + math.cos(math.pi * step / 6) for step in range(6)], [8.0] * 4 + [4.0] * 4 + [2.0] * 4
+
+
+@pytest.mark.parametrize("is_a", [False, True])
+@pytest.mark.parametrize(
+    ("whole", "half", "named"),
+    [
+        (COSINE, [COSINE[LOST] * rate / COSINE[0] for rate in COSINE], "uses 0.500 times the learning rates with"),
+        (COSINE, [COSINE[LOST], *COSINE[1:]], "uses the learning rates with which the other run began"),
+        (STEPS, [4.0] * 4 + [2.0] * 2, "uses 0.500 times the learning rates with which the other run began"),
+        (STEPS, [8.0] * 2 + [4.0] * 4, "lr is 4 in A and 8 in B"),
+        ([2.0**-step for step in range(6)], [2.0**-step for step in (4, 5, 6)], "lr is 0.125 in A and 0.0625 in B"),
+    ],
+)
+def test_a_schedule_whose_state_alone_is_lost_goes_on_from_the_rate_of_the_optimizer(
+    tmp_path: Path, whole: list[float], half: list[float], named: str, is_a: bool
+) -> None:
+    run = side(Script(steps=len(whole)), tmp_path, "A", Fake())
+    one, other = with_rates(run, whole), with_rates(second_half(run, len(whole) // 2 - 1), half)
+    verdict = diff(*((other, one) if is_a else (one, other)), 20).verdict
+    assert verdict.exit_code == 4 and [cause.name for cause in verdict.causes] == [
+        "other_hyperparameter" if " in A and " in named else "schedule_restarted"
+    ], verdict.headline
+    assert is_a or named in verdict.headline
 
 
 @pytest.mark.parametrize("is_a", [False, True])
