@@ -84,7 +84,8 @@ def read_run(directory: Path, watch: HowFar | None = None) -> RecordedRun:
     later = frozenset(itertools.chain(*heads[0].groups))
     own = {(each.name, each.piece) for each in headers[0].tensors}
     elsewhere = [each.name for each in join.whole if each.role == "parameter" and (each.name, each.piece) not in own]
-    shared = {rank for parts in join.held for held in parts if len(held) > 1 for rank, _ in held}
+    holders = [{rank for rank, _ in held} for parts in join.held for held in parts]
+    shared = {rank for ranks in holders if ranks - idle for rank in ranks}
     more = {"elsewhere": tuple(elsewhere), "joined": tuple(sorted(shared & idle)) if is_unsure else ()}
     steps = ReadAnew(functools.partial(_steps, files, heads, join, watch))
     made = RecordedRun(str(directory), header, steps, later, **more)

@@ -80,26 +80,29 @@ def test_stages_with_the_same_shapes_are_known_by_their_first_weights_and_by_hav
 
 
 @pytest.mark.parametrize(
-    ("updated", "gradients", "networks", "joined"),
+    ("first", "updated", "gradients", "networks", "joined"),
     [
-        ((5, 5, 6, 6), (1, 1, 2, 2), 2, ()),
-        ((0, 0, 0, 0), (1, 1, 2, 2), 2, ()),  # at a learning rate of 0
-        ((5, 5, 5, 5), (1, 1, 1, 1), 1, ()),  # ranks that have run out of examples
-        ((5, 7, 6, 6), (1, 3, 2, 2), 1, (2, 3)),  # replicas that drift, so stages need not be the reason
+        (0, (5, 5, 6, 6), (1, 1, 2, 2), 2, ()),
+        (0, (0, 0, 0, 0), (1, 1, 2, 2), 2, ()),  # at a learning rate of 0
+        (0, (5, 5, 5, 5), (1, 1, 1, 1), 1, ()),  # ranks that have run out of examples
+        (0, (5, 7, 6, 6), (1, 3, 2, 2), 1, (2, 3)),  # replicas that drift, so stages need not be the reason
+        (9, (5, 7, 6, 8), (1, 3, 2, 4), 2, ()),  # of stages that are not seeded alike
     ],
 )
 def test_stages_with_replicas_that_are_seeded_alike_are_told_by_their_first_update(
     tmp_path: Path,
+    first: int,
     updated: tuple[int, ...],
     gradients: tuple[int, ...],
     networks: int,
     joined: tuple[int, ...],
 ) -> None:
-    """Ranks 0 and 1 are given examples; the statistics of their batches are their own."""
+    """Ranks 0 and 1 are given examples; the statistics of their batches are their own. The other ranks begin with other bits."""
     tensors = (*TENSORS, dataclasses.replace(TENSORS[0], name="running_mean", role="buffer"))
     for rank, (weight, gradient) in enumerate(zip(updated, gradients, strict=True)):
         header = RecordHeader(SCHEMA, "torch", ("python",), "/", {}, {}, rank, 4, tensors)
-        begun, after = (np.concatenate([rows(1.0, bits), rows(1.0, bits + rank)]) for bits in (0, weight))
+        begins = first * (rank > 1)
+        begun, after = (np.concatenate([rows(1.0, bits), rows(1.0, bits + rank)]) for bits in (begins, weight))
         stats = {"gradient": np.concatenate([rows(1.0, gradient), rows(math.nan, 0)]), "weight": after}
         steps = [
             RecordedStep(-1, stats={"weight": begun}),
