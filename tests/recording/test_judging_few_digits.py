@@ -59,6 +59,25 @@ def test_a_blind_yardstick_decides_nothing(tmp_path: Path, mistake: str) -> None
     assert (verdict.kind, verdict.exit_code, verdict.need) == ("unknown", 3, "float64")
 
 
+class Coarsest(Yardstick):
+    """Gradients that may round by a fifth of their norm."""
+
+    def of(self, number: int, phase: str, sums: object) -> RoundingScale:
+        return RoundingScale(0.2 * sums.norm + 1e-6)
+
+
+@pytest.mark.parametrize("is_measured", [False, True])
+def test_only_where_reruns_were_made_it_is_said_that_a_run_differs_from_itself(
+    tmp_path: Path, is_measured: bool
+) -> None:
+    a, b = (recorded(Script(steps=2, optimizer="sgd", mistake=each), tmp_path) for each in ("", "off_by_a_little"))
+    pairing = pair(a, b)
+    spreads = {(0, "gradient"): pairing.sizes} if is_measured else {}
+    verdict = judge(a, b, Coarsest(1e-2 * pairing.sizes, pairing, spreads))
+    assert verdict.kind == "unknown" and (": A differs from itself by 2.0e-01" in verdict.notes[0]) == is_measured
+    assert ("may round by 2.0e-01 of the norm, which nothing measured" in verdict.notes[0]) != is_measured
+
+
 @pytest.mark.parametrize(("off", "kind"), [(0.0, "same"), (1e-5, "same"), (6e-5, "unknown"), (3e-3, "unknown")])
 def test_what_differs_by_less_than_a_mistake_is_the_same_however_far_rounding_may_go(
     tmp_path: Path, off: float, kind: str

@@ -143,6 +143,11 @@ def _blind(walk: Walk, seen: Seen) -> RecordedVerdict:
         "last bit, and B from A by no more. Either a number lies within rounding of a threshold (a kink), as in x > mean on a "
         "tie, or A draws other random numbers each time"
     )
+    if not walk.yardstick.is_measured:
+        words = (
+            f"step {step}, gradient of {name}: so few digits may round by {share:.1e} of the norm, which nothing measured, and B "
+            "differs from A by no more"
+        )
     return _verdict(walk, seen, "unknown", need=need, first_notes=(words,))
 
 
