@@ -8,6 +8,7 @@ PAIRS = [
     ("terms", "clipped", "same", "B clips its gradients to a norm of 100, and A does not; no step shows it"),
     ("terms", "twice", "unnamed", "A calls its model on 8 examples 8 times, and B on the same 16 times"),
     ("terms", "flat", "other_loss", "the same inputs and weights give another loss"),
+    ("terms", "even flat", "other_loss", "the same inputs and weights give another loss"),
     ("terms", "weighted", "class_weights", "but the loss function of B alone is given weights of classes"),
     ("terms weighted", "heavier", "class_weights", "the loss functions of A and B are given other weights of classes"),
     (

@@ -58,6 +58,7 @@ def terms():
             out = model(inputs[part])
             soft = functional.binary_cross_entropy_with_logits(out, inputs[part, :3].sigmoid())
             weight = torch.tensor([1.0, 2.0, 5.0 if "heavier" in words else 0.5]) if "weighted" in words else None
+            weight = torch.ones(3) if "even" in words else weight
             hard = 0.1 * functional.cross_entropy(out, targets[part], weight)
             (soft + hard if "flat" in words else soft + hard + out.square().mean()).backward()
         if "idle" in words:

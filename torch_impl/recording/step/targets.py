@@ -135,10 +135,10 @@ def _targets_of(nodes: Sequence[torch.autograd.graph.Node]) -> list[torch.Tensor
 
 
 def _weights_of(nodes: Sequence[torch.autograd.graph.Node]) -> Iterator[int]:
-    """Yields a hash of the weights of classes of each loss; those on a device are not waited for."""
+    """Yields a hash of the weights of classes of each loss that are not all 1; those on a device are not waited for."""
     for node in nodes:
         saved = _saved(node, _WEIGHTS[node.name()]) if node.name() in _WEIGHTS else None
-        if saved is not None and saved.is_cpu:
+        if saved is not None and saved.is_cpu and bool((saved != 1).any()):
             yield zlib.crc32(saved.to(torch.float32).contiguous().numpy())
 
 
